@@ -28,21 +28,21 @@ from benchmarks.capture.proc_captures import our_command, running
 from benchmarks.capture.report import SIDES, Pass, Side, as_json, missing, rate_of, table
 from benchmarks.decode.proc_peers import check_tools, runtimes
 from benchmarks.sitting import facts_of, options_of, output_of, sit, tell, warn_if_busy
+from cdc.model.artefacts import VERSIONS, cache_folder
+from cdc.model.errors import TailorbirdError
+from cdc.model.event import Position
+from cdc.model.naming import change_topic
+from cdc.model.schema import TableId
 from cdc.topology.reader import read_topology
-from cdc.words.artefacts import VERSIONS, cache_folder
-from cdc.words.errors import TailorbirdError
-from cdc.words.event import Position
-from cdc.words.naming import change_topic
-from cdc.words.schema import TableId
-from console.demo.proc_debezium import debezium_command
-from console.stack.proc_stack import Stack
-from console.stack.proc_tools import find_java
-from console.stack.progress import silent
-from console.stack.settings import CAPTURE_LOGIN, LOAD_LOGIN, Ports, StackSettings
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_topics import make_topics
 from ingest.postgres.messages import lsn_of
-from ingest.records.seams import Checkpoint
+from ingest.records.capture_interfaces import Checkpoint
+from tailorbird.devtools.demo.proc_debezium import debezium_command
+from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.devtools.stack.proc_tools import find_java
+from tailorbird.devtools.stack.progress import silent
+from tailorbird.devtools.stack.settings import CAPTURE_LOGIN, LOAD_LOGIN, Ports, StackSettings
 
 MUST, AIM = 1.3, 2.0  # times Debezium
 NOTES = (

@@ -33,14 +33,14 @@ from benchmarks.ending import end
 from cdc.stored.cells import Barrier
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Solr, Topology
-from console.dashboard.board import Board
-from console.dashboard.pages.http_hub import FACETS, Hub, Viewer, ask_panel
-from console.dashboard.panels.state import Chosen, chosen_of, stretch
-from console.probes.tcp_probe import port_is_free
-from console.provision.file_configset import install_configset
-from console.provision.solr_admin import SolrAdmin
 from indexer.index.mapping import Document, Field, barrier_document
 from indexer.solr.solr_collection import SolrCollection
+from tailorbird.operate.probes.tcp_probe import port_is_free
+from tailorbird.provision.file_configset import install_configset
+from tailorbird.provision.solr_admin import SolrAdmin
+from tailorbird.web.dashboard.board import Board
+from tailorbird.web.dashboard.pages.http_hub import FACETS, Hub, Viewer, ask_panel
+from tailorbird.web.dashboard.panels.state import Chosen, chosen_of, stretch
 
 MUST_SOLR_MS, MUST_OVERHEAD_MS, MUST_PAINT_MS, MUST_TIMES, MUST_GROWTH = 200.0, 100.0, 1000.0, 2.0, 1.15
 DAY = 86_400_000
@@ -123,7 +123,7 @@ def measured(url: str, name: str, collection: SolrCollection, options: argparse.
         file = Path(folder) / "bench.yml"
         file.write_text(said, encoding="utf-8")
         port = next(port for port in range(18_900, 18_990) if port_is_free("127.0.0.1", port))
-        command = [sys.executable, "-m", "console", "dashboard", str(file), "--port", str(port)]
+        command = [sys.executable, "-m", "tailorbird", "dashboard", str(file), "--port", str(port)]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             page = f"http://127.0.0.1:{port}/"

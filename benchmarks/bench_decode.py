@@ -32,7 +32,7 @@ from benchmarks.decode.report import (
 )
 from benchmarks.decode.workload import SHAPES, Shape, ShapeName, shape
 from benchmarks.sitting import facts_of, options_of, output_of, sit, tell, warn_if_busy
-from cdc.words.artefacts import cache_folder
+from cdc.model.artefacts import cache_folder
 
 NOTES = (
     "One MySQL 8.0 on the loopback address, ROW, FULL images, FULL metadata, GTID, CRC32, no TLS; all libraries read"

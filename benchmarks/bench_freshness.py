@@ -36,21 +36,21 @@ from benchmarks.decode.proc_peers import machine
 from benchmarks.ending import end
 from benchmarks.index.world import environment
 from benchmarks.joins.latency import phases_of
+from cdc.model.naming import change_topic
+from cdc.model.schema import TableId
 from cdc.process.file_topology import load_topology
 from cdc.stored.fields import FENCE, INDEXED_AT
 from cdc.topology.topology import Topology
-from cdc.words.naming import change_topic
-from cdc.words.schema import TableId
-from console.commands.change.cli_apply import provision
-from console.commands.cli_demo_steps import traffic, wait_until_quiet
-from console.demo.mysql_demo import MySqlShop
-from console.demo.shop import Shop
-from console.demo.solr_freshness import percentile
-from console.demo.warm_up import rounds_until_warm
-from console.pipeline.proc_pipeline import Pipeline
-from console.probes.proc_steal import Stolen
-from console.stack.settings import LOAD_LOGIN
 from indexer.solr.solr_http import reading_session
+from tailorbird.cli.change.cli_apply import provision
+from tailorbird.cli.cli_demo_steps import traffic, wait_until_quiet
+from tailorbird.devtools.demo.mysql_demo import MySqlShop
+from tailorbird.devtools.demo.shop import Shop
+from tailorbird.devtools.demo.solr_freshness import percentile
+from tailorbird.devtools.demo.warm_up import rounds_until_warm
+from tailorbird.devtools.stack.settings import LOAD_LOGIN
+from tailorbird.operate.pipeline.proc_pipeline import Pipeline
+from tailorbird.operate.probes.proc_steal import Stolen
 
 ROOT: Final = Path(__file__).parent.parent
 SIZES: Final = {"customers": 5_000, "products": 2_000, "orders": 50_000}

@@ -28,24 +28,24 @@ import grpc
 
 from benchmarks.decode.proc_peers import machine
 from benchmarks.ending import end
+from cdc.model.event import Position
+from cdc.model.naming import change_topic
+from cdc.model.schema import TableId
 from cdc.process.file_topology import load_topology
 from cdc.topology.topology import Topology
-from cdc.words.event import Position
-from cdc.words.naming import change_topic
-from cdc.words.schema import TableId
-from console.fleet.file_ca import init, issue
-from console.probes.proc_steal import Stolen
-from ingest.agent.gateway_log import GatewayLog
-from ingest.agent.grpc_stream import Credentials, GrpcStream
 from ingest.fleet.desired import Desired, spec_of
 from ingest.fleet.fleet_pb2 import Ready, StreamRequest
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.state import desired_record
 from ingest.fleet.wire import AGENT_OPTIONS, METHOD, hello
 from ingest.gateway.kafka_state import KafkaState
+from ingest.gateway_client.gateway_log import GatewayLog
+from ingest.gateway_client.grpc_stream import Credentials, GrpcStream
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_topics import make_topics
-from ingest.records.seams import Checkpoint, OpenLog, Record
+from ingest.records.capture_interfaces import Checkpoint, OpenLog, Record
+from tailorbird.operate.probes.proc_steal import Stolen
+from tailorbird.web.fleet.file_ca import init, issue
 
 _TENANT, _COMMIT, _BATCH = "bench", 10_000, 1000
 _PATIENCE = 300.0
@@ -94,7 +94,7 @@ class Bench:
         issue(folder / "ca", FleetIdentity(_TENANT, "agents", "writer"), folder / "writer")
         self.address = "127.0.0.1:17443"
         self.log = folder / "gateway.log"
-        command = [sys.executable, "-m", "console", "gateway", str(file), "--listen", self.address]
+        command = [sys.executable, "-m", "tailorbird", "gateway", str(file), "--listen", self.address]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen([*command, "--identity", str(folder / "g")], stdout=log, stderr=log)
         try:

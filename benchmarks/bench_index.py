@@ -31,13 +31,13 @@ import requests
 from benchmarks.decode.proc_peers import machine
 from benchmarks.ending import end
 from benchmarks.index.world import World, environment, row
-from cdc.words.errors import TailorbirdError
-from console.probes.proc_steal import Stolen
-from console.provision.file_configset import install_configset
-from console.provision.solr_admin import SolrAdmin
+from cdc.model.errors import TailorbirdError
 from indexer.index.mapping import fields_of
 from indexer.index.processor import CHUNK_DOCUMENTS
 from indexer.solr.solr_collection import SolrCollection
+from tailorbird.operate.probes.proc_steal import Stolen
+from tailorbird.provision.file_configset import install_configset
+from tailorbird.provision.solr_admin import SolrAdmin
 
 MUST_RATIO, MUST_P50, MUST_P99 = 0.6, 0.5, 1.5
 # what the indexer asks of Solr for a backlog, so that both are visible equally late
@@ -178,7 +178,7 @@ def _reindex(world: World, rows: int) -> float:
     """Documents per second of `index reindex`, from the first one mapped to the last one visible in the new
     collection; the swap is done and the old collection dropped when it returns."""
     live, cores = world.index.collection, f"{world.topology.solr.url}/admin/cores?wt=json"
-    command = [sys.executable, "-m", "console", "index", "reindex", str(world.file), "--index", "wide"]
+    command = [sys.executable, "-m", "tailorbird", "index", "reindex", str(world.file), "--index", "wide"]
     process = subprocess.Popen([*command, "--json"], stdout=subprocess.DEVNULL)
     try:
         return _reindexed(world, rows, process, command, live, cores)

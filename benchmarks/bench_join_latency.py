@@ -39,16 +39,16 @@ from benchmarks.decode.proc_peers import machine
 from benchmarks.ending import end
 from benchmarks.joins.latency import LEAST_SAMPLES, Sample, found, phases_of
 from cdc.formats.debezium import to_envelope
+from cdc.model import naming
+from cdc.model.event import ChangeEvent, Row, SourceInfo
+from cdc.model.schema import Column, TableId, TableSchema
 from cdc.process.file_topology import load_topology
 from cdc.stored.cells import TS, RowCodec
 from cdc.topology.topology import Topology
-from cdc.words import naming
-from cdc.words.event import ChangeEvent, Row, SourceInfo
-from cdc.words.schema import Column, TableId, TableSchema
-from console.commands.change.cli_apply import provision
-from console.probes.proc_steal import Stolen
-from console.provision.hbase_admin import HBaseAdmin
 from joins.select.compiler import compile_plan
+from tailorbird.cli.change.cli_apply import provision
+from tailorbird.operate.probes.proc_steal import Stolen
+from tailorbird.provision.hbase_admin import HBaseAdmin
 
 ROOT = Path(__file__).parent.parent
 CUSTOMERS, PRODUCTS, ORDERS = 5_000, 1_000, 50_000

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import patch
 
-from cdc.words.event import Position
+from cdc.model.event import Position
 from ingest.binlog import BinlogReader, StreamOptions
 from ingest.binlog.format.codes import ColumnType as T
 from ingest.binlog.format.columns import LoggedColumn
@@ -22,10 +22,10 @@ from ingest.binlog.transports.file_transport import FileTransport
 from ingest.binlog.writer.writer import BinlogWriter
 from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition
 from ingest.ddl.dialect import dialect_of
-from ingest.facts.logged import ENVELOPE, LoggedFacts
-from ingest.facts.tables import Tables
+from ingest.events.logged import ENVELOPE, LoggedFacts
+from ingest.events.tables import Tables
+from ingest.records.capture_interfaces import Checkpoint
 from ingest.records.records import Recorder
-from ingest.records.seams import Checkpoint
 from ingest.records.transactions import Transactions
 
 NOW, UUID = 1_700_000_000, "11111111-2222-3333-4444-555555555555"

@@ -25,11 +25,11 @@ import pymysql
 from benchmarks.decode.proc_peers import machine
 from benchmarks.ending import end
 from cdc.process.file_topology import load_topology
-from console.commands.change.cli_apply import provision
-from console.pipeline.proc_pipeline import Part, Pipeline
-from console.probes.proc_steal import Stolen
-from console.stack.settings import LOAD_LOGIN
-from console.status.http_metrics import read_metrics
+from tailorbird.cli.change.cli_apply import provision
+from tailorbird.devtools.stack.settings import LOAD_LOGIN
+from tailorbird.operate.pipeline.proc_pipeline import Part, Pipeline
+from tailorbird.operate.probes.proc_steal import Stolen
+from tailorbird.operate.status.http_metrics import read_metrics
 
 _ROWS = 500
 _PATIENCE = 900.0

@@ -29,13 +29,13 @@ from benchmarks.capture.proc_captures import Watched, our_command, running
 from benchmarks.decode.proc_peers import machine
 from benchmarks.ending import end
 from benchmarks.sitting import tell, warn_if_busy
+from cdc.model.artefacts import cache_folder
+from cdc.model.errors import Fatal, Retriable, TailorbirdError
 from cdc.process.file_topology import home, load_topology
-from cdc.words.artefacts import cache_folder
-from cdc.words.errors import Fatal, Retriable, TailorbirdError
-from console.stack.proc_stack import Stack
-from console.stack.settings import CAPTURE_LOGIN, LOAD_LOGIN, Ports, StackSettings
-from console.verify.findings import Verdict
-from console.verify.log.run import LAST, Ways, verify_log
+from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.devtools.stack.settings import CAPTURE_LOGIN, LOAD_LOGIN, Ports, StackSettings
+from tailorbird.verify.findings import Verdict
+from tailorbird.verify.log.run_log_stage import LAST, Ways, verify_log
 
 ROWS, ROUNDS, CHANGED, FAULTS, RATE = 1_000_000, 3, 1000, 10, 500
 COLUMNS = "id, customer_id, status, amount, created_at, quantity, note, paid"
@@ -195,7 +195,7 @@ class Bench:
         self.verdict()
         for file in (home() / "ledger" / "bench_verify").iterdir():
             file.unlink()
-        command = [sys.executable, "-m", "console", "ledger", str(self.file)]
+        command = [sys.executable, "-m", "tailorbird", "ledger", str(self.file)]
         with running("ledger", [*command, "--until-end"], self.folder / "ledger.log") as ledger:
             while "event=ended" not in (said := (self.folder / "ledger.log").read_text()):
                 if "event=began" not in said:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.decode.proc_peers import load, machine
 from benchmarks.ending import INTERRUPTED, ended_once
-from cdc.words.errors import TailorbirdError
+from cdc.model.errors import TailorbirdError
 
 BULK_CHANGES, OLTP_CHANGES = 500_000, 200_000
 RESULTS = Path(__file__).parent.parent / "docs" / "results"

@@ -25,8 +25,8 @@ from benchmarks.ending import end
 from benchmarks.index.chart import charts, growth
 from benchmarks.index.load import Load, differences
 from benchmarks.index.world import World, environment
-from cdc.words.errors import TailorbirdError
-from console.probes.proc_steal import Stolen
+from cdc.model.errors import TailorbirdError
+from tailorbird.operate.probes.proc_steal import Stolen
 
 KEYS = 20_000
 SAMPLE_SECONDS = 5.0

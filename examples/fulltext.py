@@ -14,7 +14,7 @@ from typing import Any
 import pysolr
 import requests
 
-from cdc.words.errors import TailorbirdError
+from cdc.model.errors import TailorbirdError
 from ingest.binlog import ContentHandler, TransactionAggregator, open_binlog, parse_position
 from ingest.binlog.format.flavour import ABSENT
 from ingest.binlog.format.tablemap import TableMap

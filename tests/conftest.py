@@ -22,8 +22,8 @@ import pytest
 import structlog
 from hypothesis import settings
 
-from console.stack.proc_stack import Stack
-from console.stack.settings import SERVICES, ServiceName
+from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.devtools.stack.settings import SERVICES, ServiceName
 from tests.support.pg_servers import PgServer
 from tests.support.servers import Claim, Servers, named
 

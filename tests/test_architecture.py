@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 SRC = Path(__file__).parent.parent / "src"
-PACKAGES = {"cdc", "ingest", "joins", "indexer", "console"}
+PACKAGES = {"cdc", "ingest", "joins", "indexer", "tailorbird"}
 LONGEST_FILE = 400
 LONGEST_FUNCTION = 60
 # The loop that most changes of a busy server pass: a call per transaction would cost what it saves (ADR 26).
@@ -48,7 +48,7 @@ CLOCK_CALLS = {("datetime", "now"), ("datetime", "utcnow"), ("datetime", "today"
 
 def role(path: Path) -> str:
     """`wiring`, the system that a file's name begins with, or `pure`."""
-    if path.name in {"run.py", "__main__.py"} or (path.name.startswith("cli") and "console" in path.parts):
+    if path.name.startswith(("run_", "__main__")) or {"tailorbird", "cli"} <= set(path.parts):
         return "wiring"
     prefix = path.name.split("_")[0]
     return prefix if prefix in SYSTEMS and "_" in path.name else "pure"
@@ -131,7 +131,7 @@ def test_file_keeps_the_rules(path: Path) -> None:
         ("planner.py", "text = open('x').read()\n"),
         ("planner.py", "from pathlib import Path\nPath('x').write_text('')\n"),
         ("kafka_log.py", "import happybase\n"),
-        ("run.py", "import pysolr\n"),
+        ("run_join.py", "import pysolr\n"),
         ("happybase.py", ""),
         ("long.py", "x = 1\n" * (LONGEST_FILE + 1)),
         ("long.py", "def much():\n" + "    x = 1\n" * LONGEST_FUNCTION),
@@ -145,11 +145,11 @@ def test_planted_fault_is_found(name: str, source: str) -> None:
 def test_each_system_may_be_talked_to_by_its_own_file() -> None:
     """The rules above do not forbid what they are for."""
     assert faults(Path("src/ingest/kafka_log.py"), "import kafka\nimport time\n") == []
-    assert faults(Path("src/joins/run.py"), "import os\nimport signal\n") == []
+    assert faults(Path("src/joins/run_join.py"), "import os\nimport signal\n") == []
 
 
 def test_no_other_distribution_provides_our_names() -> None:
-    """`cdc`, `ingest`, `joins`, `indexer` and `console` are import names; nobody else installed may claim them."""
+    """`cdc`, `ingest`, `joins`, `indexer` and `tailorbird` are import names; nobody else installed may claim them."""
     providers = packages_distributions()
     assert {name: set(providers.get(name, [])) - {"tailorbird"} for name in PACKAGES} == {n: set() for n in PACKAGES}
 

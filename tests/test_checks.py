@@ -16,7 +16,7 @@ BIN = Path(sys.executable).parent
 
 def copied(folder: Path) -> Path:
     """A copy of the words and the settings, with empty stages."""
-    for package in ("ingest", "joins", "indexer", "console"):
+    for package in ("ingest", "joins", "indexer", "tailorbird"):
         (folder / "src" / package).mkdir(parents=True)
         (folder / "src" / package / "__init__.py").touch()
     shutil.copytree(ROOT / "src" / "cdc", folder / "src" / "cdc", ignore=shutil.ignore_patterns("__pycache__"))

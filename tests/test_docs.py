@@ -13,7 +13,7 @@ import typer
 import yaml
 
 from cdc.topology.reader import read_topology
-from console.cli import app
+from tailorbird.cli.app import app
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "topologies" / "README.md", *(ROOT / "docs").glob("*.md")])

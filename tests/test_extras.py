@@ -14,19 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from cdc.words.extras import MODULES
-from console.fleet.file_ca import init, issue
+from cdc.model.extras import MODULES
 from ingest.fleet.identity import FleetIdentity
+from tailorbird.web.fleet.file_ca import init, issue
 from tests.support.wheels import OWN, built_wheel, installed, pip_of
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SAMPLE = ROOT / "tests" / "data" / "binlogs" / "pairs" / "northwind@m10.binlog.gz"
 PAGES = (
-    "console.dashboard.http_",
-    "console.dashboard.guard.http_",
-    "console.dashboard.pages.http_",
-    "console.fleet.http_fleet_",
+    "tailorbird.web.dashboard.http_",
+    "tailorbird.web.dashboard.guard.http_",
+    "tailorbird.web.dashboard.pages.http_",
+    "tailorbird.web.fleet.http_fleet_",
 )
 ABSENT = (
     "pyspark",
@@ -58,7 +58,7 @@ for package in ("cdc", "ingest"):
     for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
         if not module.name.endswith(("__main__", "http_api", "sql_reader", "sql_types", "sql_keys")):
             importlib.import_module(module.name)
-from console.__main__ import main
+from tailorbird.__main__ import main
 sys.argv = ["tailorbird", *sys.argv[1:]]
 main()
 """
@@ -147,7 +147,7 @@ def test_what_is_not_installed_is_named(arguments: list[str], extra: str) -> Non
         ("gateway", ["ingest.gateway"], ()),
         ("poll", ["ingest.poll"], ()),
         ("formats", ["cdc.formats"], ()),
-        ("dashboard", ["console.dashboard"], ()),
+        ("dashboard", ["tailorbird.web.dashboard"], ()),
         ("console", ["console"], PAGES),
     ],
 )

@@ -11,11 +11,11 @@ from tests.support.wheels import OWN, ROOT, built_wheel, installed, interpreter_
 
 IMPORT_ALL = """
 import importlib, pkgutil
-for package in ("cdc", "ingest", "joins", "indexer", "console"):
+for package in ("cdc", "ingest", "joins", "indexer", "tailorbird"):
     for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-print(importlib.import_module("console").__file__)
+print(importlib.import_module("tailorbird").__file__)
 """
 
 

@@ -101,7 +101,7 @@ def test_a_planted_fault_is_found(tmp_path: Path) -> None:
 
 def upwards() -> Iterator[tuple[str, str, str]]:
     """Each contract with a file and its source: the lowest room imports the highest."""
-    yield CONTRACTS[0]["name"], "cdc/words/planted.py", "import joins\n"
+    yield CONTRACTS[0]["name"], "cdc/model/planted.py", "import joins\n"
     for contract in ROOMS:
         (package,), layers = contract["containers"], contract["layers"]
         highest = next(layer for layer in layers if layer != "__main__").split(" | ")[0]

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # missing in 
 )
 
 from benchmarks.capture.report import Counted
-from cdc.words.errors import TailorbirdError
+from cdc.model.errors import TailorbirdError
 
 PARTITIONS = 2
 

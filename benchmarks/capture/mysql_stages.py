@@ -15,18 +15,18 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from cdc.model.event import Position
+from cdc.model.history import Record as HistoryRecord
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Source
-from cdc.words.event import Position
-from cdc.words.history import Record as HistoryRecord
 from ingest.capture.observer import Observer
 from ingest.capture.session import Session
-from ingest.facts.facts import RowsLogged, TransactionLogged
+from ingest.events.log_events import RowsLogged, TransactionLogged
 from ingest.mysql.mysql_source import MySqlSource
+from ingest.records.capture_interfaces import Checkpoint, Record, Recovered
 from ingest.records.findings import Search
 from ingest.records.records import Recorder
-from ingest.records.seams import Checkpoint, Record, Recovered
-from ingest.run import tables_of
+from ingest.run_capture import tables_of
 
 _WARM = 0.02  # of the changes; until then code is generated and the server is waited for
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.decode.mysql_log import LogPlace
-from cdc.words.errors import TailorbirdError
+from cdc.model.errors import TailorbirdError
 
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parent.parent

@@ -17,10 +17,10 @@ from pathlib import Path
 import pymysql
 
 from benchmarks.decode.workload import DATABASE, Shape, fingerprint
-from cdc.words.errors import TailorbirdError, UsageError
-from console.stack.proc_stack import Stack
-from console.stack.proc_tools import locked
-from console.stack.settings import LOAD_LOGIN, Ports, StackSettings
+from cdc.model.errors import TailorbirdError, UsageError
+from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.devtools.stack.proc_tools import locked
+from tailorbird.devtools.stack.settings import LOAD_LOGIN, Ports, StackSettings
 
 Tell = Callable[[str], None]
 HOST = "127.0.0.1"

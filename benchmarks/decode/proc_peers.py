@@ -15,11 +15,11 @@ from pathlib import Path
 from benchmarks.decode.mysql_log import LogPlace, LogServer
 from benchmarks.decode.report import LIBRARIES, Library, Reading
 from benchmarks.decode.workload import Shape
-from cdc.words.errors import TailorbirdError, UsageError
-from console.demo.proc_debezium import build_with_maven
-from console.stack.proc_tools import find_java
-from console.stack.progress import silent
-from console.stack.settings import CAPTURE_LOGIN
+from cdc.model.errors import TailorbirdError, UsageError
+from tailorbird.devtools.demo.proc_debezium import build_with_maven
+from tailorbird.devtools.stack.proc_tools import find_java
+from tailorbird.devtools.stack.progress import silent
+from tailorbird.devtools.stack.settings import CAPTURE_LOGIN
 
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parent.parent

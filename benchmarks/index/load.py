@@ -12,8 +12,8 @@ import requests
 from thriftpy2.thrift import TException
 
 from benchmarks.index.world import World, row
-from cdc.words.errors import Retriable
-from cdc.words.naming import hbase_table
+from cdc.model.errors import Retriable
+from cdc.model.naming import hbase_table
 from indexer.solr.solr_http import reading_session
 from indexer.solr.solr_rows import all_documents
 from indexer.table.hbase_rows import scan_rows

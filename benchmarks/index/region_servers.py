@@ -18,10 +18,10 @@ import happybase
 from kazoo.client import KazooClient
 from thriftpy2.thrift import TException
 
-from cdc.words.errors import Fatal, Retriable
-from console.provision.hbase_admin import HBaseAdmin
-from console.stack.proc_stack import Stack
+from cdc.model.errors import Fatal, Retriable
 from indexer.peer import wire_pb2 as pb
+from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.provision.hbase_admin import HBaseAdmin
 
 _START_SECONDS = 120.0
 

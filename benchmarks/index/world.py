@@ -22,19 +22,19 @@ import pysolr
 import requests
 from confluent_kafka.admin import AdminClient
 
+from cdc.model.naming import dead_letter_topic, hbase_table, layouts_table
+from cdc.model.types import Canonical, parse_type
 from cdc.stored.cells import RowCodec
 from cdc.stored.layout import Layout, LayoutColumn, dump_layout, layout_row
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
-from cdc.words.naming import dead_letter_topic, hbase_table, layouts_table
-from cdc.words.types import Canonical, parse_type
-from console.commands.change.cli_apply import provision
-from console.provision.hbase_admin import HBaseAdmin
-from console.provision.solr_cloud import admin_of
 from indexer.solr.solr_http import reading_session
 from joins.steps.records import Record, RowGone, RowPut
 from joins.steps.sink import barriers, next_stamp, writes_of
 from joins.stores.hbase_table import HBaseConnection, JoinedTable, write_rows
+from tailorbird.cli.change.cli_apply import provision
+from tailorbird.provision.hbase_admin import HBaseAdmin
+from tailorbird.provision.solr_cloud import admin_of
 
 TOPOLOGY = """
 name: {name}
@@ -270,6 +270,6 @@ class World:
 
 def environment() -> dict[str, Any]:
     """What the local stack's servers listen on, as environment variables for topologies and child processes."""
-    from console.stack.settings import StackSettings
+    from tailorbird.devtools.stack.settings import StackSettings
 
     return dict(StackSettings.from_environ(os.environ, Path.cwd()).environ())

@@ -21,8 +21,8 @@ from benchmarks.joins.aggregates import aggregate_shapes
 from benchmarks.joins.report import Reading
 from benchmarks.joins.state_parts import state_parts
 from benchmarks.joins.workload import Shape, shapes
+from cdc.model.schema import Column, TableId, TableSchema
 from cdc.topology.reader import read_topology
-from cdc.words.schema import Column, TableId, TableSchema
 from joins.engine.spark_kernel import kernel_flow
 from joins.engine.spark_session import close_session, open_session
 from joins.kernel.program import program_of

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.joins.report import MOST_WITHHELD, Reading, reading_of
-from cdc.words.artefacts import cache_folder
-from console.probes.proc_steal import Stolen
+from cdc.model.artefacts import cache_folder
+from tailorbird.operate.probes.proc_steal import Stolen
 
 ROOT: Final = Path(__file__).parents[2]
 FLINK: Final = "apache-flink==2.3.*"

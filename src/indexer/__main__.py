@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 
+from cdc.model.errors import TailorbirdError
+from cdc.model.extras import extras_named
 from cdc.process.file_topology import load_topology
 from cdc.process.proc_log_lines import log_lines
-from cdc.words.errors import TailorbirdError
-from cdc.words.extras import extras_named
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
     log_lines("logfmt")
     try:
         with extras_named("indexer"):
-            from indexer.run import run_index
+            from indexer.run_indexer import run_index
 
             run_index(load_topology(options.topology), options.index, metrics_port=options.metrics_port)
     except TailorbirdError as error:

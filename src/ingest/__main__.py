@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from cdc.words.errors import TailorbirdError
-from ingest.run import run
+from cdc.model.errors import TailorbirdError
+from ingest.run_capture import run
 
 
 def main() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from cdc.model.event import Position
 from cdc.topology.topology import Source
-from cdc.words.event import Position
 from ingest.capture.session import Snapshotted
 
 

@@ -10,9 +10,9 @@ _HERE = Path(__file__).resolve().parent
 # spark-submit runs this file as a script: its own folder comes first on the path, the one above it is meant
 sys.path[:] = [str(_HERE.parent), *(entry for entry in sys.path if Path(entry or ".").resolve() != _HERE)]
 
+from cdc.model.errors import TailorbirdError  # noqa: E402  # as above
+from cdc.model.extras import extras_named  # noqa: E402  # as above
 from cdc.process.proc_log_lines import log_lines  # noqa: E402  # after the path is right
-from cdc.words.errors import TailorbirdError  # noqa: E402  # as above
-from cdc.words.extras import extras_named  # noqa: E402  # as above
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     log_lines("logfmt")
     try:
         with extras_named("joins"):
-            from joins.run import run
+            from joins.run_join import run
 
             run(options.topology, options.table, rebuild=options.rebuild, ports=options.metrics_port)
     except TailorbirdError as error:

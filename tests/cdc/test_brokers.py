@@ -6,9 +6,9 @@ import re
 
 import pytest
 
+from cdc.model.brokers import Brokers
+from cdc.model.errors import TopologyError
 from cdc.topology.reader import read_topology
-from cdc.words.brokers import Brokers
-from cdc.words.errors import TopologyError
 
 LOGIN = "mechanism: SCRAM-SHA-512, username: cdc, password: 'op\"en\\sesame'"
 TLS = "ca_file: ca.pem, certificate_file: c.pem, key_file: k.pem, key_password: hush"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cdc.words.collations import Fold, exact_collation, folds, listed
+from cdc.model.collations import Fold, exact_collation, folds, listed
 
 ALL: tuple[Fold, ...] = ("case", "accents", "trailing spaces")
 

@@ -13,8 +13,8 @@ import orjson
 
 from cdc.formats.debezium import from_envelope, to_envelope
 from cdc.formats.debezium_bytes import NULL, EnvelopeWriter
-from cdc.words.event import Position
-from cdc.words.schema import TableId
+from cdc.model.event import Position
+from cdc.model.schema import TableId
 
 GOLDEN = Path(__file__).parents[1] / "data" / "envelopes" / "debezium.jsonl"
 TABLE = TableId(source="shop", database="shop", table="t")

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cdc.words import naming
-from cdc.words.escapes import dotted, escaped, meanings, parts_of, table_parts, unescaped
-from cdc.words.schema import TableId
+from cdc.model import naming
+from cdc.model.escapes import dotted, escaped, meanings, parts_of, table_parts, unescaped
+from cdc.model.schema import TableId
 
 # Names that are nearly escapes, dots and quotes are likelier than in any text.
 PIECES = (

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cdc.model.errors import TopologyError
 from cdc.process.file_topology import load_topology
 from cdc.topology.topology import Topology
-from cdc.words.errors import TopologyError
 
 
 def loaded(folder: Path, password: str) -> Topology:

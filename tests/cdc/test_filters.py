@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from cdc.model.errors import TopologyError
+from cdc.model.filters import TableRule, is_captured, mask, shape_of
+from cdc.model.schema import TableId
 from cdc.topology.reader import read_source, read_topology
-from cdc.words.errors import TopologyError
-from cdc.words.filters import TableRule, is_captured, mask, shape_of
-from cdc.words.schema import TableId
 
 RULES = {
     "listed": TableRule(),

@@ -26,10 +26,10 @@ from cdc.formats.maxscale import (
 )
 from cdc.formats.maxwell import MaxwellWriter, maxwell_hearer
 from cdc.formats.parquet import TYPES, ParquetRows, parquet_hearer
-from cdc.words.event import ChangeEvent, Op, Row, SourceInfo, TransactionInfo
-from cdc.words.geometry import point_of, struct_of
-from cdc.words.schema import Column, TableId, TableSchema
-from cdc.words.types import Kind, from_mysql
+from cdc.model.event import ChangeEvent, Op, Row, SourceInfo, TransactionInfo
+from cdc.model.geometry import point_of, struct_of
+from cdc.model.schema import Column, TableId, TableSchema
+from cdc.model.types import Kind, from_mysql
 from ingest.mirror.formats import debezium, maxwell
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "formats.md"

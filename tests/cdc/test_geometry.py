@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc.words.geometry import NoGeometry, ewkt_of, location_of, number, point_of, stored_of, struct_of, wkt_of
+from cdc.model.geometry import NoGeometry, ewkt_of, location_of, number, point_of, stored_of, struct_of, wkt_of
 
 # As MySQL 8.0 stores them: SELECT HEX(ST_GeomFromText('…', srid)).
 STORED = [

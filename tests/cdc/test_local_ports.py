@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from cdc.model.errors import UsageError
 from cdc.process.file_topology import PORTS, load_topology, local_ports
-from cdc.words.errors import UsageError
 
 TOPOLOGY = str(Path(__file__).parents[2] / "topologies" / "shop.yml")
 

@@ -7,9 +7,9 @@ import pytest
 from cdc.merkle.canonical import RowText, covered
 from cdc.merkle.leaves import LeafOf, bounds, grid_of
 from cdc.merkle.tree import NOTHING, Leaves, Nodes, delta, differing
-from cdc.words.geometry import point_of
-from cdc.words.schema import Column, TableId, TableSchema
-from cdc.words.types import Canonical
+from cdc.model.geometry import point_of
+from cdc.model.schema import Column, TableId, TableSchema
+from cdc.model.types import Canonical
 
 
 def schema(*columns: str, key: tuple[str, ...] = ("id",)) -> TableSchema:

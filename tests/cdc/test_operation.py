@@ -9,9 +9,9 @@ import urllib.request
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
+from cdc.model.errors import UsageError
 from cdc.process.http_operation import serve_operation
 from cdc.process.verdict import Judgement, Standing
-from cdc.words.errors import UsageError
 
 
 def ask(port: int, path: str) -> tuple[int, str]:

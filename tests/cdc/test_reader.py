@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from cdc.model.errors import TopologyError
+from cdc.model.schema import TableId
 from cdc.topology.reader import read_topology
-from cdc.words.errors import TopologyError
-from cdc.words.schema import TableId
 
 TOPOLOGIES = Path(__file__).parents[2] / "topologies"
 

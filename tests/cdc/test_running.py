@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from cdc.model.errors import Fatal
 from cdc.process.file_running import announced, ended, running
-from cdc.words.errors import Fatal
 from tests.support.waiting import wait_for
 
 CHILD = """

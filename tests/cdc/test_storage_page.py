@@ -9,11 +9,11 @@ from typing import Any, get_args
 
 import pytest
 
+from cdc.model.types import Canonical, Kind, parse_type
 from cdc.stored.cells import NULLS, RowCodec, load_barrier
 from cdc.stored.layout import dump_layout, load_layout
 from cdc.stored.traces import Origin, entries_of
 from cdc.stored.values import decoder, encoder
-from cdc.words.types import Canonical, Kind, parse_type
 
 PAGE = (Path(__file__).parents[2] / "docs" / "storage.md").read_text()
 TYPES = re.findall(r"^\| `([^`]+)` \|[^|\n]+\|[^|\n]+\| `([^`]+)` \| `([^`]+)` \|$", PAGE, re.MULTILINE)

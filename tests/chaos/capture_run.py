@@ -15,9 +15,9 @@ from typing import Any
 
 import pymysql
 
-from cdc.words.naming import TRUNCATE_KEY
-from console.stack.proc_stack import Stack
+from cdc.model.naming import TRUNCATE_KEY
 from ingest.binlog import Flavour, RowBatch, StreamOptions, open_reader
+from tailorbird.devtools.stack.proc_stack import Stack
 from tests.ingest.binlog.binlog_servers import Server, start
 from tests.integration.conftest import Captured, servers
 from tests.support.gateways import GatewayProcess

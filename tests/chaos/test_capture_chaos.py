@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from console.stack.proc_stack import Stack
+from tailorbird.devtools.stack.proc_stack import Stack
 from tests.chaos.capture_run import Run, batter, check, logged, published, run_on, topology
 from tests.support.gateways import GatewayProcess
 from tests.support.replication import promote, replicate

@@ -16,9 +16,9 @@ from random import Random
 
 import pytest
 
-from cdc.words.errors import TailorbirdError
-from console.fleet.http_fleet import FleetApi
-from console.stack.proc_stack import Stack
+from cdc.model.errors import TailorbirdError
+from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.web.fleet.http_fleet import FleetApi
 from tests.chaos.capture_run import DURABLE, Run, Writer, check, topology, update_all
 from tests.ingest.binlog.binlog_servers import Server, start
 from tests.integration.conftest import Captured

@@ -24,10 +24,10 @@ from benchmarks.index.foreign_load import ForeignLoad
 from benchmarks.index.load import BarrierWatch, Load, differences
 from benchmarks.index.region_servers import Mover, SecondRegionServer
 from benchmarks.index.world import World
-from cdc.words.errors import UsageError
-from cdc.words.naming import dead_letter_topic, hbase_table
-from console.stack.proc_stack import Stack
-from console.stack.settings import ServiceName
+from cdc.model.errors import UsageError
+from cdc.model.naming import dead_letter_topic, hbase_table
+from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.devtools.stack.settings import ServiceName
 
 pytestmark = pytest.mark.integration
 

@@ -21,7 +21,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from console.stack.proc_stack import Stack
+from tailorbird.devtools.stack.proc_stack import Stack
 from tests.chaos.capture_run import published
 from tests.chaos.test_capture_chaos import RESULTS, ROUNDS
 from tests.integration.pg_database import PgDatabase, make

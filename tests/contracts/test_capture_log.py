@@ -17,23 +17,23 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from kafka.partitioner.default import murmur2
 
+from cdc.model.errors import Fatal, Retriable, UsageError
+from cdc.model.event import Position
+from cdc.model.naming import history_topic, schemas_topic
+from cdc.model.schema import Column, TableId, TableSchema
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
-from cdc.words.errors import Fatal, Retriable, UsageError
-from cdc.words.event import Position
-from cdc.words.naming import history_topic, schemas_topic
-from cdc.words.schema import Column, TableId, TableSchema
-from ingest.agent.gateway_log import GatewayLog
-from ingest.agent.grpc_stream import Credentials, GrpcStream
 from ingest.fleet.permits import Permits
-from ingest.gateway.grpc_desk import DeskLog, SignalValues
+from ingest.gateway.grpc_session import DeskLog, SignalValues
 from ingest.gateway.kafka_sources import KafkaFleet
+from ingest.gateway_client.gateway_log import GatewayLog
+from ingest.gateway_client.grpc_stream import Credentials, GrpcStream
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_topics import make_topics
 from ingest.log.memory_log import Broker, MemoryLog
+from ingest.records.capture_interfaces import ChangeLog, Checkpoint, OpenLog, Record
 from ingest.records.findings import Search
 from ingest.records.records import Recorder
-from ingest.records.seams import ChangeLog, Checkpoint, OpenLog, Record
 from tests.support.gateways import TENANT, certificates, door_open
 from tests.support.nearby_gateway import NearbyGateway
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from cdc.words.event import ChangeEvent
-from cdc.words.schema import TableId
+from cdc.model.event import ChangeEvent
+from cdc.model.schema import TableId
+from ingest.changes.feed_interfaces import ChangeTables, ahead
 from ingest.changes.kafka_changes import KafkaChanges
 from ingest.changes.merging import Offsets
-from ingest.changes.seams import ChangeTables, ahead
 from tests.support.changes_made import KafkaCommitted, MemoryChanges, SourceTold, images, schema_of, topology_named
 from tests.support.waiting import wait_for
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import yaml
 
-from cdc.words.artefacts import VERSIONS
-from console.stack.postgres_service import POSTGRES_FLAGS
-from console.stack.service_spec import ServiceSpec, Tools
-from console.stack.services import KAFKA_CLUSTER_ID, service_specs
-from console.stack.settings import ALL_SERVICES, CAPTURE_LOGIN, Ports, StackSettings
+from cdc.model.artefacts import VERSIONS
+from tailorbird.devtools.stack.postgres_service import POSTGRES_FLAGS
+from tailorbird.devtools.stack.service_spec import ServiceSpec, Tools
+from tailorbird.devtools.stack.services import KAFKA_CLUSTER_ID, service_specs
+from tailorbird.devtools.stack.settings import ALL_SERVICES, CAPTURE_LOGIN, Ports, StackSettings
 
 ROOT = Path(__file__).parents[2]
-FILES = ROOT / "src" / "console" / "stack" / "files"
+FILES = ROOT / "src" / "tailorbird" / "devtools" / "stack" / "files"
 
 # What differs on purpose: inside its container the broker listens to all interfaces, and keeps its data elsewhere.
 KAFKA_DIFFERS = {"listeners", "log.dirs"}

@@ -13,15 +13,15 @@ import happybase
 import pytest
 from typer.testing import CliRunner
 
+from cdc.model.errors import Fatal, Retriable, UsageError
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
-from cdc.words.errors import Fatal, Retriable, UsageError
-from console.cli import app
-from console.commands.change.cli_apply import provision
-from console.provision.file_configset import install_configset
-from console.provision.hbase_admin import HBaseAdmin
-from console.provision.solr_admin import SolrAdmin
-from console.provision.stores import FamilySpec, PeerSpec, TableSpec
+from tailorbird.cli.app import app
+from tailorbird.cli.change.cli_apply import provision
+from tailorbird.provision.file_configset import install_configset
+from tailorbird.provision.hbase_admin import HBaseAdmin
+from tailorbird.provision.solr_admin import SolrAdmin
+from tailorbird.provision.stores import FamilySpec, PeerSpec, TableSpec
 
 pytestmark = pytest.mark.integration
 

@@ -8,11 +8,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from console.provision.journal import JournalPlace
-from console.provision.zk_journal import StoredJournal
 from indexer.peer.zk_registration import session
-from tests.console.test_apply_journal import MemoryPlace
+from tailorbird.provision.journal import JournalPlace
+from tailorbird.provision.zk_journal import StoredJournal
 from tests.support.waiting import wait_for
+from tests.tailorbird.test_apply_journal import MemoryPlace
 
 
 class Sessions:

@@ -15,21 +15,21 @@ from typing import Any
 import duckdb
 import pytest
 
+from cdc.model.errors import TopologyError
 from cdc.stored.fields import BARRIER, KIND
 from cdc.topology.panels import PanelFilter, PanelMeasure, range_of
 from cdc.topology.reader import read_topology
-from cdc.words.errors import TopologyError
-from console.dashboard.board import Board
-from console.dashboard.pages.http_hub import FACETS, Hub, Viewer, ask_panel
-from console.dashboard.panels.columns import Misfit
-from console.dashboard.panels.facets import facets_params, read_facets
-from console.dashboard.panels.fitting import FitBoard, FitPanel
-from console.dashboard.panels.reading import Told
-from console.dashboard.panels.state import Chosen, before, chosen_of, stretch
-from console.dashboard.panels.watching import barrier_params, read_barriers
-from console.dashboard.time import Span
-from console.provision.file_configset import install_configset
-from console.provision.solr_admin import SolrAdmin
+from tailorbird.provision.file_configset import install_configset
+from tailorbird.provision.solr_admin import SolrAdmin
+from tailorbird.web.dashboard.board import Board
+from tailorbird.web.dashboard.pages.http_hub import FACETS, Hub, Viewer, ask_panel
+from tailorbird.web.dashboard.panels.columns import Misfit
+from tailorbird.web.dashboard.panels.facets import facets_params, read_facets
+from tailorbird.web.dashboard.panels.fitting import FitBoard, FitPanel
+from tailorbird.web.dashboard.panels.reading import Told
+from tailorbird.web.dashboard.panels.state import Chosen, before, chosen_of, stretch
+from tailorbird.web.dashboard.panels.watching import barrier_params, read_barriers
+from tailorbird.web.dashboard.time import Span
 from tests.support.sales import COLUMNS, SalesIndex, in_duckdb, sales
 from tests.support.waiting import wait_for
 

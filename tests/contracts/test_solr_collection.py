@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 import requests
 
+from cdc.model.errors import Retriable
 from cdc.stored.cells import Barrier
 from cdc.topology.topology import Solr
-from cdc.words.errors import Retriable
-from console.provision.file_configset import install_configset
-from console.provision.solr_admin import SolrAdmin
 from indexer.index.mapping import Document, Field, barrier_document
 from indexer.index.processor import RefusedDocument
 from indexer.solr.solr_collection import SolrCollection
 from indexer.solr.solr_rows import all_documents
+from tailorbird.provision.file_configset import install_configset
+from tailorbird.provision.solr_admin import SolrAdmin
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.integration

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from cdc.model.errors import Retriable, UsageError
+from cdc.model.schema import TableId
 from cdc.topology.topology import Source
-from cdc.words.errors import Retriable, UsageError
-from cdc.words.schema import TableId
-from console.doctor.doctor import grants
-from console.probes.login import Login
-from console.stack.mysql_client import MySqlClient, opened
-from console.stack.settings import LOAD_LOGIN
+from tailorbird.devtools.stack.mysql_client import MySqlClient, opened
+from tailorbird.devtools.stack.settings import LOAD_LOGIN
+from tailorbird.operate.doctor.doctor import grants
+from tailorbird.operate.probes.login import Login
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -37,7 +37,7 @@ def database(unique: Callable[[str], str]) -> Iterator[str]:
 def said(text: str, *options: str, code: int = 0) -> str:
     """What the command prints for SQL that is piped into it."""
     done = subprocess.run(
-        [sys.executable, "-m", "console", "stack", "mysql", "shop", *options],
+        [sys.executable, "-m", "tailorbird", "stack", "mysql", "shop", *options],
         input=text, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == code, done.stderr

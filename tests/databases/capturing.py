@@ -10,17 +10,17 @@ from random import Random
 
 import orjson
 
+from cdc.model.errors import Retriable
+from cdc.model.naming import history_topic, schemas_topic
+from cdc.model.schema import TableId, schema_from_json
 from cdc.topology.topology import Source, Topology
-from cdc.words.errors import Retriable
-from cdc.words.naming import history_topic, schemas_topic
-from cdc.words.schema import TableId, schema_from_json
 from ingest.capture.groups import Limits
 from ingest.capture.observer import Observer
 from ingest.capture.session import Session
 from ingest.log.memory_log import Broker, MemoryLog
+from ingest.records.capture_interfaces import Checkpoint, OpenLog, Record
 from ingest.records.records import Recorder
-from ingest.records.seams import Checkpoint, OpenLog, Record
-from ingest.run import tables_of
+from ingest.run_capture import tables_of
 from ingest.sources import server_of
 
 

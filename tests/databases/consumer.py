@@ -12,12 +12,12 @@ from typing import Any
 
 import orjson
 
+from cdc.model.naming import TRUNCATE_KEY, change_topic, history_topic, schemas_topic
+from cdc.model.schema import TableId, TableSchema
+from cdc.model.types import SPATIAL
 from cdc.topology.topology import Topology
-from cdc.words.naming import TRUNCATE_KEY, change_topic, history_topic, schemas_topic
-from cdc.words.schema import TableId, TableSchema
-from cdc.words.types import SPATIAL
 from ingest.changes.versions import SchemaRecords
-from ingest.records.seams import Record
+from ingest.records.capture_interfaces import Record
 from joins.query.convert import Unfit, fit_of
 from joins.query.drift import default_of, remembering
 

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_topics import make_topics
-from ingest.records.seams import Checkpoint, OpenLog, Record
+from ingest.records.capture_interfaces import Checkpoint, OpenLog, Record
 from tests.databases.capturing import Capturing, KilledError
 
 

@@ -15,7 +15,7 @@ import pymysql
 
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
-from ingest.records.seams import Checkpoint
+from ingest.records.capture_interfaces import Checkpoint
 from tests.databases.cases import Line
 from tests.databases.known import avoided
 from tests.databases.mysql_shown import as_json, published_geometry, shown

@@ -17,7 +17,7 @@ import psycopg
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from ingest.postgres.messages import lsn_of
-from ingest.records.seams import Checkpoint
+from ingest.records.capture_interfaces import Checkpoint
 from tests.databases.cases import Line
 from tests.databases.known import avoided
 from tests.databases.mysql_shown import as_json

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, Protocol
 
 from cdc.topology.topology import Topology
-from ingest.records.seams import Checkpoint
+from ingest.records.capture_interfaces import Checkpoint
 from tests.databases.capturing import Capturing
 from tests.databases.cases import Case, Line
 from tests.databases.consumer import consumed

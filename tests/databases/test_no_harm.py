@@ -12,8 +12,8 @@ from typing import Any
 import pymysql
 import pytest
 
-from console.doctor.doctor import LONG_TRANSACTION, ServerFacts, judge
-from console.doctor.mysql_doctor import server_facts
+from tailorbird.operate.doctor.doctor import LONG_TRANSACTION, ServerFacts, judge
+from tailorbird.operate.doctor.mysql_doctor import server_facts
 from tests.databases.capturing import Capturing
 from tests.databases.cases import Line
 from tests.databases.harm import altered, effects, harmed

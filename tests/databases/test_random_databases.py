@@ -10,9 +10,9 @@ from random import Random
 import pytest
 
 from cdc.topology.reader import read_topology
-from console.stack.proc_stack import Stack
-from console.verify.findings import Verdict
-from console.verify.log.run import verify_log
+from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.verify.findings import Verdict
+from tailorbird.verify.log.run_log_stage import verify_log
 from tests.databases.capturing import Capturing
 from tests.databases.cases import Case, Line, read, written
 from tests.databases.fuzz import CASES, served

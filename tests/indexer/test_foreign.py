@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
 
+from cdc.model.errors import Retriable
+from cdc.model.types import parse_type
 from cdc.stored.foreign import ForeignField, ForeignTable
-from cdc.words.errors import Retriable
-from cdc.words.types import parse_type
 from indexer.foreign import foreign
 from indexer.foreign.foreign import ForeignProcessor, RegionProgress
 from indexer.foreign.mapping import ForeignRow

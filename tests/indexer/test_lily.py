@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from cdc.model.errors import UsageError
+from cdc.model.types import parse_type
 from cdc.stored.foreign import ForeignField
 from cdc.topology.reader import read_topology
-from cdc.words.errors import UsageError
-from cdc.words.types import parse_type
 from indexer.foreign.lily import import_lily
 
 XML = """<?xml version="1.0"?>

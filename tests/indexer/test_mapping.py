@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from cdc.model.errors import Skippable
+from cdc.model.types import Canonical, parse_type
 from cdc.stored.cells import LAYOUT, Barrier, RowCodec
 from cdc.stored.layout import Layout, LayoutColumn, dump_layout, load_layout
-from cdc.words.errors import Skippable
-from cdc.words.types import Canonical, parse_type
 from indexer.index.collapse import RowChange
 from indexer.index.mapping import (
     Field,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cdc.words.errors import UsageError
+from cdc.model.errors import UsageError
 from indexer.rebuild.moving import NameMove
 from indexer.rebuild.targets import Targets
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pytest
 
+from cdc.model.errors import Fatal, Retriable, Skippable
+from cdc.model.types import parse_type
 from cdc.stored.cells import Barrier, RowCodec, barrier_key
 from cdc.stored.layout import Layout, LayoutColumn
-from cdc.words.errors import Fatal, Retriable, Skippable
-from cdc.words.types import parse_type
 from indexer.index import processor
 from indexer.index.mapping import Document, Field
 from indexer.index.processor import DeadLetter, Processor, RefusedDocument

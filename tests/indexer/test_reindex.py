@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cdc.words.errors import Retriable, UsageError
+from cdc.model.errors import Retriable, UsageError
 from indexer.rebuild.reindex import Reindex
 from indexer.rebuild.targets import Targets, checked
 

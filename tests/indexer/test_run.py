@@ -6,13 +6,13 @@ import threading
 
 import pytest
 
+from cdc.model.errors import Fatal, Retriable, UsageError
 from cdc.process.verdict import Standing
 from cdc.topology.reader import read_topology
-from cdc.words.errors import Fatal, Retriable, UsageError
-from indexer import run
+from indexer import run_indexer
 from indexer.index.processor import Tally
 from indexer.peer.peer import Edits
-from indexer.run import choose_index, holding
+from indexer.run_indexer import choose_index, holding
 
 TEXT = """
 name: t
@@ -64,7 +64,7 @@ def test_a_batch_goes_back_when_time_is_up_or_the_process_ends(monkeypatch: pyte
     with pytest.raises(Retriable):
         holding(process, stopped, health)(NOTHING)
     assert "Solr is away" in health.judge(1e12).reason, "a batch that went back is still waited for"
-    monkeypatch.setattr(run, "_HOLD_SECONDS", 0.25)
+    monkeypatch.setattr(run_indexer, "_HOLD_SECONDS", 0.25)
     with pytest.raises(Retriable):
         holding(process, threading.Event(), Standing())(NOTHING)
 

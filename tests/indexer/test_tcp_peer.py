@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from cdc.words.errors import Fatal, Retriable, TailorbirdError
+from cdc.model.errors import Fatal, Retriable, TailorbirdError
 from indexer.peer import wire
 from indexer.peer import wire_pb2 as pb
 from indexer.peer.peer import Edits

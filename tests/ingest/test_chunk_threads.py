@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from cdc.words.errors import TableChanged
-from cdc.words.event import Position
+from cdc.model.errors import TableChanged
+from cdc.model.event import Position
 from ingest.capture import proc_chunks
 from ingest.capture.proc_chunks import ChunkThreads
 from ingest.mysql.mysql_snapshot import image_of

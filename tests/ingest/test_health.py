@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdc.words.event import Position
+from cdc.model.event import Position
 from ingest.report.health import Health, covers
 
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from cdc.words.errors import Skippable
-from cdc.words.event import Position
-from cdc.words.filters import TableRule
-from cdc.words.schema import Column, TableId, TableSchema, schema_from_json
+from cdc.model.errors import Skippable
+from cdc.model.event import Position
+from cdc.model.filters import TableRule
+from cdc.model.schema import Column, TableId, TableSchema, schema_from_json
 from ingest.capture.observer import Observer
 from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition
 from ingest.ddl.dialect import dialect_of
-from ingest.facts.published import published
-from ingest.facts.tables import Tables
+from ingest.events.published import published
+from ingest.events.tables import Tables
 
 TABLE = TableId(source="s", database="d", table="t")
 SCHEMA = TableSchema(

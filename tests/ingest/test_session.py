@@ -10,19 +10,20 @@ from typing import Any, Literal
 import orjson
 import pytest
 
+from cdc.model.errors import Fatal, Retriable
+from cdc.model.event import Position
+from cdc.model.history import history_from_records
+from cdc.model.naming import TRUNCATE_KEY, history_topic, schemas_topic
+from cdc.model.schema import TableId
 from cdc.topology.topology import SnapshotMode
-from cdc.words.errors import Fatal, Retriable
-from cdc.words.event import Position
-from cdc.words.history import history_from_records
-from cdc.words.naming import TRUNCATE_KEY, history_topic, schemas_topic
-from cdc.words.schema import TableId
 from ingest.capture.groups import Limits
 from ingest.capture.marks import SLACK
 from ingest.capture.observer import Observer
 from ingest.capture.session import Session
 from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition
 from ingest.ddl.dialect import dialect_of
-from ingest.facts.facts import (
+from ingest.events.foreign_keys import ForeignKeys
+from ingest.events.log_events import (
     CaughtUp,
     Fact,
     Image,
@@ -32,11 +33,10 @@ from ingest.facts.facts import (
     TransactionBegan,
     TransactionEnded,
 )
-from ingest.facts.foreign_keys import ForeignKeys
-from ingest.facts.tables import Tables
+from ingest.events.tables import Tables
 from ingest.log.memory_log import Broker, MemoryLog
+from ingest.records.capture_interfaces import Checkpoint, LogDamaged, PositionLost, Seen, Stream
 from ingest.records.records import Recorder
-from ingest.records.seams import Checkpoint, LogDamaged, PositionLost, Seen, Stream
 from ingest.records.snapshots import Chunk, ChunkRequest
 
 UUID = "1e4be0df-e594-11f1-ae82-02fc00000001"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from cdc.words.schema import Column, TableId
+from cdc.model.schema import Column, TableId
 from ingest.capture.signals import Signal, mend_value, signal_of, signal_value
 from ingest.ddl.dialect import dialect_of
-from ingest.facts.tables import Tables
-from ingest.mend.mends import Mends, name_of
+from ingest.events.tables import Tables
 from ingest.records.records import Recorder
 from ingest.records.snapshots import MENDS_ONLY, Snapshots
+from ingest.repair.repairs import Mends, name_of
 
 
 def number() -> int:

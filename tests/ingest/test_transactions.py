@@ -10,14 +10,14 @@ import orjson
 import pytest
 
 from cdc.formats.debezium import from_envelope, to_envelope
-from cdc.words.errors import Fatal
-from cdc.words.event import Position
-from cdc.words.naming import TRUNCATE_KEY
-from cdc.words.schema import Column, TableId
-from cdc.words.types import Canonical
+from cdc.model.errors import Fatal
+from cdc.model.event import Position
+from cdc.model.naming import TRUNCATE_KEY
+from cdc.model.schema import Column, TableId
+from cdc.model.types import Canonical
 from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition
 from ingest.ddl.dialect import dialect_of
-from ingest.facts.facts import (
+from ingest.events.log_events import (
     Fact,
     Operation,
     RefusedImage,
@@ -28,14 +28,14 @@ from ingest.facts.facts import (
     TransactionBegan,
     TransactionEnded,
 )
-from ingest.facts.tables import Tables
-from ingest.mend.mending import MendingTransactions
-from ingest.mend.rounds import Rounds
+from ingest.events.tables import Tables
 from ingest.records.altered import AlteringTransactions as Transactions
+from ingest.records.capture_interfaces import EVERY_PARTITION, Checkpoint, Record
 from ingest.records.images import MAX_IMAGE, snapshot_records
 from ingest.records.records import Recorder, checkpoint_value, read_checkpoint
-from ingest.records.seams import EVERY_PARTITION, Checkpoint, Record
 from ingest.records.snapshots import Snapshots
+from ingest.repair.repairing import MendingTransactions
+from ingest.repair.rounds import Rounds
 
 UUID = "1e4be0df-e594-11f1-ae82-02fc00000001"
 TABLE = TableId(source="s", database="d", table="t")

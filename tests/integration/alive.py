@@ -21,18 +21,18 @@ import pymysql
 from confluent_kafka.admin import AdminClient
 from pymysql.constants import ER
 
+from cdc.model.naming import change_topic
+from cdc.model.schema import TableId
 from cdc.process.file_topology import load_topology
-from cdc.words.naming import change_topic
-from cdc.words.schema import TableId
-from console.commands.change.cli_apply import provision
-from console.commands.cli_demo_steps import wait_until_quiet
-from console.commands.cli_demo_verdict import verdicts
-from console.demo.mysql_demo import MySqlShop
-from console.pipeline.proc_pipeline import Part, Pipeline
-from console.stack.settings import LOAD_LOGIN
-from console.status.dead_letters import Letters
-from console.status.http_metrics import read_metrics
-from console.status.kafka_letters import LettersReader
+from tailorbird.cli.change.cli_apply import provision
+from tailorbird.cli.cli_demo_steps import wait_until_quiet
+from tailorbird.cli.cli_demo_verdict import verdicts
+from tailorbird.devtools.demo.mysql_demo import MySqlShop
+from tailorbird.devtools.stack.settings import LOAD_LOGIN
+from tailorbird.operate.pipeline.proc_pipeline import Part, Pipeline
+from tailorbird.operate.status.dead_letters import Letters
+from tailorbird.operate.status.http_metrics import read_metrics
+from tailorbird.operate.status.kafka_dead_letters import LettersReader
 from tests.support.waiting import wait_for
 
 TABLES = {

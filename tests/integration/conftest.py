@@ -16,10 +16,10 @@ import pymysql
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from cdc.words.naming import change_topic, positions_topic
-from cdc.words.schema import TableId
-from console.stack.proc_stack import Stack
-from console.stack.settings import LOAD_LOGIN
+from cdc.model.naming import change_topic, positions_topic
+from cdc.model.schema import TableId
+from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.devtools.stack.settings import LOAD_LOGIN
 from tests.support.pg_servers import PgServer
 from tests.support.waiting import wait_for
 

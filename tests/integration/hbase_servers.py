@@ -12,14 +12,14 @@ from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
-from cdc.words.artefacts import VERSIONS, bundle_folder
-from console.probes.hbase_probe import master_problem, regions_problem
-from console.stack.artefacts import MAVEN_GOAL
-from console.stack.proc_stack import Stack
-from console.stack.proc_tools import find_java
-from console.stack.progress import silent
-from console.stack.service_spec import ServiceSpec, Tools
-from console.stack.services import service_specs
+from cdc.model.artefacts import VERSIONS, bundle_folder
+from tailorbird.devtools.stack.artefacts import MAVEN_GOAL
+from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.devtools.stack.proc_tools import find_java
+from tailorbird.devtools.stack.progress import silent
+from tailorbird.devtools.stack.service_spec import ServiceSpec, Tools
+from tailorbird.devtools.stack.services import service_specs
+from tailorbird.operate.probes.hbase_probe import master_problem, regions_problem
 from tests.support.ports import free_port
 
 HBASE_25 = "2.5.8"
@@ -34,7 +34,7 @@ class OtherHBase:
         settings = replace(stack.settings, home=home, ports=self.ports)
         java = find_java(settings.cache, os.environ, silent)
         tools = Tools(java=java, mysql=Path("unused"), libraries=None, root=False)
-        folder = files("console.stack") / "files"
+        folder = files("tailorbird.devtools.stack") / "files"
         templates = {
             path: folder.joinpath(path).read_text()
             for path in (
@@ -82,7 +82,7 @@ def fetched(cache: Path, version: str) -> Path:
         work = folder.with_name(f"{folder.name}.{os.getpid()}.new")
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
-        pom = (files("console.stack") / "files" / "poms" / "hbase.xml").read_text()
+        pom = (files("tailorbird.devtools.stack") / "files" / "poms" / "hbase.xml").read_text()
         (work / "pom.xml").write_text(pom.replace(VERSIONS["hbase"], version))
         command = ["mvn", "-q", "-B", "-f", str(work / "pom.xml"), MAVEN_GOAL, f"-DoutputDirectory={work / 'jars'}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

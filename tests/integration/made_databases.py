@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from console.cli import app
+from tailorbird.cli.app import app
 from tests.integration.conftest import connection
 from tests.support.schemas_made import Made
 

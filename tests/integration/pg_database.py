@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdc.words.naming import change_topic
-from cdc.words.schema import TableId
+from cdc.model.naming import change_topic
+from cdc.model.schema import TableId
 from ingest.postgres.messages import lsn_of
 from tests.integration.conftest import Captured, Row, servers
 from tests.support.pg_captured import topology_text

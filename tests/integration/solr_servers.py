@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import NameOID
 
-from console.stack.proc_stack import Stack
+from tailorbird.devtools.stack.proc_stack import Stack
 from tests.support.ports import free_port
 
 _CONNECTOR = '<Arg name="server"><Ref refid="Server"/></Arg>'

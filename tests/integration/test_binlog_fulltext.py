@@ -13,11 +13,11 @@ import pymysql
 import pytest
 import requests
 
-from console.provision.file_configset import install_configset
-from console.provision.solr_admin import SolrAdmin
-from console.stack.proc_stack import Stack
 from ingest.binlog.transports.mysql_transport import MysqlTransport
 from ingest.binlog.transports.uri import ServerAddress, parse_uri
+from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.provision.file_configset import install_configset
+from tailorbird.provision.solr_admin import SolrAdmin
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).resolve().parents[2]

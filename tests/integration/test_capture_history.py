@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from cdc.model.event import Position
+from cdc.model.schema import Column
 from cdc.topology.reader import read_topology
-from cdc.words.event import Position
-from cdc.words.schema import Column
-from ingest.facts.facts import CaughtUp, StatementLogged
+from ingest.events.log_events import CaughtUp, StatementLogged
 from ingest.mysql.mysql_source import MySqlSource
-from ingest.records.seams import Checkpoint, Seen
-from ingest.run import tables_of
+from ingest.records.capture_interfaces import Checkpoint, Seen
+from ingest.run_capture import tables_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop")]
 

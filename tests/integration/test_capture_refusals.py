@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from cdc.model.event import Position
+from cdc.model.geometry import point_of
+from cdc.model.naming import TRUNCATE_KEY, schemas_topic
 from cdc.topology.reader import read_topology
-from cdc.words.event import Position
-from cdc.words.geometry import point_of
-from cdc.words.naming import TRUNCATE_KEY, schemas_topic
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_topics import make_topics
-from ingest.records.seams import Checkpoint
+from ingest.records.capture_interfaces import Checkpoint
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop"), pytest.mark.timeout(120)]
 

@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
+from cdc.model.event import Row
+from cdc.model.schema import TableId, TableSchema
+from cdc.model.types import Canonical, LogicalType
 from cdc.stored.values import decoder, encoder
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Table
-from cdc.words.event import Row
-from cdc.words.schema import TableId, TableSchema
-from cdc.words.types import Canonical, LogicalType
-from console.verify.mysql_tables import read_snapshot
-from console.verify.sql_oracle import answer
-from ingest.facts.facts import CaughtUp, Image, RefusedImage, RowsKept, RowsLogged, TableDescribed, one_by_one
+from ingest.events.log_events import CaughtUp, Image, RefusedImage, RowsKept, RowsLogged, TableDescribed, one_by_one
 from ingest.mysql.mysql_connection import connected, query
 from ingest.mysql.mysql_source import MySqlSource
-from ingest.records.seams import Checkpoint
+from ingest.records.capture_interfaces import Checkpoint
 from ingest.records.snapshots import Chunk, ChunkRequest
-from ingest.run import tables_of
+from ingest.run_capture import tables_of
+from tailorbird.verify.mysql_tables import read_snapshot
+from tailorbird.verify.sql_oracle import answer
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop")]
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from cdc.process.file_topology import load_topology
-from console.checks.kafka_runs import RunsReader
-from console.status.http_metrics import read_metrics
+from tailorbird.operate.status.http_metrics import read_metrics
+from tailorbird.verify.checks.kafka_runs import RunsReader
 from tests.integration.test_index import TYPES, a_world, equal, row
 from tests.integration.test_verify_index import Planting
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
-# without servers, in `make test`: tests/console/test_checks.py
+# without servers, in `make test`: tests/tailorbird/test_checks.py
 pytestmark = [pytest.mark.integration, pytest.mark.matrix]
 
 

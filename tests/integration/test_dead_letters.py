@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cdc.model.naming import dead_letter_topic
 from cdc.process.file_topology import load_topology
-from cdc.words.naming import dead_letter_topic
-from console.status.dead_letters import Letters
-from console.status.kafka_letters import LettersReader, letters_watched
 from joins.steps.records import RefusedRecord
 from joins.steps.sink import dead_letter
 from joins.stores.kafka_log import send_dead_letters, settle_letters
+from tailorbird.operate.status.dead_letters import Letters
+from tailorbird.operate.status.kafka_dead_letters import LettersReader, letters_watched
 from tests.support.commands import tailorbird
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from console.stack.proc_stack import Stack
+from tailorbird.devtools.stack.proc_stack import Stack
 from tests.support.ports import free_port
 
 SHOP = Path(__file__).parents[2] / "topologies" / "shop.yml"
@@ -30,7 +30,7 @@ def test_the_demo_through_a_fleet(stack: Stack, unique: Callable[[str], str], tm
     sizes = ("--customers", "500", "--products", "200", "--orders", "3000")
     command = ("demo", "--fleet", "--for", "20s", "--json", "--keep", "--topology", str(file), *sizes)
     done = subprocess.run(
-        [sys.executable, "-m", "console", *command, "--port", str(free_port())], capture_output=True, text=True,
+        [sys.executable, "-m", "tailorbird", *command, "--port", str(free_port())], capture_output=True, text=True,
         env={**os.environ, **stack.settings.environ()}, timeout=1000, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]

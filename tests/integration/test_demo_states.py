@@ -12,11 +12,11 @@ import pymysql
 import pytest
 
 from cdc.process.file_topology import load_topology
-from console.demo.mysql_demo import MySqlShop
-from console.demo.pg_two_engines import TwoEngineShop, crm_of
-from console.demo.shop import Shop
-from console.stack.proc_stack import Stack
-from console.stack.settings import LOAD_LOGIN
+from tailorbird.devtools.demo.mysql_demo import MySqlShop
+from tailorbird.devtools.demo.pg_two_engines import TwoEngineShop, crm_of
+from tailorbird.devtools.demo.shop import Shop
+from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.devtools.stack.settings import LOAD_LOGIN
 from tests.support.pg_servers import PgServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop", "mysql-crm")]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from console.cli import app
+from tailorbird.cli.app import app
 
 pytestmark = pytest.mark.integration
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from cdc.words.schema import TableId
+from cdc.model.schema import TableId
 from ingest.changes.kafka_changes import KafkaChanges
 from ingest.export.cuts import ExportCut
 from ingest.export.kafka_export import TopicExport
-from ingest.export.run import ExportOptions, export, sinks
+from ingest.export.run_export import ExportOptions, export, sinks
 from tests.support.changes_made import KafkaCommitted, SourceTold, schema_of, topology_named, topology_text
 from tests.support.waiting import wait_for
 
@@ -51,7 +51,7 @@ def test_killed_at_random_a_folder_has_each_change_once(captured: tuple[str, Sou
     name, source = captured
     topology, lake = tmp_path / "t.yml", tmp_path / "lake"
     topology.write_text(topology_text(name, servers()))
-    command = [sys.executable, "-m", "console", "export", str(topology), "--table", "s.t", "--format", "debezium"]
+    command = [sys.executable, "-m", "tailorbird", "export", str(topology), "--table", "s.t", "--format", "debezium"]
     command += ["--to", str(lake), "--rows", "100", "--json"]
 
     def files() -> list[Path]:

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from cdc.process.file_topology import load_topology
-from console.commands.change.cli_apply_sources import sources
-from console.fleet.kafka_fleet import by_kafka
+from tailorbird.cli.change.cli_apply_sources import sources
+from tailorbird.web.fleet.kafka_fleet import by_kafka
 from tests.support.commands import tailorbird
 from tests.support.fleet_on_servers import FleetOnServers, memory, policy, rows, spent
 from tests.support.ports import free_port
@@ -152,7 +152,7 @@ def test_the_readme_walk(fleet: FleetOnServers, monkeypatch: pytest.MonkeyPatch)
         words = shlex.split(line)[1:]
         if words[0] in ("gateway", "agent") or "fleet page" in line:
             with (own / f"{number}.log").open("wb") as log:
-                begun = subprocess.Popen([sys.executable, "-m", "console", *words], stdout=log, stderr=log)
+                begun = subprocess.Popen([sys.executable, "-m", "tailorbird", *words], stdout=log, stderr=log)
             fleet.processes[f"{number}"] = begun
             continue
         done = tailorbird(*words)

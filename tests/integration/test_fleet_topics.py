@@ -19,22 +19,22 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # missing in 
     ResourceType,
 )
 
+from cdc.model.errors import Retriable
+from cdc.model.naming import fleet_topic, schemas_topic
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
-from cdc.words.errors import Retriable
-from cdc.words.naming import fleet_topic, schemas_topic
-from console.stack.proc_stack import Stack
 from ingest.fleet.desired import Desired, SourceSpec, source_of
 from ingest.fleet.leases import Lease
 from ingest.fleet.state import desired_record, lease_record
 from ingest.gateway.kafka_audit import KafkaAudit
-from ingest.gateway.kafka_positions import KafkaPositions
+from ingest.gateway.kafka_source_positions import KafkaPositions
 from ingest.gateway.kafka_sources import HeldLease, KafkaSource, LeasedLog
 from ingest.gateway.kafka_state import KafkaState
 from ingest.log import kafka_log
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_topics import make_topics, source_topics
-from ingest.records.seams import Record
+from ingest.records.capture_interfaces import Record
+from tailorbird.devtools.stack.proc_stack import Stack
 from tests.contracts.test_capture_log import FIRST
 from tests.support.waiting import wait_for
 

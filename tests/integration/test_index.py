@@ -26,19 +26,19 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
+from cdc.model.types import Canonical, parse_type
 from cdc.stored.cells import Barrier, RowCodec, barrier_key
 from cdc.stored.layout import Layout, LayoutColumn, dump_layout, layout_row, stamp_row
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
-from cdc.words.types import Canonical, parse_type
-from console.commands.change.cli_apply import provision
-from console.provision.file_configset import install_configset
-from console.provision.hbase_admin import HBaseAdmin
-from console.provision.solr_admin import SolrAdmin
-from console.status.dead_letters import Letters
-from console.status.kafka_letters import LettersReader
 from indexer.solr.solr_rows import all_documents
 from indexer.table.hbase_rows import scan_rows
+from tailorbird.cli.change.cli_apply import provision
+from tailorbird.operate.status.dead_letters import Letters
+from tailorbird.operate.status.kafka_dead_letters import LettersReader
+from tailorbird.provision.file_configset import install_configset
+from tailorbird.provision.hbase_admin import HBaseAdmin
+from tailorbird.provision.solr_admin import SolrAdmin
 from tests.support.commands import tailorbird
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
@@ -184,7 +184,7 @@ class World:
         return process
 
     def tailorbird(self, *arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "console", *arguments, str(self.file)]
+        command = [sys.executable, "-m", "tailorbird", *arguments, str(self.file)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.processes.append(process)
         return process

@@ -20,13 +20,13 @@ import happybase
 import pytest
 import requests
 
+from cdc.model.naming import collection, peer
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
-from cdc.words.naming import collection, peer
-from console.commands.change.cli_apply import provision
-from console.provision.file_configset import install_configset
-from console.provision.hbase_admin import HBaseAdmin
-from console.provision.solr_admin import SolrAdmin
+from tailorbird.cli.change.cli_apply import provision
+from tailorbird.provision.file_configset import install_configset
+from tailorbird.provision.hbase_admin import HBaseAdmin
+from tailorbird.provision.solr_admin import SolrAdmin
 from tests.support.commands import tailorbird
 
 pytestmark = pytest.mark.integration

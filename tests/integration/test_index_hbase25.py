@@ -11,7 +11,7 @@ from benchmarks.index.foreign_load import INDEX as PEOPLE
 from benchmarks.index.foreign_load import ForeignLoad
 from benchmarks.index.load import BarrierWatch, Load, differences
 from benchmarks.index.world import World
-from console.stack.proc_stack import Stack
+from tailorbird.devtools.stack.proc_stack import Stack
 from tests.integration.hbase_servers import OtherHBase
 from tests.support.waiting import wait_for
 

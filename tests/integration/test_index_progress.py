@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from cdc.words.errors import TailorbirdError
-from console.stack.proc_stack import Stack
+from cdc.model.errors import TailorbirdError
 from indexer.foreign.foreign import ProgressStore, RegionProgress
 from indexer.peer.zk_registration import session, withdraw
 from indexer.rebuild.targets import Targets
 from indexer.rebuild.zk_state import StoredProgress, StoredTargets
+from tailorbird.devtools.stack.proc_stack import Stack
 from tests.indexer.test_foreign import Store
 
 pytestmark = pytest.mark.integration

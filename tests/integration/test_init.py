@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from cdc.process.file_topology import load_topology
-from console.cli import app
-from console.starter.address import address_of
-from console.starter.guess import guess
-from console.starter.mysql_shape import count_keys, read_shape
-from console.starter.settle import settled
+from tailorbird.cli.app import app
+from tailorbird.deploy.draft.address import address_of
+from tailorbird.deploy.draft.guess import guess
+from tailorbird.deploy.draft.mysql_shape import count_keys, read_shape
+from tailorbird.deploy.draft.settle import settled
 from tests.integration.made_databases import Makes, made, told
 from tests.support.pg_servers import PgServer
 from tests.support.schemas_made import SHAPES, Made

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from cdc.model.errors import TailorbirdError
 from cdc.process.file_topology import load_topology
 from cdc.topology.topology import Topology
-from cdc.words.errors import TailorbirdError
-from console.commands.change.cli_apply import provision
-from console.commands.cli_demo_verdict import Comparison, verdicts
-from console.pipeline.proc_pipeline import Pipeline
+from tailorbird.cli.change.cli_apply import provision
+from tailorbird.cli.cli_demo_verdict import Comparison, verdicts
+from tailorbird.operate.pipeline.proc_pipeline import Pipeline
 from tests.integration.conftest import connection
 from tests.integration.made_databases import Makes, made, told
 from tests.support.schemas_made import SHAPES

@@ -22,21 +22,21 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from cdc.formats.debezium import to_envelope
+from cdc.model import naming
+from cdc.model.event import ChangeEvent, Op, SourceInfo
+from cdc.model.schema import Column, TableId, TableSchema
+from cdc.model.types import Canonical
 from cdc.process.file_topology import load_topology
 from cdc.stored.cells import Barrier, RowCodec, barrier_key, is_barrier, load_barrier
-from cdc.words import naming
-from cdc.words.event import ChangeEvent, Op, SourceInfo
-from cdc.words.schema import Column, TableId, TableSchema
-from cdc.words.types import Canonical
-from console.commands.change.cli_apply import provision
+from joins.oracle.oracle import tables_after
+from joins.oracle.simulation import Logged, Simulation
+from joins.oracle.sql_evaluate import Evaluator
+from joins.oracle.sql_oracle import Oracle
 from joins.query.plan import Plan
 from joins.select.compiler import compile_plan
 from joins.stores.hbase_table import HBaseConnection
-from joins.stores.proc_patience import patiently
-from joins.truth.oracle import tables_after
-from joins.truth.simulation import Logged, Simulation
-from joins.truth.sql_evaluate import Evaluator
-from joins.truth.sql_oracle import Oracle
+from joins.stores.proc_retry import patiently
+from tailorbird.cli.change.cli_apply import provision
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka("hbase", "thrift"), pytest.mark.timeout(900)]

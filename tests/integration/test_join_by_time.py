@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from cdc.words import naming
-from cdc.words.event import ChangeEvent, SourceInfo
-from joins.truth.sql_oracle import Oracle
+from cdc.model import naming
+from cdc.model.event import ChangeEvent, SourceInfo
+from joins.oracle.sql_oracle import Oracle
 from tests.integration.test_join import FACT, FAR, NEAR, SCHEMAS, Cells, History, Joined
 from tests.support.waiting import wait_for
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from cdc.words.naming import layouts_table
-from console.stack.bars import telling
-from console.stack.proc_stack import Stack
+from cdc.model.naming import layouts_table
 from joins.cluster.file_submit import cluster_command
 from joins.steps.cuts import merged
 from joins.stores.hbase_table import JoinedTable
+from tailorbird.devtools.stack.bars import telling
+from tailorbird.devtools.stack.proc_stack import Stack
 from tests.integration.test_join import History, Joined, joined, oracle
 from tests.support.waiting import wait_for
 

@@ -16,11 +16,11 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from cdc.words.brokers import Brokers
-from cdc.words.errors import UsageError
+from cdc.model.brokers import Brokers
+from cdc.model.errors import UsageError
 from joins.stores.compaction import Reading
 from joins.stores.kafka_compaction import LogWatch
-from joins.stores.proc_patience import patiently
+from joins.stores.proc_retry import patiently
 from tests.integration.conftest import servers
 from tests.integration.test_join import FACT, History, Joined, joined, oracle
 from tests.integration.test_join_failures import DYING, JOIN, kill_group, settles

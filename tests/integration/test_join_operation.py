@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cdc.words import naming
+from cdc.model import naming
 from tests.integration.test_join import History, Joined, oracle
 from tests.integration.test_operation import ask
 from tests.support.ports import free_port

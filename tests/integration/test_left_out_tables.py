@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from cdc.words.naming import TRUNCATE_KEY
-from console.status.kafka_positions import position_of
-from console.status.quarantine import quarantined
+from cdc.model.naming import TRUNCATE_KEY
+from tailorbird.operate.status.kafka_captured import position_of
+from tailorbird.operate.status.quarantine import quarantined
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop"), pytest.mark.timeout(180)]
 

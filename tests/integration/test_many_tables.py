@@ -14,7 +14,7 @@ import pytest
 
 from cdc.process.file_running import ended, running
 from cdc.process.file_topology import load_topology
-from console.commands.change.cli_apply import provision
+from tailorbird.cli.change.cli_apply import provision
 from tests.integration.test_join import History, Joined, oracle
 from tests.integration.test_join_failures import jvm_of
 from tests.integration.test_operation import ask

@@ -28,11 +28,11 @@ def serve(tmp_path: Path) -> Iterator[Callable[[Captured], tuple[str, int]]]:
 
     def start(captured: Captured) -> tuple[str, int]:
         users, port = tmp_path / "cdcusers", free_port()
-        run = [sys.executable, "-m", "console", "maxscale-users", "add", "foobar", str(captured.file)]
+        run = [sys.executable, "-m", "tailorbird", "maxscale-users", "add", "foobar", str(captured.file)]
         subprocess.run([*run, "--users", str(users)], input="foopasswd\n", text=True, check=True)
         processes.append(
             subprocess.Popen(
-                [sys.executable, "-m", "console", "serve", "maxscale", str(captured.file), "--users", str(users),
+                [sys.executable, "-m", "tailorbird", "serve", "maxscale", str(captured.file), "--users", str(users),
                  "--listen", f"127.0.0.1:{port}"],
                 stderr=subprocess.PIPE, text=True,
             )

@@ -15,9 +15,9 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from cdc.words.naming import change_topic
-from cdc.words.schema import TableId
-from console.stack.proc_stack import Stack
+from cdc.model.naming import change_topic
+from cdc.model.schema import TableId
+from tailorbird.devtools.stack.proc_stack import Stack
 from tests.integration.conftest import Captured, servers
 from tests.support.waiting import wait_for
 

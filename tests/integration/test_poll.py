@@ -20,7 +20,7 @@ from ingest.capture.signals import signal_value
 from ingest.log.kafka_signals import send
 from ingest.mysql.mysql_connection import connected
 from ingest.poll.mysql_reader import MySqlReader
-from ingest.poll.seams import Ask
+from ingest.poll.poll_interfaces import Ask
 from ingest.poll.window import Window
 from tests.ingest.binlog.binlog_servers import Server, start
 from tests.integration.conftest import Captured, servers

@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not in __all__
 
+from cdc.model.naming import positions_topic, transactional_id
 from cdc.topology.reader import read_topology
-from cdc.words.naming import positions_topic, transactional_id
-from console.status.kafka_positions import PositionsReader
+from tailorbird.operate.status.kafka_captured import PositionsReader
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka]
 

@@ -16,11 +16,11 @@ import pytest
 from cdc.process.file_topology import load_topology
 from cdc.stored.cells import RowCodec
 from cdc.topology.topology import Topology
-from console.commands.change.cli_apply import provision
-from console.pipeline.proc_pipeline import Pipeline
-from console.stack.proc_stack import Stack
 from indexer.table.hbase_layouts import StoredLayouts
 from indexer.table.hbase_rows import scan_rows
+from tailorbird.cli.change.cli_apply import provision
+from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.operate.pipeline.proc_pipeline import Pipeline
 from tests.support.commands import tailorbird
 from tests.support.pg_servers import PgServer
 from tests.support.waiting import wait_for

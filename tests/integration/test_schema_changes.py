@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from console.status.http_metrics import read_metrics
+from tailorbird.operate.status.http_metrics import read_metrics
 from tests.integration.alive import Alive
 from tests.support.waiting import wait_for
 

@@ -17,9 +17,9 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonPartition
 from kafka.errors import KafkaError
 
-from cdc.words.brokers import Brokers, KafkaSecurity, Mechanism
-from console.probes.kafka_probe import kafka_problem
+from cdc.model.brokers import Brokers, KafkaSecurity, Mechanism
 from joins.engine.file_secrets import java_properties
+from tailorbird.operate.probes.kafka_probe import kafka_problem
 from tests.integration.alive import Alive
 from tests.support.secured_kafka import PASSWORD, USER, SecuredKafka, secured_kafka
 from tests.support.waiting import wait_for

@@ -12,8 +12,8 @@ import requests
 
 from benchmarks.index.load import BarrierWatch, Load, differences
 from benchmarks.index.world import World
-from console.provision.solr_cloud import SolrCloudAdmin, admin_of
-from console.stack.proc_stack import Stack
+from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.provision.solr_cloud import SolrCloudAdmin, admin_of
 from tests.integration.solr_servers import SolrServer, cloud
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix]
@@ -38,7 +38,7 @@ def server(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 
 
 def told(*arguments: str) -> str:
-    command = [sys.executable, "-m", "console", *arguments]
+    command = [sys.executable, "-m", "tailorbird", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, (arguments, done.stderr)
     return done.stdout

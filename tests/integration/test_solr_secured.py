@@ -13,8 +13,8 @@ import requests
 
 from benchmarks.index.load import Load, differences
 from benchmarks.index.world import World
-from console.stack.proc_stack import Stack
 from indexer.solr.solr_http import SolrConnections
+from tailorbird.devtools.stack.proc_stack import Stack
 from tests.integration.solr_servers import Certificate, SolrServer, certificate
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix]
@@ -66,7 +66,7 @@ def test_an_index_behind_tls_and_a_password(
         assert differences(world, load) == []
         for command in (["apply"], ["index", "reindex"], ["status"], ["index", "reindex", "--finish"]):
             done = subprocess.run(
-                [sys.executable, "-m", "console", *command, str(world.file)],
+                [sys.executable, "-m", "tailorbird", *command, str(world.file)],
                 capture_output=True,
                 text=True,
                 timeout=120,
@@ -92,8 +92,8 @@ def test_who_is_not_let_in_is_told_why(
     server: SolrServer, trusted: Certificate, trust: bool, password: str, reason: str
 ) -> None:
     """A wrong password, a certificate that nobody vouches for: one line without the password, and the remedy."""
+    from cdc.model.errors import Retriable
     from cdc.topology.topology import Solr
-    from cdc.words.errors import Retriable
 
     solr = Solr(
         url=f"https://127.0.0.1:{server.port}/solr",

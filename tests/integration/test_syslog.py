@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from cdc.model.naming import change_topic, hbase_table
+from cdc.model.schema import TableId
 from cdc.process.file_topology import load_topology
 from cdc.stored.cells import Barrier, RowCodec, barrier_key, is_barrier, load_barrier
-from cdc.words.naming import change_topic, hbase_table
-from cdc.words.schema import TableId
-from console.commands.change.cli_apply import provision
-from console.pipeline.proc_pipeline import Pipeline
-from console.stack.proc_stack import Stack
-from console.status.kafka_positions import PositionsReader
 from indexer.table.hbase_layouts import StoredLayouts
 from joins.stores.hbase_table import HBaseConnection
+from tailorbird.cli.change.cli_apply import provision
+from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.operate.pipeline.proc_pipeline import Pipeline
+from tailorbird.operate.status.kafka_captured import PositionsReader
 from tests.integration.conftest import Captured, connection, servers
 from tests.support.commands import tailorbird
 from tests.support.ports import free_port

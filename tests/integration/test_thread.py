@@ -28,25 +28,25 @@ import requests
 from cdc.process.file_topology import load_topology
 from cdc.stored.cells import RowCodec
 from cdc.topology.topology import Topology
-from console.commands.change.cli_apply import provision
-from console.commands.cli_demo_steps import counts, traffic, wait_until_quiet
-from console.commands.cli_demo_verdict import Silent, verdicts
-from console.commands.verify import cli_verify_index, cli_verify_table
-from console.commands.verify.cli_verify_index import verified_indexes
-from console.commands.verify.cli_verify_table import verified_tables
-from console.demo.mysql_demo import MySqlShop
-from console.demo.shop import SCHEMAS, Server, Shop, ShopStatement, ShopTransaction
-from console.explain.run import Explainer
-from console.explain.telling import lines_of
-from console.pipeline.proc_pipeline import Pipeline
-from console.stack.proc_stack import Stack
-from console.stack.settings import LOAD_LOGIN
-from console.verify.asked import Said, wanted
-from console.waiting.run import Waiter
 from indexer.index.collapse import RowChange
 from indexer.solr.solr_rows import all_documents
 from indexer.table.hbase_layouts import StoredLayouts
 from indexer.table.hbase_scan import TableScan
+from tailorbird.cli.change.cli_apply import provision
+from tailorbird.cli.cli_demo_steps import counts, traffic, wait_until_quiet
+from tailorbird.cli.cli_demo_verdict import Silent, verdicts
+from tailorbird.cli.verify import cli_verify_index, cli_verify_table
+from tailorbird.cli.verify.cli_verify_index import verified_indexes
+from tailorbird.cli.verify.cli_verify_table import verified_tables
+from tailorbird.devtools.demo.mysql_demo import MySqlShop
+from tailorbird.devtools.demo.shop import SCHEMAS, Server, Shop, ShopStatement, ShopTransaction
+from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.devtools.stack.settings import LOAD_LOGIN
+from tailorbird.operate.pipeline.proc_pipeline import Pipeline
+from tailorbird.operate.wait.run_wait import Waiter
+from tailorbird.verify.explain.explanation_text import lines_of
+from tailorbird.verify.explain.run_explain import Explainer
+from tailorbird.verify.request import Said, wanted
 from tests.support.commands import tailorbird
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for

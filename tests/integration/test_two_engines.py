@@ -14,18 +14,18 @@ from typing import Any
 import pytest
 
 from cdc.process.file_topology import load_topology
-from console.commands.change.cli_apply import provision
-from console.commands.cli_demo_steps import traffic
-from console.commands.cli_demo_verdict import Comparison, verdicts
-from console.demo.pg_two_engines import TwoEngineShop, crm_of, engine_of
-from console.demo.proc_debezium import debezium_command
-from console.demo.shop import Shop, ShopStatement, ShopTransaction
-from console.pipeline.proc_pipeline import Pipeline
-from console.stack.proc_stack import Stack
-from console.stack.proc_tools import find_java
-from console.stack.progress import silent
-from console.stack.settings import LOAD_LOGIN
-from console.verify.mysql_tables import read_tables
+from tailorbird.cli.change.cli_apply import provision
+from tailorbird.cli.cli_demo_steps import traffic
+from tailorbird.cli.cli_demo_verdict import Comparison, verdicts
+from tailorbird.devtools.demo.pg_two_engines import TwoEngineShop, crm_of, engine_of
+from tailorbird.devtools.demo.proc_debezium import debezium_command
+from tailorbird.devtools.demo.shop import Shop, ShopStatement, ShopTransaction
+from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.devtools.stack.proc_tools import find_java
+from tailorbird.devtools.stack.progress import silent
+from tailorbird.devtools.stack.settings import LOAD_LOGIN
+from tailorbird.operate.pipeline.proc_pipeline import Pipeline
+from tailorbird.verify.mysql_tables import read_tables
 from tests.support.pg_servers import PgServer
 from tests.support.waiting import wait_for
 

@@ -11,8 +11,8 @@ import pymysql
 import pytest
 from typer.testing import CliRunner
 
-from console.cli import app
-from console.stack.settings import LOAD_LOGIN
+from tailorbird.cli.app import app
+from tailorbird.devtools.stack.settings import LOAD_LOGIN
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 

@@ -15,10 +15,10 @@ import pytest
 import requests
 
 from cdc.process.file_topology import load_topology
-from console.commands.change.cli_apply import provision
-from console.pipeline.proc_pipeline import Pipeline
-from console.stack.proc_stack import Stack
-from console.stack.settings import LOAD_LOGIN
+from tailorbird.cli.change.cli_apply import provision
+from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.devtools.stack.settings import LOAD_LOGIN
+from tailorbird.operate.pipeline.proc_pipeline import Pipeline
 from tests.support.commands import tailorbird
 from tests.support.pg_servers import PgServer
 from tests.support.waiting import wait_for

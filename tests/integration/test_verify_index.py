@@ -17,10 +17,10 @@ import pytest
 import requests
 
 from cdc.stored.cells import RowCodec, document_id
-from console.commands.verify import cli_verify_index
-from console.commands.verify.cli_verify_index import verified_indexes
-from console.verify.asked import Said, wanted
-from console.verify.findings import Verdict
+from tailorbird.cli.verify import cli_verify_index
+from tailorbird.cli.verify.cli_verify_index import verified_indexes
+from tailorbird.verify.findings import Verdict
+from tailorbird.verify.request import Said, wanted
 from tests.integration.test_index import TYPES, World, a_world, equal, row
 
 pytestmark = pytest.mark.integration

@@ -17,11 +17,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not in its __all__
 from typer.testing import CliRunner
 
+from cdc.model.naming import positions_topic, schemas_topic
 from cdc.process.file_topology import load_topology
-from cdc.words.naming import positions_topic, schemas_topic
-from console.cli import app
-from console.verify.findings import Verdict
-from console.verify.log.run import verify_log
+from tailorbird.cli.app import app
+from tailorbird.verify.findings import Verdict
+from tailorbird.verify.log.run_log_stage import verify_log
 from tests.integration.conftest import servers
 from tests.support.waiting import wait_for
 
@@ -261,7 +261,7 @@ def test_a_capture_that_does_not_run_is_told(
 ) -> None:
     """What the log has not come to is no difference: could not tell, with the reason."""
     monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
-    monkeypatch.setattr("console.verify.log.kafka_records._PATIENCE", 0.3)
+    monkeypatch.setattr("tailorbird.verify.log.kafka_records._PATIENCE", 0.3)
     captured = capture("t")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
     process = captured.start()
@@ -360,7 +360,7 @@ def never_wrong(captured: Any) -> bool:
 
 def ledger(captured: Any) -> subprocess.Popen[str]:
     """A process that keeps the ledger."""
-    command = [sys.executable, "-m", "console", "ledger", str(captured.file)]
+    command = [sys.executable, "-m", "tailorbird", "ledger", str(captured.file)]
     return subprocess.Popen(command, stderr=subprocess.DEVNULL, text=True)
 
 

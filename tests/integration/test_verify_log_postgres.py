@@ -14,9 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 from cdc.process.file_topology import load_topology
-from console.cli import app
-from console.verify.findings import Verdict
-from console.verify.log.run import verify_log
+from tailorbird.cli.app import app
+from tailorbird.verify.findings import Verdict
+from tailorbird.verify.log.run_log_stage import verify_log
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka]
 ROWS = 3000

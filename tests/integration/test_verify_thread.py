@@ -15,17 +15,17 @@ import pytest
 import requests
 
 from cdc.stored.cells import RowCodec, document_id
-from console.commands.cli_demo_steps import counts, wait_until_quiet
-from console.commands.cli_demo_verdict import Silent
-from console.commands.verify import cli_verify_index, cli_verify_table
-from console.commands.verify.cli_verify_index import verified_indexes
-from console.commands.verify.cli_verify_table import verified_tables
-from console.demo.shop import SCHEMAS, ShopStatement, ShopTransaction
-from console.stack.proc_stack import Stack
-from console.verify.asked import Said, wanted
-from console.verify.findings import Verdict
 from indexer.table.hbase_layouts import StoredLayouts
 from joins.stores.hbase_table import joined_table
+from tailorbird.cli.cli_demo_steps import counts, wait_until_quiet
+from tailorbird.cli.cli_demo_verdict import Silent
+from tailorbird.cli.verify import cli_verify_index, cli_verify_table
+from tailorbird.cli.verify.cli_verify_index import verified_indexes
+from tailorbird.cli.verify.cli_verify_table import verified_tables
+from tailorbird.devtools.demo.shop import SCHEMAS, ShopStatement, ShopTransaction
+from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.verify.findings import Verdict
+from tailorbird.verify.request import Said, wanted
 from tests.integration.test_thread import Thread, a_thread
 from tests.support.waiting import wait_for
 

@@ -19,20 +19,20 @@ import requests
 
 from cdc.process.file_topology import load_topology
 from cdc.topology.topology import Topology
-from console.commands.cli_demo_steps import _behind, traffic_beside
-from console.commands.cli_demo_verdict import Silent
-from console.commands.verify.cli_verify_index import verified_indexes
-from console.commands.verify.cli_verify_table import verified_tables
-from console.demo.mysql_demo import MySqlShop
-from console.demo.shop import SCHEMAS, Shop, ShopStatement, ShopTransaction
-from console.provision.hbase_admin import HBaseAdmin
-from console.provision.journal import load_entry
-from console.provision.zk_journal import StoredJournal
-from console.stack.proc_stack import Stack
-from console.stack.settings import LOAD_LOGIN
-from console.status.kafka_positions import PositionsReader
-from console.verify.asked import wanted
 from indexer.peer.zk_registration import session
+from tailorbird.cli.cli_demo_steps import _behind, traffic_beside
+from tailorbird.cli.cli_demo_verdict import Silent
+from tailorbird.cli.verify.cli_verify_index import verified_indexes
+from tailorbird.cli.verify.cli_verify_table import verified_tables
+from tailorbird.devtools.demo.mysql_demo import MySqlShop
+from tailorbird.devtools.demo.shop import SCHEMAS, Shop, ShopStatement, ShopTransaction
+from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.devtools.stack.settings import LOAD_LOGIN
+from tailorbird.operate.status.kafka_captured import PositionsReader
+from tailorbird.provision.hbase_admin import HBaseAdmin
+from tailorbird.provision.journal import load_entry
+from tailorbird.provision.zk_journal import StoredJournal
+from tailorbird.verify.request import wanted
 from tests.support.commands import tailorbird
 from tests.support.waiting import wait_for
 

@@ -20,12 +20,12 @@ import requests
 
 from cdc.process.file_topology import load_topology
 from cdc.topology.topology import Topology
-from console.commands.change.cli_apply import provision
-from console.pipeline.proc_pipeline import Pipeline
-from console.stack.proc_stack import Stack
-from console.stack.settings import LOAD_LOGIN
-from console.waiting.goal import NotYet
-from console.waiting.run import Waiter
+from tailorbird.cli.change.cli_apply import provision
+from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.devtools.stack.settings import LOAD_LOGIN
+from tailorbird.operate.pipeline.proc_pipeline import Pipeline
+from tailorbird.operate.wait.goal import NotYet
+from tailorbird.operate.wait.run_wait import Waiter
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
@@ -80,7 +80,7 @@ class Desk:
 
     def command(self, *more: str) -> tuple[int, str, str]:
         """`tailorbird wait`: its exit code, output and errors."""
-        words = [sys.executable, "-m", "console", "wait", self.topology.file, *more]
+        words = [sys.executable, "-m", "tailorbird", "wait", self.topology.file, *more]
         done = subprocess.run(words, env=self.pipeline.environ, capture_output=True, text=True, timeout=120)
         return done.returncode, done.stdout, done.stderr
 

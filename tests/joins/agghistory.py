@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from cdc.words.types import Canonical
+from cdc.model.types import Canonical
 from tests.joins.joincase import Row
 from tests.joins.joinrandom import Table, value_of
 

@@ -26,19 +26,19 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from cdc.words.errors import Fatal, Retriable
-from cdc.words.naming import change_topic, schemas_topic
-from cdc.words.schema import TableId
+from cdc.model.errors import Fatal, Retriable
+from cdc.model.naming import change_topic, schemas_topic
+from cdc.model.schema import TableId
 from ingest.capture.groups import Limits
 from ingest.capture.observer import Observer
 from ingest.capture.session import Session
 from ingest.capture.signals import Signal
-from ingest.facts.foreign_keys import ForeignKey
-from ingest.facts.tables import Tables
+from ingest.events.foreign_keys import ForeignKey
+from ingest.events.tables import Tables
 from ingest.log.memory_log import Broker
+from ingest.records.capture_interfaces import EVERY_PARTITION, Seen
 from ingest.records.records import Recorder
-from ingest.records.seams import EVERY_PARTITION, Seen
-from joins.truth.oracle import Rows
+from joins.oracle.oracle import Rows
 from tests.joins.joincase import PARTITIONS, Case, comparable, prepared, table_id
 from tests.joins.servers import Dying, Row, Server, numbers
 from tests.joins.topics import LAG, Runs, Topics

@@ -7,7 +7,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from cdc.words.types import Canonical
+from cdc.model.types import Canonical
 from tests.joins.joincase import Case, Row
 from tests.joins.joinrandom import random_case, random_view_case
 

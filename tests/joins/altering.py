@@ -12,10 +12,10 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from cdc.words.schema import Column, TableId, TableSchema
-from cdc.words.types import Canonical, LogicalType, from_mysql
+from cdc.model.schema import Column, TableId, TableSchema
+from cdc.model.types import Canonical, LogicalType, from_mysql
+from joins.oracle.oracle import Rows
 from joins.query.drift import remembering
-from joins.truth.oracle import Rows
 
 if TYPE_CHECKING:
     from tests.joins.joincase import Case

@@ -7,7 +7,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from cdc.words.types import Canonical
+from cdc.model.types import Canonical
 from tests.joins.altering import altered_columns
 from tests.joins.joincase import Case
 from tests.joins.joinrandom import random_case, value_of

@@ -14,7 +14,7 @@ from functools import cache
 from itertools import count
 from typing import Any
 
-from cdc.words.types import LogicalType, list_of
+from cdc.model.types import LogicalType, list_of
 from joins.query.group import Bag, Function, Grouping, Result, Total
 from joins.query.nodes import Derived, Expression, Hop, Node, PlanSource
 from joins.query.plan import SINK, STAR, Finish, Fragment, Output, Plan, steps_of

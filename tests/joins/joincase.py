@@ -18,18 +18,18 @@ from typing import Any, Protocol
 import yaml
 
 from cdc.formats.debezium import to_envelope
+from cdc.model.event import ChangeEvent, Op, SourceInfo
+from cdc.model.naming import change_topic
+from cdc.model.schema import TableId, TableSchema
+from cdc.model.types import Canonical
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
-from cdc.words.event import ChangeEvent, Op, SourceInfo
-from cdc.words.naming import change_topic
-from cdc.words.schema import TableId, TableSchema
-from cdc.words.types import Canonical
+from joins.oracle.oracle import Rows, tables_after
+from joins.oracle.simulation import Logged, Simulation
+from joins.oracle.sql_oracle import Answer, Oracle
 from joins.query.plan import Plan
 from joins.select.compiler import compile_plan
 from joins.steps.records import Message
-from joins.truth.oracle import Rows, tables_after
-from joins.truth.simulation import Logged, Simulation
-from joins.truth.sql_oracle import Answer, Oracle
 from tests.joins.altering import WORDS, altered_columns, altered_row, flat, shown, versions
 from tests.joins.quick import QuickOracle, database, evaluator, functions
 

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdc.words.types import Canonical
+from cdc.model.types import Canonical
 from tests.joins.joincase import Case
 
 _KEYS = [{"id": "int"}, {"id": "int"}, {"id": "bigint"}, {"code": "varchar(9)"}, {"a": "int", "b": "int"}]

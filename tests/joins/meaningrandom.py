@@ -11,18 +11,18 @@ from decimal import Decimal
 from functools import cache
 from typing import Any
 
-from cdc.words.errors import TopologyError
-from cdc.words.schema import TableId
-from cdc.words.types import Canonical, LogicalType
-from console.verify.mysql_tables import SourceTable
-from joins.meaning.evaluating import prepared
-from joins.meaning.stored import to_canonical, to_native
-from joins.meaning.untold import Untold
+from cdc.model.errors import TopologyError
+from cdc.model.schema import TableId
+from cdc.model.types import Canonical, LogicalType
+from joins.evaluate.evaluating import prepared
+from joins.evaluate.stored import to_canonical, to_native
+from joins.evaluate.unknown import Untold
+from joins.oracle.simulation import Simulation
 from joins.query.nodes import Expression, Node
 from joins.query.plan import Finish, Plan
 from joins.query.value_types import duration_of, family
 from joins.steps.records import Values
-from joins.truth.simulation import Simulation
+from tailorbird.verify.mysql_tables import SourceTable
 from tests.joins import meanings
 from tests.joins.joincase import Case, events_of, log_of, table_id
 
@@ -33,7 +33,7 @@ _TRIES = 60
 
 
 class Evaluator:
-    """A plan's expressions by `joins.meaning`; what is not told is NULL, as it is not compared either."""
+    """A plan's expressions by `joins.evaluate`; what is not told is NULL, as it is not compared either."""
 
     def holds(self, condition: Expression, node: Node, rows: Sequence[Values]) -> list[bool]:
         """Which rows of a node satisfy its filter."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sqlglot.errors import ParseError
 
-from cdc.words.types import Canonical, LogicalType, from_mysql
+from cdc.model.types import Canonical, LogicalType, from_mysql
 from ingest.binlog.format.canonical import json_text
 from joins.query.expressions import Typed, Unsupported
 from joins.query.finish import compiled, value

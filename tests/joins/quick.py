@@ -10,14 +10,14 @@ from typing import Any
 
 import duckdb
 
-from cdc.words.geometry import ewkt_of
-from cdc.words.schema import TableId, TableSchema
-from cdc.words.types import Canonical, LogicalType
+from cdc.model.geometry import ewkt_of
+from cdc.model.schema import TableId, TableSchema
+from cdc.model.types import Canonical, LogicalType
+from joins.oracle.oracle import Rows
+from joins.oracle.sql_evaluate import Evaluator, canonical, duckdb_type, translated
+from joins.oracle.sql_functions import Functions
+from joins.oracle.sql_oracle import Oracle
 from joins.steps.records import Values
-from joins.truth.oracle import Rows
-from joins.truth.sql_evaluate import Evaluator, canonical, duckdb_type, translated
-from joins.truth.sql_functions import Functions
-from joins.truth.sql_oracle import Oracle
 
 _NUMBER = LogicalType(kind="int32")
 

@@ -11,15 +11,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 
-from cdc.words.errors import Fatal, Retriable
-from cdc.words.event import Position
-from cdc.words.naming import history_topic, schemas_topic
-from cdc.words.schema import TableId
-from cdc.words.types import Canonical
+from cdc.model.errors import Fatal, Retriable
+from cdc.model.event import Position
+from cdc.model.naming import history_topic, schemas_topic
+from cdc.model.schema import TableId
+from cdc.model.types import Canonical
 from ingest.ddl.catalog import Catalog
 from ingest.ddl.dialect import dialect_of
 from ingest.ddl.statements import apply
-from ingest.facts.facts import (
+from ingest.events.foreign_keys import ForeignKey, ForeignKeys
+from ingest.events.log_events import (
     CaughtUp,
     Fact,
     RowsLogged,
@@ -30,10 +31,9 @@ from ingest.facts.facts import (
     TransactionEnded,
     TransactionLogged,
 )
-from ingest.facts.foreign_keys import ForeignKey, ForeignKeys
-from ingest.facts.tables import Tables
+from ingest.events.tables import Tables
 from ingest.log.memory_log import Broker, MemoryLog
-from ingest.records.seams import Checkpoint, PositionLost, Record, Seen, Stream
+from ingest.records.capture_interfaces import Checkpoint, PositionLost, Record, Seen, Stream
 from ingest.records.snapshots import Chunk, ChunkRequest
 
 UUID = "1e4be0df-e594-11f1-ae82-02fc00000001"
@@ -144,7 +144,7 @@ class Server:
         """The key of a row."""
         return tuple(row[name] for name in self.keys[table])
 
-    # -- ingest.records.seams.SourceServer
+    # -- ingest.records.capture_interfaces.SourceServer
 
     def head(self) -> Position:
         self.step(self)

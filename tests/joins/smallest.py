@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 
-from cdc.words.errors import TopologyError
+from cdc.model.errors import TopologyError
 from tests.joins.alive import run_alive
 from tests.joins.aliverandom import random_life
 from tests.joins.joincase import Case

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from cdc.model.errors import TopologyError
 from cdc.stored.cells import load_barrier
 from cdc.topology.reader import read_topology
-from cdc.words.errors import TopologyError
+from joins.oracle.simulation import Simulation
+from joins.oracle.sql_oracle import Answer
 from joins.query.describe import json_of_plan, text_of_plan
 from joins.query.drawing import svg_of_plan
 from joins.query.loose_keys import loose_keys
@@ -19,8 +21,6 @@ from joins.select.compiler import compile_plan
 from joins.steps.by_time import LATE, micros_of
 from joins.steps.records import RefusedRecord
 from joins.steps.sink import Report, Writes, barriers
-from joins.truth.simulation import Simulation
-from joins.truth.sql_oracle import Answer
 from tests.joins.joincase import Case, comparable
 from tests.joins.quick import QuickOracle, database, evaluator, functions
 from tests.joins.timedrandom import FLUSHED, TABLES, TimedCase, judged, logged, random_timed

@@ -40,7 +40,7 @@ The above exception was the direct cause of the following exception:
 
 Traceback (most recent call last):
   File "b.py", line 2, in g
-cdc.words.errors.Fatal: HBase refused put; look into its log
+cdc.model.errors.Fatal: HBase refused put; look into its log
 """
 
 

@@ -22,7 +22,7 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc.words.brokers import Brokers
+from cdc.model.brokers import Brokers
 from joins.engine.causes import cause_of
 from joins.engine.spark_kernel import kernel_flow
 from joins.engine.spark_session import close_session, open_session
@@ -30,11 +30,11 @@ from joins.engine.spark_steps import dataflow, readers
 from joins.inspection.held import described, keys_of
 from joins.inspection.spark_entries import entries
 from joins.kernel.program import WEEK_MS, program_of
+from joins.oracle.simulation import Logged, Simulation
+from joins.oracle.sql_evaluate import Evaluator
 from joins.query.nodes import Node, Pair
 from joins.query.plan import Plan
 from joins.steps.records import FLOOR, REFUSED, ROW_GONE, ROW_PUT, SINK, Message, load, trace_of, values_of
-from joins.truth.simulation import Logged, Simulation
-from joins.truth.sql_evaluate import Evaluator
 from tests.integration.conftest import servers
 from tests.joins.groupplans import group_plans
 from tests.joins.joincase import Case, events_of, log_of, read_case, started

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cdc.words.geometry import point_of
-from cdc.words.types import parse_type
+from cdc.model.geometry import point_of
+from cdc.model.types import parse_type
 from joins.query.convert import Unfit, fit_of
 
 POINT: dict[str, Any] = point_of(2.35, 48.85, 4326)

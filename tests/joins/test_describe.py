@@ -11,11 +11,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from cdc.words.errors import UsageError
-from cdc.words.schema import Column, TableId, TableSchema
-from console.cli import app
+from cdc.model.errors import UsageError
+from cdc.model.schema import Column, TableId, TableSchema
 from joins.query.describe import json_of_plan, text_of_plan
 from joins.query.drawing import svg_of_plan
+from tailorbird.cli.app import app
 from tests.joins.joincase import Case
 
 CASE = Case(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cdc.words.schema import Column, TableId, TableSchema
-from cdc.words.types import Canonical
+from cdc.model.schema import Column, TableId, TableSchema
+from cdc.model.types import Canonical
 from joins.query.drift import default_of, drifts, remembering
 from joins.query.plan import Plan
 from joins.select.compiler import compile_plan

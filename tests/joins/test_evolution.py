@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from cdc.model.errors import UsageError
+from cdc.model.types import parse_type
 from cdc.stored.layout import Layout, LayoutColumn
-from cdc.words.errors import UsageError
-from cdc.words.types import parse_type
 from joins.stores.evolution import evolved, places
 
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from cdc.words.schema import TableId, TableSchema
-from cdc.words.types import Canonical
+from cdc.model.schema import TableId, TableSchema
+from cdc.model.types import Canonical
+from joins.oracle import simulation
+from joins.oracle.oracle import Rows
+from joins.oracle.sql_evaluate import canonical
+from joins.oracle.sql_oracle import Answer
 from joins.query.plan import Plan
-from joins.steps.differ import differ_step
-from joins.truth import simulation
-from joins.truth.oracle import Rows
-from joins.truth.sql_evaluate import canonical
-from joins.truth.sql_oracle import Answer
+from joins.steps.change_detector import differ_step
 from tests.joins.groupplans import group_plans
 from tests.joins.joincase import Run
 from tests.joins.quick import QuickOracle, database

@@ -13,7 +13,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from cdc.words.types import NOT_FINITE, Canonical, Kind, LogicalType
+from cdc.model.types import NOT_FINITE, Canonical, Kind, LogicalType
 from joins.kernel import proc_kernel
 from joins.query.group import Bag
 from joins.query.value_types import time_of

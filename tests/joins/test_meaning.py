@@ -1,4 +1,4 @@
-"""Expressions as `verify` computes them (`joins.meaning`) are what the join computes, over values at their limits."""
+"""Expressions as `verify` computes them (`joins.evaluate`) are what the join computes, over values at their limits."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc.words.types import Canonical, LogicalType
+from cdc.model.types import Canonical, LogicalType
 from joins.engine.spark_expressions import canonical, typed
 from joins.engine.spark_session import close_session, open_session
-from joins.meaning.casting import single
-from joins.meaning.evaluating import prepared
-from joins.meaning.stored import to_canonical, to_native
-from joins.meaning.untold import Untold
+from joins.evaluate.casting import single
+from joins.evaluate.evaluating import prepared
+from joins.evaluate.stored import to_canonical, to_native
+from joins.evaluate.unknown import Untold
 from joins.query.expressions import Typed
 from joins.query.value_types import NULL
 from tests.joins import meanings

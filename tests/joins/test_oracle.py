@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from cdc.words.schema import TableId
-from joins.truth.oracle import Rows
-from joins.truth.sql_oracle import Answer, Oracle
+from cdc.model.schema import TableId
+from joins.oracle.oracle import Rows
+from joins.oracle.sql_oracle import Answer, Oracle
 from tests.joins.joincase import Case, Row, table_id
 
 SALES = {"key": ["id"], "id": "int", "shop": "varchar(9)?", "n": "int?", "d": "decimal(6,2)?", "f": "double?",

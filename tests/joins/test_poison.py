@@ -13,7 +13,7 @@ import orjson
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc.words.geometry import point_of
+from cdc.model.geometry import point_of
 from joins.engine.spark_kernel import _step, with_conditions
 from joins.engine.spark_session import close_session, open_session
 from joins.kernel.program import program_of

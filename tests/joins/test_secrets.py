@@ -9,8 +9,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from cdc.words.brokers import Brokers, KafkaSecurity
-from cdc.words.errors import UsageError
+from cdc.model.brokers import Brokers, KafkaSecurity
+from cdc.model.errors import UsageError
 from joins.engine.file_secrets import java_properties
 
 

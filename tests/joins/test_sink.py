@@ -13,11 +13,11 @@ import orjson
 import pytest
 from pyspark import cloudpickle
 
+from cdc.model.dead_letter_end import place_of
+from cdc.model.errors import Fatal, UsageError
+from cdc.model.types import Canonical, parse_type
 from cdc.stored.cells import RowCodec
 from cdc.stored.layout import Layout, LayoutColumn
-from cdc.words.errors import Fatal, UsageError
-from cdc.words.settlement import place_of
-from cdc.words.types import Canonical, parse_type
 from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord, measured_rate
 from joins.engine.workers.proc_worker import settle
 from joins.steps.records import (

@@ -11,12 +11,12 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from cdc.words.types import Canonical, LogicalType
+from cdc.model.types import Canonical, LogicalType
 from joins.engine.spark_expressions import finish, predicate
 from joins.engine.spark_session import close_session, open_session
+from joins.oracle.sql_evaluate import canonical, native
 from joins.query.value_types import spark_type
 from joins.steps.records import FLOOR, REFUSED, ROW_GONE, ROW_PUT, Message, dump, load, payload, text_of, values_of
-from joins.truth.sql_evaluate import canonical, native
 from tests.joins.joincase import Case
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]

@@ -14,15 +14,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc.formats.debezium import to_envelope
-from cdc.words.event import ChangeEvent, SourceInfo
-from cdc.words.naming import change_topic
+from cdc.model.event import ChangeEvent, SourceInfo
+from cdc.model.naming import change_topic
 from joins.engine.spark_kernel import finished, kernel_flow
 from joins.engine.spark_session import close_session, open_session
 from joins.engine.spark_steps import dataflow
 from joins.kernel.program import program_of
+from joins.oracle.oracle import Rows
+from joins.oracle.sql_oracle import Oracle
 from joins.steps.records import ROW_GONE, ROW_PUT, SINK, load, values_of
-from joins.truth.oracle import Rows
-from joins.truth.sql_oracle import Oracle
 from tests.joins.joincase import Case, table_id
 from tests.joins.shapes import GROUPED, SHAPES, Shape, changes_of
 

@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
+from cdc.model.errors import TopologyError
+from cdc.model.schema import Column, TableId, TableSchema
+from cdc.model.types import Canonical
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
-from cdc.words.errors import TopologyError
-from cdc.words.schema import Column, TableId, TableSchema
-from cdc.words.types import Canonical
 from joins.kernel.program import program_of
+from joins.oracle.sql_evaluate import Evaluator
 from joins.query.plan import Plan
 from joins.select.compiler import compile_plan
 from joins.select.parser import check_query, parse_query, tables_of
 from joins.select.sql import Select
 from joins.steps.records import Values
-from joins.truth.sql_evaluate import Evaluator
 
 HEAD = """name: shape
 sources:

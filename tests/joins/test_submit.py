@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from cdc.model.errors import UsageError
 from cdc.topology.reader import read_topology
-from cdc.words.errors import UsageError
 from joins.cluster.submit import Shipped, shown, submit_command
 
 TEXT = """

@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from cdc.words.brokers import Brokers
-from cdc.words.errors import UsageError
+from cdc.model.brokers import Brokers
+from cdc.model.errors import UsageError
 from joins.steps.chunks import stale_keys
 from joins.stores.kafka_table import UpsertTopic, check_own, produce, written_by
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from cdc.formats.debezium import to_envelope
-from cdc.words.event import ChangeEvent, SourceInfo
-from cdc.words.naming import change_topic
-from cdc.words.schema import TableId
-from joins.truth.simulation import Logged
+from cdc.model.event import ChangeEvent, SourceInfo
+from cdc.model.naming import change_topic
+from cdc.model.schema import TableId
+from joins.oracle.simulation import Logged
 from tests.joins.joincase import Case, table_id
 
 TABLES: dict[str, dict[str, Any]] = {

@@ -1,7 +1,7 @@
 """Change topics in memory as Kafka has them, with a cleaner, and the runs of a join that reads them.
 
-A run looks before it reads, as `joins.run` does, and begins again where `joins.stores.compaction` says so: what the
-table then holds is what the new run has written, since the sweep takes the rest.
+A run looks before it reads, as `joins.run_join` does, and begins again where `joins.stores.compaction` says so: what
+the table then holds is what the new run has written, since the sweep takes the rest.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
+from joins.oracle.simulation import Logged, Simulation
 from joins.query.plan import Plan
 from joins.steps.records import Message
 from joins.steps.truncation import Past
 from joins.stores import compaction
 from joins.stores.compaction import PartitionNow, Reading
-from joins.truth.simulation import Logged, Simulation
 from tests.joins.quick import evaluator
 
 LAG = 600_000  # ms

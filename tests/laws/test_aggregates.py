@@ -18,15 +18,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc.words.errors import Fatal
-from cdc.words.types import NOT_FINITE, Canonical, Kind, LogicalType
+from cdc.model.errors import Fatal
+from cdc.model.types import NOT_FINITE, Canonical, Kind, LogicalType
 from joins.query.group import Bag, Function, Grouping, Result, Total
 from joins.query.plan import SINK
 from joins.query.value_types import FLOAT64, INT64
 from joins.steps import bags
 from joins.steps.aggregate import aggregated_in, opened
+from joins.steps.change_detector import Retold
 from joins.steps.contributions import combined
-from joins.steps.differ import Retold
 from joins.steps.exact import double_text
 from joins.steps.records import (
     DIM_GONE,

@@ -12,21 +12,21 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc.words.errors import Retriable
-from cdc.words.event import Position
-from cdc.words.naming import change_topic, history_topic, schemas_topic
-from cdc.words.schema import TableId
+from cdc.model.errors import Retriable
+from cdc.model.event import Position
+from cdc.model.naming import change_topic, history_topic, schemas_topic
+from cdc.model.schema import TableId
 from ingest.capture.groups import Limits
 from ingest.capture.observer import Observer
 from ingest.capture.session import Session
 from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition
 from ingest.ddl.dialect import dialect_of
-from ingest.facts.facts import CaughtUp, Fact, RowsLogged, TransactionBegan, TransactionEnded
-from ingest.facts.foreign_keys import ForeignKeys
-from ingest.facts.tables import Tables
+from ingest.events.foreign_keys import ForeignKeys
+from ingest.events.log_events import CaughtUp, Fact, RowsLogged, TransactionBegan, TransactionEnded
+from ingest.events.tables import Tables
 from ingest.log.memory_log import Broker, MemoryLog
+from ingest.records.capture_interfaces import Checkpoint, Record, Seen, Stream
 from ingest.records.records import Recorder
-from ingest.records.seams import Checkpoint, Record, Seen, Stream
 from ingest.records.snapshots import Chunk, ChunkRequest
 
 UUID = "1e4be0df-e594-11f1-ae82-02fc00000001"

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from ingest.ddl.catalog import Catalog
 from ingest.ddl.dialect import Dialect
+from ingest.ddl.lexer import words_of
 from ingest.ddl.statements import apply
-from ingest.ddl.words import words_of
 
 CASES = Path(__file__).parents[1] / "cases" / "ddl"
 DIALECTS = [

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from console.verify.table.forcing import MOST_KEYS, rereads
-from joins.truth.simulation import Logged, StoredTable
+from joins.oracle.simulation import Logged, StoredTable
+from tailorbird.verify.table.forcing import MOST_KEYS, rereads
 from tests.joins.joincase import Case, Run, prepared
 from tests.joins.joinrandom import random_case, random_view_case
 

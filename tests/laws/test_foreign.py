@@ -13,9 +13,9 @@ from unittest import mock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cdc.model.errors import Retriable
+from cdc.model.types import parse_type
 from cdc.stored.foreign import ForeignField, ForeignTable
-from cdc.words.errors import Retriable
-from cdc.words.types import parse_type
 from indexer.foreign import foreign
 from indexer.foreign.foreign import ForeignProcessor, NoProgress, ProgressStore, RegionProgress
 from indexer.foreign.mapping import ForeignRow

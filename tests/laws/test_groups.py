@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cdc.words.errors import Fatal, TopologyError
+from cdc.model.errors import Fatal, TopologyError
+from joins.oracle import simulation
 from joins.steps import bags
-from joins.steps.differ import Picks, Retold, differ_step
+from joins.steps.change_detector import Picks, Retold, differ_step
 from joins.steps.records import Message
-from joins.truth import simulation
 from tests.joins.aggrandom import random_aggregate
 from tests.joins.alive import run_alive
 from tests.joins.aliverandom import life_of

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc.words.errors import Fatal, Skippable
-from cdc.words.event import Position
-from cdc.words.history import (
+from cdc.model.errors import Fatal, Skippable
+from cdc.model.event import Position
+from cdc.model.history import (
     DatabaseState,
     History,
     Record,
@@ -20,7 +20,7 @@ from cdc.words.history import (
     history_from_records,
     records,
 )
-from cdc.words.schema import Column, TableId, TableSchema
+from cdc.model.schema import Column, TableId, TableSchema
 
 Step = tuple[str, str, int]  # what, table, columns
 

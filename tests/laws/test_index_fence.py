@@ -13,10 +13,10 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cdc.model.errors import Retriable
+from cdc.model.types import parse_type
 from cdc.stored.cells import Barrier, RowCodec, barrier_key
 from cdc.stored.layout import Layout, LayoutColumn
-from cdc.words.errors import Retriable
-from cdc.words.types import parse_type
 from indexer.index.mapping import Document, Field
 from indexer.index.processor import DeadLetter, Processor, RefusedDocument
 from indexer.peer.peer import Edit, Edits

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from cdc.merkle.canonical import RowText, covered
 from cdc.merkle.leaves import LeafOf, grid_of
 from cdc.merkle.tree import Digest, Leaves, delta
-from cdc.words.event import Position
-from cdc.words.naming import TRUNCATE_KEY
-from cdc.words.schema import Column, TableId, TableSchema
-from ingest.ledger.books import Books
+from cdc.model.event import Position
+from cdc.model.naming import TRUNCATE_KEY
+from cdc.model.schema import Column, TableId, TableSchema
 from ingest.ledger.fold import WINDOW_MS, LogRecord
+from ingest.ledger.ledger import Books
 from ingest.ledger.sql_rows import SqlRows
 from tests.laws.test_capture import TOPIC, UUID, History, capture_all, histories, numbers
 

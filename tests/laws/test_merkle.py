@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from cdc.merkle.canonical import RowText, covered
 from cdc.merkle.leaves import LeafOf, grid_of
 from cdc.merkle.tree import Digest, Leaves, Nodes, delta, differing
-from cdc.words.schema import Column, TableId, TableSchema
-from cdc.words.types import Canonical
+from cdc.model.schema import Column, TableId, TableSchema
+from cdc.model.types import Canonical
 
 KEYS: dict[str, st.SearchStrategy[Canonical]] = {
     "int": st.integers(-(2**31), 2**31 - 1),

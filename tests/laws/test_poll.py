@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cdc.model.errors import Fatal, Retriable
+from cdc.model.naming import change_topic, schemas_topic
+from cdc.model.schema import Column, TableId, TableSchema
+from cdc.model.types import Canonical
 from cdc.topology.topology import Poll, PollMode
-from cdc.words.errors import Fatal, Retriable
-from cdc.words.naming import change_topic, schemas_topic
-from cdc.words.schema import Column, TableId, TableSchema
-from cdc.words.types import Canonical
 from ingest.capture.signals import Signal, Signals
-from ingest.facts.facts import Image
+from ingest.events.log_events import Image
 from ingest.log.memory_log import Broker, MemoryLog
-from ingest.poll.seams import Ask, Look, PolledRow, cursor_of, fingerprint, moment_of
+from ingest.poll.poll_interfaces import Ask, Look, PolledRow, cursor_of, fingerprint, moment_of
 from ingest.poll.session import PollObserver, PollSession
 from ingest.poll.window import SLACK, Window
+from ingest.records.capture_interfaces import Checkpoint, Record
 from ingest.records.records import Recorder
-from ingest.records.seams import Checkpoint, Record
 
 SECOND = 1_000_000
 TABLE = TableId(source="s", database="d", table="t")

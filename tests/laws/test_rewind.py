@@ -9,16 +9,16 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc.words.event import Position
-from cdc.words.naming import history_topic, schemas_topic
+from cdc.model.event import Position
+from cdc.model.naming import history_topic, schemas_topic
 from ingest.capture.groups import Limits
 from ingest.capture.marks import MOST, REPLAYED, Marks, marks_of, rewound
 from ingest.capture.observer import Observer
 from ingest.capture.session import Session
-from ingest.facts.tables import Tables
+from ingest.events.tables import Tables
 from ingest.log.memory_log import Broker, MemoryLog
+from ingest.records.capture_interfaces import Checkpoint, Record
 from ingest.records.records import Recorder
-from ingest.records.seams import Checkpoint, Record
 from tests.laws.test_capture import TOPIC, History, Server, histories, numbers
 
 

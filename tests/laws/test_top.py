@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from cdc.words.types import Canonical
+from cdc.model.types import Canonical
 from joins.query.group import Bag, Grouping, Top
 from joins.query.plan import SINK
 from joins.query.value_types import INT64
-from joins.steps.differ import Retold
+from joins.steps.change_detector import Retold
 from joins.steps.records import ROW_GONE, ROW_PUT, values_of, values_of_text
 from tests.laws.test_aggregates import Counted, contributed, tell
 

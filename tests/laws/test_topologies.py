@@ -14,28 +14,14 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, event, given, settings
 
+from cdc.model import naming
+from cdc.model.errors import TopologyError
+from cdc.model.schema import Column, TableId, TableSchema
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Index, Topology
-from cdc.words import naming
-from cdc.words.errors import TopologyError
-from cdc.words.schema import Column, TableId, TableSchema
-from console.dashboard.query import Filters, query_params
-from console.dashboard.time import Span, axis_of
-from console.dashboard.view import IndexField, choose_dashboards, view_of
-from console.doctor.doctor import grants
-from console.doctor.validate import judged, validate
-from console.pipeline.proc_pipeline import parts
-from console.planning.planner import changes
-from console.planning.seen import SeenTopology
-from console.planning.telling import lines_of, told
-from console.provision.apply import apply
-from console.provision.plan import foreseen, plan
-from console.provision.stores import FamilySpec, Stores, TableSpec
-from console.status.index_status import index_statuses
-from console.status.part_status import parts_of
 from indexer.foreign.mapping import ForeignMapper
 from indexer.index.mapping import Field, Mapper
-from indexer.run import choose_index
+from indexer.run_indexer import choose_index
 from ingest.log.kafka_topics import source_topics
 from ingest.poll.ddl import dialect_of, remedy
 from joins.query.describe import json_of_plan, text_of_plan
@@ -43,9 +29,23 @@ from joins.query.drawing import svg_of_plan
 from joins.query.plan import Plan
 from joins.select.compiler import compile_plan
 from joins.select.parser import tables_of
-from tests.console.test_apply import Servers, stores
+from tailorbird.deploy.plan.plan_text import lines_of, told
+from tailorbird.deploy.plan.planner import changes
+from tailorbird.deploy.plan.seen import SeenTopology
+from tailorbird.operate.doctor.doctor import grants
+from tailorbird.operate.doctor.validate import judged, validate
+from tailorbird.operate.pipeline.proc_pipeline import parts
+from tailorbird.operate.status.index_status import index_statuses
+from tailorbird.operate.status.part_status import parts_of
+from tailorbird.provision.apply import apply
+from tailorbird.provision.plan import foreseen, plan
+from tailorbird.provision.stores import FamilySpec, Stores, TableSpec
+from tailorbird.web.dashboard.query import Filters, query_params
+from tailorbird.web.dashboard.time import Span, axis_of
+from tailorbird.web.dashboard.view import IndexField, choose_dashboards, view_of
 from tests.laws.topologies import topologies
 from tests.support.planned import World
+from tests.tailorbird.test_apply import Servers, stores
 
 TYPES = {"id": "int", "name": "varchar(9)", "at": "datetime(3)", "amount": "int"}
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc.model.types import Canonical, LogicalType, float_of, from_mysql, list_of, parse_type
 from cdc.stored.cells import Barrier, RowCodec, barrier_key, is_barrier, load_barrier, split_keys
 from cdc.stored.layout import Layout, LayoutColumn, dump_layout, load_layout
 from cdc.stored.values import datetime_of, decoder, encoder, micros_of
-from cdc.words.types import Canonical, LogicalType, float_of, from_mysql, list_of, parse_type
 
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 

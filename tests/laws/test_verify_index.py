@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.verify.findings import Kind
-from console.verify.index.index_stage import Compared, IndexStage, Sample
-from console.verify.index.mending import mend
+from tailorbird.verify.findings import Kind
+from tailorbird.verify.index.index_repair import mend
+from tailorbird.verify.index.index_stage import Compared, IndexStage, Sample
 from tests.support.indexed import Edit, Model, ModelCollection, ModelRows, ModelShown, document, stub
 
 LIVE = [f"b{n:02d}" for n in range(12)]
@@ -166,7 +166,7 @@ def test_a_reader_that_does_not_wait_for_a_cut_raises_false_alarms(
     confirmed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the tests above say nothing: waiting for the cut is what keeps them true."""
-    from console.verify import rounds
+    from tailorbird.verify import rounds
 
     monkeypatch.setattr(rounds.look_again, "__kwdefaults__", {**LOOKED, "confirmed": confirmed})
     assert any(stage(world(seed), patient=False).compare().differing for seed in range(300))

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc.merkle.tree import Leaves, delta
-from cdc.words.event import Position
-from console.verify.findings import Verdict
-from console.verify.log.spans import Span
-from console.verify.log.stage import Glimpse, LogImage, LogStage
+from cdc.model.event import Position
 from ingest.ledger.fold import LogRecord
 from ingest.ledger.places import tag_of
+from tailorbird.verify.findings import Verdict
+from tailorbird.verify.log.spans import Span
+from tailorbird.verify.log.stage import Glimpse, LogImage, LogStage
 from tests.laws.test_ledger import LEAF, SCHEMA, TEXT, Kept, Model, at
 
 Operations = list[tuple[int, int | None]]

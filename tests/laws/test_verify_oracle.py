@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
+from cdc.model.errors import Skippable
 from cdc.stored.cells import RowCodec, document_id
-from cdc.words.errors import Skippable
-from console.verify.sql_oracle import answer
-from console.verify.table.mending import mend
-from console.verify.table.table_stage import Answered, Row, Stored, TableStage
 from joins.query.plan import Plan
+from tailorbird.verify.sql_oracle import answer
+from tailorbird.verify.table.table_repair import mend
+from tailorbird.verify.table.table_stage import Answered, Row, Stored, TableStage
 from tests.joins.joincase import Case
 from tests.joins.meaningrandom import joined, random_query, read
 

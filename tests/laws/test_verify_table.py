@@ -9,9 +9,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.verify.findings import Kind, Verdict
-from console.verify.table.mending import mend
-from console.verify.table.table_stage import Answered, Row, Stored, TableStage, Wrong
+from tailorbird.verify.findings import Kind, Verdict
+from tailorbird.verify.table.table_repair import mend
+from tailorbird.verify.table.table_stage import Answered, Row, Stored, TableStage, Wrong
 
 LIVE = [f"b{n:02d}" for n in range(10)]
 STILL = [f"a{n}" for n in range(3)]

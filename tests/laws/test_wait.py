@@ -1,6 +1,6 @@
 """A wait ends right whatever the capture does meanwhile: rows read again, held back, a source that is set back.
 
-A model of the whole way around the real parts: what stands for a goal (`console.waiting.goal`), and what a batch may
+A model of the whole way around the real parts: goals (`tailorbird.operate.wait.goal`), and what a batch may
 claim (`joins.steps.cuts`). Transactions of a source write rows, some of them of tables that nobody captures; the
 capture publishes them into two partitions, several at a time, reads rows again, is set back and publishes again what it
 had (to marks at which nothing was read again); batches end in the midst of its transactions. Barriers tell what `Cuts`
@@ -16,10 +16,10 @@ from typing import Any
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from cdc.words.event import Position
-from console.status.captured_position import CapturedPosition
-from console.waiting.goal import Goal, logged, shows
+from cdc.model.event import Position
 from joins.steps.cuts import Cuts, SourcePosition
+from tailorbird.operate.status.captured_position import CapturedPosition
+from tailorbird.operate.wait.goal import Goal, logged, shows
 
 UUID = "4b5c2c6e-0000-4000-8000-000000000001"
 TOPIC, ROWS, PARTITIONS = "t.shop.shop.orders", 6, 2
@@ -109,7 +109,7 @@ class World:
 
 
 class Wait:
-    """As `console.waiting.run.Waiter.wait` goes: the log first, then the barriers."""
+    """As `tailorbird.operate.wait.run_wait.Waiter.wait` goes: the log first, then the barriers."""
 
     def __init__(self, goal: Goal) -> None:
         self.goal, self.done = goal, False

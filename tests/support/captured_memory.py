@@ -10,20 +10,20 @@ from typing import Any
 
 import orjson
 
+from cdc.model.errors import Retriable
+from cdc.model.naming import change_topic, history_topic, schemas_topic
+from cdc.model.schema import TableId
 from cdc.process.file_topology import load_topology
 from cdc.topology.topology import Source
-from cdc.words.errors import Retriable
-from cdc.words.naming import change_topic, history_topic, schemas_topic
-from cdc.words.schema import TableId
 from ingest.binlog.format.gtid import covers, parse_gtid_set
 from ingest.capture.groups import Limits
 from ingest.capture.observer import Observer
 from ingest.capture.session import Session
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.mysql.mysql_source import MySqlSource
+from ingest.records.capture_interfaces import Checkpoint, Record
 from ingest.records.records import Recorder
-from ingest.records.seams import Checkpoint, Record
-from ingest.run import tables_of
+from ingest.run_capture import tables_of
 from tests.ingest.binlog.binlog_servers import Server
 from tests.support.waiting import wait_for
 

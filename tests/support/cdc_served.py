@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from ssl import SSLContext
 
-from ingest.changes.seams import ChangeTables
+from ingest.changes.feed_interfaces import ChangeTables
 from ingest.maxscale.tcp_batches import SharedReads
 from ingest.maxscale.tcp_server import CdcServer, ServerLimits
 from ingest.maxscale.users import check_of

@@ -12,19 +12,19 @@ from zlib import crc32
 import orjson
 
 from cdc.formats.debezium import key_of, to_envelope
+from cdc.model.event import ChangeEvent, Op, Position, SourceInfo, TransactionInfo
+from cdc.model.history import SchemaChange, TableState, records
+from cdc.model.naming import TRUNCATE_KEY, change_topic
+from cdc.model.schema import Column, TableId, TableSchema
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
-from cdc.words.event import ChangeEvent, Op, Position, SourceInfo, TransactionInfo
-from cdc.words.history import SchemaChange, TableState, records
-from cdc.words.naming import TRUNCATE_KEY, change_topic
-from cdc.words.schema import Column, TableId, TableSchema
+from ingest.changes.feed_interfaces import SchemaVersions
 from ingest.changes.merging import ChangeBatch, LogBytes, Offsets, merge
 from ingest.changes.positions import BEGINNING, PositionMark, last_before
-from ingest.changes.seams import SchemaVersions
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_topics import make_topics
+from ingest.records.capture_interfaces import EVERY_PARTITION, Checkpoint, Record
 from ingest.records.records import Recorder
-from ingest.records.seams import EVERY_PARTITION, Checkpoint, Record
 
 PARTITIONS = 2
 SERVER = 3001
@@ -126,7 +126,7 @@ class SourceTold:
 
 @dataclass
 class MemoryChanges:
-    """Implements `ingest.changes.seams.ChangeTables`; each partition that a commit touches has its marker's offset.
+    """Implements `ingest.changes.feed_interfaces.ChangeTables`; each partition of a commit has a marker's offset.
 
     `most` is how many records of a partition a read gives. `whole_since`: what is older than it may be compacted.
     """

@@ -11,7 +11,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from subprocess import CompletedProcess
 from unittest.mock import patch
 
-from console.__main__ import main
+from tailorbird.__main__ import main
 
 
 def tailorbird(*words: str, environ: Mapping[str, str] | None = None) -> CompletedProcess[str]:

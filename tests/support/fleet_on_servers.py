@@ -12,10 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cdc.words.errors import Retriable
-from console.fleet.file_ca import init, issue
-from console.fleet.http_fleet import TOKEN, FleetApi
+from cdc.model.errors import Retriable
 from ingest.fleet.identity import FleetIdentity
+from tailorbird.web.fleet.file_ca import init, issue
+from tailorbird.web.fleet.http_fleet import TOKEN, FleetApi
 from tests.support.commands import tailorbird
 from tests.support.gateways import TENANT
 from tests.support.ports import free_port
@@ -37,7 +37,7 @@ class FleetOnServers:
     def start(self, name: str, *command: str) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                [sys.executable, "-m", "console", *command], stdout=log, stderr=log, cwd=self.folder
+                [sys.executable, "-m", "tailorbird", *command], stdout=log, stderr=log, cwd=self.folder
             )
 
     def gateway(self, name: str, *more: str) -> None:

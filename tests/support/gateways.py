@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from console.fleet.file_ca import init, issue
 from ingest.fleet.identity import FleetIdentity
-from ingest.gateway.grpc_door import Door
+from ingest.gateway.grpc_server import Door
 from ingest.gateway.grpc_streams import Fleet
+from tailorbird.web.fleet.file_ca import init, issue
 from tests.support.ports import free_port
 
 TENANT = "acme"
@@ -44,7 +44,7 @@ class GatewayProcess:
 
     def start(self) -> None:
         """Start it; agents wait until it serves."""
-        command = [sys.executable, "-m", "console", "gateway", str(self._file), "--listen", self.address]
+        command = [sys.executable, "-m", "tailorbird", "gateway", str(self._file), "--listen", self.address]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, "--identity", str(self.folder / "gateway")], stdout=log, stderr=log

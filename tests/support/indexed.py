@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
-from console.verify.index.index_stage import RowSeen
 from indexer.index.mapping import Document
 from indexer.index.processor import RefusedDocument
+from tailorbird.verify.index.index_stage import RowSeen
 
 
 class Edit(NamedTuple):

@@ -10,19 +10,19 @@ from typing import Any
 
 import orjson
 
+from cdc.model.errors import Retriable
+from cdc.model.naming import TRUNCATE_KEY, change_topic, history_topic, schemas_topic
+from cdc.model.schema import TableId
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Source
-from cdc.words.errors import Retriable
-from cdc.words.naming import TRUNCATE_KEY, change_topic, history_topic, schemas_topic
-from cdc.words.schema import TableId
 from ingest.capture.groups import Limits
 from ingest.capture.observer import Observer
 from ingest.capture.session import Session
-from ingest.facts.left_out import left_out_of
+from ingest.events.left_out import left_out_of
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.mysql.mysql_source import MySqlSource
 from ingest.records.records import Recorder
-from ingest.run import tables_of
+from ingest.run_capture import tables_of
 from tests.support.waiting import wait_for
 
 TOPOLOGY = """

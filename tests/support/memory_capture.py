@@ -11,16 +11,16 @@ from typing import Any
 
 import orjson
 
+from cdc.model.naming import TRUNCATE_KEY, change_topic, history_topic, schemas_topic
+from cdc.model.schema import Column, TableId, TableSchema, schema_from_json
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Source, Topology
-from cdc.words.naming import TRUNCATE_KEY, change_topic, history_topic, schemas_topic
-from cdc.words.schema import Column, TableId, TableSchema, schema_from_json
 from ingest.capture.groups import Limits
 from ingest.capture.observer import Observer
 from ingest.capture.session import Session
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.records.records import Recorder
-from ingest.run import tables_of
+from ingest.run_capture import tables_of
 from ingest.sources import server_of
 from joins.query.convert import Unfit, fit_of
 from tests.ingest.binlog.binlog_servers import Server

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdc.words.errors import Retriable
+from cdc.model.errors import Retriable
 from ingest.fleet.fleet_pb2 import StreamRequest
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.state import FleetState, StateRecord, folded

@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from cdc.words.errors import Retriable
-from ingest.agent.grpc_lane import Lane
+from cdc.model.errors import Retriable
 from ingest.fleet.fleet_pb2 import LogCall, LogReply
-from ingest.gateway.grpc_desk import Desk, Opened
+from ingest.gateway.grpc_session import Desk, Opened
 from ingest.gateway.proc_credit import CreditBudget
+from ingest.gateway_client.grpc_channel import Lane
 
 
 @dataclass

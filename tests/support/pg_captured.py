@@ -12,19 +12,19 @@ from typing import Any
 import orjson
 import psycopg
 
+from cdc.model.errors import Retriable
+from cdc.model.naming import TRUNCATE_KEY, change_topic, history_topic, schemas_topic
+from cdc.model.schema import TableId
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
-from cdc.words.errors import Retriable
-from cdc.words.naming import TRUNCATE_KEY, change_topic, history_topic, schemas_topic
-from cdc.words.schema import TableId
 from ingest.capture.groups import Limits
 from ingest.capture.observer import Observer
 from ingest.capture.session import Session
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.postgres.messages import lsn_of
+from ingest.records.capture_interfaces import Checkpoint, Record
 from ingest.records.records import Recorder
-from ingest.records.seams import Checkpoint, Record
-from ingest.run import tables_of
+from ingest.run_capture import tables_of
 from ingest.sources import server_of
 from tests.support.pg_servers import PgServer
 from tests.support.waiting import wait_for
@@ -87,7 +87,7 @@ class PgCaptured:
         return self.server.session(self.name, autocommit=autocommit)
 
     def start(self, *, limits: Limits | None = None, dies_at: int = 0, once: bool = False) -> None:
-        """Sessions one after another, as `ingest.run.capture` has them; `dies_at`: the process dies at that commit."""
+        """Sessions one after another, as `ingest.run_capture.capture` has them; `dies_at` is a commit."""
         self._stop.clear()
         self.failed = None
         source = self.topology.sources["shop"]

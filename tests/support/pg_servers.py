@@ -16,14 +16,14 @@ from typing import Any
 
 import psycopg
 
-from cdc.words.artefacts import VERSIONS, bundle_folder, cache_folder
-from console.probes.pg_probe import postgres_problem
-from console.stack.artefacts import MAVEN_GOAL
-from console.stack.postgres_service import postgres
-from console.stack.proc_stack import Stack
-from console.stack.proc_tools import find_java, find_tools, unpack_postgres
-from console.stack.progress import silent
-from console.stack.settings import CAPTURE_LOGIN, LOAD_LOGIN, StackSettings
+from cdc.model.artefacts import VERSIONS, bundle_folder, cache_folder
+from tailorbird.devtools.stack.artefacts import MAVEN_GOAL
+from tailorbird.devtools.stack.postgres_service import postgres
+from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.devtools.stack.proc_tools import find_java, find_tools, unpack_postgres
+from tailorbird.devtools.stack.progress import silent
+from tailorbird.devtools.stack.settings import CAPTURE_LOGIN, LOAD_LOGIN, StackSettings
+from tailorbird.operate.probes.pg_probe import postgres_problem
 from tests.support.ports import free_port
 
 OTHERS: Mapping[str, str] = {"15": "15.15.0"}  # the oldest that is captured
@@ -39,7 +39,7 @@ class PgServer:
         self.port = free_port()
         settings = replace(settings, ports=replace(settings.ports, postgres=self.port))
         tools = find_tools(cache, find_java(cache, os.environ, silent), silent, with_mysql=False)
-        users = (files("console.stack") / "files" / "postgres" / "users.sql").read_text()
+        users = (files("tailorbird.devtools.stack") / "files" / "postgres" / "users.sql").read_text()
         self._spec = postgres(settings, tools, {"postgres/users.sql": users})
         self._folders = str(bundle_folder(cache, "postgres")), str(_fetched(cache, version))
         self._flags = [word for name, value in (flags or {}).items() for word in ("-c", f"{name}={value}")]
@@ -103,7 +103,7 @@ def _fetched(cache: Path, version: str) -> Path:
         work = folder.with_name(f"{folder.name}.{os.getpid()}.new")
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
-        pom = (files("console.stack") / "files" / "poms" / "postgres.xml").read_text()
+        pom = (files("tailorbird.devtools.stack") / "files" / "poms" / "postgres.xml").read_text()
         (work / "pom.xml").write_text(pom.replace(VERSIONS["postgres"], OTHERS[version]))
         command = ["mvn", "-q", "-B", "-f", str(work / "pom.xml"), MAVEN_GOAL, f"-DoutputDirectory={work / 'jars'}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

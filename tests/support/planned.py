@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cdc.model.naming import change_topic, positions_topic, schemas_topic, upsert_topic
+from cdc.model.schema import TableId, TableSchema
 from cdc.stored.layout import Layout
 from cdc.topology.topology import Topology
-from cdc.words.naming import change_topic, positions_topic, schemas_topic, upsert_topic
-from cdc.words.schema import TableId, TableSchema
-from console.planning.seen import RowCount, SeenCollection, SeenState, SeenTopology
-from console.provision.apply import apply
-from console.provision.plan import foreseen, plan
 from indexer.index.mapping import fields_of
 from joins.select.compiler import compile_plan
-from tests.console.test_apply import Servers, stores
+from tailorbird.deploy.plan.seen import RowCount, SeenCollection, SeenState, SeenTopology
+from tailorbird.provision.apply import apply
+from tailorbird.provision.plan import foreseen, plan
+from tests.tailorbird.test_apply import Servers, stores
 
 ROWS, RECORDS = 5_200, 24_000
 

@@ -14,16 +14,16 @@ from unittest.mock import patch
 
 import orjson
 
+from cdc.model.naming import TRUNCATE_KEY, change_topic, schemas_topic
+from cdc.model.schema import TableId
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Poll, Source, Topology
-from cdc.words.naming import TRUNCATE_KEY, change_topic, schemas_topic
-from cdc.words.schema import TableId
 from ingest.capture.observer import Observer
 from ingest.capture.signals import Signal, signal_of
 from ingest.log.memory_log import Broker, MemoryLog
-from ingest.poll.run import poll
+from ingest.poll.run_poll import poll
 from ingest.poll.sql_reader import SqlReader, sql_reader
-from ingest.records.seams import Checkpoint, Record
+from ingest.records.capture_interfaces import Checkpoint, Record
 from tests.support.pg_servers import PgServer
 
 # What databases call the same.
@@ -157,7 +157,7 @@ class PolledTable:
             assert left[0] > -5000, "a dump does not end"
             each()
 
-        with patch("ingest.poll.run._steady_clock", lambda: lambda: time.time() + 0.02 * next(looks)):
+        with patch("ingest.poll.run_poll._steady_clock", lambda: lambda: time.time() + 0.02 * next(looks)):
             poll(
                 self.topology, source, source.poll, _DyingLog(self.broker, self.topology.name, dies_at),
                 observer=self.told, stopped=lambda: left[0] <= 0 and not self.state.get("snapshots"), wait=wait,

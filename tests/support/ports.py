@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 
-from console.stack.settings import Ports
+from tailorbird.devtools.stack.settings import Ports
 
 
 def free_port() -> int:

@@ -10,10 +10,10 @@ from typing import Any
 
 import duckdb
 
+from cdc.model.types import Canonical, parse_type
 from cdc.stored.cells import Barrier, RowCodec
 from cdc.stored.layout import Layout, LayoutColumn
 from cdc.topology.topology import Solr
-from cdc.words.types import Canonical, parse_type
 from indexer.index.collapse import RowChange
 from indexer.index.mapping import Mapper, barrier_document
 from indexer.solr.solr_collection import SolrCollection

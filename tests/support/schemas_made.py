@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cdc.words.schema import TableId, TableSchema
-from console.starter.shape import FoundServer, FoundTable, Reference, rules_of
+from cdc.model.schema import TableId, TableSchema
 from ingest.ddl.catalog import Catalog
 from ingest.ddl.dialect import Dialect
 from ingest.ddl.statements import apply
+from tailorbird.deploy.draft.shape import FoundServer, FoundTable, Reference, rules_of
 
 Cell = str | int | None
 _DIALECT = Dialect(server="mysql", version=80045)

@@ -21,11 +21,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from cdc.words.brokers import Brokers, KafkaSecurity, Mechanism
-from console.stack.proc_stack import Stack
-from console.stack.progress import TellProgress
-from console.stack.service_spec import ServiceSpec
-from console.stack.settings import ServiceName, StackSettings
+from cdc.model.brokers import Brokers, KafkaSecurity, Mechanism
+from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.devtools.stack.progress import TellProgress
+from tailorbird.devtools.stack.service_spec import ServiceSpec
+from tailorbird.devtools.stack.settings import ServiceName, StackSettings
 from tests.support.ports import free_port
 
 USER, PASSWORD = "tailorbird", 's3cret-"quoted\\-ünlike'

@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from console.stack.bars import telling
-from console.stack.proc_stack import Stack
-from console.stack.settings import SERVICES, ServiceName, StackSettings
+from tailorbird.devtools.stack.bars import telling
+from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.devtools.stack.settings import SERVICES, ServiceName, StackSettings
 
 # behind the default ports and below those that the system gives away; a second worker's servers stand beside
 _OFFSET, _BESIDE = 10_000, 5_000

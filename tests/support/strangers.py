@@ -14,14 +14,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from console.fleet.file_ca import init, issue
-from ingest.agent.gateway_log import GatewayLog
-from ingest.agent.grpc_stream import Credentials, GrpcStream
 from ingest.fleet.certificate import Revoked, certified
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.state import revoked_record
-from ingest.gateway.grpc_desk import Opened
-from ingest.gateway.run import Office, steward_of
+from ingest.gateway.grpc_session import Opened
+from ingest.gateway.run_gateway import Office, steward_of
+from ingest.gateway_client.gateway_log import GatewayLog
+from ingest.gateway_client.grpc_stream import Credentials, GrpcStream
+from tailorbird.web.fleet.file_ca import init, issue
 from tests.ingest.fleet.test_desk import Source
 from tests.support.gateways import TENANT, certificates, door_open
 from tests.support.nearby_fleet import NearbyAudit, NearbyTopic

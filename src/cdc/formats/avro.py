@@ -14,8 +14,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from cdc.formats.maxscale import RowWriter, TransactionNumber, schema_line
-from cdc.words.event import ChangeEvent
-from cdc.words.schema import TableSchema
+from cdc.model.event import ChangeEvent
+from cdc.model.schema import TableSchema
 
 
 def avro_is_installed() -> bool:
@@ -30,7 +30,7 @@ class AvroRows:
     """Rows of one table under one schema. UsageError, naming the extra, where fastavro is not installed."""
 
     def __init__(self, schema: TableSchema) -> None:
-        from cdc.words.extras import extras_named
+        from cdc.model.extras import extras_named
 
         with extras_named("formats"):
             from fastavro import parse_schema, schemaless_writer

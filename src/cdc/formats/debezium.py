@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cdc.words.event import ChangeEvent, Row, SourceInfo, TransactionInfo
-from cdc.words.schema import TableId, TableSchema
+from cdc.model.event import ChangeEvent, Row, SourceInfo, TransactionInfo
+from cdc.model.schema import TableId, TableSchema
 
 VERSION = "tailorbird-1"
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import orjson
 
 from cdc.formats.debezium import VERSION
-from cdc.words.event import Position
-from cdc.words.schema import TableId
+from cdc.model.event import Position
+from cdc.model.schema import TableId
 
 NULL = b"null"
 _ENVELOPE = b'{"before":%b,"after":%b,"source":%b%d,"sequence":%d},"op":"%b","ts_ms":%d,"transaction":'
@@ -34,7 +34,7 @@ class EnvelopeWriter:
         ).encode()
 
     def logged(self, ts_ms: int, server_id: int, gtid: bytes, file: bytes, pos: int, *, partial: bool = False) -> bytes:
-        """The source of an event of the log; `partial` as in `cdc.words.event.SourceInfo`."""
+        """The source of an event of the log; `partial` as in `cdc.model.event.SourceInfo`."""
         return self._begins % (ts_ms, b"false", server_id, gtid, file, pos, _PARTIAL if partial else b"")
 
     def read(self, ts_ms: int, position: Position, *, partial: bool = False) -> bytes:

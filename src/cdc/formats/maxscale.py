@@ -19,10 +19,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from cdc.words.event import ChangeEvent
-from cdc.words.geometry import stored_of, struct_of
-from cdc.words.schema import Column, TableSchema
-from cdc.words.types import Canonical, LogicalType, Struct, float_of, from_mysql
+from cdc.model.event import ChangeEvent
+from cdc.model.geometry import stored_of, struct_of
+from cdc.model.schema import Column, TableSchema
+from cdc.model.types import Canonical, LogicalType, Struct, float_of, from_mysql
 
 NAMESPACE = "MaxScaleChangeDataSchema.avro"
 EVENTS = ("insert", "update_before", "update_after", "delete")

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cdc.words.event import ChangeEvent
-from cdc.words.schema import TableSchema
-from cdc.words.types import Canonical, LogicalType
+from cdc.model.event import ChangeEvent
+from cdc.model.schema import TableSchema
+from cdc.model.types import Canonical, LogicalType
 
 _TYPES = {"c": "insert", "r": "bootstrap-insert", "u": "update", "d": "delete"}
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
-from cdc.words.event import ChangeEvent
-from cdc.words.schema import TableSchema
-from cdc.words.types import SPATIAL, Kind, LogicalType, float_of
+from cdc.model.event import ChangeEvent
+from cdc.model.schema import TableSchema
+from cdc.model.types import SPATIAL, Kind, LogicalType, float_of
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _DAY = dt.date(1970, 1, 1)
@@ -108,7 +108,7 @@ class ParquetRows:
     """Changes of one table under one schema → the bytes of a file. UsageError where pyarrow is not installed."""
 
     def __init__(self, schema: TableSchema) -> None:
-        from cdc.words.extras import extras_named
+        from cdc.model.extras import extras_named
 
         with extras_named("formats"):
             import pyarrow as pa

@@ -34,9 +34,9 @@ from hashlib import sha256
 from struct import pack
 from typing import Any, Literal
 
-from cdc.words.geometry import stored_of
-from cdc.words.schema import Column, TableSchema
-from cdc.words.types import Canonical, Kind, Struct
+from cdc.model.geometry import stored_of
+from cdc.model.schema import Column, TableSchema
+from cdc.model.types import Canonical, Kind, Struct
 
 FormKind = Literal["number", "bits", "decimal", "day", "moment", "clock", "text", "bytes", "geometry", "floats"]
 Part = Callable[[Any], str]

@@ -20,8 +20,8 @@ from datetime import date
 from typing import Literal, cast
 
 from cdc.merkle.canonical import Covered, RowText
-from cdc.words.schema import TableSchema
-from cdc.words.types import Canonical
+from cdc.model.schema import TableSchema
+from cdc.model.types import Canonical
 
 GridKind = Literal["integer", "unsigned", "day", "second", "hash"]
 SHIFT = 10  # an integer leaf has 2^10 numbers, one of times so many seconds

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cdc.model.errors import TailorbirdError
 from cdc.process.file_topology import home
-from cdc.words.errors import TailorbirdError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

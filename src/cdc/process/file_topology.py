@@ -6,10 +6,10 @@ import json
 import os
 from pathlib import Path
 
+from cdc.model.errors import Fatal, UsageError
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from cdc.topology.versions import Versions, in_versions, load_versions
-from cdc.words.errors import Fatal, UsageError
 
 PORTS = "ports.json"  # in the data folder of a local stack
 

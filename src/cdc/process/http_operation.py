@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
 
+from cdc.model.errors import UsageError
 from cdc.process.verdict import Judgement
-from cdc.words.errors import UsageError
 
 Judge = Callable[[], tuple[Judgement, dict[str, object]]]
 

@@ -20,9 +20,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cdc.model.types import Canonical, LogicalType
 from cdc.stored.layout import Layout
 from cdc.stored.values import Decoder, Encoder, decoder, encoder
-from cdc.words.types import Canonical, LogicalType
 
 NULLS, LAYOUT, BATCH, TS, FROM = b"_nulls", b"_layout", b"_batch", b"_ts", b"_from"
 RESERVED = frozenset({NULLS, LAYOUT, BATCH, TS, FROM})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from cdc.words.types import LogicalType
+from cdc.model.types import LogicalType
 
 Mapping = Literal["row", "column"]
 ReadRow = Literal["dynamic", "never"]

@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cdc.words.types import Canonical, LogicalType, parse_type
+from cdc.model.types import Canonical, LogicalType, parse_type
 
 FORMATS = (1, 2)  # 2 where a column of the row key may be NULL; older programs refuse it and read no key wrongly
 LAYOUTS_FAMILY = b"f"

@@ -13,7 +13,7 @@ import datetime as dt
 import struct
 from collections.abc import Callable
 
-from cdc.words.types import NOT_FINITE, Canonical, Kind, LogicalType, float_of
+from cdc.model.types import NOT_FINITE, Canonical, Kind, LogicalType, float_of
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _EPOCH_DAY = _EPOCH.toordinal()

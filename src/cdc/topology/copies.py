@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cdc.model.escapes import bounded, dotted, escaped
+from cdc.model.schema import TableId
 from cdc.topology.topology import Source
-from cdc.words.escapes import bounded, dotted, escaped
-from cdc.words.schema import TableId
 
 _LONGEST = 63  # characters of a table's name in a topology
 

@@ -13,6 +13,9 @@ from typing import Any, get_args
 
 import yaml
 
+from cdc.model.escapes import table_parts
+from cdc.model.filters import FilterPolicy, TableRule, Unrepresentable
+from cdc.model.schema import TableId
 from cdc.stored.foreign import ForeignTable
 from cdc.topology.copies import copies_of, copy_query
 from cdc.topology.reader_agent import read_agent
@@ -28,9 +31,6 @@ from cdc.topology.reader_servers import read_hbase, read_joins, read_log, read_s
 from cdc.topology.reader_syslog import messages_alone, read_syslog
 from cdc.topology.topology import Check, Dashboard, Delivery, Index, SnapshotMode, Source, SourceType, Table, Topology
 from cdc.topology.values import NAME, REQUIRED, Section, Value, YamlFile
-from cdc.words.escapes import table_parts
-from cdc.words.filters import FilterPolicy, TableRule, Unrepresentable
-from cdc.words.schema import TableId
 
 _DELIVERIES: tuple[Delivery, Delivery] = ("exactly_once", "at_least_once")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from cdc.model.types import LogicalType, parse_type
 from cdc.stored.foreign import ForeignField, ForeignTable
 from cdc.topology.values import Section, Value
-from cdc.words.types import LogicalType, parse_type
 
 # Bytes.toBytes(BigDecimal) carries its scale, so a hand-written layout need not know it.
 _ANY_DECIMAL = LogicalType(kind="decimal", precision=38, scale=0)

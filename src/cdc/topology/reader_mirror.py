@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cdc.model.brokers import Brokers
+from cdc.model.filters import TableRule
+from cdc.model.schema import TableId
+from cdc.model.types import from_mysql
 from cdc.topology.reader_servers import read_security
 from cdc.topology.topology import Decimals, Mirror, TopicForm, Topology
 from cdc.topology.values import Section, Value
-from cdc.words.brokers import Brokers
-from cdc.words.filters import TableRule
-from cdc.words.schema import TableId
-from cdc.words.types import from_mysql
 
 
 class MirrorReader:

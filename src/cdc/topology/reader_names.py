@@ -5,10 +5,10 @@ Two things of one name are one thing to a server: rows of a table would stand am
 
 from __future__ import annotations
 
+from cdc.model import naming
+from cdc.model.escapes import dotted
+from cdc.model.schema import TableId
 from cdc.topology.topology import Source, Topology
-from cdc.words import naming
-from cdc.words.escapes import dotted
-from cdc.words.schema import TableId
 
 
 def check_names(topology: Topology) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from cdc.model.filters import TableRule
+from cdc.model.schema import TableId
 from cdc.topology.topology import Poll, PollMode
 from cdc.topology.values import Section, Value
-from cdc.words.filters import TableRule
-from cdc.words.schema import TableId
 
 
 def read_poll(s: Section) -> Poll:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cdc.words.filters import TableRule, mask
+from cdc.model.filters import TableRule, mask
 
 
 def read_rule(value: Any, also: Callable[[Any], None] = lambda section: None, *, exact_case: bool = False) -> TableRule:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from cdc.model.brokers import Brokers, KafkaSecurity, Mechanism, Protocol
 from cdc.topology.topology import HBase, Isolation, Joins, Log, Solr
 from cdc.topology.values import Value
-from cdc.words.brokers import Brokers, KafkaSecurity, Mechanism, Protocol
 
 _LOGIN = ("username", "password")
 _FILES = ("ca_file", "certificate_file", "key_file", "key_password")

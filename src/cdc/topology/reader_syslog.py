@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cdc.model.filters import TableRule
+from cdc.model.schema import TableId
 from cdc.topology.topology import Listen
 from cdc.topology.values import Section, Value
-from cdc.words.filters import TableRule
-from cdc.words.schema import TableId
 
 
 def read_syslog(s: Section) -> dict[str, Any]:

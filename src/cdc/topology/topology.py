@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from cdc.model.brokers import Brokers
+from cdc.model.errors import TopologyError
+from cdc.model.escapes import meanings
+from cdc.model.filters import FilterPolicy, TableRule, Unrepresentable, is_captured
+from cdc.model.schema import TableId
 from cdc.stored.foreign import ForeignTable
 from cdc.topology.panels import ALL_TIMES, Panel, TimeRange
-from cdc.words.brokers import Brokers
-from cdc.words.errors import TopologyError
-from cdc.words.escapes import meanings
-from cdc.words.filters import FilterPolicy, TableRule, Unrepresentable, is_captured
-from cdc.words.schema import TableId
 
 SourceType = Literal["mysql", "mariadb", "postgresql", "kafka", "syslog", "maxscale", "sql"]
 SnapshotMode = Literal["initial", "never"]

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeVar
 
 import yaml
 
-from cdc.words.errors import TopologyError
+from cdc.model.errors import TopologyError
 
 T = TypeVar("T")
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from cdc.model.errors import Retriable
 from cdc.stored.foreign import ForeignTable
-from cdc.words.errors import Retriable
 from indexer.foreign.mapping import Column, ForeignMapper
 from indexer.foreign.writer import ConditionalCollection, ForeignRows, ForeignWriter, columns_of
 from indexer.index.collapse import RowChange

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import happybase
 from thriftpy2.thrift import TException
 
+from cdc.model.errors import Retriable
 from cdc.stored.foreign import ForeignTable
-from cdc.words.errors import Retriable
 from indexer.foreign.mapping import ForeignRow
 from indexer.index.collapse import RowChange
 

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import yaml
 
-from cdc.words.errors import UsageError
+from cdc.model.errors import UsageError
 
 _TYPES = {
     "string": "string",

@@ -6,10 +6,10 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from cdc.model.errors import Skippable
 from cdc.stored import fields
 from cdc.stored.foreign import ForeignField, ForeignTable
 from cdc.stored.values import decoder
-from cdc.words.errors import Skippable
 from indexer.index.mapping import Document, Field, Value, solr_type, solr_value
 from indexer.peer.wire import Write
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from cdc.model.errors import Retriable, Skippable
 from cdc.stored import fields
 from cdc.stored.foreign import ForeignTable
-from cdc.words.errors import Retriable, Skippable
 from indexer.foreign.mapping import Cells, Column, ForeignMapper, ForeignRow
 from indexer.index.collapse import collapse
 from indexer.index.mapping import Document, Field

@@ -11,10 +11,10 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from cdc.words.brokers import Brokers
-from cdc.words.errors import Retriable
-from cdc.words.naming import dead_letter_topic
-from cdc.words.settlement import KEY, TOPIC, settled_row
+from cdc.model.brokers import Brokers
+from cdc.model.dead_letter_end import KEY, TOPIC, settled_row
+from cdc.model.errors import Retriable
+from cdc.model.naming import dead_letter_topic
 from indexer.index.kafka_open import OpenRows
 from indexer.index.processor import DeadLetter
 

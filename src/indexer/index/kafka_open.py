@@ -11,8 +11,8 @@ import time
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
-from cdc.words.brokers import Brokers
-from cdc.words.settlement import STAGE
+from cdc.model.brokers import Brokers
+from cdc.model.dead_letter_end import STAGE
 
 _EVERY = 5.0  # seconds between two looks
 _PATIENCE = 10.0

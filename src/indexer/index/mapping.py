@@ -13,11 +13,11 @@
     json bytes                      stored (shown, never filtered by)
     point geometry                  exact (its EWKT)                                location (`_l_<column>`) of a point
 
-`_l_<column>` holds "latitude,longitude" of points that say where on earth they are (`cdc.words.geometry.location_of`).
+`_l_<column>` holds "latitude,longitude" of points that say where on earth they are (`cdc.model.geometry.location_of`).
 A list has the fields of its element, each with several values: its members, to count, filter and search by. A list
 without members is a field that is absent, as NULL is.
 A SET is a string whose members stand one by one in `_m_<column>` (string, several values), to count and filter by.
-The stored field holds the canonical value (cdc.words.types), but a date without its `Z`, and a float32 as the shortest
+The stored field holds the canonical value (cdc.model.types), but a date without its `Z`, and a float32 as the shortest
 number that is read back as the same one (1.1, where the canonical value is 1.100000023841858). NULL is a field that is
 absent. Columns of `search` are analysed as words too (`_t_<column>`).
 """
@@ -30,13 +30,13 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from cdc.model.errors import Skippable
+from cdc.model.geometry import location_of
+from cdc.model.types import Canonical, Kind, LogicalType
 from cdc.stored import fields
 from cdc.stored.cells import BATCH, NULLS, TS, Barrier, document_id
 from cdc.stored.layout import Layout, LayoutColumn
 from cdc.stored.values import decoder
-from cdc.words.errors import Skippable
-from cdc.words.geometry import location_of
-from cdc.words.types import Canonical, Kind, LogicalType
 from indexer.index.collapse import RowChange
 
 Value = bool | int | float | str

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Protocol
 
+from cdc.model.errors import Fatal, Retriable, Skippable, TailorbirdError
 from cdc.stored import fields
 from cdc.stored.cells import BARRIER, is_barrier, layout_id_of, load_barrier
 from cdc.stored.layout import Layout
-from cdc.words.errors import Fatal, Retriable, Skippable, TailorbirdError
 from indexer.index.collapse import RowChange, collapse
 from indexer.index.mapping import LATER_FIELDS, Document, Field, Mapper, barrier_document, stub
 from indexer.peer.peer import Edits

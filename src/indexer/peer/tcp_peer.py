@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
-from cdc.words.errors import Fatal, Retriable, TailorbirdError
+from cdc.model.errors import Fatal, Retriable, TailorbirdError
 from indexer.peer.peer import CallRefused, Connected, Edits, EditsReceived, PeerConnection
 from indexer.peer.wire import WireError
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from cdc.words.errors import Skippable
+from cdc.model.errors import Skippable
 
 PREAMBLE = b"HBas\x00\x50"  # version 0, simple authentication
 PUT, DELETE, DELETE_FAMILY_VERSION, DELETE_COLUMN, DELETE_FAMILY = 4, 8, 10, 12, 14

@@ -16,7 +16,7 @@ from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from cdc.words.errors import Retriable
+from cdc.model.errors import Retriable
 from indexer.peer import wire_pb2 as pb
 
 _MAGIC = b"PBUF"

@@ -6,7 +6,7 @@ Cut off by kill -9 anywhere, the next call does it to its end. Pure: servers are
 
 from __future__ import annotations
 
-from cdc.words.errors import UsageError
+from cdc.model.errors import UsageError
 from indexer.rebuild.rebuild import StateStore
 from indexer.rebuild.reindex import CollectionAdmin
 from indexer.rebuild.targets import Targets, TargetStore

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cdc.words.errors import Retriable
+from cdc.model.errors import Retriable
 from indexer.index.collapse import RowChange
 from indexer.index.mapping import Document, Field
 from indexer.index.processor import DeadLetter, RefusedDocument, Tally

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from cdc.words.errors import UsageError
+from cdc.model.errors import UsageError
 from indexer.rebuild.rebuild import StateStore
 from indexer.rebuild.targets import Targets, TargetStore
 
 
 class CollectionAdmin(Protocol):
-    """Makes and swaps collections (console.provision.solr_admin). `identity` tells which collection a name leads to
+    """Makes and swaps collections (tailorbird.provision.solr_admin). `identity` tells which collection a name leads to
     now.
 
     `swap` makes `live` lead to what `other` led to; `standby_name` is what the former live one is called afterwards,

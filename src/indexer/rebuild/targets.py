@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from cdc.words.errors import Retriable
+from cdc.model.errors import Retriable
 from indexer.index.mapping import Document, Field
 from indexer.index.processor import Collection, RefusedDocument
 

@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from cdc.words.errors import Fatal, UsageError
+from cdc.model.errors import Fatal, UsageError
 from indexer.foreign.foreign import RegionProgress
 from indexer.peer.zk_registration import ANSWER_SECONDS, answering, parent_node
 from indexer.rebuild.targets import Targets, load_targets

@@ -13,9 +13,9 @@ from urllib.parse import quote, urlencode
 import orjson
 import structlog
 
+from cdc.model.errors import Fatal, Retriable
 from cdc.stored import fields
 from cdc.topology.topology import Solr
-from cdc.words.errors import Fatal, Retriable
 from indexer.index.mapping import LATER_TYPES, Document, Field, fitted
 from indexer.index.processor import RefusedDocument
 from indexer.solr.solr_http import AWAY, Exchange, SolrConnections

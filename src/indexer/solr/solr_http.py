@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import orjson
 import requests
 
+from cdc.model.errors import Retriable, UsageError
 from cdc.topology.topology import Solr
-from cdc.words.errors import Retriable, UsageError
 
 AWAY = "`tailorbird stack status`; HBase keeps the backlog meanwhile"
 Exchange = Callable[[str, str, bytes | None], "tuple[int, bytes]"]

@@ -8,9 +8,9 @@ from typing import Any
 import pysolr
 import requests
 
+from cdc.model.errors import Retriable
 from cdc.stored import fields
 from cdc.topology.topology import Solr
-from cdc.words.errors import Retriable
 from indexer.solr.solr_http import reading_session
 
 _PAGE = 2000

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import happybase
 from thriftpy2.thrift import TException
 
+from cdc.model.errors import Retriable, Skippable
+from cdc.model.naming import layouts_table
 from cdc.stored.layout import LAYOUT_QUALIFIER, LAYOUTS_FAMILY, Layout, layout_row, layout_rows_prefix, load_layout
-from cdc.words.errors import Retriable, Skippable
-from cdc.words.naming import layouts_table
 
 _COLUMN = LAYOUTS_FAMILY + b":" + LAYOUT_QUALIFIER
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import happybase
 from thriftpy2.thrift import TException
 
+from cdc.model.errors import Fatal, Retriable
+from cdc.model.naming import hbase_table
 from cdc.stored.cells import RowCodec, StoredRow, is_barrier, layout_id_of
 from cdc.topology.topology import Table, Topology
-from cdc.words.errors import Fatal, Retriable
-from cdc.words.naming import hbase_table
 from indexer.table.hbase_layouts import StoredLayouts
 
 # A scanner that gets no call for 60 s is closed by HBase, so batches are small enough to decode in between.

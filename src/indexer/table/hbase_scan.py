@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import happybase
 from thriftpy2.thrift import TException
 
+from cdc.model.errors import Retriable
+from cdc.model.naming import hbase_table
 from cdc.stored.cells import is_barrier
 from cdc.topology.topology import Table, Topology
-from cdc.words.errors import Retriable
-from cdc.words.naming import hbase_table
 from indexer.index.collapse import RowChange
 
 # A scanner that gets no call for 60 s is closed by HBase: pages are small enough to be indexed in between.

@@ -1,1 +1,1 @@
-"""The database host's end: a log of changes that lies behind a gateway, over one stream that the agent dials."""
+"""A database's host: the process that runs there, and what its owner lets leave, whatever a gateway says."""

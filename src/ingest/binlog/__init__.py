@@ -14,7 +14,7 @@ from ingest.binlog.reading.handlers import ContentHandler, HandlerChain, Transac
 from ingest.binlog.reading.position import BinlogPosition, parse_position
 from ingest.binlog.reading.reader import BinlogReader, Statement
 from ingest.binlog.reading.stream import Committed, EventStream, RowBatch, StreamOptions
-from ingest.binlog.run import create_transport, open_binlog, open_reader
+from ingest.binlog.run_binlog import create_transport, open_binlog, open_reader
 
 __all__ = [
     "ABSENT",

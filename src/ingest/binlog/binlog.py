@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cdc.words.errors import TailorbirdError
+from cdc.model.errors import TailorbirdError
 from ingest.binlog.reading import events as e
 from ingest.binlog.reading.handlers import HandlerChain
 from ingest.binlog.reading.position import BinlogPosition

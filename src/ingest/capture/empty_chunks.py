@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cdc.words.event import Position
-from ingest.facts.foreign_keys import ForeignKeys
+from cdc.model.event import Position
+from ingest.events.foreign_keys import ForeignKeys
 from ingest.records.snapshots import Chunk, ChunkRequest
 
 

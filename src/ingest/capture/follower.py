@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from cdc.words.errors import Fatal, Skippable
-from cdc.words.event import Position
-from cdc.words.history import Record as HistoryRecord
-from cdc.words.schema import TableId
+from cdc.model.errors import Fatal, Skippable
+from cdc.model.event import Position
+from cdc.model.history import Record as HistoryRecord
+from cdc.model.schema import TableId
 from ingest.capture.groups import Limits
 from ingest.capture.leaving import settled, tells_more
 from ingest.capture.marks import REPLAYED, SLACK, reached_before
 from ingest.capture.observer import Observer
 from ingest.capture.pace import Moment, Pace, Stand
 from ingest.capture.signals import ONLY_TOLD, READS, Signals
-from ingest.facts.facts import (
+from ingest.events.log_events import (
     CaughtUp,
     StatementLogged,
     TableAltered,
@@ -25,13 +25,13 @@ from ingest.facts.facts import (
     TransactionEnded,
     TransactionLogged,
 )
-from ingest.facts.redecode import waiting
-from ingest.facts.tables import Tables
-from ingest.mend.mending import MendingTransactions
-from ingest.mend.mends import name_of
-from ingest.mend.rounds import Rounds, Shared
+from ingest.events.redecode import waiting
+from ingest.events.tables import Tables
+from ingest.records.capture_interfaces import ChangeLog, Checkpoint, Record, Seen, SourceServer, Stream
 from ingest.records.records import Recorder
-from ingest.records.seams import ChangeLog, Checkpoint, Record, Seen, SourceServer, Stream
+from ingest.repair.repairing import MendingTransactions
+from ingest.repair.repairs import name_of
+from ingest.repair.rounds import Rounds, Shared
 
 # What a fact leaves a stream at; any other leaves it inside a transaction.
 _STANDS: Mapping[type, Stand] = {TransactionEnded: "between", CaughtUp: "idle"}

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cdc.words.errors import Skippable
-from cdc.words.schema import TableId
+from cdc.model.errors import Skippable
+from cdc.model.schema import TableId
 from ingest.capture.observer import Observer
 from ingest.ddl.catalog import TableDefinition
-from ingest.facts.columns import same_columns
-from ingest.facts.left_out import LeftOut
-from ingest.facts.tables import Tables
-from ingest.mend.mends import name_of
-from ingest.mend.rounds import Rounds
+from ingest.events.columns import same_columns
+from ingest.events.left_out import LeftOut
+from ingest.events.tables import Tables
+from ingest.records.capture_interfaces import Record
 from ingest.records.records import Recorder
-from ingest.records.seams import Record
+from ingest.repair.repairs import name_of
+from ingest.repair.rounds import Rounds
 
 
 def settled(

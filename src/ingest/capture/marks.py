@@ -18,11 +18,11 @@ from typing import Any
 
 import orjson
 
-from cdc.words.errors import Fatal, UsageError
-from cdc.words.event import Position
-from cdc.words.history import Record, checkpoint, history_from_records
+from cdc.model.errors import Fatal, UsageError
+from cdc.model.event import Position
+from cdc.model.history import Record, checkpoint, history_from_records
+from ingest.records.capture_interfaces import Checkpoint
 from ingest.records.records import checkpoint_value, read_checkpoint
-from ingest.records.seams import Checkpoint
 
 KIND = "mark"
 MOST = 200  # marks of one source; beyond, every second one of the older half is forgotten

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from cdc.words.event import Position
-from cdc.words.schema import TableSchema
-from ingest.records.seams import Checkpoint
+from cdc.model.event import Position
+from cdc.model.schema import TableSchema
+from ingest.records.capture_interfaces import Checkpoint
 
 
 class Observer:

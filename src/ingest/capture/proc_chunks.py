@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import Any, Protocol
 
-from cdc.words.errors import Skippable, TableChanged
+from cdc.model.errors import Skippable, TableChanged
 from ingest.records.snapshots import PASS, Chunk, ChunkRequest
 
 PATIENCE = 5.0  # seconds that the log's reader gets to come to a change of the table, before the session begins again

@@ -11,25 +11,33 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
+from cdc.model.errors import Retriable, Skippable
+from cdc.model.event import Position
+from cdc.model.history import Record as HistoryRecord
+from cdc.model.naming import change_topic
+from cdc.model.schema import TableId
 from cdc.topology.topology import SnapshotMode
-from cdc.words.errors import Retriable, Skippable
-from cdc.words.event import Position
-from cdc.words.history import Record as HistoryRecord
-from cdc.words.naming import change_topic
-from cdc.words.schema import TableId
 from ingest.capture.follower import Follower
 from ingest.capture.groups import Limits
 from ingest.capture.marks import REPLAYED, SLACK, Marks, check_replay, replayed, restated
 from ingest.capture.observer import Observer
 from ingest.capture.signals import Signals
-from ingest.facts.left_out import left_out_of
-from ingest.facts.prepared import STATE as PREPARED
-from ingest.facts.tables import Tables
-from ingest.mend.mending import MendingTransactions
-from ingest.mend.rounds import Rounds, Shared
+from ingest.events.left_out import left_out_of
+from ingest.events.prepared import STATE as PREPARED
+from ingest.events.tables import Tables
+from ingest.records.capture_interfaces import (
+    ChangeLog,
+    Checkpoint,
+    LogDamaged,
+    PositionLost,
+    Recovered,
+    Seen,
+    SourceServer,
+)
 from ingest.records.records import Recorder
-from ingest.records.seams import ChangeLog, Checkpoint, LogDamaged, PositionLost, Recovered, Seen, SourceServer
 from ingest.records.snapshots import ChunkReader, Snapshots
+from ingest.repair.repairing import MendingTransactions
+from ingest.repair.rounds import Rounds, Shared
 
 
 class Snapshotted(SourceServer, Protocol):

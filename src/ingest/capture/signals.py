@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from cdc.words.schema import Column, column_from_json
-from ingest.facts.facts import Row, TableDescribed
-from ingest.facts.tables import Tables
+from cdc.model.schema import Column, column_from_json
+from ingest.events.log_events import Row, TableDescribed
+from ingest.events.tables import Tables
 from ingest.records.snapshots import MENDS_ONLY, Snapshots
 
 TYPES = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "schema-set", "mend-rows")

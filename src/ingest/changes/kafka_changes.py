@@ -13,16 +13,16 @@ from contextlib import contextmanager
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
+from cdc.model.errors import Fatal, Retriable
+from cdc.model.event import Position
+from cdc.model.naming import change_topic, history_topic, schemas_topic
+from cdc.model.schema import TableId
 from cdc.topology.topology import Topology
-from cdc.words.errors import Fatal, Retriable
-from cdc.words.event import Position
-from cdc.words.naming import change_topic, history_topic, schemas_topic
-from cdc.words.schema import TableId
-from ingest.changes.kafka_positions import PositionRecords
+from ingest.changes.feed_interfaces import SchemaVersions
+from ingest.changes.kafka_feed_positions import PositionRecords
 from ingest.changes.kafka_released import PATIENCE, RUNNING, KafkaReleased, reader_settings
 from ingest.changes.merging import ChangeBatch, LogBytes, Offsets, merge
 from ingest.changes.positions import BEGINNING, last_before
-from ingest.changes.seams import SchemaVersions
 from ingest.changes.versions import SchemaRecords
 from ingest.log.kafka_topics import source_topics
 

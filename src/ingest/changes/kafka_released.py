@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from cdc.model.errors import Fatal, Retriable
+from cdc.model.naming import positions_topic
 from cdc.topology.topology import Topology
-from cdc.words.errors import Fatal, Retriable
-from cdc.words.naming import positions_topic
 from ingest.log.kafka_topics import client_settings
 
 PATIENCE = 20.0  # seconds that the brokers have to answer

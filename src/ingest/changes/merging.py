@@ -14,8 +14,8 @@ from typing import NamedTuple
 import orjson
 
 from cdc.formats.debezium import from_envelope
-from cdc.words.errors import Fatal
-from cdc.words.event import ChangeEvent
+from cdc.model.errors import Fatal
+from cdc.model.event import ChangeEvent
 
 Offsets = Mapping[int, int]  # by partition
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, NamedTuple, Protocol
 
-from cdc.words.event import Position
+from cdc.model.event import Position
 from ingest.changes.merging import Offsets
 
 BEGINNING: Final = "beginning"

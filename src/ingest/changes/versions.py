@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from cdc.model.errors import Skippable
+from cdc.model.filters import TableRule
+from cdc.model.schema import TableId, TableSchema, schema_from_json
 from cdc.topology.topology import Topology
-from cdc.words.errors import Skippable
-from cdc.words.filters import TableRule
-from cdc.words.schema import TableId, TableSchema, schema_from_json
-from ingest.changes.seams import SchemaVersions
-from ingest.facts.published import published
+from ingest.changes.feed_interfaces import SchemaVersions
+from ingest.events.published import published
 
 
 class SchemaRecords:

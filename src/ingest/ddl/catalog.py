@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
-from cdc.words.schema import Column, TableId, TableSchema
-from cdc.words.types import Canonical
+from cdc.model.schema import Column, TableId, TableSchema
+from cdc.model.types import Canonical
 from ingest.ddl.defaults import converted_initial
 from ingest.ddl.errors import DdlNotUnderstood
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from cdc.words.types import Canonical
+from cdc.model.types import Canonical
 from ingest.ddl.catalog import ColumnDefinition, Key
 from ingest.ddl.charsets import BINARY, bin_collation, default_collation
 from ingest.ddl.column_types import BY_CODE, TypeWords, read_charset, read_type, resolved

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ingest.ddl.dialect import Dialect
 from ingest.ddl.errors import DdlNotUnderstood
-from ingest.ddl.words import END, Word
+from ingest.ddl.lexer import END, Word
 
 _SHOWN = 5
 _BEYOND_BMP = re.compile("[\U00010000-\U0010ffff]")  # names are stored in three-byte UTF-8

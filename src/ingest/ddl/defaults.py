@@ -17,12 +17,12 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Literal as OneOf
 from uuid import UUID
 
-from cdc.words.types import SPATIAL, Canonical, LogicalType, from_mysql
+from cdc.model.types import SPATIAL, Canonical, LogicalType, from_mysql
 from ingest.binlog.format import canonical
 from ingest.binlog.rows.convert import DECLARED_BYTES
 from ingest.ddl.dialect import Dialect
 from ingest.ddl.errors import DdlNotUnderstood
-from ingest.ddl.words import Word, words_of
+from ingest.ddl.lexer import Word, words_of
 
 _UNKNOWN: tuple[Canonical, bool] = (None, False)
 _INTEGERS = ("int8", "int16", "int32", "int64", "uint64")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from cdc.words.errors import UsageError
+from cdc.model.errors import UsageError
 
 # Of the others no statement is read: their logs have none.
 ServerName = Literal["mysql", "mariadb", "postgresql", "kafka", "syslog", "maxscale"]

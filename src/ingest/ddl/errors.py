@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdc.words.errors import Skippable
+from cdc.model.errors import Skippable
 
 REMEDY = "the table is quarantined until its columns are known again: its next TABLE_MAP, or `tailorbird schema set`"
 

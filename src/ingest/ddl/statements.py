@@ -12,9 +12,9 @@ from ingest.ddl.cursor import Cursor
 from ingest.ddl.dialect import Dialect
 from ingest.ddl.elements import key_parts, named, skip_key_options
 from ingest.ddl.errors import DdlNotUnderstood
+from ingest.ddl.lexer import words_of
 from ingest.ddl.options import read_charset_option
 from ingest.ddl.rewrites import rewritten
-from ingest.ddl.words import words_of
 
 # First words of statements that never change columns.
 _PASSED = frozenset(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from cdc.words.event import ChangeEvent
-from cdc.words.schema import TableSchema
+from cdc.model.event import ChangeEvent
+from cdc.model.schema import TableSchema
+from ingest.changes.feed_interfaces import SchemaVersions
 from ingest.changes.merging import ChangeBatch, Offsets
-from ingest.changes.seams import SchemaVersions
 
 _HOUR_MS = 3_600_000
 

@@ -12,7 +12,7 @@ from cdc.formats.debezium import key_of, to_envelope
 from cdc.formats.maxscale import number_of
 from cdc.formats.maxwell import MaxwellWriter
 from cdc.formats.parquet import ParquetRows
-from cdc.words.naming import TRUNCATE_KEY
+from cdc.model.naming import TRUNCATE_KEY
 from ingest.export.cuts import ExportCut
 
 ExportFormat = Literal["avro", "parquet", "maxwell", "debezium"]

@@ -14,9 +14,9 @@ import os
 import re
 from pathlib import Path
 
-from cdc.words.errors import UsageError
-from cdc.words.naming import file_name
-from cdc.words.schema import TableId
+from cdc.model.errors import UsageError
+from cdc.model.naming import file_name
+from cdc.model.schema import TableId
 from ingest.changes.merging import Offsets
 from ingest.export.cuts import ExportCut
 from ingest.export.encoding import FILES, ExportFormat

@@ -7,10 +7,10 @@ import time
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from cdc.model.errors import Fatal, Retriable
+from cdc.model.naming import exported_topic
+from cdc.model.schema import TableId
 from cdc.topology.topology import Log
-from cdc.words.errors import Fatal, Retriable
-from cdc.words.naming import exported_topic
-from cdc.words.schema import TableId
 from ingest.changes.merging import Offsets
 from ingest.export.cuts import ExportCut
 from ingest.export.encoding import RECORDS, ExportFormat

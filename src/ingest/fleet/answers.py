@@ -7,11 +7,11 @@ from typing import Any
 
 import orjson
 
-from cdc.words.errors import Fatal, Retriable, TailorbirdError, UsageError
-from cdc.words.schema import schema_from_json
+from cdc.model.errors import Fatal, Retriable, TailorbirdError, UsageError
+from cdc.model.schema import schema_from_json
 from ingest.fleet.fleet_pb2 import FATAL, RETRIABLE, USAGE, Failure, Part
+from ingest.records.capture_interfaces import Checkpoint, Recovered
 from ingest.records.records import checkpoint_value, read_checkpoint
-from ingest.records.seams import Checkpoint, Recovered
 
 _PART = 512 * 1024  # bytes
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cryptography import x509
 
-from cdc.words.errors import UsageError
+from cdc.model.errors import UsageError
 from ingest.fleet.identity import FleetIdentity, identity_of
 
 _SERIAL = re.compile(r"[1-9a-f][0-9a-f]{0,39}")

@@ -14,12 +14,12 @@ from typing import Any
 
 import orjson
 
+from cdc.model.errors import UsageError
+from cdc.model.escapes import table_parts
+from cdc.model.schema import TableId
 from cdc.topology.reader import read_source
 from cdc.topology.topology import Source
 from cdc.topology.values import NAME
-from cdc.words.errors import UsageError
-from cdc.words.escapes import table_parts
-from cdc.words.schema import TableId
 from ingest.fleet.identity import identity
 
 # What only the owner of a database's host says, in the agent's policy (docs/fleet.md).

@@ -10,9 +10,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 
-from cdc.words.errors import Fatal
-from cdc.words.zipping import zstd
-from ingest.records.seams import Record
+from cdc.model.compression import zstd
+from cdc.model.errors import Fatal
+from ingest.records.capture_interfaces import Record
 
 PIECE = 256 * 1024  # bytes of a message, before compression
 LONGEST = 16 * 1024 * 1024  # of a frame: what Kafka takes of a record

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from cdc.words.errors import UsageError
+from cdc.model.errors import UsageError
 
 _TENANT = re.compile(r"[a-z][a-z0-9]{0,19}")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?")

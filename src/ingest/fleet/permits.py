@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from cdc.words import naming
-from ingest.records.seams import Record
+from cdc.model import naming
+from ingest.records.capture_interfaces import Record
 
 
 @dataclass(frozen=True, slots=True)

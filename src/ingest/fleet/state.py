@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from ingest.fleet.atlas import DatabaseSeen, database_of
+from ingest.fleet.catalog import DatabaseSeen, database_of
 from ingest.fleet.certificate import Revoked
 from ingest.fleet.desired import Desired, SourceSpec
 from ingest.fleet.leases import Lease, Presence, counts

@@ -12,8 +12,8 @@ from typing import Any, Protocol, TypeVar
 
 import orjson
 
-from cdc.words.errors import TailorbirdError, UsageError
-from cdc.words.schema import TableId
+from cdc.model.errors import TailorbirdError, UsageError
+from cdc.model.schema import TableId
 from ingest.fleet.certificate import Revoked, serial_of
 from ingest.fleet.desired import Desired, SourceSpec, source_of, spec_of, table_named, tables_named, with_tables
 from ingest.fleet.identity import identity
@@ -28,8 +28,8 @@ from ingest.fleet.state import (
     token_record,
 )
 from ingest.fleet.tokens import AGENT, ROLES, Token, checked, hashed, written
-from ingest.gateway.seams import Audit, StateTopic
-from ingest.gateway.steward import claim_again, plain
+from ingest.gateway.coordinator import claim_again, plain
+from ingest.gateway.gateway_interfaces import Audit, StateTopic
 
 T = TypeVar("T")
 SOURCES = 2000  # of a tenant: gateways have all of them in memory

@@ -16,15 +16,15 @@ from typing import Any, NoReturn, Protocol
 import grpc
 import structlog
 
-from cdc.words.errors import Retriable
+from cdc.model.errors import Retriable
 from ingest.fleet.answers import failure_of
 from ingest.fleet.fleet_pb2 import Failure, LogReply, StreamRequest, Unsupported
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.improper import improper
 from ingest.fleet.wire import MESSAGE
-from ingest.gateway.grpc_desk import Desk, Opened
+from ingest.gateway.gateway_interfaces import AgentSeat
+from ingest.gateway.grpc_session import Desk, Opened
 from ingest.gateway.proc_credit import CreditBudget
-from ingest.gateway.seams import AgentSeat
 
 _WAITING = 1024 * 1024  # bytes of answers that an agent has not taken yet; beyond, whoever answers waits
 _LANES = 64  # of one stream

@@ -25,7 +25,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from cdc.words.errors import Retriable, TailorbirdError, TopologyError, UsageError
+from cdc.model.errors import Retriable, TailorbirdError, TopologyError, UsageError
 from ingest.fleet.tokens import Guesses, Role, number_of
 from ingest.gateway.commands import FleetCommands, FleetOperator, NotThere, Overtaken
 

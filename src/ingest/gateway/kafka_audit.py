@@ -11,9 +11,9 @@ import structlog
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka import KafkaError as Code
 
+from cdc.model.errors import Retriable
+from cdc.model.naming import audit_topic
 from cdc.topology.topology import Log
-from cdc.words.errors import Retriable
-from cdc.words.naming import audit_topic
 from ingest.log.kafka_topics import PATIENCE, client_settings, make_topic
 
 _CONFIG = {"cleanup.policy": "delete", "retention.ms": str(92 * 24 * 3600 * 1000)}

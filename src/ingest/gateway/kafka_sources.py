@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from cdc.model.errors import Retriable
 from cdc.topology.topology import Source, Topology
-from cdc.words.errors import Retriable
 from ingest.fleet.desired import SourceSpec, source_of
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.permits import Permits
-from ingest.gateway.grpc_desk import DeskLog, Opened, SignalValues
-from ingest.gateway.seams import StateTopic
+from ingest.gateway.gateway_interfaces import StateTopic
+from ingest.gateway.grpc_session import DeskLog, Opened, SignalValues
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_signals import KafkaSignals
 from ingest.log.kafka_topics import make_topics, source_topics
-from ingest.records.seams import Recovered
+from ingest.records.capture_interfaces import Recovered
 
 # A gateway and a source's only agent may die together, and leave a transaction open: so long readers wait for it, and
 # the recovery of other sources. Those of a session that lives are of some 20,000 records, and end within seconds.

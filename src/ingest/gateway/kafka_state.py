@@ -12,9 +12,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer
 from confluent_kafka import KafkaError as Code
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # missing in __all__ only
 
+from cdc.model.errors import Retriable
+from cdc.model.naming import fleet_topic
 from cdc.topology.topology import Log
-from cdc.words.errors import Retriable
-from cdc.words.naming import fleet_topic
 from ingest.fleet.state import FleetState, StateRecord, folded
 from ingest.log.kafka_topics import MAX_MESSAGE, PATIENCE, client_settings, make_topic
 

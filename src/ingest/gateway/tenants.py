@@ -8,9 +8,9 @@ from typing import Any
 
 from ingest.fleet.fleet_pb2 import StreamRequest
 from ingest.fleet.identity import FleetIdentity
-from ingest.gateway.grpc_desk import Opened
+from ingest.gateway.gateway_interfaces import AgentSeat
+from ingest.gateway.grpc_session import Opened
 from ingest.gateway.grpc_streams import Fleet
-from ingest.gateway.seams import AgentSeat
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ import orjson
 from cdc.merkle.canonical import Covered, RowText
 from cdc.merkle.leaves import Grid, LeafOf
 from cdc.merkle.tree import NOTHING, Digest, delta
-from cdc.words.naming import TRUNCATE_KEY
+from cdc.model.naming import TRUNCATE_KEY
 
 _ENDLESS = 2**62  # the number of a marker that has none
 WINDOW_MS = 600_000  # how long changes are kept by their places

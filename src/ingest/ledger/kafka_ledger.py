@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from cdc.model.errors import Fatal, Retriable
+from cdc.model.naming import change_topic, positions_topic, schemas_topic
+from cdc.model.schema import TableId, TableSchema, schema_from_json
 from cdc.topology.topology import Topology
-from cdc.words.errors import Fatal, Retriable
-from cdc.words.naming import change_topic, positions_topic, schemas_topic
-from cdc.words.schema import TableId, TableSchema, schema_from_json
-from ingest.ledger.books import Books, Partition, read_reach
 from ingest.ledger.fold import LogRecord
+from ingest.ledger.ledger import Books, Partition, read_reach
 
 _BATCH = 10_000
 _POSITIONS = 2_000  # records of `…positions` that a start looks at: the last ones cover all before them

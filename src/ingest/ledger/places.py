@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from cdc.merkle.tree import Leaves
-from cdc.words.event import Position
+from cdc.model.event import Position
 from ingest.binlog.format.gtid import AnyGtidSet, GtidSet, MariaGtidSet, parse_gtid_set
 from ingest.ledger.fold import Tagged
 

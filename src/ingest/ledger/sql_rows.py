@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cdc.merkle.tree import NOTHING, Digest, Leaves, delta
-from cdc.words.errors import Fatal
+from cdc.model.errors import Fatal
 from ingest.ledger.fold import WINDOW_MS, Changes, HeldRow, RowPlace, Tagged
 
 _TABLES = """

@@ -17,16 +17,16 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaExc
 from confluent_kafka import KafkaError as Code
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # missing in __all__ only
 
+from cdc.model import naming
+from cdc.model.errors import Fatal, Retriable, TailorbirdError
+from cdc.model.history import Record as HistoryRecord
+from cdc.model.schema import TableId, TableSchema, schema_from_json
 from cdc.topology.topology import Source, Topology
-from cdc.words import naming
-from cdc.words.errors import Fatal, Retriable, TailorbirdError
-from cdc.words.history import Record as HistoryRecord
-from cdc.words.schema import TableId, TableSchema, schema_from_json
 from ingest.log.kafka_search import KafkaSearch
 from ingest.log.kafka_topics import MAX_MESSAGE, PATIENCE, SourceTopics, client_settings, make_change_topic
+from ingest.records.capture_interfaces import EVERY_PARTITION, Checkpoint, Record, Recovered
 from ingest.records.findings import Search
 from ingest.records.records import checkpoint_value, history_start, read_checkpoint
-from ingest.records.seams import EVERY_PARTITION, Checkpoint, Record, Recovered
 
 _FENCED = {Code._FENCED, Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
 # How long a transaction may stay open: the broker's default limit. A gateway's stay open for less (`kafka_sources`).

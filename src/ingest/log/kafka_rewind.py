@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from cdc.model.errors import UsageError
 from cdc.topology.topology import Source, Topology
-from cdc.words.errors import UsageError
 from ingest.capture.marks import marks_of, rewound
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_topics import make_topics
+from ingest.records.capture_interfaces import Checkpoint
 from ingest.records.records import Recorder
-from ingest.records.seams import Checkpoint
 
 
 def kept_positions(topology: Topology, source: Source) -> list[Checkpoint]:

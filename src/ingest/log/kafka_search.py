@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaExc
 from confluent_kafka import KafkaError as Code
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # missing in __all__ only
 
-from cdc.words.errors import Fatal, Retriable
+from cdc.model.errors import Fatal, Retriable
 from ingest.log.kafka_topics import PATIENCE
 from ingest.records.findings import Search
 

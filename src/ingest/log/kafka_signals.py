@@ -10,9 +10,9 @@ import structlog
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka import KafkaError as Code
 
+from cdc.model import naming
+from cdc.model.errors import Retriable
 from cdc.topology.topology import Topology
-from cdc.words import naming
-from cdc.words.errors import Retriable
 from ingest.capture.signals import Signal, signal_of
 from ingest.log.kafka_topics import PATIENCE, client_settings
 

@@ -13,10 +13,10 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]  # not in __all__
 
+from cdc.model import dead_letter_end, naming
+from cdc.model.brokers import Brokers, refuses
+from cdc.model.errors import Retriable, UsageError
 from cdc.topology.topology import Log, Source, Topology
-from cdc.words import naming, settlement
-from cdc.words.brokers import Brokers, refuses
-from cdc.words.errors import Retriable, UsageError
 
 MAX_MESSAGE = 16 * 1024 * 1024  # bytes of a record batch; `transactions.MAX_IMAGE` keeps records below it
 _SILENT = logging.Logger("librdkafka", level=logging.CRITICAL + 1)
@@ -75,7 +75,7 @@ def make_topics(topology: Topology, source: Source) -> SourceTopics:
     places = max(len(topology.sources), topics.positions_partition + 1)
     wanted[topics.positions] = (places, compacted)
     wanted[naming.quarantine_topic(topology.name)] = wanted[naming.signals_topic(topology.name)] = (1, passing)
-    wanted[naming.dead_letter_topic(topology.name)] = (1, settlement.TOPIC)
+    wanted[naming.dead_letter_topic(topology.name)] = (1, dead_letter_end.TOPIC)
     with _answering(log) as admin:
         found = _partition_counts(admin)
         for name, (partitions, config) in wanted.items():

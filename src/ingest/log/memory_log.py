@@ -8,11 +8,11 @@ from typing import Any
 
 import orjson
 
-from cdc.words.errors import Fatal
-from cdc.words.history import Record as HistoryRecord
-from cdc.words.schema import TableId, TableSchema, schema_from_json
+from cdc.model.errors import Fatal
+from cdc.model.history import Record as HistoryRecord
+from cdc.model.schema import TableId, TableSchema, schema_from_json
+from ingest.records.capture_interfaces import Checkpoint, Record, Recovered
 from ingest.records.findings import Search
-from ingest.records.seams import Checkpoint, Record, Recovered
 
 
 @dataclass(slots=True)

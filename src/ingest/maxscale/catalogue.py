@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import orjson
 
 from cdc.formats.maxscale import TransactionNumber, number_of
-from cdc.words.event import ChangeEvent
-from cdc.words.schema import TableId
+from cdc.model.event import ChangeEvent
+from cdc.model.schema import TableId
+from ingest.changes.feed_interfaces import ChangeTables, ahead
 from ingest.changes.merging import Offsets
-from ingest.changes.seams import ChangeTables, ahead
 from ingest.maxscale.delivery import Gate
 
 _VERSION = re.compile(r"(.+)\.(\d+)")

@@ -15,11 +15,11 @@ import orjson
 
 from cdc.formats.avro import AvroRows
 from cdc.formats.maxscale import RowWriter, TransactionNumber, number_of, schema_line
-from cdc.words.event import ChangeEvent, Position
-from cdc.words.schema import TableSchema
+from cdc.model.event import ChangeEvent, Position
+from cdc.model.schema import TableSchema
 from ingest.binlog.format.gtid import MariaGtidSet
+from ingest.changes.feed_interfaces import SchemaVersions
 from ingest.changes.merging import ChangeBatch, Offsets
-from ingest.changes.seams import SchemaVersions
 
 _MARIA = re.compile(r"\d+-\d+-\d+(,\d+-\d+-\d+)*")
 _PIECE = 64 * 1024  # bytes, but for a change that is longer

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from cdc.model.errors import UsageError
 from cdc.process.file_topology import home
-from cdc.words.errors import UsageError
 from ingest.maxscale.users import read_users, written_users
 
 

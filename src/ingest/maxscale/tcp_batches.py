@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from cdc.words.schema import TableId
+from cdc.model.schema import TableId
+from ingest.changes.feed_interfaces import ChangeTables, SchemaVersions
 from ingest.changes.merging import ChangeBatch, Offsets
-from ingest.changes.seams import ChangeTables, SchemaVersions
 from ingest.maxscale.conversation import Form
 from ingest.maxscale.delivery import FORMS, Gate, Piece, pieces
 

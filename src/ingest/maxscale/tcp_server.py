@@ -20,8 +20,9 @@ from prometheus_client import Counter, Gauge
 
 from cdc.formats.avro import avro_is_installed
 from cdc.formats.maxscale import parse_number
-from cdc.words.errors import Retriable, TailorbirdError
-from ingest.changes.seams import ahead
+from cdc.model.errors import Retriable, TailorbirdError
+from ingest.changes.feed_interfaces import ahead
+from ingest.maxscale.backoff import BackOff
 from ingest.maxscale.catalogue import NothingThere, TableAsked, begin_of, last_transaction, transaction_of, wanted
 from ingest.maxscale.conversation import (
     Closed,
@@ -36,7 +37,6 @@ from ingest.maxscale.conversation import (
     TransactionAsked,
 )
 from ingest.maxscale.delivery import UNTOLD, Gate, Piece
-from ingest.maxscale.patience import BackOff
 from ingest.maxscale.tcp_batches import SharedReads
 from ingest.maxscale.users import is_right
 

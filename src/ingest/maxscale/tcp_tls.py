@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from ssl import PROTOCOL_TLS_SERVER, SSLContext, SSLError
 
-from cdc.words.errors import UsageError
+from cdc.model.errors import UsageError
 
 __all__ = ["SSLContext", "tls_context"]
 

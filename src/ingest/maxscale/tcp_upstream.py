@@ -11,18 +11,18 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import orjson
 
+from cdc.model.errors import Fatal, Retriable, UsageError
+from cdc.model.event import Position
+from cdc.model.schema import TableId
 from cdc.topology.topology import Source
-from cdc.words.errors import Fatal, Retriable, UsageError
-from cdc.words.event import Position
-from cdc.words.schema import TableId
 from ingest.capture.empty_chunks import StreamAlone
 from ingest.capture.groups import Lull
 from ingest.ddl.catalog import Catalog, TableDefinition
 from ingest.ddl.dialect import Dialect
-from ingest.facts.tables import Tables
+from ingest.events.tables import Tables
 from ingest.maxscale.upstream import LOG, UpstreamFacts, UpstreamLine, marks_of, table_name
 from ingest.maxscale.upstream_values import reads_told
-from ingest.records.seams import Checkpoint, PositionLost, Seen, Stream
+from ingest.records.capture_interfaces import Checkpoint, PositionLost, Seen, Stream
 
 _PATIENCE = 10.0  # seconds for an answer
 _IDLE, _GAP = 1.0, 0.05

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, Protocol
 import orjson
 
 from cdc.formats.maxscale import TransactionNumber
-from cdc.words.event import Position
-from cdc.words.filters import TableRule
-from cdc.words.schema import TableId
-from ingest.facts.facts import (
+from cdc.model.event import Position
+from cdc.model.filters import TableRule
+from cdc.model.schema import TableId
+from ingest.events.log_events import (
     CAUGHT_UP,
     Fact,
     Image,
@@ -27,10 +27,10 @@ from ingest.facts.facts import (
     TransactionBegan,
     TransactionEnded,
 )
-from ingest.facts.tables import Tables
+from ingest.events.tables import Tables
 from ingest.maxscale.upstream_values import reads_told
 from ingest.mirror.topics import TableReads
-from ingest.records.seams import Checkpoint, PositionLost
+from ingest.records.capture_interfaces import Checkpoint, PositionLost
 
 LOG = "maxscale"
 MARKS = "marks"  # in a checkpoint's state: by `database.table`

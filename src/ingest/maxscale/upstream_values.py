@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cdc.formats.maxscale import columns_told
-from cdc.words.filters import TableRule
-from cdc.words.types import from_mysql
+from cdc.model.filters import TableRule
+from cdc.model.types import from_mysql
 from ingest.binlog.format.canonical import Unrepresentable
 from ingest.ddl.catalog import ColumnDefinition, Key, TableDefinition
 from ingest.mirror.topics import TableReads

@@ -11,7 +11,7 @@ import hmac
 import re
 from collections.abc import Mapping
 
-from cdc.words.errors import UsageError
+from cdc.model.errors import UsageError
 
 _LINE = re.compile(r"([^:\s]+):\*?([0-9A-Fa-f]{40})")
 _NAME = re.compile(r"[^:\s\x00-\x1f]{1,128}")

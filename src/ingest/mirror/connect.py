@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from cdc.words.types import Canonical
+from cdc.model.types import Canonical
 from ingest.ddl.catalog import ColumnDefinition
 from ingest.mirror import values
 from ingest.mirror.values import Read, fixed

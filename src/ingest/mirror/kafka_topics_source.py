@@ -10,16 +10,16 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from prometheus_client import Counter
 
+from cdc.model.errors import Retriable, UsageError
+from cdc.model.event import Position
 from cdc.topology.topology import Mirror, Source
-from cdc.words.errors import Retriable, UsageError
-from cdc.words.event import Position
 from ingest.capture.empty_chunks import StreamAlone
 from ingest.ddl.catalog import Catalog, TableDefinition
 from ingest.ddl.dialect import Dialect
-from ingest.facts.tables import Tables
+from ingest.events.tables import Tables
 from ingest.mirror.formats import FORMATS
 from ingest.mirror.topics import LOG, OFFSETS, InputRecord, Mirrored, PartitionEnd, TopicFacts, reads_of
-from ingest.records.seams import Checkpoint, PositionLost, Seen, Stream
+from ingest.records.capture_interfaces import Checkpoint, PositionLost, Seen, Stream
 
 REPEATED = Counter(
     "tailorbird_mirror_repeated_records", "Records passed over since their writer had told them before", ["source"]

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, Protocol
 
 import orjson
 
-from cdc.words.event import Position
-from cdc.words.schema import TableId
+from cdc.model.event import Position
+from cdc.model.schema import TableId
 from ingest.ddl.catalog import ColumnDefinition, Key, TableDefinition
-from ingest.facts.facts import (
+from ingest.events.log_events import (
     CAUGHT_UP,
     Fact,
     Image,
@@ -28,11 +28,11 @@ from ingest.facts.facts import (
     TransactionBegan,
     TransactionEnded,
 )
-from ingest.facts.tables import Tables
+from ingest.events.tables import Tables
 from ingest.mirror.connect import columns_of
 from ingest.mirror.formats import FORMATS, ToldChange
 from ingest.mirror.values import Read, reader_of
-from ingest.records.seams import Checkpoint
+from ingest.records.capture_interfaces import Checkpoint
 
 LOG = "topics"  # instead of a log's file
 OFFSETS = "offsets"  # in a checkpoint's state: what comes next, and the last place, by `topic:partition`

@@ -16,8 +16,8 @@ from typing import Any
 
 import orjson
 
-from cdc.words.geometry import NoGeometry, ewkt_of
-from cdc.words.types import Canonical, Member, Struct, float_of, from_mysql
+from cdc.model.geometry import NoGeometry, ewkt_of
+from cdc.model.types import Canonical, Member, Struct, float_of, from_mysql
 from ingest.binlog.format.canonical import Unrepresentable
 
 Read = Callable[[Any], Canonical]

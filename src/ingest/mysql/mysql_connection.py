@@ -10,9 +10,9 @@ import pymysql
 from pymysql.constants import CR, ER
 from pymysql.converters import conversions
 
+from cdc.model.errors import Fatal, Retriable, Skippable, TableChanged, TailorbirdError, UsageError
+from cdc.model.schema import TableId
 from cdc.topology.topology import Source
-from cdc.words.errors import Fatal, Retriable, Skippable, TableChanged, TailorbirdError, UsageError
-from cdc.words.schema import TableId
 from ingest.binlog.transports.mysql_transport import tls_options
 from ingest.binlog.transports.uri import Ssl
 

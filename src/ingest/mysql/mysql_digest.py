@@ -20,11 +20,11 @@ from pymysql.cursors import SSCursor
 from cdc.merkle.canonical import Covered, Form
 from cdc.merkle.leaves import HASH_BITS, MIDDLE, SHIFT, Grid, bounds
 from cdc.merkle.tree import Digest
+from cdc.model.schema import Column, TableSchema
 from cdc.topology.topology import Source
-from cdc.words.schema import Column, TableSchema
-from ingest.facts.facts import Image, Row
-from ingest.facts.stand_in import stand_in
-from ingest.facts.values import from_text
+from ingest.events.log_events import Image, Row
+from ingest.events.stand_in import stand_in
+from ingest.events.values import from_text
 from ingest.mysql.mysql_connection import Connection, query, translated
 from ingest.mysql.mysql_snapshot import KEYS, image_of
 from ingest.records import chunks

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from cdc.model.schema import TableId
 from cdc.topology.topology import Source
-from cdc.words.schema import TableId
-from ingest.facts.foreign_keys import ForeignKey, ForeignKeys
+from ingest.events.foreign_keys import ForeignKey, ForeignKeys
 from ingest.mysql.mysql_connection import Connection, query, translated
 from ingest.mysql.mysql_schema import dialect_of
 

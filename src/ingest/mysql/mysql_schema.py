@@ -6,16 +6,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from cdc.model.errors import Fatal, UsageError
+from cdc.model.event import Position
+from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Source
-from cdc.words.errors import Fatal, UsageError
-from cdc.words.event import Position
-from cdc.words.schema import TableId, TableSchema
 from ingest.ddl.dialect import Dialect
-from ingest.ddl.follow import catalog_of
-from ingest.facts.columns import same_columns
-from ingest.facts.tables import Tables, TablesChanged
+from ingest.ddl.schema_history import catalog_of
+from ingest.events.columns import same_columns
+from ingest.events.tables import Tables, TablesChanged
 from ingest.mysql.mysql_connection import Connection, query, translated
-from ingest.records.seams import PositionLost, Seen
+from ingest.records.capture_interfaces import PositionLost, Seen
 
 # variable → the value that capture relies on; an absent variable counts as the empty text
 _REQUIRED = {

@@ -17,16 +17,16 @@ from typing import Any
 
 from pymysql.cursors import SSCursor
 
+from cdc.model.errors import Retriable, Skippable, TableChanged
+from cdc.model.event import Position
+from cdc.model.schema import TableSchema
+from cdc.model.types import Canonical
 from cdc.topology.topology import Source
-from cdc.words.errors import Retriable, Skippable, TableChanged
-from cdc.words.event import Position
-from cdc.words.schema import TableSchema
-from cdc.words.types import Canonical
 from ingest.binlog.format.canonical import Unrepresentable
 from ingest.binlog.format.gtid import MariaGtidSet
 from ingest.capture.proc_chunks import ChunkThreads
-from ingest.facts.facts import Image, RefusedImage
-from ingest.facts.values import FromText, from_text
+from ingest.events.log_events import Image, RefusedImage
+from ingest.events.values import FromText, from_text
 from ingest.mysql import mysql_schema
 from ingest.mysql.mysql_connection import Connection, connected, query, reading, translated
 from ingest.records import chunks

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from cdc.model.errors import UsageError
+from cdc.model.event import Position
 from cdc.topology.topology import Source
-from cdc.words.errors import UsageError
-from cdc.words.event import Position
 from ingest.binlog import BinlogPosition, BinlogReader, StreamOptions
 from ingest.binlog.format.errors import (
     BinlogError,
@@ -23,15 +23,15 @@ from ingest.binlog.format.gtid import AnyGtidSet, GtidSet, parse_gtid_set
 from ingest.binlog.transports.mysql_transport import MysqlTransport
 from ingest.binlog.transports.uri import ServerAddress
 from ingest.capture.groups import Lull
-from ingest.facts.foreign_keys import ForeignKeys
-from ingest.facts.logged import ENVELOPE, LoggedFacts, ReadAgain
-from ingest.facts.prepared import PreparedTransaction
-from ingest.facts.tables import Tables
+from ingest.events.foreign_keys import ForeignKeys
+from ingest.events.logged import ENVELOPE, LoggedFacts, ReadAgain
+from ingest.events.prepared import PreparedTransaction
+from ingest.events.tables import Tables
 from ingest.mysql import mysql_schema
 from ingest.mysql.mysql_connection import connected, ssl_of
 from ingest.mysql.mysql_foreign_keys import foreign_keys
 from ingest.mysql.mysql_snapshot import MySqlChunks
-from ingest.records.seams import Checkpoint, LogDamaged, PositionLost, Seen, Stream
+from ingest.records.capture_interfaces import Checkpoint, LogDamaged, PositionLost, Seen, Stream
 
 HEARTBEAT = 1.0  # seconds between signs of life of an idle server: how often CaughtUp is repeated
 BUSY = 0.02  # the same while a snapshot waits for its turns

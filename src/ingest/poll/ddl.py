@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from cdc.model.errors import UsageError
+from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Poll, Source
-from cdc.words.errors import UsageError
-from cdc.words.schema import TableId, TableSchema
 
 Dialect = str
 DIALECTS = ("mysql", "mariadb", "postgresql", "sqlite")

@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cdc.words.errors import Fatal, Retriable, UsageError
-from cdc.words.schema import TableId, TableSchema
+from cdc.model.errors import Fatal, Retriable, UsageError
+from cdc.model.schema import TableId, TableSchema
 from ingest.capture.signals import TYPES, Signal
-from ingest.facts.facts import Image
-from ingest.poll.seams import PollReader
+from ingest.events.log_events import Image
+from ingest.poll.poll_interfaces import PollReader
 
 # What is asked of polled sources in vain, and what does instead.
 _INSTEAD = {

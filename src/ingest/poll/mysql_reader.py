@@ -6,16 +6,16 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
+from cdc.model.errors import UsageError
+from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Poll, Source
-from cdc.words.errors import UsageError
-from cdc.words.schema import TableId, TableSchema
-from ingest.facts.facts import Image
-from ingest.facts.values import FromText, from_text, select_expression
+from ingest.events.log_events import Image
+from ingest.events.values import FromText, from_text, select_expression
 from ingest.mysql.mysql_connection import Connection, query, translated
 from ingest.mysql.mysql_schema import table_schemas
 from ingest.mysql.mysql_snapshot import image_of
 from ingest.poll.ddl import check_cursor
-from ingest.poll.seams import Ask, Look, PolledRow, cursor_of, fingerprint, moment_of
+from ingest.poll.poll_interfaces import Ask, Look, PolledRow, cursor_of, fingerprint, moment_of
 from ingest.records.chunks import quoted, select_rows, stored, walkable
 
 _OLDEST = dt.datetime(1000, 1, 1)  # what the zero date counts as, which no calendar has

@@ -11,20 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from cdc.model.errors import Fatal
+from cdc.model.event import ChangeEvent, Position, SourceInfo
+from cdc.model.filters import TableRule, shape_of
+from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Poll
-from cdc.words.errors import Fatal
-from cdc.words.event import ChangeEvent, Position, SourceInfo
-from cdc.words.filters import TableRule, shape_of
-from cdc.words.schema import TableId, TableSchema
 from ingest.capture.observer import Observer
 from ingest.capture.signals import Signals
-from ingest.facts.facts import Image, RefusedImage
+from ingest.events.log_events import Image, RefusedImage
 from ingest.poll.dumps import Dumps
-from ingest.poll.seams import PollReader
+from ingest.poll.poll_interfaces import PollReader
 from ingest.poll.window import Window
+from ingest.records.capture_interfaces import ChangeLog, Checkpoint, Record
 from ingest.records.images import represented, tellable
 from ingest.records.records import Recorder
-from ingest.records.seams import ChangeLog, Checkpoint, Record
 
 FORMAT = 1
 BACKLOG_LIMIT = 10_000  # rows that a count of the backlog looks at, at most

@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import types as sql
 
-from cdc.words.errors import UsageError
+from cdc.model.errors import UsageError
 
 # Types that JSON does not have: how a value is written, and read back.
 _WRITTEN: Mapping[type, Callable[[Any], str]] = {

@@ -10,14 +10,14 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import exc
 
+from cdc.model.errors import Fatal, Retriable, TailorbirdError, UsageError
+from cdc.model.filters import TableRule
+from cdc.model.schema import Column, TableId, TableSchema
+from cdc.model.types import Canonical
 from cdc.topology.topology import Poll, Source
-from cdc.words.errors import Fatal, Retriable, TailorbirdError, UsageError
-from cdc.words.filters import TableRule
-from cdc.words.schema import Column, TableId, TableSchema
-from cdc.words.types import Canonical
-from ingest.facts.facts import Image, RefusedImage
+from ingest.events.log_events import Image, RefusedImage
 from ingest.poll.ddl import check_cursor
-from ingest.poll.seams import Ask, Look, PolledRow, cursor_of, fingerprint, moment_of
+from ingest.poll.poll_interfaces import Ask, Look, PolledRow, cursor_of, fingerprint, moment_of
 from ingest.poll.sql_keys import behind, key_of, stored_key, unwalkable
 from ingest.poll.sql_types import column_type, is_zoned, not_a_cursor, reader_of
 

@@ -14,8 +14,8 @@ from sqlalchemy import types as sql
 from sqlalchemy.dialects import mssql
 from sqlalchemy.types import TypeEngine
 
-from cdc.words.schema import Column
-from cdc.words.types import Canonical, LogicalType, float_of
+from cdc.model.schema import Column
+from cdc.model.types import Canonical, LogicalType, float_of
 
 _LONGEST_VARCHAR = 16_383
 _MOST_DIGITS = 65  # MySQL's, which every later stage keeps exactly

@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from cdc.words.errors import Fatal
-from ingest.poll.seams import Ask, Look, PolledRow
+from cdc.model.errors import Fatal
+from ingest.poll.poll_interfaces import Ask, Look, PolledRow
 
 SLACK = 2_000_000  # microseconds: a clock's granularity of a second, and the jitter of reading it
 _STEP = 1_000_000  # less is no step: clocks that tell whole seconds seem to wander as much

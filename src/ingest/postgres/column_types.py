@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import orjson
 
-from cdc.words.geometry import NoGeometry, point_of
-from cdc.words.types import Canonical, Struct, float_of
+from cdc.model.geometry import NoGeometry, point_of
+from cdc.model.types import Canonical, Struct, float_of
 from ingest.binlog.format.canonical import Unrepresentable
 
 Read = Callable[[bytes], Canonical]

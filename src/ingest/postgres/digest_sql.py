@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from cdc.merkle.canonical import Covered, Form
 from cdc.merkle.leaves import HASH_BITS, MIDDLE, SHIFT, Grid, bounds
-from cdc.words.schema import Column, TableSchema
+from cdc.model.schema import Column, TableSchema
 from ingest.postgres import selects
 
 _BITS = 256  # of the 32 characters that are XORed

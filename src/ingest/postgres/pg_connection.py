@@ -13,8 +13,8 @@ import psycopg
 from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
+from cdc.model.errors import Retriable, TableChanged, TailorbirdError, UsageError
 from cdc.topology.topology import Source
-from cdc.words.errors import Retriable, TableChanged, TailorbirdError, UsageError
 
 Rows = list[tuple[bytes | None, ...]]
 _SSL = {"preferred": "prefer", "required": "require", "disabled": "disable"}

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from cdc.merkle.canonical import Covered
 from cdc.merkle.leaves import Grid
 from cdc.merkle.tree import Digest
+from cdc.model.errors import UsageError
+from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Source
-from cdc.words.errors import UsageError
-from cdc.words.schema import TableId, TableSchema
-from ingest.facts.facts import Image, Row
-from ingest.facts.stand_in import stand_in
-from ingest.facts.tables import Tables
+from ingest.events.log_events import Image, Row
+from ingest.events.stand_in import stand_in
+from ingest.events.tables import Tables
 from ingest.postgres import pg_schema, selects
 from ingest.postgres.digest_sql import PgDigestSql
 from ingest.postgres.pg_connection import PgConnection, Rows, translated

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from cdc.model.errors import TableChanged, UsageError
+from cdc.model.schema import TableId
 from cdc.topology.topology import Source
-from cdc.words.errors import TableChanged, UsageError
-from cdc.words.schema import TableId
 from ingest.ddl.catalog import TableName
 from ingest.postgres import pg_schema
 from ingest.postgres.harmless import STORED_FROM, Refusal

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from cdc.model.errors import Skippable, UsageError
+from cdc.model.event import Position
+from cdc.model.schema import TableId
 from cdc.topology.topology import Source
-from cdc.words.errors import Skippable, UsageError
-from cdc.words.event import Position
-from cdc.words.schema import TableId
 from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition, TableName
 from ingest.ddl.dialect import Dialect
-from ingest.facts.published import published
+from ingest.events.published import published
 from ingest.postgres.column_types import PgType, PgTypes, first_of
 from ingest.postgres.harmless import STORED_FROM, Member, Refusal, refusal_of
 from ingest.postgres.messages import lsn_of, record_end
 from ingest.postgres.pg_connection import PgConnection, connected, translated
 from ingest.postgres.relations import TableShown
 from ingest.postgres.selects import literal
-from ingest.records.seams import Seen
+from ingest.records.capture_interfaces import Seen
 
 OLDEST = 150_000
 _TYPES = "SELECT oid, typname, typtype, typelem, typbasetype, typtypmod FROM pg_type WHERE typtype <> 'c'"

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cdc.model.errors import Retriable, UsageError
+from cdc.model.event import Position
 from cdc.topology.topology import Source
-from cdc.words.errors import Retriable, UsageError
-from cdc.words.event import Position
 from ingest.postgres.messages import lsn_of, lsn_text
 from ingest.postgres.pg_connection import PgConnection, PgError, translated
 from ingest.postgres.pg_schema import log_of
 from ingest.postgres.selects import literal
-from ingest.records.seams import PositionLost
+from ingest.records.capture_interfaces import PositionLost
 
 _SLOT = """SELECT plugin, coalesce(database, ''), wal_status, confirmed_flush_lsn, restart_lsn, active_pid,
 pg_wal_lsn_diff(pg_current_wal_insert_lsn(), restart_lsn) FROM pg_replication_slots WHERE slot_name = {}"""

@@ -18,12 +18,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cdc.model.errors import Retriable
+from cdc.model.event import Position
+from cdc.model.schema import TableSchema
 from cdc.topology.topology import Source
-from cdc.words.errors import Retriable
-from cdc.words.event import Position
-from cdc.words.schema import TableSchema
 from ingest.capture.proc_chunks import ChunkThreads
-from ingest.facts.facts import Image
+from ingest.events.log_events import Image
 from ingest.postgres import selects
 from ingest.postgres.column_types import PgTypes
 from ingest.postgres.messages import lsn_of

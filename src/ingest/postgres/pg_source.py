@@ -8,21 +8,21 @@ from contextlib import contextmanager
 
 from prometheus_client import Gauge
 
+from cdc.model.errors import UsageError
+from cdc.model.event import Position
+from cdc.model.schema import TableId
 from cdc.topology.topology import Source
-from cdc.words.errors import UsageError
-from cdc.words.event import Position
-from cdc.words.schema import TableId
 from ingest.capture.groups import Lull
 from ingest.ddl.catalog import TableName
-from ingest.facts.foreign_keys import ForeignKeys
-from ingest.facts.tables import Tables
+from ingest.events.foreign_keys import ForeignKeys
+from ingest.events.tables import Tables
 from ingest.postgres import pg_publication, pg_schema, pg_slot
 from ingest.postgres.pg_connection import connected
 from ingest.postgres.pg_snapshot import PgChunks, Streamed
 from ingest.postgres.pg_stream import PgFeed
 from ingest.postgres.pg_watch import PgWatch
 from ingest.postgres.pgoutput import WATCHED, PgFacts
-from ingest.records.seams import Checkpoint, Seen, Stream
+from ingest.records.capture_interfaces import Checkpoint, Seen, Stream
 
 KEPT = Gauge("tailorbird_slot_kept_bytes", "Bytes of its log that the server keeps for a slot", ["source"])
 HEARTBEAT = 1.0  # seconds between questions for an idle server's place: how often CaughtUp is repeated

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from struct import Struct
 
+from cdc.model.errors import Retriable
 from cdc.topology.topology import Source
-from cdc.words.errors import Retriable
 from ingest.postgres.messages import EPOCH_US, U64, lsn_text
 from ingest.postgres.pg_connection import PgConnection, PgError, translated
 from ingest.postgres.pg_slot import Names

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from cdc.model.errors import Retriable
+from cdc.model.schema import TableId
 from cdc.topology.topology import Source
-from cdc.words.errors import Retriable
-from cdc.words.schema import TableId
 from ingest.ddl.catalog import TableName
-from ingest.facts.tables import Tables
+from ingest.events.tables import Tables
 from ingest.postgres import pg_publication, pg_schema
 from ingest.postgres.harmless import STORED_FROM, Member, refusal_of
 from ingest.postgres.messages import lsn_of

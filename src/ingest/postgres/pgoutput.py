@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, Protocol
 
-from cdc.words.errors import Skippable
-from cdc.words.event import Position
-from cdc.words.schema import TableId
-from ingest.facts.facts import (
+from cdc.model.errors import Skippable
+from cdc.model.event import Position
+from cdc.model.schema import TableId
+from ingest.events.log_events import (
     CAUGHT_UP,
     Fact,
     Image,
@@ -30,13 +30,13 @@ from ingest.facts.facts import (
     TransactionEnded,
     TransactionLogged,
 )
-from ingest.facts.tables import Tables
+from ingest.events.tables import Tables
 from ingest.postgres import messages
 from ingest.postgres.column_types import PgTypes
 from ingest.postgres.harmless import tells_whole_rows
 from ingest.postgres.messages import NEW_ROW, OLD_KEY, OLD_ROW, U32
 from ingest.postgres.relations import Describe, RelationRows, definition_of_relation, keyed, unlike
-from ingest.records.seams import Checkpoint
+from ingest.records.capture_interfaces import Checkpoint
 
 MOST = 500  # rows that one fact holds
 _BEGIN, _COMMIT, _RELATION, _INSERT, _UPDATE, _DELETE, _EMPTIED = b"BCRIUDT"

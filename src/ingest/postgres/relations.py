@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from cdc.words.types import Canonical
+from cdc.model.types import Canonical
 from ingest.ddl.catalog import ColumnDefinition, Key, TableDefinition
-from ingest.facts.facts import Image, RefusedImage, Row
+from ingest.events.log_events import Image, RefusedImage, Row
 from ingest.postgres.column_types import PgTypes, Read
 from ingest.postgres.harmless import Member
 from ingest.postgres.messages import NULL, TEXT, U32, LoggedRelation

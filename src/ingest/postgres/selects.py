@@ -9,8 +9,8 @@ import base64
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from cdc.words.schema import TableId, TableSchema
-from ingest.facts.facts import Row
+from cdc.model.schema import TableId, TableSchema
+from ingest.events.log_events import Row
 
 Argument = bytes
 

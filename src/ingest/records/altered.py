@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cdc.words.errors import Skippable
-from cdc.words.event import Position
-from cdc.words.schema import TableId
-from ingest.facts.facts import Fact, RowsKept, TableAltered, TableEmptied
-from ingest.facts.kept import Kept
-from ingest.facts.redecode import decoded
+from cdc.model.errors import Skippable
+from cdc.model.event import Position
+from cdc.model.schema import TableId
+from ingest.events.log_events import Fact, RowsKept, TableAltered, TableEmptied
+from ingest.events.quarantine_state import Kept
+from ingest.events.redecode import decoded
+from ingest.records.capture_interfaces import Record
 from ingest.records.records import TableWriter
 from ingest.records.rewritten import rekeyed
-from ingest.records.seams import Record
 from ingest.records.transactions import Transactions
 
 

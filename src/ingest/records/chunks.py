@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from cdc.words.schema import Column, TableSchema
-from ingest.facts.facts import Row
-from ingest.facts.values import select_expression
+from cdc.model.schema import Column, TableSchema
+from ingest.events.log_events import Row
+from ingest.events.values import select_expression
 
 _WALKABLE = {
     "int8", "int16", "int32", "int64", "uint64", "decimal", "date", "datetime", "timestamp", "string", "bytes",

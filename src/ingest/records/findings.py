@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from cdc.words.naming import TRUNCATE_KEY
-from ingest.facts.foreign_keys import Wanted, alike
+from cdc.model.naming import TRUNCATE_KEY
+from ingest.events.foreign_keys import Wanted, alike
 
 Image = dict[str, Any]
 _SORTED = orjson.OPT_SORT_KEYS

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import orjson
 
 from cdc.formats.debezium_bytes import NULL
-from cdc.words.event import Position
-from ingest.facts.facts import Image, RefusedImage, Row, RowsLogged
-from ingest.facts.stand_in import replaced
+from cdc.model.event import Position
+from ingest.events.log_events import Image, RefusedImage, Row, RowsLogged
+from ingest.events.stand_in import replaced
+from ingest.records.capture_interfaces import Record
 from ingest.records.records import Recorder, TableWriter, image_size
-from ingest.records.seams import Record
 
 # Bytes of a row image as JSON: an envelope holds two, and Kafka's records end at `kafka_topics.MAX_MESSAGE`.
 MAX_IMAGE = 7_500_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cdc.words.schema import TableId
-from ingest.facts.facts import TransactionBegan
+from cdc.model.schema import TableId
+from ingest.events.log_events import TransactionBegan
 
 
 def name_of(began: TransactionBegan) -> str:

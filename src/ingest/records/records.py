@@ -14,15 +14,15 @@ import orjson
 
 from cdc.formats.debezium import key_of, to_envelope
 from cdc.formats.debezium_bytes import NULL, EnvelopeWriter
-from cdc.words import naming
-from cdc.words.errors import Fatal
-from cdc.words.event import ChangeEvent, Position, SourceInfo
-from cdc.words.filters import Unrepresentable
-from cdc.words.history import Record as HistoryRecord
-from cdc.words.schema import TableSchema
-from ingest.facts.facts import RefusedImage, Row, RowsKept
+from cdc.model import naming
+from cdc.model.errors import Fatal
+from cdc.model.event import ChangeEvent, Position, SourceInfo
+from cdc.model.filters import Unrepresentable
+from cdc.model.history import Record as HistoryRecord
+from cdc.model.schema import TableSchema
+from ingest.events.log_events import RefusedImage, Row, RowsKept
+from ingest.records.capture_interfaces import EVERY_PARTITION, Checkpoint, Record
 from ingest.records.refused import Refused
-from ingest.records.seams import EVERY_PARTITION, Checkpoint, Record
 
 FORMAT = 1
 _dumps = orjson.dumps

@@ -14,8 +14,8 @@ from typing import Any
 
 import orjson
 
-from cdc.words.settlement import settled_row
-from ingest.records.seams import Record
+from cdc.model.dead_letter_end import settled_row
+from ingest.records.capture_interfaces import Record
 
 # Keys of a source that are remembered, the newest; each takes 15 bytes in every position that is committed. Of more,
 # the oldest are settled by the next snapshot of their table, or by hand.

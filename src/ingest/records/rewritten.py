@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cdc.words.schema import TableId, TableSchema
-from ingest.facts.facts import TableDescribed
-from ingest.facts.tables import Tables, TablesChanged
+from cdc.model.schema import TableId, TableSchema
+from ingest.events.log_events import TableDescribed
+from ingest.events.tables import Tables, TablesChanged
 
 
 def rekeyed(before: Mapping[TableId, TableSchema], change: TablesChanged) -> set[TableId]:

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cdc.words.errors import Skippable
-from cdc.words.event import Position
-from cdc.words.schema import TableId, TableSchema
-from ingest.facts.facts import Image, Row
-from ingest.facts.tables import Tables
+from cdc.model.errors import Skippable
+from cdc.model.event import Position
+from cdc.model.schema import TableId, TableSchema
+from ingest.events.log_events import Image, Row
+from ingest.events.tables import Tables
+from ingest.records.capture_interfaces import Record
 from ingest.records.images import snapshot_records
 from ingest.records.records import Recorder
-from ingest.records.seams import Record
 
 # Instead of a key, for tables that are read in one ordered pass: all chunks show the pass's beginning, so that the
 # window lasts from there, and a pass that was cut off begins again.
@@ -78,7 +78,7 @@ class ChunkReader(Protocol):
 class Snapshots:
     """The snapshots of one source that are under way. `state` is their progress as JSON, by `database.table`.
 
-    `partial` are the tables whose history the log does not hold whole (`cdc.words.event.SourceInfo.partial`): until a
+    `partial` are the tables whose history the log does not hold whole (`cdc.model.event.SourceInfo.partial`): until a
     snapshot of them is complete, and for good where a condition keeps rows out of it.
     """
 

@@ -15,10 +15,10 @@ from typing import Any
 import orjson
 
 from cdc.formats.debezium_bytes import NULL
-from cdc.words.errors import Skippable
-from cdc.words.event import Position, SourceInfo
-from cdc.words.schema import TableId
-from ingest.facts.facts import (
+from cdc.model.errors import Skippable
+from cdc.model.event import Position, SourceInfo
+from cdc.model.schema import TableId
+from ingest.events.log_events import (
     Fact,
     RowsLogged,
     StatementLogged,
@@ -28,13 +28,13 @@ from ingest.facts.facts import (
     TransactionEnded,
     TransactionLogged,
 )
-from ingest.facts.kept import kept_of
-from ingest.facts.tables import Tables, TablesChanged
+from ingest.events.quarantine_state import kept_of
+from ingest.events.tables import Tables, TablesChanged
+from ingest.records.capture_interfaces import Checkpoint, Record, Stream, Watcher
 from ingest.records.images import MAX_IMAGE, events, judge, shaped
 from ingest.records.parts import name_of, orders_of, part_of
 from ingest.records.records import Recorder, TableWriter
 from ingest.records.rewritten import by_statement, doubted, rekeyed
-from ingest.records.seams import Checkpoint, Record, Stream, Watcher
 
 _dumps, _new = orjson.dumps, tuple.__new__
 
@@ -128,7 +128,7 @@ class Transactions:
         return []
 
     def _other(self, fact: Fact, now_ms: int) -> list[Record]:
-        """Facts that only `ingest.records.altered` and `ingest.mend.mending` know."""
+        """Facts that only `ingest.records.altered` and `ingest.repair.repairing` know."""
         return []
 
     def _changes(self, fact: RowsLogged, now_ms: int) -> list[Record]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from cdc.model.event import Position
 from cdc.process.verdict import Judgement
-from cdc.words.event import Position
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 import structlog
 from prometheus_client import Counter, Gauge
 
+from cdc.model import naming
+from cdc.model.errors import TailorbirdError
+from cdc.model.event import Position
 from cdc.process.verdict import Judgement
 from cdc.topology.topology import Source
-from cdc.words import naming
-from cdc.words.errors import TailorbirdError
-from cdc.words.event import Position
 from ingest.capture.observer import Observer
-from ingest.records.seams import Checkpoint
+from ingest.records.capture_interfaces import Checkpoint
 from ingest.report.health import Health
 
 CAPTURED = Counter("tailorbird_captured_changes", "Changes published, snapshot rows included", ["source"])

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, Protocol
 
 import orjson
 
-from cdc.words.event import Position
-from cdc.words.schema import TableId
+from cdc.model.event import Position
+from cdc.model.schema import TableId
 from ingest.ddl.catalog import ColumnDefinition, Key, TableDefinition
-from ingest.facts.facts import (
+from ingest.events.log_events import (
     CAUGHT_UP,
     Fact,
     Image,
@@ -21,7 +21,7 @@ from ingest.facts.facts import (
     TransactionEnded,
     TransactionLogged,
 )
-from ingest.records.seams import Checkpoint
+from ingest.records.capture_interfaces import Checkpoint
 from ingest.syslog.lines import parsed
 
 TABLE, LOG = "messages", "syslog"

@@ -22,16 +22,16 @@ from typing import Any
 import structlog
 from prometheus_client import Counter
 
+from cdc.model.errors import UsageError
+from cdc.model.event import Position
+from cdc.model.schema import TableId
 from cdc.topology.topology import Listen, Source
-from cdc.words.errors import UsageError
-from cdc.words.event import Position
-from cdc.words.schema import TableId
 from ingest.capture.empty_chunks import NoChunks, StreamAlone
 from ingest.capture.groups import Lull
 from ingest.ddl.catalog import Catalog
 from ingest.ddl.dialect import Dialect
-from ingest.facts.tables import Tables
-from ingest.records.seams import Checkpoint, Seen, Stream
+from ingest.events.tables import Tables
+from ingest.records.capture_interfaces import Checkpoint, Seen, Stream
 from ingest.syslog.frames import LARGEST, FrameError, SyslogFrames
 from ingest.syslog.rows import DEFINITION, LOG, TABLE, Received, SyslogFacts
 

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from cdc.model.errors import UsageError
 from cdc.process.file_topology import home
 from cdc.topology.topology import Table, Topology
-from cdc.words.errors import UsageError
 from joins.cluster.file_archive import write_archive
 from joins.cluster.submit import Shipped, submit_command
 from joins.engine.spark_session import STREAMING, jars_of, jvm_options

@@ -13,7 +13,7 @@ from pathlib import Path
 import structlog
 from pyspark.sql import SparkSession
 
-from cdc.words.errors import UsageError
+from cdc.model.errors import UsageError
 from joins.cluster.proc_executor import Answer, answer
 
 _TASKS_PER_CORE = 4  # so that no executor is left out

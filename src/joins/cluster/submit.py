@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cdc.model.errors import UsageError
 from cdc.topology.topology import Table, Topology
-from cdc.words.errors import UsageError
 
 _ENVIRONMENT = "environment"  # the folder that executors unpack `--environment` to
 # Each is ours to set: by the topology, or because a join is right only so.

@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
-from cdc.words.errors import Fatal, UsageError
+from cdc.model.errors import Fatal, UsageError
 from joins.steps.sink import Refusals
 
 FORMAT = 1

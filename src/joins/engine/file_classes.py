@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from cdc.words.artefacts import cache_folder
+from cdc.model.artefacts import cache_folder
 
 _KEPT = 4  # archives of other jars: 150 MB each, and the newest belong to checkouts that are at work
 

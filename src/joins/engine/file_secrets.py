@@ -8,8 +8,8 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
 
-from cdc.words.brokers import Brokers
-from cdc.words.errors import UsageError
+from cdc.model.brokers import Brokers
+from cdc.model.errors import UsageError
 
 
 def java_properties(brokers: Brokers, folder: Path) -> dict[str, str]:

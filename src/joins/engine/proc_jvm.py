@@ -13,8 +13,8 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from cdc.words.artefacts import cache_folder, runtime_folder
-from cdc.words.errors import UsageError
+from cdc.model.artefacts import cache_folder, runtime_folder
+from cdc.model.errors import UsageError
 
 # how every line of our log begins; it may come amid a line of the JVM, which writes some of them piece by piece
 _OURS = re.compile(rb"timestamp=\d{4}-\d\d-\d\dT")

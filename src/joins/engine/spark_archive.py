@@ -15,9 +15,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from cdc.model.naming import change_topic
+from cdc.model.schema import Column, TableId, TableSchema
 from cdc.topology.reader import read_topology
-from cdc.words.naming import change_topic
-from cdc.words.schema import Column, TableId, TableSchema
 from joins.engine.file_classes import forget_older
 from joins.engine.proc_jvm import empty_folder, prepare_environment
 from joins.engine.spark_kernel import finished, kernel_flow

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 
-from cdc.words.types import LogicalType
+from cdc.model.types import LogicalType
 from joins.query.expressions import escaped
 from joins.query.nodes import Expression
 from joins.query.plan import SINK, Finish, Fragment

@@ -21,10 +21,10 @@ import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from cdc.model.brokers import Brokers
+from cdc.model.errors import Retriable, TailorbirdError
 from cdc.stored.layout import Layout
 from cdc.topology.topology import Engine
-from cdc.words.brokers import Brokers
-from cdc.words.errors import Retriable, TailorbirdError
 from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
 from joins.engine.http_metrics import JoinMetrics
 from joins.engine.progress import Operator
@@ -37,9 +37,9 @@ from joins.kernel.program import FragmentProgram, Settled, program_of
 from joins.query.plan import Plan
 from joins.steps.cuts import Cuts, Lag, Offsets, Positions, covers, merged
 from joins.steps.sink import Report
-from joins.stores.kafka_positions import PositionsLog
-from joins.stores.proc_patience import patiently, tell_waiting
-from joins.stores.seams import Clock, Cut, Run, Target, Writer
+from joins.stores.kafka_cut_positions import PositionsLog
+from joins.stores.proc_retry import patiently, tell_waiting
+from joins.stores.sink_interfaces import Clock, Cut, Run, Target, Writer
 
 _ASK_STATE_EVERY_MS = 10_000
 

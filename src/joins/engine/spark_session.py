@@ -15,9 +15,9 @@ from pyspark import SparkContext
 from pyspark.conf import SparkConf
 from pyspark.sql import SparkSession
 
+from cdc.model.artefacts import spark_connector_folder
+from cdc.model.errors import UsageError
 from cdc.topology.topology import Engine
-from cdc.words.artefacts import spark_connector_folder
-from cdc.words.errors import UsageError
 from joins.engine.file_classes import archive_of
 from joins.engine.proc_jvm import apart, ctrl_c_kept, empty_folder, exit_code, prepare_environment
 from joins.engine.workers.file_python import worker_python

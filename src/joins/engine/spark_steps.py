@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from cdc.words.brokers import Brokers
-from cdc.words.errors import UsageError
+from cdc.model.brokers import Brokers
+from cdc.model.errors import UsageError
 from joins.engine.buckets import bucket_numbers
 from joins.engine.spark_filters import READS, filtered, from_arrow, to_arrow, without_hidden
 from joins.engine.spark_kernel import finished
@@ -26,8 +26,8 @@ from joins.engine.stage import CHUNK, Grouped, Paired, Stage, StageWork, bucket_
 from joins.engine.workers.spark_processor import StepProcessor
 from joins.query.nodes import Derived, Expression, Node, Pair, PlanSource
 from joins.query.plan import Fragment, Plan
+from joins.steps.change_detector import differs_of
 from joins.steps.contributions import combined
-from joins.steps.differ import differs_of
 from joins.steps.records import FLOOR, PARTIAL, REFUSED, Message, RefusedRecord, dump, load, picked
 from joins.steps.route import Changed, LogReader, Router, Settled
 from joins.steps.truncation import mended

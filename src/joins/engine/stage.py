@@ -13,8 +13,8 @@ from joins.query.group import Grouping
 from joins.query.nodes import Pair
 from joins.query.plan import SINK, Assemble, KeyedJoin, Step
 from joins.steps.aggregate import aggregated_in
+from joins.steps.change_detector import Reread, Retold, contribution, differ_step, differences, whole
 from joins.steps.contributions import combined
-from joins.steps.differ import Reread, Retold, contribution, differ_step, differences, whole
 from joins.steps.pairs import Side, paired_in
 from joins.steps.records import Message, dump, load
 from joins.steps.state import assemble_step, dump_star, joined_in, load_star

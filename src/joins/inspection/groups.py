@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Context, Decimal
 from fractions import Fraction
 
-from cdc.words.types import Canonical, LogicalType
+from cdc.model.types import Canonical, LogicalType
 from joins.inspection.packed import Packed
 from joins.query.group import Grouping, Result
 from joins.steps.exact import summed

@@ -11,7 +11,7 @@ from joins.inspection.packed import Packed
 from joins.query.group import Grouping
 from joins.query.nodes import Pair
 from joins.query.plan import KeyedJoin, Plan, Step
-from joins.steps.differ import differs_of
+from joins.steps.change_detector import differs_of
 from joins.steps.records import SINK, Values, split_part, ts_of, unpack, values_of, values_of_text
 
 _APART = b"\xff"

@@ -9,7 +9,7 @@ import scala.collection.immutable.Seq;
 
 /**
  * What one row of a fragment told last, and what it tells now, for the groups and nodes that must know both:
- * `joins.steps.differ`. It trusts no image of the log. State per row: what it told, which is all that is compared.
+ * `joins.steps.change_detector`. It trusts no image of the log. State per row: what it told, which is all that is compared.
  */
 public final class Differ extends StatefulProcessor<Object, Object, Object> {
   private final String program;

@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from cdc.words.artefacts import cache_folder, runtime_folder
-from cdc.words.errors import UsageError
+from cdc.model.artefacts import cache_folder, runtime_folder
+from cdc.model.errors import UsageError
 
 FOLDER = Path(__file__).resolve().parent
 _DATE = (2020, 1, 1, 0, 0, 0)  # the same sources make the same jar

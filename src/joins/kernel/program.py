@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cdc.words.types import LogicalType
+from cdc.model.types import LogicalType
 from joins.query.group import Bag
 from joins.query.nodes import Derived, Hop, Interval, Node, Pair, PlanSource
 from joins.query.plan import STAR, Assemble, Fragment, Plan

@@ -10,10 +10,10 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
 import structlog
 
+from cdc.model.errors import Fatal, TailorbirdError, UsageError
 from cdc.process.file_running import announced
 from cdc.process.restarts import Restarts
 from cdc.topology.topology import Table, Topology
-from cdc.words.errors import Fatal, TailorbirdError, UsageError
 from joins.engine.http_metrics import JoinMetrics
 from joins.process.spark_application import Application
 from joins.process.spark_join import TableJoin

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 import structlog
 
+from cdc.model.errors import Fatal, Retriable, TailorbirdError, UsageError
 from cdc.process.file_topology import home
 from cdc.topology.topology import Engine, Table, Topology
-from cdc.words.errors import Fatal, Retriable, TailorbirdError, UsageError
 from joins.engine.causes import cause_of, remedy_for
 from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
 from joins.engine.file_secrets import java_properties
@@ -31,11 +31,11 @@ from joins.select.parser import tables_of
 from joins.steps.cuts import merged
 from joins.stores.compaction import Reading
 from joins.stores.kafka_compaction import LogWatch
+from joins.stores.kafka_cut_positions import PositionsLog
 from joins.stores.kafka_log import end_offsets
 from joins.stores.kafka_open import OpenRecords
-from joins.stores.kafka_positions import PositionsLog
 from joins.stores.kafka_schemas import SchemaFollower, read_schemas
-from joins.stores.proc_patience import patiently
+from joins.stores.proc_retry import patiently
 
 _TELL_EVERY = 10.0
 _START = "start"  # under which the main thread waits (cdc.process.verdict.Standing)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from cdc.model.naming import upsert_topic
 from cdc.topology.topology import Table, Topology
-from cdc.words.naming import upsert_topic
 from joins.stores.hbase_sink import HBaseTarget
 from joins.stores.hbase_table import joined_table
 from joins.stores.kafka_sink import KafkaTarget
 from joins.stores.kafka_table import UpsertTopic
-from joins.stores.seams import Target
+from joins.stores.sink_interfaces import Target
 
 
 def target_of(topology: Topology, table: Table) -> Target:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from cdc.words.types import LogicalType, list_of
+from cdc.model.types import LogicalType, list_of
 from joins.query.expressions import refuse
 from joins.query.group import Bag, Function, Result, Total
 from joins.query.value_types import FLOAT64, INT64, INTEGERS, MOST_DIGITS, family

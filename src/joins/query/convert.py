@@ -12,9 +12,9 @@ from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
 
-from cdc.words.geometry import NoGeometry, ewkt_of
-from cdc.words.geometry import number as coordinate
-from cdc.words.types import NOT_FINITE, Canonical, LogicalType
+from cdc.model.geometry import NoGeometry, ewkt_of
+from cdc.model.geometry import number as coordinate
+from cdc.model.types import NOT_FINITE, Canonical, LogicalType
 
 Fit = Callable[[object], Canonical]
 _BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from cdc.words.schema import Column, TableId, TableSchema
-from cdc.words.types import Canonical
+from cdc.model.schema import Column, TableId, TableSchema
+from cdc.model.types import Canonical
 from joins.query.convert import Unfit, fit_of
 from joins.query.nodes import PlanSource
 from joins.query.plan import Plan

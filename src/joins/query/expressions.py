@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from cdc.words.types import LogicalType
+from cdc.model.types import LogicalType
 from joins.query.value_types import (
     BOOL,
     DATETIME,

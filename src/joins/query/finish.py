@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from cdc.words.types import LogicalType
+from cdc.model.types import LogicalType
 from joins.query.expressions import ExpressionCompiler, Resolve, Typed, Unsupported, any_of
 from joins.query.functions import FUNCTIONS
 from joins.query.nodes import Expression

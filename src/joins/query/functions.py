@@ -9,7 +9,7 @@ import re
 
 from sqlglot import exp
 
-from cdc.words.types import LogicalType
+from cdc.model.types import LogicalType
 from joins.query.aggregates import aggregates_in, arguments_of, check_call
 from joins.query.expressions import ExpressionCompiler, Function, Typed, any_of, escaped, is_basic, refuse
 from joins.query.spatial import SPATIAL_FUNCTIONS

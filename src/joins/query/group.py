@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from cdc.words.types import LogicalType
+from cdc.model.types import LogicalType
 
 Function = Literal[
     "count_rows", "count", "sum", "avg",

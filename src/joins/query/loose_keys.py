@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from cdc.words.collations import Fold, exact_collation, folds, listed
-from cdc.words.schema import TableId, TableSchema
+from cdc.model.collations import Fold, exact_collation, folds, listed
+from cdc.model.schema import TableId, TableSchema
 from joins.query.nodes import Interval, Node, PlanSource
 from joins.query.plan import Plan
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cdc.words.schema import TableId
-from cdc.words.types import Canonical, LogicalType
+from cdc.model.schema import TableId
+from cdc.model.types import Canonical, LogicalType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

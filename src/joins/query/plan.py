@@ -25,9 +25,9 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
+from cdc.model import naming
+from cdc.model.types import LogicalType
 from cdc.stored.layout import Layout, LayoutColumn
-from cdc.words import naming
-from cdc.words.types import LogicalType
 from joins.query.group import Grouping
 from joins.query.nodes import Derived, Expression, Interval, Node, Pair, PlanSource, Root
 

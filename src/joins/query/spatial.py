@@ -1,6 +1,6 @@
 """Functions of geometries: ST_X, ST_Y, ST_Longitude, ST_Latitude, ST_SRID, ST_AsText (ST_AsWKT).
 
-A geometry's value is its EWKT (`cdc.words.geometry`), so each of them is a question to a text, which Spark and DuckDB
+A geometry's value is its EWKT (`cdc.model.geometry`), so each of them is a question to a text, which Spark and DuckDB
 answer alike. ST_X is the first coordinate as it is stored: the longitude, where the SRID is a geographic one. MySQL 8
 gives the latitude there, as that SRID's definition names it first; MariaDB gives the longitude.
 """

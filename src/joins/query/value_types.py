@@ -12,7 +12,7 @@ from typing import Literal
 
 from sqlglot import exp
 
-from cdc.words.types import Kind, LogicalType
+from cdc.model.types import Kind, LogicalType
 
 BOOL = LogicalType(kind="bool")
 INT32 = LogicalType(kind="int32")

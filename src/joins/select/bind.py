@@ -12,9 +12,9 @@ from typing import NoReturn
 
 from sqlglot import exp
 
+from cdc.model.schema import Column, TableId, TableSchema
+from cdc.model.types import SPATIAL, LogicalType
 from cdc.topology.topology import Topology
-from cdc.words.schema import Column, TableId, TableSchema
-from cdc.words.types import SPATIAL, LogicalType
 from joins.query.aggregates import Keeping, aggregates_in, arguments_of
 from joins.query.expressions import Typed, Unsupported
 from joins.query.finish import compiled, text_of_expression, value

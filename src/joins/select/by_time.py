@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from cdc.model.schema import TableSchema
 from cdc.topology.topology import Topology
-from cdc.words.schema import TableSchema
 from joins.query.expressions import Typed, Unsupported
 from joins.query.finish import compiled, text_of_expression, value
 from joins.query.value_types import family

@@ -9,9 +9,9 @@ from typing import NoReturn
 import orjson
 from sqlglot import exp
 
+from cdc.model import naming
+from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Table, Topology
-from cdc.words import naming
-from cdc.words.schema import TableId, TableSchema
 from joins.query.drift import default_of
 from joins.query.group import Bag, Grouping, Top
 from joins.query.nodes import Derived, Interval, Node, Pair, PlanSource
@@ -21,9 +21,9 @@ from joins.select.bound import BoundGroup, BoundInterval, BoundPair, BoundTop, B
 from joins.select.flat import FlatItem, ReadQuery
 from joins.select.fragment import TreeCompiler
 from joins.select.parser import parse_query
+from joins.select.placed_conditions import settled
 from joins.select.rowkey import RowKey
 from joins.select.rows import keys_of
-from joins.select.settled import settled
 from joins.select.sql import Place, refuse
 from joins.select.topn import Ties
 

@@ -14,8 +14,8 @@ from typing import NoReturn
 
 from sqlglot import exp
 
+from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Topology
-from cdc.words.schema import TableId, TableSchema
 from joins.select.flat import Condition, Flat, FlatItem, FlatJoin, ReadQuery
 from joins.select.parser import parse_query
 from joins.select.sql import Item, Join, Place, Query, Relation, Select, place_of, refuse

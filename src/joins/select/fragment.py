@@ -7,9 +7,9 @@ from typing import NoReturn, Protocol
 
 from sqlglot import exp
 
+from cdc.model.schema import TableId, TableSchema
+from cdc.model.types import LogicalType
 from cdc.topology.topology import Topology
-from cdc.words.schema import TableId, TableSchema
-from cdc.words.types import LogicalType
 from joins.query.expressions import Resolve, Typed, Unsupported
 from joins.query.finish import all_of, compiled, condition_of, text_of_expression, value
 from joins.query.nodes import Derived, Expression, Hop, Node, PlanSource
@@ -18,8 +18,8 @@ from joins.query.value_types import NULL, spark_type
 from joins.select.bind import members_of
 from joins.select.bound import BoundInterval, BoundPair, BoundTree, BoundUnion
 from joins.select.flat import Condition, FlatItem, ReadQuery
+from joins.select.placed_conditions import Settled
 from joins.select.rows import QueryColumn, keys_of
-from joins.select.settled import Settled
 from joins.select.sql import Place, refuse
 from joins.select.tree import Branch
 

@@ -8,8 +8,8 @@ from typing import NoReturn
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
+from cdc.model.schema import TableId
 from cdc.topology.topology import Table, Topology
-from cdc.words.schema import TableId
 from joins.query.aggregates import aggregates_in
 from joins.query.expressions import Unsupported
 from joins.query.functions import check_shape

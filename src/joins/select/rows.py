@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from cdc.words.schema import Column, TableSchema
-from cdc.words.types import LogicalType
+from cdc.model.schema import Column, TableSchema
+from cdc.model.types import LogicalType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,8 @@ from typing import NoReturn
 
 from sqlglot import exp
 
+from cdc.model.schema import TableId
 from cdc.topology.topology import Topology
-from cdc.words.schema import TableId
 
 FORM = "SELECT a.x, b.y AS z FROM source.facts a LEFT JOIN source.dimension b ON b.id = a.b_id WHERE a.x > 0"
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from cdc.model.types import SPATIAL
 from cdc.topology.topology import Topology
-from cdc.words.types import SPATIAL
 from joins.query.finish import text_of_expression
 from joins.query.value_types import INT32
 from joins.select.bound import BoundTop, BoundTree

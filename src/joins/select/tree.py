@@ -13,8 +13,8 @@ from typing import NoReturn
 
 from sqlglot import exp
 
+from cdc.model.types import SPATIAL, LogicalType
 from cdc.topology.topology import Topology
-from cdc.words.types import SPATIAL, LogicalType
 from joins.select.flat import Condition, Flat, FlatJoin
 from joins.select.rows import keys_of
 from joins.select.sql import Place, refuse

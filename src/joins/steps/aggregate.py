@@ -13,8 +13,8 @@ from typing import Any
 
 import orjson
 
+from cdc.model.errors import Fatal
 from cdc.stored.traces import count_entry
-from cdc.words.errors import Fatal
 from joins.query.group import Grouping, Result
 from joins.steps.bags import Tuples
 from joins.steps.contributions import GroupChange

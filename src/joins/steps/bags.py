@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from cdc.words.types import Canonical
+from cdc.model.types import Canonical
 from joins.query.group import Bag
 from joins.steps.exact import added, dumped, exact, loaded, summed, zero
 from joins.steps.ordered import order_of

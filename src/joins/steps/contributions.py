@@ -12,9 +12,9 @@ from typing import Any
 
 import orjson
 
-from cdc.words.types import Canonical
+from cdc.model.types import Canonical
 from joins.query.group import Grouping
-from joins.steps.differ import Retold
+from joins.steps.change_detector import Retold
 from joins.steps.exact import added, dumped, exact, loaded, summed, zero
 from joins.steps.records import PARTIAL, Message, Values, split_part, values_of_text
 

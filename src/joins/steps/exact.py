@@ -12,7 +12,7 @@ from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal, Inexa
 from fractions import Fraction
 from typing import Any
 
-from cdc.words.types import NOT_FINITE, Canonical, LogicalType, float_of
+from cdc.model.types import NOT_FINITE, Canonical, LogicalType, float_of
 from joins.query.value_types import family
 
 

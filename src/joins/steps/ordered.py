@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from cdc.words.types import Canonical, LogicalType
+from cdc.model.types import Canonical, LogicalType
 from joins.query.group import Bag
 from joins.query.value_types import duration_of, family
 

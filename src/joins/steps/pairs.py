@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from cdc.words.errors import Fatal
+from cdc.model.errors import Fatal
 from joins.query.nodes import Node, Pair
 from joins.steps.pages import Pages, opened, page_key
 from joins.steps.records import (

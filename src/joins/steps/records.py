@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 import orjson
 
+from cdc.model.types import Canonical
 from cdc.stored import traces
-from cdc.words.types import Canonical
 
 Values = list[Canonical]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from cdc.words.types import Canonical
+from cdc.model.types import Canonical
 from joins.query.group import Grouping, Result
 from joins.steps.bags import Tuples
 from joins.steps.exact import Exact, part_of

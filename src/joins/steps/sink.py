@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import orjson
 
+from cdc.model.dead_letter_end import KEY, settled_row
 from cdc.stored.cells import Barrier, RowCodec
-from cdc.words.settlement import KEY, settled_row
 from joins.steps.by_time import LATE
 from joins.steps.cuts import Offsets, Positions
 from joins.steps.records import (
@@ -101,7 +101,7 @@ class Refusals:
 
 
 class OpenRow(NamedTuple):
-    """The open dead-letter records of one row: its `place` (`cdc.words.settlement.place_of`), the offset of the newest,
+    """The open dead-letter records of one row: its `place` (`cdc.model.dead_letter_end.place_of`), the newest's offset,
     and how many there are.
     """
 

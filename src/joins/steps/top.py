@@ -7,7 +7,7 @@ from itertools import islice
 
 import orjson
 
-from cdc.words.types import Canonical
+from cdc.model.types import Canonical
 from joins.query.group import Top
 from joins.steps.bags import Tuples
 from joins.steps.records import values_of_text

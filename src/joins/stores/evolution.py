@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cdc.model.errors import UsageError
 from cdc.stored.layout import Layout
 from cdc.topology.topology import SchemaChangeBehavior
-from cdc.words.errors import UsageError
 
 _REMEDY = "set `schema_change_behavior: evolve`, or give the table another name"
 

@@ -11,11 +11,11 @@ from itertools import chain
 
 import pyarrow as pa
 
+from cdc.model.brokers import Brokers
+from cdc.model.naming import dead_letter_topic, hbase_table
 from cdc.stored.cells import RowCodec
 from cdc.stored.layout import Layout
 from cdc.topology.topology import SchemaChangeBehavior
-from cdc.words.brokers import Brokers
-from cdc.words.naming import dead_letter_topic, hbase_table
 from joins.query.plan import Plan
 from joins.steps.chunks import folded
 from joins.steps.cuts import Positions
@@ -26,8 +26,8 @@ from joins.stores.evolution import places
 from joins.stores.hbase_table import JoinedTable, connection, write_rows
 from joins.stores.kafka_log import send_dead_letters
 from joins.stores.kafka_open import OpenRecords
-from joins.stores.proc_patience import as_long_as_it_takes
-from joins.stores.seams import Clock, Cut, Run, Writer
+from joins.stores.proc_retry import as_long_as_it_takes
+from joins.stores.sink_interfaces import Clock, Cut, Run, Writer
 from joins.stores.stamps import Stamps
 
 _STAMPS_KEPT = 200

@@ -18,6 +18,8 @@ import happybase
 from Hbase_thrift import IllegalArgument  # type: ignore[import-not-found]  # happybase makes this module when imported
 from thriftpy2.thrift import TException
 
+from cdc.model.errors import Fatal, Retriable, UsageError
+from cdc.model.naming import hbase_table, layouts_table
 from cdc.stored.cells import BARRIER, LAYOUT, Barrier, barrier_key, is_barrier, load_barrier
 from cdc.stored.layout import (
     LAYOUT_QUALIFIER,
@@ -30,8 +32,6 @@ from cdc.stored.layout import (
 )
 from cdc.stored.layout import stamp_row as stamp_row_of
 from cdc.topology.topology import SchemaChangeBehavior, Table, Topology
-from cdc.words.errors import Fatal, Retriable, UsageError
-from cdc.words.naming import hbase_table, layouts_table
 from joins.steps.cuts import Positions
 from joins.steps.sink import Cells
 from joins.stores.evolution import evolved

@@ -17,8 +17,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
-from cdc.words.brokers import Brokers
-from cdc.words.errors import Retriable, UsageError
+from cdc.model.brokers import Brokers
+from cdc.model.errors import Retriable, UsageError
 from joins.steps.cuts import Offsets
 from joins.stores.compaction import (
     Now,

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from cdc.words.brokers import Brokers
-from cdc.words.errors import Retriable
-from cdc.words.naming import dead_letter_topic
-from cdc.words.settlement import KEY, settled_table
+from cdc.model.brokers import Brokers
+from cdc.model.dead_letter_end import KEY, settled_table
+from cdc.model.errors import Retriable
+from cdc.model.naming import dead_letter_topic
 
 _TIMEOUT = 20.0
 _POLL = 0.25

@@ -15,10 +15,10 @@ from typing import Any
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
-from cdc.words.brokers import Brokers
-from cdc.words.errors import Retriable
-from cdc.words.naming import dead_letter_topic
-from cdc.words.settlement import KEY, STAGE, place_of
+from cdc.model.brokers import Brokers
+from cdc.model.dead_letter_end import KEY, STAGE, place_of
+from cdc.model.errors import Retriable
+from cdc.model.naming import dead_letter_topic
 from joins.steps.envelope import as_text
 from joins.steps.sink import OpenRow, settlement
 from joins.stores.kafka_log import consumer_of, send_dead_letters

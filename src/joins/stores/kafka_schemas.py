@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from cdc.words.brokers import Brokers
-from cdc.words.errors import Fatal
-from cdc.words.naming import schemas_topic
-from cdc.words.schema import TableId, TableSchema, schema_from_json
+from cdc.model.brokers import Brokers
+from cdc.model.errors import Fatal
+from cdc.model.naming import schemas_topic
+from cdc.model.schema import TableId, TableSchema, schema_from_json
 from joins.query.drift import drifts, remembering
 from joins.query.plan import Plan
 from joins.stores.kafka_log import Waiting, consumer_of

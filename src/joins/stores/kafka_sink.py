@@ -8,9 +8,9 @@ from itertools import chain
 
 import pyarrow as pa
 
+from cdc.model.naming import dead_letter_topic
 from cdc.stored.layout import Layout
 from cdc.topology.topology import SchemaChangeBehavior
-from cdc.words.naming import dead_letter_topic
 from joins.query.plan import Plan
 from joins.steps.chunks import folded, whole_rows
 from joins.steps.cuts import Positions
@@ -19,8 +19,8 @@ from joins.stores.arrow_messages import messages_of, report_batch
 from joins.stores.kafka_log import send_dead_letters
 from joins.stores.kafka_open import OpenRecords
 from joins.stores.kafka_table import UpsertTopic, produce, upserts
-from joins.stores.proc_patience import as_long_as_it_takes
-from joins.stores.seams import Clock, Cut, Run, Writer
+from joins.stores.proc_retry import as_long_as_it_takes
+from joins.stores.sink_interfaces import Clock, Cut, Run, Writer
 
 
 class KafkaTarget:

@@ -14,9 +14,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from cdc.model.brokers import Brokers
+from cdc.model.errors import Retriable, UsageError
 from cdc.stored.layout import Layout
-from cdc.words.brokers import Brokers
-from cdc.words.errors import Retriable, UsageError
 from joins.steps.chunks import stale_keys
 from joins.steps.records import ROW_GONE, ROW_PUT, Floor, Message, RefusedRecord, record_of, values_of_text
 

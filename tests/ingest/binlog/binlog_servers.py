@@ -93,7 +93,7 @@ def cache_folder() -> Path:
 
 
 def _stack_cache() -> Path:
-    from console.stack.settings import StackSettings
+    from tailorbird.devtools.stack.settings import StackSettings
 
     return StackSettings.from_environ(os.environ, ROOT).cache
 
@@ -127,10 +127,10 @@ def install(flavour: str) -> Installed:
 
 
 def _mysql80() -> Installed:
-    from console.stack.proc_stack import Stack
-    from console.stack.proc_tools import find_java, find_tools
-    from console.stack.progress import silent
-    from console.stack.settings import StackSettings
+    from tailorbird.devtools.stack.proc_stack import Stack
+    from tailorbird.devtools.stack.proc_tools import find_java, find_tools
+    from tailorbird.devtools.stack.progress import silent
+    from tailorbird.devtools.stack.settings import StackSettings
 
     settings = StackSettings.from_environ(os.environ, ROOT)
     Stack(settings).fetch(bundles=("mysql",))

@@ -17,7 +17,7 @@ from typing import Any
 import atheris
 
 with atheris.instrument_imports():
-    from cdc.words.errors import TailorbirdError
+    from cdc.model.errors import TailorbirdError
     from ingest.binlog import BinlogPosition, BinlogReader, EventStream, Flavour, RowBatch, StreamOptions
     from ingest.binlog.format.codes import ROWS_EVENTS
     from ingest.binlog.format.server_version import server_version_of

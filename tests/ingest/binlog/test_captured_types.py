@@ -12,10 +12,10 @@ import pytest
 
 from cdc.merkle.canonical import covered
 from cdc.merkle.leaves import grid_of
-from cdc.words.geometry import ewkt_of, wkt_of
-from cdc.words.schema import TableId
-from ingest.facts.columns import same_columns
-from ingest.facts.facts import (
+from cdc.model.geometry import ewkt_of, wkt_of
+from cdc.model.schema import TableId
+from ingest.events.columns import same_columns
+from ingest.events.log_events import (
     CaughtUp,
     Image,
     RefusedImage,
@@ -26,12 +26,12 @@ from ingest.facts.facts import (
     TransactionBegan,
     one_by_one,
 )
-from ingest.facts.tables import Tables
+from ingest.events.tables import Tables
 from ingest.mysql.mysql_connection import connected
 from ingest.mysql.mysql_digest import digest_sql, leaf_rows
 from ingest.mysql.mysql_source import MySqlSource
-from ingest.records.seams import Checkpoint
-from ingest.run import tables_of
+from ingest.records.capture_interfaces import Checkpoint
+from ingest.run_capture import tables_of
 from tests.ingest.binlog.binlog_servers import Server
 from tests.ingest.binlog.test_digest_types import source_of
 from tests.ingest.binlog.type_cases import TypeCase, cases_of

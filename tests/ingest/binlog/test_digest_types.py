@@ -11,9 +11,9 @@ import pytest
 from cdc.merkle.canonical import RowText, covered
 from cdc.merkle.leaves import LeafOf, grid_of
 from cdc.merkle.tree import Leaves, delta
+from cdc.model.schema import TableSchema
 from cdc.topology.topology import Source
-from cdc.words.schema import TableSchema
-from ingest.facts.facts import RefusedImage
+from ingest.events.log_events import RefusedImage
 from ingest.mysql import mysql_schema
 from ingest.mysql.mysql_connection import Connection, connected, query
 from ingest.mysql.mysql_digest import digest_sql, leaf_digests, leaf_rows, range_digest

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cdc.words.errors import UsageError
+from cdc.model.errors import UsageError
 from tests.ingest.binlog.binlog_servers import Server, start
 from tests.support.memory_capture import captured, topology_of
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from console.doctor.doctor import Unreached, judge
-from console.doctor.mysql_doctor import server_facts
+from tailorbird.operate.doctor.doctor import Unreached, judge
+from tailorbird.operate.doctor.mysql_doctor import server_facts
 from tests.ingest.binlog.binlog_servers import Server
 from tests.support.live_capture import LiveCapture, live
 

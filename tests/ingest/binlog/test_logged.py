@@ -11,18 +11,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cdc.words.errors import TailorbirdError
-from cdc.words.event import Position
+from cdc.model.errors import TailorbirdError
+from cdc.model.event import Position
 from ingest.binlog import BinlogReader, StreamOptions
 from ingest.binlog.reading.whole import ReadBuffer, Whole, WholeTransactions
 from ingest.binlog.transports.file_transport import FileTransport
 from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition
 from ingest.ddl.dialect import dialect_of
-from ingest.facts.facts import CaughtUp, Fact, TransactionEnded, TransactionLogged, one_by_one
-from ingest.facts.logged import ENVELOPE, LoggedFacts
-from ingest.facts.tables import Tables
+from ingest.events.log_events import CaughtUp, Fact, TransactionEnded, TransactionLogged, one_by_one
+from ingest.events.logged import ENVELOPE, LoggedFacts
+from ingest.events.tables import Tables
+from ingest.records.capture_interfaces import Checkpoint, Record
 from ingest.records.records import Recorder
-from ingest.records.seams import Checkpoint, Record
 from ingest.records.transactions import Transactions
 from tests.ingest.binlog.made_binlogs import a_binlog, damage
 

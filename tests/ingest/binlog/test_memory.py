@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc.words.zipping import zstd
+from cdc.model.compression import zstd
 from ingest.binlog.format.codes import ColumnType as T
 from ingest.binlog.format.columns import LoggedColumn
 from ingest.binlog.writer.writer import BinlogWriter

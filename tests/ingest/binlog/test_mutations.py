@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc.words.errors import TailorbirdError
+from cdc.model.errors import TailorbirdError
 from ingest.binlog import BinlogReader, RowBatch
 from ingest.binlog.transports.file_transport import FileTransport
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cdc.words.naming import change_topic, is_topic, table_of
-from cdc.words.schema import TableId
+from cdc.model.naming import change_topic, is_topic, table_of
+from cdc.model.schema import TableId
 from tests.ingest.binlog.binlog_servers import Server
 from tests.support.memory_capture import NAME, captured, topology_of
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc.words.errors import TailorbirdError
+from cdc.model.errors import TailorbirdError
 from ingest.binlog import BinlogReader, Committed, RowBatch, Statement, StreamOptions
 from ingest.binlog.format.errors import CorruptBinlog
 from ingest.binlog.reading.jsonl import JsonLines

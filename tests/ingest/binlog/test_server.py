@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cdc.words.errors import UsageError
+from cdc.model.errors import UsageError
 from ingest.binlog import (
     BinlogPosition,
     BinlogReader,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cdc.words.errors import TailorbirdError
+from cdc.model.errors import TailorbirdError
 from ingest.binlog import BinlogPosition, BinlogReader, Committed, RowBatch, StreamOptions
 from ingest.binlog.format.errors import ConnectionLost
 from ingest.binlog.reading.whole import PACKET_GAP, ReadBuffer, WholeTransactions

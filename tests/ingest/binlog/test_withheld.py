@@ -16,11 +16,11 @@ from ingest.binlog.format.gtid import AnyGtidSet, GtidSet
 from ingest.binlog.transports.file_transport import FileTransport
 from ingest.ddl.catalog import Catalog
 from ingest.ddl.dialect import dialect_of
-from ingest.facts import prepared, withheld
-from ingest.facts.facts import Fact, RowsLogged, RowsUntold, TransactionBegan, TransactionEnded
-from ingest.facts.logged import ENVELOPE, LoggedFacts
-from ingest.facts.prepared import STATE, PreparedTransaction
-from ingest.facts.tables import Tables
+from ingest.events import prepared, withheld
+from ingest.events.log_events import Fact, RowsLogged, RowsUntold, TransactionBegan, TransactionEnded
+from ingest.events.logged import ENVELOPE, LoggedFacts
+from ingest.events.prepared import STATE, PreparedTransaction
+from ingest.events.tables import Tables
 from tests.ingest.binlog.made_binlogs import UUIDS
 from tests.ingest.binlog.made_transactions import MadeTransactions
 

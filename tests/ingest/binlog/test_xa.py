@@ -117,7 +117,7 @@ def test_a_prepared_transaction_outlives_restarts_rotations_and_its_log(
     captured: Callable[..., MemoryCapture], flavour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its rows are read again from the log where memory does not hold them; where the log was purged, its table is."""
-    monkeypatch.setattr("ingest.facts.prepared.MOST", 100)
+    monkeypatch.setattr("ingest.events.prepared.MOST", 100)
     capture = captured(flavour, TABLE, "INSERT INTO t VALUES (1, 1), (2, 2)")
     capture.start()
     capture.caught_up()
@@ -205,7 +205,7 @@ def test_what_a_published_part_of_a_rolled_back_transaction_left_is_repaired(
     captured: Callable[..., MemoryCapture], flavour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MariaDB logs what it rolls back where a temporary table is made; a MyISAM table's changes stay."""
-    monkeypatch.setattr("ingest.facts.withheld.MOST", 2000)
+    monkeypatch.setattr("ingest.events.withheld.MOST", 2000)
     capture = captured(flavour, TABLE)
     capture.start()
     capture.caught_up()

@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from console.cli import app
+from tailorbird.cli.app import app
 
 
 def ask(*lines: object, raw: bytes = b"") -> list[dict[str, Any]]:

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from cdc.words.event import Position
-from cdc.words.history import History, checkpoint, history_from_records
-from cdc.words.schema import Column, TableId, TableSchema, schema_from_json
-from cdc.words.types import Canonical
+from cdc.model.event import Position
+from cdc.model.history import History, checkpoint, history_from_records
+from cdc.model.schema import Column, TableId, TableSchema, schema_from_json
+from cdc.model.types import Canonical
 from ingest.ddl.catalog import Catalog, TableDefinition, table_from_json
 from ingest.ddl.defaults import shown_initial
 from ingest.ddl.dialect import Dialect
-from ingest.ddl.follow import begun, catalog_at, catalog_of, follow, told
+from ingest.ddl.schema_history import begun, catalog_at, catalog_of, follow, told
 from ingest.ddl.statements import apply
 
 MYSQL = Dialect(server="mysql", version=80036)

@@ -7,12 +7,12 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc.words.event import Position
-from cdc.words.history import History, SchemaChange, history_from_records, records
-from cdc.words.schema import Column, TableId
+from cdc.model.event import Position
+from cdc.model.history import History, SchemaChange, history_from_records, records
+from cdc.model.schema import Column, TableId
 from ingest.ddl.catalog import Catalog
 from ingest.ddl.dialect import dialect_of
-from ingest.ddl.follow import Followed, begun, catalog_at, catalog_of, follow, told
+from ingest.ddl.schema_history import Followed, begun, catalog_at, catalog_of, follow, told
 
 MYSQL = dialect_of("mysql")
 STATEMENTS = [

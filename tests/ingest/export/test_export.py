@@ -13,14 +13,14 @@ import fastavro
 import pyarrow.parquet as pq
 import pytest
 
-from cdc.words.errors import Fatal, UsageError
-from cdc.words.schema import TableId
-from ingest.changes.run import told
-from ingest.changes.telling import line_of
+from cdc.model.errors import Fatal, UsageError
+from cdc.model.schema import TableId
+from ingest.changes.change_line import line_of
+from ingest.changes.run_changes import told
 from ingest.export.cuts import ExportCut
 from ingest.export.encoding import ExportFormat
 from ingest.export.file_export import FolderExport
-from ingest.export.run import ExportOptions, export, sinks
+from ingest.export.run_export import ExportOptions, export, sinks
 from tests.support.changes_made import MemoryChanges, SourceTold, schema_of, topology_named
 
 TABLE = TableId(source="s", database="d", table="t")

@@ -15,9 +15,7 @@ import grpc
 import pytest
 import structlog
 
-from cdc.words.zipping import zstd
-from ingest.agent.gateway_log import GatewayLog
-from ingest.agent.grpc_stream import Credentials, GrpcStream
+from cdc.model.compression import zstd
 from ingest.fleet.certificate import Revoked, certified
 from ingest.fleet.fleet_pb2 import (
     Commit,
@@ -39,6 +37,8 @@ from ingest.fleet.state import revoked_record, token_record
 from ingest.fleet.tokens import AGENT, Token, hashed, written
 from ingest.fleet.wire import FIRST, MESSAGE, METHOD, PROTOCOL, hello
 from ingest.gateway.proc_handshakes import handshakes
+from ingest.gateway_client.gateway_log import GatewayLog
+from ingest.gateway_client.grpc_stream import Credentials, GrpcStream
 from tests.ingest.fleet.test_desk import AT, TOPIC, Log, records
 from tests.support.gateways import TENANT
 from tests.support.strangers import (

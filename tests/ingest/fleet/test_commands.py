@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from cdc.words.errors import Retriable, TailorbirdError, UsageError
-from ingest.fleet.atlas import DatabaseSeen, TableSeen
+from cdc.model.errors import Retriable, TailorbirdError, UsageError
+from ingest.fleet.catalog import DatabaseSeen, TableSeen
 from ingest.fleet.desired import Desired, SourceSpec
 from ingest.fleet.leases import Lease, Presence
 from ingest.fleet.reported import Reported

@@ -8,16 +8,16 @@ from collections.abc import Callable
 
 import pytest
 
-from cdc.words.errors import Retriable
-from ingest.agent.gateway_log import GatewayLog
+from cdc.model.errors import Retriable
 from ingest.fleet.fleet_pb2 import LogCall, MapPart, Search, StreamRequest
 from ingest.fleet.frames import PIECE
 from ingest.fleet.state import StateRecord
 from ingest.fleet.wire import FIRST, MOST
-from ingest.gateway.grpc_desk import Desk, DeskLog
+from ingest.gateway.grpc_session import Desk, DeskLog
 from ingest.gateway.proc_credit import CreditBudget, LaneCredit
-from ingest.gateway.run import Office, steward_of
-from ingest.records.seams import Record
+from ingest.gateway.run_gateway import Office, steward_of
+from ingest.gateway_client.gateway_log import GatewayLog
+from ingest.records.capture_interfaces import Record
 from tests.ingest.fleet.test_desk import AT, TOPIC, Log, Source
 from tests.support.nearby_fleet import NearbyAudit, NearbyTopic, seat
 from tests.support.nearby_gateway import NearbyGateway

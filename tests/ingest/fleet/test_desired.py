@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cdc.words.errors import TailorbirdError
-from cdc.words.schema import TableId
+from cdc.model.errors import TailorbirdError
+from cdc.model.schema import TableId
 from ingest.fleet.desired import LOCAL, Desired, source_of, spec_of, table_named, with_tables
 from ingest.fleet.reported import effective_hash
 from ingest.fleet.state import FleetState, desired_record, folded

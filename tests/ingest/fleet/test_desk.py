@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from cdc.words.errors import Fatal, Retriable, UsageError
-from cdc.words.event import Position
-from cdc.words.naming import history_topic, schemas_topic
-from cdc.words.zipping import zstd
-from ingest.agent.gateway_log import GatewayLog
+from cdc.model.compression import zstd
+from cdc.model.errors import Fatal, Retriable, UsageError
+from cdc.model.event import Position
+from cdc.model.naming import history_topic, schemas_topic
 from ingest.fleet.answers import checkpoint_bytes
 from ingest.fleet.fleet_pb2 import Commit, Empty, Records
 from ingest.fleet.frames import FrameWriter
 from ingest.fleet.permits import Permits
 from ingest.fleet.wire import MOST
-from ingest.gateway.grpc_desk import DeskLog, SignalValues
+from ingest.gateway.grpc_session import DeskLog, SignalValues
+from ingest.gateway_client.gateway_log import GatewayLog
 from ingest.log.memory_log import Broker, MemoryLog
-from ingest.records.seams import Checkpoint, Record
+from ingest.records.capture_interfaces import Checkpoint, Record
 from tests.support.nearby_gateway import NearbyGateway
 
 AT = Checkpoint(position=Position(file="f", pos=4, gtid_set="", sequence=0), snapshot="done", ts_ms=1)

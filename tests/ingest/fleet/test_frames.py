@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc.words.errors import Fatal
+from cdc.model.errors import Fatal
 from ingest.fleet.frames import PIECE, FrameReader, FrameWriter
-from ingest.records.seams import EVERY_PARTITION, Record
+from ingest.records.capture_interfaces import EVERY_PARTITION, Record
 
 RECORDS = st.lists(
     st.builds(

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from cdc.model.brokers import Brokers
 from cdc.topology.reader import read_topology
-from cdc.words.brokers import Brokers
 from ingest.fleet.desired import Desired, SourceSpec, source_of
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.state import FleetState, StateRecord, beat_record, desired_record
 from ingest.gateway import kafka_sources, kafka_state
 from ingest.gateway.kafka_sources import KafkaFleet
 from ingest.gateway.kafka_state import KafkaState
-from ingest.gateway.run import Office, steward_of
+from ingest.gateway.run_gateway import Office, steward_of
 from tests.support.nearby_fleet import NearbyAudit, NearbyTopic
 from tests.support.waiting import wait_for
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cdc.words.errors import UsageError
+from cdc.model.errors import UsageError
 from ingest.fleet.identity import FleetIdentity, identity, identity_of
 from ingest.fleet.permits import Permits
-from ingest.records.seams import Record
+from ingest.records.capture_interfaces import Record
 
 LISTED = Permits("t", "shop", frozenset({"t.shop.d.orders"}), False)
 OPEN = Permits("t", "shop", frozenset(), True)

@@ -7,7 +7,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.fleet.atlas import DatabaseSeen, TableSeen
+from ingest.fleet.catalog import DatabaseSeen, TableSeen
 from ingest.fleet.certificate import Revoked
 from ingest.fleet.desired import Desired, SourceSpec
 from ingest.fleet.leases import Lease, Presence

@@ -10,14 +10,14 @@ from contextlib import suppress
 import orjson
 import pytest
 
-from cdc.words.errors import Retriable
-from ingest.fleet.atlas import DatabaseSeen, TableSeen, packed
+from cdc.model.errors import Retriable
+from ingest.fleet.catalog import DatabaseSeen, TableSeen, packed
 from ingest.fleet.desired import Desired, SourceSpec
 from ingest.fleet.fleet_pb2 import FAILED, MapPart, Report, StreamRequest
 from ingest.fleet.leases import Lease
 from ingest.fleet.state import StateRecord, desired_record, drained_record, lease_record, map_record
-from ingest.gateway.seams import AgentSeat
-from ingest.gateway.steward import GRACE, SILENT, Steward
+from ingest.gateway.coordinator import GRACE, SILENT, Steward
+from ingest.gateway.gateway_interfaces import AgentSeat
 from tests.support.nearby_fleet import NearbyAudit, NearbySeat, NearbyTopic, seat
 
 

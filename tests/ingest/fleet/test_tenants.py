@@ -13,20 +13,20 @@ import httpx
 import pytest
 import structlog
 
-from cdc.words.errors import Retriable
-from console.fleet.file_ca import issue
-from ingest.agent.gateway_log import GatewayLog
-from ingest.agent.grpc_stream import Credentials, GrpcStream
+from cdc.model.errors import Retriable
 from ingest.fleet.certificate import Revoked
 from ingest.fleet.fleet_pb2 import Ready, StreamRequest
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.state import revoked_record, token_record
 from ingest.fleet.tokens import Token, hashed, written
 from ingest.gateway.commands import FleetCommands
-from ingest.gateway.grpc_desk import Opened
+from ingest.gateway.grpc_session import Opened
 from ingest.gateway.http_api import TenantApis
-from ingest.gateway.run import Office, steward_of
+from ingest.gateway.run_gateway import Office, steward_of
 from ingest.gateway.tenants import Tenants
+from ingest.gateway_client.gateway_log import GatewayLog
+from ingest.gateway_client.grpc_stream import Credentials, GrpcStream
+from tailorbird.web.fleet.file_ca import issue
 from tests.ingest.fleet.test_commands import SPEC, Positions
 from tests.ingest.fleet.test_desk import AT, Source, records
 from tests.support.gateways import certificates, door_open

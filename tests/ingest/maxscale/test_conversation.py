@@ -9,7 +9,8 @@ from random import Random
 
 import pytest
 
-from cdc.words.errors import UsageError
+from cdc.model.errors import UsageError
+from ingest.maxscale.backoff import BackOff
 from ingest.maxscale.conversation import (
     LONGEST,
     Closed,
@@ -22,7 +23,6 @@ from ingest.maxscale.conversation import (
     Request,
     TransactionAsked,
 )
-from ingest.maxscale.patience import BackOff
 from ingest.maxscale.users import check_of, is_right, read_users, written_users
 
 # bin2hex("foobar:" + SHA1("foopasswd")); the protocol's own example is not that, an error of its text

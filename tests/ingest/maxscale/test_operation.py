@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from cdc.words.errors import UsageError
-from console.fleet.file_ca import init, issue
+from cdc.model.errors import UsageError
 from ingest.fleet.identity import FleetIdentity
 from ingest.maxscale.file_users import UsersFile
-from ingest.maxscale.run import CdcOptions, run
+from ingest.maxscale.run_maxscale import CdcOptions, run
 from ingest.maxscale.tcp_tls import tls_context
+from tailorbird.web.fleet.file_ca import init, issue
 from tests.support.cdc_served import served
 from tests.support.changes_made import MemoryChanges, SourceTold, schema_of, topology_text
 from tests.support.commands import tailorbird

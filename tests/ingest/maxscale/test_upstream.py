@@ -14,23 +14,23 @@ from typing import Any
 import orjson
 import pytest
 
+from cdc.model.errors import Fatal, TopologyError, UsageError
+from cdc.model.event import Position
+from cdc.model.filters import TableRule
+from cdc.model.naming import change_topic, dead_letter_topic, history_topic, schemas_topic
+from cdc.model.schema import TableId
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
-from cdc.words.errors import Fatal, TopologyError, UsageError
-from cdc.words.event import Position
-from cdc.words.filters import TableRule
-from cdc.words.naming import change_topic, dead_letter_topic, history_topic, schemas_topic
-from cdc.words.schema import TableId
 from ingest.binlog.format.canonical import Unrepresentable
 from ingest.capture.signals import Signal
 from ingest.ddl.dialect import Dialect
-from ingest.facts.facts import RefusedImage, RowsLogged
-from ingest.facts.tables import Tables
+from ingest.events.log_events import RefusedImage, RowsLogged
+from ingest.events.tables import Tables
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.maxscale.upstream import UpstreamFacts, UpstreamLine
 from ingest.maxscale.upstream_values import reads_told
-from ingest.records.seams import Checkpoint, OpenLog, PositionLost, Record
-from ingest.run import ClosableSignals, capture
+from ingest.records.capture_interfaces import Checkpoint, OpenLog, PositionLost, Record
+from ingest.run_capture import ClosableSignals, capture
 from tests.support.cdc_recorded import recorded
 from tests.support.cdc_served import Served, served
 from tests.support.changes_made import MemoryChanges, SourceTold, schema_of

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from cdc.words.event import Position
-from cdc.words.geometry import point_of
-from cdc.words.schema import TableId
+from cdc.model.event import Position
+from cdc.model.geometry import point_of
+from cdc.model.schema import TableId
 from ingest.binlog.format.canonical import Unrepresentable
 from ingest.ddl.catalog import Catalog
 from ingest.ddl.dialect import Dialect
-from ingest.facts.facts import CaughtUp, Fact, RefusedImage, RowsLogged, TableAltered, TableEmptied
-from ingest.facts.tables import Tables
+from ingest.events.log_events import CaughtUp, Fact, RefusedImage, RowsLogged, TableAltered, TableEmptied
+from ingest.events.tables import Tables
 from ingest.mirror.connect import columns_of
 from ingest.mirror.formats import debezium, maxwell, upsert
 from ingest.mirror.topics import OFFSETS, InputRecord, Mirrored, PartitionEnd, TopicFacts, reads_of
 from ingest.mirror.values import reader_of
-from ingest.records.seams import Checkpoint
+from ingest.records.capture_interfaces import Checkpoint
 
 TABLE = TableId(source="crm", database="crm", table="customers")
 COLUMNS = (("id", "bigint"), ("name", "varchar(100)"), ("credit", "decimal(10,2)"), ("since", "datetime(3)"))

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from cdc.words.naming import dead_letter_topic
+from cdc.model.naming import dead_letter_topic
 from ingest.poll.ddl import statements
-from ingest.poll.seams import Ask
+from ingest.poll.poll_interfaces import Ask
 from ingest.poll.sql_reader import SqlReader
 from tests.support.polled import PolledDatabase, PollKilledError, polled_table
 

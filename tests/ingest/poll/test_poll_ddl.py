@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from cdc.model.errors import UsageError
+from cdc.model.schema import TableId
 from cdc.topology.topology import Poll
-from cdc.words.errors import UsageError
-from cdc.words.schema import TableId
-from console.cli import app
 from ingest.poll.ddl import statements
+from tailorbird.cli.app import app
 
 ROOT = Path(__file__).parents[3]
 POLLED = str(ROOT / "topologies" / "polled.yml")

@@ -11,7 +11,7 @@ import orjson
 import pytest
 import sqlalchemy as sa
 
-from cdc.words.errors import UsageError
+from cdc.model.errors import UsageError
 from ingest.poll.sql_keys import key_of, stored_key, unwalkable
 
 

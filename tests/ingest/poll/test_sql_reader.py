@@ -12,14 +12,14 @@ from unittest.mock import ANY
 import orjson
 import pytest
 
+from cdc.model.errors import Fatal, Retriable, UsageError
+from cdc.model.naming import change_topic, dead_letter_topic, schemas_topic
+from cdc.model.schema import TableId
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Poll, Source, Topology
-from cdc.words.errors import Fatal, Retriable, UsageError
-from cdc.words.naming import change_topic, dead_letter_topic, schemas_topic
-from cdc.words.schema import TableId
 from ingest.capture.observer import Observer
 from ingest.log.memory_log import Broker, MemoryLog
-from ingest.poll.run import poll
+from ingest.poll.run_poll import poll
 from ingest.poll.sql_reader import SqlReader, sql_reader
 
 TABLE = TableId(source="s", database="main", table="t")

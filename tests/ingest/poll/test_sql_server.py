@@ -12,11 +12,11 @@ from sqlalchemy.dialects import mssql as _mssql
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeEngine
 
+from cdc.model.errors import Retriable
+from cdc.model.schema import TableId
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
-from cdc.words.errors import Retriable
-from cdc.words.schema import TableId
-from ingest.poll.seams import Ask, cursor_of
+from ingest.poll.poll_interfaces import Ask, cursor_of
 from ingest.poll.sql_reader import SqlReader, sql_reader
 from ingest.poll.sql_types import column_type, not_a_cursor
 from tests.support.ports import free_port

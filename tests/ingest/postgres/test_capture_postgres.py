@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from cdc.model.errors import UsageError
 from cdc.topology.reader import read_topology
-from cdc.words.errors import UsageError
 from ingest.capture.groups import Limits
 from ingest.postgres.pg_connection import PgConnection, PgError, connected
-from ingest.records.seams import PositionLost
+from ingest.records.capture_interfaces import PositionLost
 from tests.support.pg_captured import Capture, KilledError, PgCaptured, Row, topology_text
 from tests.support.waiting import wait_for
 

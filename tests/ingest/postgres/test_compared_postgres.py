@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from console.verify.pg_tables import read_postgres
-from console.verify.sql_oracle import answer
+from tailorbird.verify.pg_tables import read_postgres
+from tailorbird.verify.sql_oracle import answer
 from tests.support.pg_captured import Capture
 
 

@@ -8,9 +8,9 @@ import pytest
 from cdc.merkle.canonical import RowText, covered
 from cdc.merkle.leaves import LeafOf, grid_of
 from cdc.merkle.tree import Leaves, delta
+from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Source
-from cdc.words.schema import TableId, TableSchema
-from ingest.facts.facts import RefusedImage
+from ingest.events.log_events import RefusedImage
 from ingest.postgres.pg_connection import PgConnection, connected
 from ingest.postgres.pg_digest import digests_of, tables_now
 from ingest.postgres.relations import TableShown

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Source
-from cdc.words.schema import TableId, TableSchema
-from console.commands.cli_doctor import _source
-from console.doctor.doctor import Checkup
-from console.doctor.postgres import HELD, KEPT, OPEN, PgServerFacts, judge_postgres
+from tailorbird.cli.cli_doctor import _source
+from tailorbird.operate.doctor.doctor import Checkup
+from tailorbird.operate.doctor.postgres import HELD, KEPT, OPEN, PgServerFacts, judge_postgres
 from tests.support.pg_captured import Capture, PgCaptured
 
 GOOD = PgServerFacts(
@@ -96,7 +96,7 @@ def test_large_values_are_told_with_what_avoids_the_reading(capture: Capture) ->
 )
 def test_each_fault_is_named(changed: dict[str, Any], check: str, status: str, said: str) -> None:
     """What keeps a capture from its log, or its server from disk, stands beside its remedy."""
-    from tests.console.test_doctor import SOURCE
+    from tests.tailorbird.test_doctor import SOURCE
 
     found = {one.check: one for one in judge_postgres(SOURCE, replace(GOOD, **changed), ["GRANT …"])}
     assert found[check].status == status

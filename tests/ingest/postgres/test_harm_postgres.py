@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from cdc.words.errors import UsageError
+from cdc.model.errors import UsageError
 from tests.support.pg_captured import Capture, PgCaptured
 from tests.support.pg_rows import equal, in_log, same
 from tests.support.waiting import wait_for

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from cdc.words.escapes import dotted
+from cdc.model.escapes import dotted
 from tests.support.pg_captured import Capture
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]

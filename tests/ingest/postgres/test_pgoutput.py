@@ -11,12 +11,12 @@ from typing import Any
 import orjson
 import pytest
 
-from cdc.words.event import Position
-from cdc.words.history import Record as HistoryRecord
-from cdc.words.schema import TableId
+from cdc.model.event import Position
+from cdc.model.history import Record as HistoryRecord
+from cdc.model.schema import TableId
 from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition
 from ingest.ddl.dialect import Dialect
-from ingest.facts.facts import (
+from ingest.events.log_events import (
     CaughtUp,
     RowsLogged,
     RowsPartial,
@@ -26,14 +26,14 @@ from ingest.facts.facts import (
     TransactionLogged,
     one_by_one,
 )
-from ingest.facts.tables import Tables
+from ingest.events.tables import Tables
 from ingest.postgres.column_types import PgType, PgTypes
 from ingest.postgres.messages import EPOCH_US, lsn_of, lsn_text, record_end
 from ingest.postgres.pgoutput import PgFacts
 from ingest.postgres.visible import visible_of
 from ingest.records.altered import AlteringTransactions
+from ingest.records.capture_interfaces import Checkpoint, Record
 from ingest.records.records import Recorder
-from ingest.records.seams import Checkpoint, Record
 
 TYPES = PgTypes(lambda: [PgType(oid=20, name="int8"), PgType(oid=25, name="text")])
 START = Checkpoint(position=Position(file="1/1", pos=100, gtid_set="", sequence=0), snapshot="done", ts_ms=0)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cdc.words.geometry import point_of
+from cdc.model.geometry import point_of
 from ingest.binlog.format.canonical import Unrepresentable
 from ingest.postgres.column_types import PLAIN, PgType, PgTypes, first_of
 from tests.support.pg_captured import Capture

@@ -14,16 +14,16 @@ from typing import Any
 import orjson
 import pytest
 
+from cdc.model.errors import TopologyError, UsageError
+from cdc.model.naming import TRUNCATE_KEY
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Source
-from cdc.words.errors import TopologyError, UsageError
-from cdc.words.naming import TRUNCATE_KEY
 from ingest.capture.observer import Observer
 from ingest.capture.session import Session
 from ingest.capture.signals import Signal, mend_value, signal_of, signal_value
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.records.records import Recorder
-from ingest.run import tables_of
+from ingest.run_capture import tables_of
 from ingest.sources import log_end, server_of
 from ingest.syslog.frames import LARGEST, FrameError, SyslogFrames
 from ingest.syslog.lines import parsed

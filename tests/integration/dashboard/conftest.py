@@ -15,17 +15,17 @@ from urllib.request import Request
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from cdc.model.types import Canonical, parse_type
 from cdc.stored.cells import Barrier, RowCodec
 from cdc.stored.layout import Layout, LayoutColumn
 from cdc.topology.topology import Solr
-from cdc.words.types import Canonical, parse_type
-from console.probes.tcp_probe import port_is_free
-from console.provision.file_configset import install_configset
-from console.provision.solr_admin import SolrAdmin
-from console.stack.proc_stack import Stack
 from indexer.index.collapse import RowChange
 from indexer.index.mapping import Mapper, barrier_document, stub
 from indexer.solr.solr_collection import SolrCollection
+from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.operate.probes.tcp_probe import port_is_free
+from tailorbird.provision.file_configset import install_configset
+from tailorbird.provision.solr_admin import SolrAdmin
 from tests.support.browser import OPEN, answers, headless, watched
 
 COLUMNS = {
@@ -212,7 +212,7 @@ def desk(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Des
 
 
 def serve(topology: Path, port: int, *options: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "console", "dashboard", str(topology), "--port", str(port), *options]
+    command = [sys.executable, "-m", "tailorbird", "dashboard", str(topology), "--port", str(port), *options]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=topology.parent)
 
 

@@ -14,7 +14,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from console.probes.tcp_probe import port_is_free
+from tailorbird.operate.probes.tcp_probe import port_is_free
 
 pytestmark = pytest.mark.integration
 
@@ -53,7 +53,7 @@ def serve(topology: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     started: list[subprocess.Popen[str]] = []
 
     def start(*options: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "console", "dashboard", str(topology), *options]
+        command = [sys.executable, "-m", "tailorbird", "dashboard", str(topology), *options]
         started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
         return started[-1]
 

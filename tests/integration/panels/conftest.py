@@ -15,10 +15,10 @@ import duckdb
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from console.probes.tcp_probe import port_is_free
-from console.provision.file_configset import install_configset
-from console.provision.solr_admin import SolrAdmin
-from console.stack.proc_stack import Stack
+from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.operate.probes.tcp_probe import port_is_free
+from tailorbird.provision.file_configset import install_configset
+from tailorbird.provision.solr_admin import SolrAdmin
 from tests.support.browser import answers, headless, watched
 from tests.support.sales import SalesIndex, in_duckdb, sales
 from tests.support.waiting import wait_for
@@ -85,7 +85,7 @@ def shop_page(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     port = next(port for port in range(18_700, 18_780) if port_is_free("127.0.0.1", port))
     topology = tmp_path_factory.mktemp("sales") / "sales.yml"
     topology.write_text(TOPOLOGY.format(url=url, collection=name))
-    command = [sys.executable, "-m", "console", "dashboard", str(topology), "--port", str(port)]
+    command = [sys.executable, "-m", "tailorbird", "dashboard", str(topology), "--port", str(port)]
     rows = sales(600, seed=11, until_ms=time.time_ns() // 1_000_000)
     index.put(rows)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -1,4 +1,4 @@
-"""Values in the canonical form of `cdc.words.types`, made of the texts that servers print: from the binlog and from a
+"""Values in the canonical form of `cdc.model.types`, made of the texts that servers print: from the binlog and from a
 SELECT.
 
 Both ways use these functions, so that a row that a snapshot reads equals the row that the log tells. A value without
@@ -18,8 +18,8 @@ from typing import Final
 
 import orjson
 
-from cdc.words.geometry import NoGeometry, struct_of
-from cdc.words.types import Struct
+from cdc.model.geometry import NoGeometry, struct_of
+from cdc.model.types import Struct
 from ingest.binlog.format.temporal import DATETIME_DAYS as DAYS_OF_DATETIME
 from ingest.binlog.format.temporal import date_text
 

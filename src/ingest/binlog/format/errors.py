@@ -1,6 +1,6 @@
 """The errors of the binlog library; those of the data name the file and the offset of the event that caused it.
 
-Fatal (cdc.words.errors)
+Fatal (cdc.model.errors)
  └─ BinlogError          going on would lose or invent data
      ├─ CorruptBinlog    the bytes contradict themselves or their checksum (exit 3)
      ├─ UnsupportedEvent an event that may carry rows and is not understood
@@ -10,7 +10,7 @@ Fatal (cdc.words.errors)
 
 from __future__ import annotations
 
-from cdc.words.errors import Fatal, Retriable
+from cdc.model.errors import Fatal, Retriable
 
 
 class BinlogError(Fatal):

@@ -15,7 +15,7 @@ class Flavour:
     temporal: the server's text (UTC); `iso` puts a T between date and time and a Z behind TIMESTAMP.
     binary: bytes, or base64 text. packed: geometries and vectors as their bytes. bit: a number.
     unknown_sign: what to do with an integer whose highest bit is set
-    while no metadata and no schema tells its sign. `canonical` is the form of `cdc.words.types`, see `canonical.py`: a
+    while no metadata and no schema tells its sign. `canonical` is the form of `cdc.model.types`, see `canonical.py`: a
     value that has none, such as a zero date, raises `Unrepresentable`.
     """
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from cdc.words.errors import UsageError
+from cdc.model.errors import UsageError
 from ingest.binlog.format.codes import HEADER_SIZE, MAGIC, MAGIC_ENCRYPTED, EventType
 from ingest.binlog.format.errors import CorruptBinlog, UnsupportedEvent
 from ingest.binlog.reading.parse import HEADER

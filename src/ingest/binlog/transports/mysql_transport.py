@@ -20,7 +20,7 @@ from typing import Any, Final
 import pymysql
 from pymysql.constants import CR, ER
 
-from cdc.words.errors import UsageError
+from cdc.model.errors import UsageError
 from ingest.binlog.format.codes import HEADER_SIZE, EventType
 from ingest.binlog.format.errors import BinlogError, ConnectionLost, CorruptBinlog, PositionGone
 from ingest.binlog.format.gtid import AnyGtidSet, GtidSet, MariaGtidSet

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from cdc.words.errors import UsageError
+from cdc.model.errors import UsageError
 
 Ssl = Literal["preferred", "required", "verify", "off"]
 _EXAMPLES: Final = "write mysql://user:password@host:3306, mariadb://…, file:///path/binlog.000001 or a path"

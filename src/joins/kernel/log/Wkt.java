@@ -8,7 +8,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.Base64;
 import java.util.regex.*;
 
-/** Debezium's struct of a geometry → its text (EWKT): `cdc.words.geometry`, which writes the same. */
+/** Debezium's struct of a geometry → its text (EWKT): `cdc.model.geometry`, which writes the same. */
 final class Wkt {
   private static final String[] NAMES = {
     "", "POINT", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON", "GEOMETRYCOLLECTION"

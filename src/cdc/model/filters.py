@@ -1,0 +1,128 @@
+"""Which tables and columns of a source leave it, and in which shape: decided before anything else sees a row.
+
+Like a packet filter's policy: `drop` captures nothing but the tables listed; `accept` captures every table of the
+source's databases but those listed without a word, while a table listed with ignored columns only loses those columns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from cdc.model.schema import TableId
+
+FilterPolicy = Literal["accept", "drop"]
+# What becomes of a value that its column's type in the envelope cannot represent (docs/adr, `unrepresentable`).
+Unrepresentable = Literal["null", "text", "dead_letter"]
+_MASK = re.compile(r"sha256\((.+)\)|truncate\((\d+)\)|redact", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRule:
+    """What is said of one table: columns that never leave, masks by column, a condition on what a snapshot reads.
+
+    `message_key_columns` identify a row in place of the table's own key, where it has none or another is wanted.
+    `append_only`: its rows are inserted and never change, and come at most `watermark` seconds later than others whose
+    times are as young (joins by time, docs/queries.md). Capture does the same for every table.
+    `only_columns`: where it is not None, no other column leaves, one that the table gets later neither.
+    Columns are meant by their names in any case, as MySQL has them: `Mail` hides `mail`. `exact_case`: the server tells
+    columns apart by case (PostgreSQL), and so are they here.
+    """
+
+    ignored_columns: tuple[str, ...] = ()
+    only_columns: tuple[str, ...] | None = None
+    masks: Mapping[str, str] = field(default_factory=dict)
+    where: str = ""
+    message_key_columns: tuple[str, ...] = ()
+    append_only: bool = False
+    watermark: float = 0.0
+    exact_case: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether the table is listed without a word."""
+        said = self.ignored_columns or self.masks or self.where or self.message_key_columns or self.append_only
+        return not said and self.only_columns is None
+
+    def leaves_out(self, column: str) -> bool:
+        """Whether a column of the table does not leave at all."""
+        same, name = self._same, self._same(column)
+        if self.only_columns is not None and name not in map(same, self.only_columns):
+            return True
+        return name in map(same, self.ignored_columns)
+
+    def mask_of(self, column: str) -> str | None:
+        """How a column is masked; None where it leaves as it is."""
+        same, name = self._same, self._same(column)
+        return next((text for masked, text in self.masks.items() if same(masked) == name), None)
+
+    @property
+    def _same(self) -> Callable[[str], str]:
+        """What two names have in common that mean one column."""
+        return str if self.exact_case else str.lower
+
+
+def is_captured(
+    policy: FilterPolicy, rules: Mapping[TableId, TableRule], databases: frozenset[str], t: TableId
+) -> bool:
+    """Whether a table's rows are captured; `databases` are those of the source."""
+    rule = rules.get(t)
+    if policy == "drop":
+        return rule is not None
+    return t.database in databases and (rule is None or not rule.empty)
+
+
+def mask(text: str) -> Callable[[object], object]:
+    """The function that `sha256(salt)`, `truncate(n)` or `redact` names; ValueError for anything else.
+
+    It takes a canonical value that is not NULL; NULL stays NULL. `truncate` keeps the first n characters.
+    """
+    match = _MASK.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is none of sha256(salt), truncate(n), redact")
+    if match[1] is not None:
+        salt = match[1].encode()
+        return lambda value: hashlib.sha256(salt + str(value).encode()).hexdigest()
+    if match[2] is not None:
+        length = int(match[2])
+        return lambda value: str(value)[:length]
+    return lambda value: "***"
+
+
+class Shape:
+    """Removes the ignored columns from a row and masks others, in place."""
+
+    def __init__(self, rule: TableRule) -> None:
+        self._rule = rule
+        self._known, self._hidden = set[str](), list[str]()
+        self._masked: list[tuple[str, Callable[[object], object]]] = []
+
+    def __call__(self, row: dict[str, Any]) -> None:
+        """Shape one row."""
+        if not row.keys() <= self._known:  # rows of a table have the same names, mostly: each is decided once
+            for name in row.keys() - self._known:
+                self._known.add(name)
+                text = self._rule.mask_of(name)
+                if self._rule.leaves_out(name):
+                    self._hidden.append(name)
+                elif text is not None:
+                    self._masked.append((name, mask(text)))
+        for name in self._hidden:
+            row.pop(name, None)
+        for name, to in self._masked:
+            if row.get(name) is not None:
+                row[name] = to(row[name])
+
+    def masks(self, column: str) -> bool:
+        """Whether only a mask of the column's values leaves."""
+        return self._rule.mask_of(column) is not None
+
+
+def shape_of(rule: TableRule) -> Shape | None:
+    """What removes the ignored columns from a row and masks others; None if nothing is asked."""
+    if not rule.ignored_columns and not rule.masks and rule.only_columns is None:
+        return None
+    return Shape(rule)

@@ -1,0 +1,166 @@
+"""Geometries in their three forms: bytes of MySQL, Debezium's struct in the log, and text (EWKT) behind the log.
+
+    bytes of MySQL and MariaDB   SRID (4 bytes, little-endian), then WKB: what columns, binlogs and `HEX(g)` contain
+    struct of the log            {"wkb": base64, "srid": number or null}; a POINT has "x" and "y" in front
+    EWKT                         "SRID=4326;POINT(2.35 48.85)", without the first part where the SRID is 0
+
+Coordinates keep the order in which the server stores them: x is the longitude where the SRID is a geographic one. (For
+such an SRID, MySQL 8 prints the latitude first; MariaDB does not.) Numbers are written with the fewest digits that read
+back as the same number. Sources: OGC Simple Features 06-103r4 (WKB, WKT); Debezium's `io.debezium.data.geometry`.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+import struct
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from cdc.model.types import Struct
+
+_HEADER = struct.Struct("<I")
+_POINT = struct.Struct("<BIdd")
+_NAMES = {
+    1: "POINT", 2: "LINESTRING", 3: "POLYGON", 4: "MULTIPOINT", 5: "MULTILINESTRING", 6: "MULTIPOLYGON",
+    7: "GEOMETRYCOLLECTION",
+}  # fmt: skip
+_HAS_SRID = 0x20000000  # EWKB's flag, in WKB that PostGIS wrote
+_DEEPEST = 32
+_LEAST, _MOST = Decimal("1e-15"), Decimal("1e15")  # between them numbers are written without an exponent
+_SRID = re.compile(r"SRID=(\d+);")
+_EWKT_POINT = re.compile(r"(?:SRID=(\d+);)?POINT\((\S+) (\S+)\)")
+
+
+class NoGeometry(ValueError):
+    """Bytes or a struct that hold no geometry which has a text."""
+
+
+def struct_of(stored: bytes, *, point: bool) -> Struct:
+    """The struct of a column's bytes; `point` says whether the column's type is POINT. NoGeometry for other bytes."""
+    if len(stored) < 9:
+        raise NoGeometry(f"{len(stored)} bytes are no geometry")
+    srid, wkb = _HEADER.unpack_from(stored)[0], stored[4:]
+    shown: Struct = {"wkb": base64.b64encode(wkb).decode(), "srid": srid or None}
+    if not point:
+        return shown
+    x, y = _xy(wkb)
+    return {"x": x, "y": y, **shown}
+
+
+def point_of(x: float, y: float, srid: int = 0) -> Struct:
+    """The struct of a point; NoGeometry where a coordinate is not finite."""
+    return struct_of(_HEADER.pack(srid) + _POINT.pack(1, 1, x, y), point=True)
+
+
+def stored_of(value: Mapping[str, Any]) -> bytes:
+    """The column's bytes of a struct: inverse of `struct_of`. NoGeometry where it is none."""
+    srid, wkb = value.get("srid"), value.get("wkb")
+    if not isinstance(wkb, str) or not (srid is None or (type(srid) is int and 0 <= srid < 1 << 32)):
+        raise NoGeometry("no wkb, or no srid")
+    try:
+        return _HEADER.pack(srid or 0) + base64.b64decode(wkb, validate=True)
+    except ValueError as error:
+        raise NoGeometry("its wkb is no base64") from error
+
+
+def ewkt_of(value: Mapping[str, Any]) -> str:
+    """The text of a struct; NoGeometry where it is none, or one of more than two dimensions."""
+    stored = stored_of(value)
+    srid = _HEADER.unpack_from(stored)[0]
+    try:
+        text, at, own = _text(stored, 4, 0, named=True)
+    except (struct.error, IndexError) as error:
+        raise NoGeometry("its wkb ends too early") from error
+    if at != len(stored):
+        raise NoGeometry("its wkb has more bytes than its geometry")
+    srid = srid or own
+    return f"SRID={srid};{text}" if srid else text
+
+
+def wkt_of(ewkt: str) -> str:
+    """A geometry's text without its SRID."""
+    return _SRID.sub("", ewkt, count=1)
+
+
+def location_of(ewkt: str) -> tuple[float, float] | None:
+    """Latitude and longitude of a point that says where on earth it is: SRID 4326, or none at all, and within their
+    bounds. None for every other geometry: a plane's coordinates are no place.
+    """
+    found = _EWKT_POINT.fullmatch(ewkt)
+    if found is None or int(found[1] or 0) not in (0, 4326):
+        return None
+    x, y = float(found[2]), float(found[3])
+    return (y, x) if abs(x) <= 180 and abs(y) <= 90 else None
+
+
+def _xy(wkb: bytes) -> tuple[float, float]:
+    """The coordinates of a point as servers store it. NoGeometry for anything else."""
+    if len(wkb) != _POINT.size or wkb[:5] != b"\1\1\0\0\0":
+        raise NoGeometry("its wkb is no point")
+    _, _, x, y = _POINT.unpack(wkb)
+    if not (math.isfinite(x) and math.isfinite(y)):
+        raise NoGeometry("a point whose coordinates are not finite")
+    return x, y
+
+
+def _text(data: bytes, at: int, depth: int, *, named: bool) -> tuple[str, int, int]:
+    """WKT of the WKB at a place, where it ends, and the SRID that it names itself."""
+    if depth > _DEEPEST:
+        raise NoGeometry("nested too deep")
+    order = "<" if data[at] == 1 else ">"
+    (code,) = struct.unpack_from(order + "I", data, at + 1)
+    at += 5
+    srid = 0
+    if code & _HAS_SRID:
+        (srid,) = struct.unpack_from(order + "I", data, at)
+        code, at = code & ~_HAS_SRID, at + 4
+    name = _NAMES.get(code)
+    if name is None:
+        raise NoGeometry(f"wkb of type {code}")
+    if name == "POINT":
+        x, y = struct.unpack_from(order + "dd", data, at)
+        body, at = f"({number(x)} {number(y)})", at + 16
+    elif name == "LINESTRING":
+        body, at = _line(data, at, order)
+        body = " EMPTY" if body == "EMPTY" else body
+    else:
+        (count,) = struct.unpack_from(order + "I", data, at)
+        at += 4
+        parts = []
+        for _ in range(count):
+            if name == "POLYGON":
+                part, at = _line(data, at, order)
+            else:
+                part, at, _ = _text(data, at, depth + 1, named=name == "GEOMETRYCOLLECTION")
+            parts.append(part)
+        body = f"({','.join(parts)})" if parts else " EMPTY"
+    return (name + body if named else body.lstrip()), at, srid
+
+
+def _line(data: bytes, at: int, order: str) -> tuple[str, int]:
+    (count,) = struct.unpack_from(order + "I", data, at)
+    at += 4
+    if count * 16 > len(data) - at:
+        raise NoGeometry("its wkb ends too early")
+    found = struct.unpack_from(f"{order}{2 * count}d", data, at)
+    points = ",".join(f"{number(x)} {number(y)}" for x, y in zip(found[::2], found[1::2], strict=True))
+    return (f"({points})" if points else "EMPTY"), at + 16 * count
+
+
+def number(value: float) -> str:
+    """A coordinate with the fewest digits that read back as the same number: `kernel/log/Wkt.java` writes the same."""
+    if not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    sign = "-" if math.copysign(1, value) < 0 else ""
+    written = Decimal(repr(abs(value))).normalize()
+    if not written:
+        return sign + "0"
+    if _LEAST <= written < _MOST:
+        return f"{sign}{written:f}"
+    _, digits, exponent = written.as_tuple()
+    assert isinstance(exponent, int), "it is finite"
+    text = "".join(map(str, digits))
+    return f"{sign}{text[0]}{'.' if len(text) > 1 else ''}{text[1:]}e{exponent + len(text) - 1}"

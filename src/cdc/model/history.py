@@ -1,0 +1,272 @@
+"""A source's schema history: which columns each table had at every position since capture began.
+
+The history is a fold: `History().record(change)` for each change in order. A schema change takes a number of the
+source's `sequence` like a row change does, so one number orders both, whichever server of a fail-over a position names.
+Changes that are read again fold to the same history. What is learnt later (the log's metadata, a person) amends the
+change that was not understood, at its own number: rows that were quarantined since can be decoded then.
+
+It lives in the compacted topic `…history` as small records, one per table and change, which `checkpoint` replaces by
+one record per table for everything before a position that nobody returns to. So start-up reads as many records as
+there are tables, not as there were changes; and records may be read in any order.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cdc.model.errors import Fatal, Skippable
+from cdc.model.event import Position
+from cdc.model.schema import TableId, TableSchema, schema_from_json
+
+FORMAT = 1
+_REMEDY = "its next TABLE_MAP tells them, or `tailorbird schema set`"
+Record = tuple[str, dict[str, Any] | None]  # key and value in the topic; None is a tombstone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableState:
+    """What a change made of one table: a schema, or nothing (`schema` None), or columns unknown for a reason.
+
+    A table in quarantine has no `schema` but says in `unknown` why. `version` is the last one used: no version is
+    used twice, even if the table is dropped and made again. `detail` is what the DDL parser needs besides (keys,
+    default character set); it is kept as it is.
+    """
+
+    table_id: TableId
+    schema: TableSchema | None
+    version: int
+    unknown: str = ""
+    detail: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseState:
+    """The default character set and collation of a database (None: not known); `gone` when it was dropped."""
+
+    source: str
+    database: str
+    charset: str | None
+    gone: bool = False
+    collation: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaChange:
+    """A statement, or metadata from the log or the server (`ddl` empty), and what it made of the tables it concerns.
+
+    `position` is the one behind it: the change is in force from that sequence number on.
+    """
+
+    position: Position
+    ddl: str
+    tables: tuple[TableState, ...]
+    databases: tuple[DatabaseState, ...] = ()
+
+
+_Entry = tuple[int, TableState | DatabaseState]
+_Name = tuple[str, str, str]  # source, database, table; an empty table stands for the database itself
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """All states of all tables of one source; a value: `record` and `amend` return the next one.
+
+    `first` is the sequence number from which on the history can tell (0: from the beginning).
+    """
+
+    first: int = 0
+    _entries: Mapping[_Name, tuple[_Entry, ...]] = field(default_factory=dict)
+
+    def record(self, change: SchemaChange) -> History:
+        """The history with a change; what it holds of that number already, amended or not, is passed over.
+
+        Fatal when a table is known to have changed later, but not then: positions were mixed up. The content of a log
+        cannot cause this: its reader numbers each change above all that came before, and commits both together.
+        """
+        entries = dict(self._entries)
+        number = change.position.sequence
+        for name, state in _states(change):
+            known = entries.get(name, ())
+            if number < self.first or any(at == number for at, _ in known):
+                continue
+            if known and known[-1][0] > number:
+                raise Fatal(
+                    f"a change of {'.'.join(name).rstrip('.')} at sequence {number} follows one at {known[-1][0]}",
+                    "the position and the schema history belong to different runs; take a new snapshot",
+                )
+            entries[name] = (*known, (number, state))
+        return replace(self, _entries=entries)
+
+    def amend(self, state: TableState) -> tuple[History, int]:
+        """Replace the newest state of a table by what has been learnt of it; the history, and the number it stands at.
+
+        KeyError for a table that the history does not hold: that is a change of its own.
+        """
+        name = (state.table_id.source, state.table_id.database, state.table_id.table)
+        *before, (number, _) = self._entries[name]
+        return replace(self, _entries={**self._entries, name: (*before, (number, state))}), number
+
+    def held(self, table_id: TableId, number: int) -> TableState | None:
+        """What the history holds of a table's change of exactly that number."""
+        entries = self._entries.get((table_id.source, table_id.database, table_id.table), ())
+        return next((s for at, s in entries if at == number and isinstance(s, TableState)), None)
+
+    def state_at(self, table_id: TableId, position: Position) -> TableState | None:
+        """What is known of a table at a position; None when it did not exist. Fatal before the history's beginning."""
+        found = self._at((table_id.source, table_id.database, table_id.table), position.sequence)
+        return found if isinstance(found, TableState) else None
+
+    def schema_at(self, table_id: TableId, position: Position) -> TableSchema:
+        """The schema that rows of a table have at a position.
+
+        Skippable when there is none to be had: the table did not exist, or a statement was not understood. Its rows are
+        quarantined as bytes and decoded again once the columns are known. Fatal before the history's beginning.
+        """
+        state = self.state_at(table_id, position)
+        if state is not None and state.schema is not None:
+            return state.schema
+        if state is not None and state.unknown:
+            raise Skippable(f"the columns of table {table_id} are not known: {state.unknown}", _REMEDY)
+        raise Skippable(f"table {table_id} has no columns at sequence {position.sequence}", _REMEDY)
+
+    def tables_at(self, position: Position) -> Iterator[TableState]:
+        """All tables that exist at a position, those in quarantine too, ordered by name."""
+        for name in sorted(self._entries):
+            state = self._at(name, position.sequence)
+            if isinstance(state, TableState) and (state.schema is not None or state.unknown):
+                yield state
+
+    def databases_at(self, position: Position) -> Iterator[DatabaseState]:
+        """All databases that exist at a position, ordered by name."""
+        for name in sorted(self._entries):
+            state = self._at(name, position.sequence)
+            if isinstance(state, DatabaseState) and not state.gone:
+                yield state
+
+    def last_state(self, table_id: TableId) -> TableState | None:
+        """The newest state of a table, None when it was never seen."""
+        entries = self._entries.get((table_id.source, table_id.database, table_id.table), ())
+        state = entries[-1][1] if entries else None
+        return state if isinstance(state, TableState) else None
+
+    def since(self, position: Position) -> History:
+        """The history without what is superseded at a position, before which it can not tell any more."""
+        number = position.sequence
+        entries: dict[_Name, tuple[_Entry, ...]] = {}
+        for name, known in self._entries.items():
+            index = max(bisect_right(known, number, key=_number) - 1, 0)
+            entries[name] = known[index:]
+        return replace(self, first=max(self.first, number), _entries=entries)
+
+    def _at(self, name: _Name, number: int) -> TableState | DatabaseState | None:
+        if number < self.first:
+            raise Fatal(
+                f"the schema history begins at sequence {self.first}, {number} was asked for",
+                "begin at a newer position, or take a new snapshot",
+            )
+        known = self._entries.get(name, ())
+        index = bisect_right(known, number, key=_number)
+        return known[index - 1][1] if index else None
+
+
+def _number(entry: _Entry) -> int:
+    return entry[0]
+
+
+def _states(change: SchemaChange) -> Iterator[tuple[_Name, TableState | DatabaseState]]:
+    for table in change.tables:
+        yield (table.table_id.source, table.table_id.database, table.table_id.table), table
+    for database in change.databases:
+        yield (database.source, database.database, ""), database
+
+
+def records(change: SchemaChange) -> Iterator[Record]:
+    """A change, or an amendment with the number of what it amends, as records: one per table or database."""
+    for name, state in _states(change):
+        number = change.position.sequence
+        yield _key("change", name, number), {**_value(state), "sequence": number, "ddl": change.ddl}
+
+
+def checkpoint(history: History, position: Position) -> Iterator[Record]:
+    """Records that make everything before `position` superfluous: one state per table, then tombstones for its changes.
+
+    The caller writes them in this order, in one transaction, and never returns to an older position afterwards.
+    """
+    number = position.sequence
+    for name, known in sorted(history._entries.items()):
+        index = bisect_right(known, number, key=_number)
+        if index:
+            yield _key("state", name), {**_value(known[index - 1][1]), "sequence": known[index - 1][0], "first": number}
+    for name, known in sorted(history._entries.items()):
+        for at, _ in known[: bisect_right(known, number, key=_number)]:
+            yield _key("change", name, at), None
+
+
+def history_from_records(found: Iterable[Record], source: str) -> History:
+    """The history of a source that the topic holds; for each key the last record counts.
+
+    ValueError for records of a format that this version cannot read.
+    """
+    latest = dict(found)
+    entries: dict[_Name, dict[int, TableState | DatabaseState]] = {}
+    first = 0
+    # states come before changes, which may amend what a state was made from
+    for key, value in sorted(latest.items(), key=lambda record: json.loads(record[0])[0] == "change"):
+        if value is None or value["source"] != source or json.loads(key)[0] not in ("state", "change"):
+            continue
+        if value["format"] != FORMAT:
+            raise ValueError(f"schema history record of format {value['format']}, this version reads {FORMAT}")
+        name = (source, value["database"], value.get("table", ""))
+        entries.setdefault(name, {})[value["sequence"]] = _state(value)
+        first = max(first, value.get("first", 0))
+    return History(
+        first=first, _entries={name: tuple(sorted(known.items(), key=_number)) for name, known in entries.items()}
+    )
+
+
+def _key(kind: str, name: _Name, number: int | None = None) -> str:
+    return json.dumps([kind, *name] if number is None else [kind, *name, number])
+
+
+def _value(state: TableState | DatabaseState) -> dict[str, Any]:
+    if isinstance(state, DatabaseState):
+        told = {
+            "format": FORMAT,
+            "source": state.source,
+            "database": state.database,
+            "charset": state.charset,
+            "gone": state.gone,
+        }
+        return told if state.collation is None else {**told, "collation": state.collation}
+    return {
+        "format": FORMAT,
+        "source": state.table_id.source,
+        "database": state.table_id.database,
+        "table": state.table_id.table,
+        "schema": state.schema.to_json() if state.schema else None,
+        "version": state.version,
+        "unknown": state.unknown,
+        "detail": state.detail,
+    }
+
+
+def _state(value: Mapping[str, Any]) -> TableState | DatabaseState:
+    if "table" not in value:
+        return DatabaseState(
+            source=value["source"],
+            database=value["database"],
+            charset=value["charset"],
+            gone=value["gone"],
+            collation=value.get("collation"),
+        )
+    return TableState(
+        table_id=TableId(source=value["source"], database=value["database"], table=value["table"]),
+        schema=schema_from_json(value["schema"]) if value["schema"] else None,
+        version=value["version"],
+        unknown=value["unknown"],
+        detail=value["detail"],
+    )

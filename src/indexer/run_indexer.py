@@ -1,0 +1,289 @@
+"""Wires one indexer process: HBase's replication → one Solr collection, until SIGTERM."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import structlog
+
+from cdc.model.errors import Retriable, TailorbirdError, UsageError
+from cdc.model.naming import hbase_table, peer
+from cdc.process.file_running import announced
+from cdc.process.verdict import Standing
+from cdc.topology.topology import Index, Topology
+from indexer.foreign.foreign import ForeignProcessor, NoProgress, ProgressStore
+from indexer.foreign.hbase_foreign import ForeignReader
+from indexer.foreign.writer import ConditionalCollection
+from indexer.index.http_metrics import IndexMetrics
+from indexer.index.kafka_dead_letters import KafkaDeadLetters
+from indexer.index.processor import Collection, DeadLetters, Processor, Tally
+from indexer.peer.peer import Edits
+from indexer.peer.tcp_peer import PeerServer
+from indexer.peer.zk_registration import Client, Registration, connect
+from indexer.rebuild.targets import Fanout, Targets, TargetStore, checked
+from indexer.rebuild.zk_state import Generations, StoredProgress, StoredTargets
+from indexer.solr.solr_collection import SolrCollection
+from indexer.table.hbase_layouts import StoredLayouts
+
+# A batch that does not go through is held this long before it goes back to HBase, which sends it again at once. With
+# the last post to Solr (15 s at most) it stays below the 60 s after which HBase takes us for dead.
+_HOLD_SECONDS = 30.0
+_LONGEST_PAUSE = 1.0
+# One name for all batches: HBase sends one that went back on any connection, and what goes through ends the waiting.
+_BATCHES = "batches"
+_PURGE_CHECK_SECONDS = 5.0
+_LONGEST_PURGE_PAUSE = 600.0
+
+log = structlog.get_logger()
+AnyProcessor = Processor | ForeignProcessor
+
+
+class AnyCollection(Collection, ConditionalCollection, Protocol):
+    """What an index's documents go to, however its table is written."""
+
+
+def choose_index(topology: Topology, name: str | None) -> Index:
+    """The index that a process serves: the named one, or the only one; UsageError otherwise."""
+    known = ", ".join(topology.indexes) or "none: add `indexes:` to the topology"
+    if name is None:
+        if len(topology.indexes) != 1:
+            raise UsageError(f"{topology.file}: which index? It has {known}", "name one: --index NAME")
+        return next(iter(topology.indexes.values()))
+    if name not in topology.indexes:
+        raise UsageError(f"{topology.file}: no index {name}", f"it has {known}")
+    return topology.indexes[name]
+
+
+def holding(
+    process: Callable[[Edits, float], Tally], stopped: threading.Event, health: Standing
+) -> Callable[[Edits], Tally]:
+    """`process`, tried again while a server is away, until it goes through or `_HOLD_SECONDS` have passed."""
+
+    def handle(edits: Edits) -> Tally:
+        give_up = time.monotonic() + _HOLD_SECONDS
+        pause = 0.1
+        while True:
+            try:
+                tally = process(edits, give_up)
+                health.goes_on(_BATCHES)
+                return tally
+            except Retriable as error:
+                health.waits(_BATCHES, str(error), time.monotonic())
+                if stopped.is_set() or time.monotonic() + pause > give_up:
+                    raise
+                log.warning("waiting", reason=str(error))
+            stopped.wait(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    return handle
+
+
+def run_index(topology: Topology, index_name: str | None, *, metrics_port: int = 0) -> None:
+    """Index until SIGTERM or SIGINT; raises TailorbirdError when it can not start or must not go on.
+
+    A batch of edits is acknowledged when Solr, or the topic of dead letters, holds every row of it. What is not
+    acknowledged when the process ends comes again to the next one: nothing is kept here.
+    """
+    index = choose_index(topology, index_name)
+    _quiet_libraries()
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    with announced(topology.name, f"index {index.name}", metrics_port):
+        _index(topology, index, IndexMetrics(index.name, metrics_port), stopped)
+
+
+def _index(topology: Topology, index: Index, metrics: IndexMetrics, stopped: threading.Event) -> None:
+    failures: list[TailorbirdError] = []
+
+    def failed(error: TailorbirdError) -> None:
+        failures.append(error)
+        stopped.set()
+
+    client = connect(topology.hbase.zookeeper)
+    try:
+        name = peer(topology.name, index.name, Generations(client).current(topology.name, index.name))
+        indexing = Indexing(topology, index, client, name)
+        indexing.warn_without_collections()
+        _serve(topology, index, name, client, indexing, metrics, stopped, failed)
+        indexing.close()
+    finally:
+        client.stop()
+        client.close()
+    if failures:
+        raise failures[0]
+    log.info("stopped", index=index.name)
+
+
+def _serve(
+    topology: Topology,
+    index: Index,
+    name: str,
+    client: Client,
+    indexing: Indexing,
+    metrics: IndexMetrics,
+    stopped: threading.Event,
+    failed: Callable[[TailorbirdError], None],
+) -> None:
+    """Listen, be announced, handle batches until `stopped`."""
+    process = holding(indexing.process, stopped, metrics.health)
+
+    def handle(edits: Edits) -> None:
+        try:
+            tally = process(edits)
+        except Retriable:
+            metrics.sent_back()
+            raise
+        metrics.handled(tally, time.time() - edits.newest / 1000)
+        if tally.dead:
+            log.warning("dead_letters", count=tally.dead)
+
+    server = PeerServer(handle, failed, address=topology.hbase.bind)
+    try:
+        registration = Registration(
+            client,
+            name,
+            host=topology.hbase.advertised_host,
+            port=server.port,
+            start_code=time.time_ns() // 1_000_000,
+        )
+        log.info("indexing", index=index.name, collection=index.collection, peer=name, port=server.port)
+        metrics.health.ready()
+        while not stopped.wait(_PURGE_CHECK_SECONDS):
+            indexing.purge()
+        registration.close()
+    finally:
+        server.close(wait=True)
+
+
+class Indexing:
+    """One index's way from edits to its collections, whichever they are now; threads may share it."""
+
+    def __init__(self, topology: Topology, index: Index, client: Client, name: str) -> None:
+        self._topology, self._index, self._client, self._peer = topology, index, client, name
+        self._targets: TargetStore = StoredTargets(client, name, collection=index.collection)
+        self._layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=index.table)
+        self._letters = KafkaDeadLetters(
+            topology.log.brokers,
+            topology=topology.name,
+            index=index.name,
+            replication_factor=topology.log.replication_factor,
+        )
+        self._collections: dict[str, SolrCollection] = {}
+        self._processors: dict[int, AnyProcessor] = {}
+        self._lock = threading.Lock()
+        self._purged = time.monotonic()
+
+    def process(self, edits: Edits, give_up: float) -> Tally:
+        """`Processor.process` into the collections of now; Retriable when those changed while it ran."""
+        targets = checked(self._targets)
+        tally = self._processor(targets).process(edits, give_up=give_up)
+        if checked(self._targets).epoch != targets.epoch:
+            raise Retriable("the index's collections changed meanwhile")
+        return tally
+
+    def purge(self) -> None:
+        """Every now and then remove the stubs of rows deleted long ago; a failure is reported and tried again."""
+        if time.monotonic() - self._purged < min(_LONGEST_PURGE_PAUSE, self._index.stub_retention / 4):
+            return
+        self._purged = time.monotonic()
+        try:
+            targets = checked(self._targets)
+            if len(targets.collections) > 1:
+                return  # a rebuild's scan may still bring back what a stub fences
+            purged = self._collection(targets.collections[0]).purge_stubs(
+                before_ms=time.time_ns() // 1_000_000 - round(self._index.stub_retention * 1000),
+                buckets=self._buckets,
+            )
+            log.info("stubs_purged", count=purged)
+        except Retriable as error:
+            log.warning("stubs_not_purged", reason=str(error))
+
+    def warn_without_collections(self) -> None:
+        """Say so when a collection is missing: nothing can be indexed then."""
+        try:
+            for name in self._targets.read().collections:
+                if not self._collection(name).exists():
+                    log.warning("collection_missing", collection=name, remedy="tailorbird apply TOPOLOGY")
+        except Retriable as error:
+            log.warning("waiting", reason=str(error))
+
+    @property
+    def _buckets(self) -> int:
+        table = self._topology.tables.get(self._index.table)
+        return table.salt_buckets if table else 0
+
+    def close(self) -> None:
+        """Wait for posts under way."""
+        for collection in self._collections.values():
+            collection.close()
+
+    def _collection(self, name: str) -> SolrCollection:
+        with self._lock:
+            if name not in self._collections:
+                self._collections[name] = SolrCollection(
+                    self._topology.solr, name, commit_within=self._index.commit_within
+                )
+            return self._collections[name]
+
+    def _processor(self, targets: Targets) -> AnyProcessor:
+        with self._lock:
+            if targets.epoch in self._processors:
+                return self._processors[targets.epoch]
+            # What another epoch's processor and collections remember, of unfinished batches and of fields' types, is
+            # about collections that had these names before. They end with the batches that still use them.
+            self._processors, self._collections = {}, {}
+        collections = [self._collection(name) for name in targets.collections]
+        progress = StoredProgress(self._client, self._peer, epoch=targets.epoch)
+        processor = build_processor(self._topology, self._index, self._layouts, collections, self._letters, progress)
+        with self._lock:
+            return self._processors.setdefault(targets.epoch, processor)
+
+
+def build_processor(
+    topology: Topology,
+    index: Index,
+    layouts: StoredLayouts,
+    collections: Sequence[AnyCollection],
+    dead_letters: DeadLetters,
+    progress: ProgressStore | None = None,
+) -> AnyProcessor:
+    """What indexes the edits of an index's table into some collections, or, without `progress`, rows of it."""
+
+    def clock_ms() -> int:
+        return time.time_ns() // 1_000_000
+
+    foreign = topology.foreign_tables.get(index.table)
+    if foreign is not None:
+        return ForeignProcessor(
+            foreign,
+            search=index.search,
+            rows=ForeignReader(topology.hbase.thrift, foreign),
+            collections=collections,
+            dead_letters=dead_letters,
+            progress=progress or NoProgress(),
+            clock_ms=clock_ms,
+            monotonic=time.monotonic,
+        )
+    table = topology.tables[index.table]
+    return Processor(
+        table=hbase_table(topology.name, table.name),
+        family=table.family,
+        search=index.search,
+        layouts=layouts,
+        collection=collections[0] if len(collections) == 1 else Fanout(collections),
+        dead_letters=dead_letters,
+        clock_ms=clock_ms,
+        monotonic=time.monotonic,
+    )
+
+
+def _quiet_libraries() -> None:
+    # they log stack traces of what we handle and report in our own words
+    for name in ("pysolr", "kazoo", "thriftpy2", "happybase"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)

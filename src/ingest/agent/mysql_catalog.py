@@ -1,0 +1,53 @@
+"""Which databases, tables and columns a server has, as far as the policy lets that be told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cdc.topology.topology import Source
+from ingest.agent.policy import LocalConnection
+from ingest.fleet.catalog import DatabaseSeen, TableSeen
+from ingest.mysql.mysql_connection import connected, query, translated
+
+_TABLES = """SELECT TABLE_NAME, TABLE_ROWS FROM information_schema.TABLES
+WHERE TABLE_SCHEMA = %s AND TABLE_TYPE = 'BASE TABLE' ORDER BY TABLE_NAME"""
+_COLUMNS = """SELECT TABLE_NAME, COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS
+WHERE TABLE_SCHEMA = %s ORDER BY TABLE_NAME, ORDINAL_POSITION"""
+
+
+def seen(local: LocalConnection, agent: str) -> Iterator[DatabaseSeen]:
+    """Each database of a connection; what its server estimates of rows, and columns that may leave. Retriable where
+    the server is away, UsageError where it refuses us.
+    """
+    source = asked(local)
+    with connected(source) as connection:
+        for database in local.databases:
+            with translated(source, "list the tables"):
+                tables = query(connection, _TABLES, database)
+                columns: dict[str, list[tuple[str, str]]] = {}
+                for table, name, kind in query(connection, _COLUMNS, database):
+                    columns.setdefault(str(table), []).append((str(name), str(kind)))
+            found = tuple(_tables(local, database, tables, columns))
+            yield DatabaseSeen(agent=agent, connection=local.alias, database=database, tables=found)
+
+
+def _tables(
+    local: LocalConnection,
+    database: str,
+    tables: list[tuple[object, ...]],
+    columns: dict[str, list[tuple[str, str]]],
+) -> Iterator[TableSeen]:
+    for name, rows in tables:
+        allowed = local.table(database, str(name))
+        if allowed is not None:
+            shown = tuple(column for column in columns.get(str(name), ()) if allowed.shows(column[0]))
+            yield TableSeen(name=str(name), rows=None if rows is None else int(str(rows)), columns=shown)
+
+
+def asked(local: LocalConnection) -> Source:
+    """A connection as a source that captures nothing."""
+    return Source(
+        name=local.alias, type=local.type, hostname=local.hostname, port=local.port, username=local.username,
+        password=local.password, database=next(iter(local.databases)), tables=(), server_id=0, snapshot_mode="never",
+        ssl_mode=local.ssl_mode,
+    )  # fmt: skip

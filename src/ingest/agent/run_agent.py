@@ -1,0 +1,212 @@
+"""`tailorbird agent`: the one process on a database's host; it dials out, and nothing connects to it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import structlog
+
+from cdc.model.errors import UsageError
+from cdc.model.escapes import meanings
+from cdc.model.event import Position
+from cdc.model.schema import TableId
+from cdc.process.http_operation import serve_operation
+from cdc.process.proc_log_lines import log_lines
+from cdc.process.verdict import Judgement
+from cdc.topology.reader_servers import read_hbase, read_log, read_solr
+from cdc.topology.topology import Topology
+from ingest.agent.file_policy import load_policy
+from ingest.agent.grpc_agent import FleetAgent, Task
+from ingest.agent.mysql_catalog import seen
+from ingest.agent.policy import refused_signal
+from ingest.capture.signals import Signal
+from ingest.fleet.certificate import certified
+from ingest.fleet.fleet_pb2 import APPLIED, APPLYING, FAILED
+from ingest.gateway_client.grpc_stream import Credentials, Gateways
+from ingest.records.capture_interfaces import Checkpoint, OpenLog
+from ingest.report.http_reports import Reports
+from ingest.run_capture import ClosableSignals, Destination, ThroughGateway, capture
+
+_EVER = 1e9  # seconds
+_TABLES = 100  # whose snapshots are told of
+_MOVING_EVERY, _READING_EVERY = 10.0, 1.0  # seconds between words of where a source is
+
+log = structlog.get_logger()
+
+
+def run(gateways: Sequence[str], identity: str, policy_file: str, *, metrics_port: int = 0) -> None:
+    """Be commanded until SIGTERM or SIGINT, by one of `gateways` (host:port), as whom the folder `identity` says.
+
+    UsageError or TopologyError where the policy or the certificate can not be read; a gateway that is away is waited
+    for. Each source's changes are exactly once in Kafka, whenever and however the process ends.
+    """
+    if not gateways:
+        raise UsageError("no gateway to dial", "--gateway HOST:PORT, again for more")
+    policy = load_policy(policy_file)
+    credentials = Credentials.of(Path(identity))
+    credentials.channel()
+    name = _named(credentials) if credentials.token is None else Path(identity).name
+    log_lines("json")
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    agent = FleetAgent(name, policy, captured, seen)
+    if metrics_port:
+        serve_operation(metrics_port, lambda: _judged(agent))
+    streams = Gateways(gateways, credentials, opened=agent.opened, commanded=agent.commanded)
+    log.info("agent begins", agent=name, connections=", ".join(policy.connections))
+    try:
+        agent.attend(streams, stop)
+    finally:
+        streams.close()
+    log.info("agent ends", agent=name)
+
+
+def captured(task: Task) -> None:
+    """Capture a source until the task is stopped; raises what ends a session for good."""
+    destination = ByPolicy(ThroughGateway(task.lanes, task.source.name), task)
+    capture(
+        _topology(task.topology), task.source, log=destination, stopped=task.stopped.is_set, wait=task.stopped.wait,
+        reports=TaskReports(task),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ByPolicy:
+    """A destination whose signals are obeyed as far as the policy goes."""
+
+    through: Destination
+    task: Task
+
+    def open(self) -> tuple[OpenLog, ClosableSignals]:
+        """See `run.Destination`."""
+        opened, signals = self.through.open()
+        return opened, PolicySignals(signals, self.task)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySignals:
+    """Signals without those that the policy of the host refuses; each of these is told."""
+
+    signals: ClosableSignals
+    task: Task
+
+    def read(self, start: int | None) -> tuple[list[Signal], int | None]:
+        """See `signals.Signals`."""
+        found, behind = self.signals.read(start)
+        return [one for one in found if self._may(one)], behind
+
+    def close(self) -> None:
+        """Forget the connection."""
+        self.signals.close()
+
+    def _may(self, one: Signal) -> bool:
+        task = self.task
+        meant = [(name, table) for name in one.tables for table in _meant(task, name)]
+        tables = tuple(table for _, table in meant)
+        why = refused_signal(task.policy, task.local, task.source, one.type, tables)
+        for name, table in meant:
+            where = one.filters.get(name, "")
+            if where and task.source.conditions is not None and not why:
+                try:
+                    task.source.conditions(table, where)
+                except UsageError as error:
+                    why = str(error)
+        if why:
+            log.warning("signal refused", source=task.source.name, type=one.type, tables=one.tables, why=why)
+            task.told.now(APPLIED, f"{one.type} was refused: {why}")
+        return not why
+
+
+def _meant(task: Task, name: str) -> list[TableId]:
+    """The captured tables that `database.table` may mean, whose names may hold dots."""
+    found = (TableId(source=task.source.name, database=d, table=t) for d, t in meanings(name, "") if d)
+    return [table for table in found if task.source.captures(table)]
+
+
+class TaskReports(Reports):
+    """What a session tells, to the gateway as well."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._stands: dict[str, object] = {}
+        self._reading: dict[str, int] = {}  # rows read of tables whose snapshot is under way
+        self._read: dict[str, int] = {}  # and of those that this session has read
+        self._lag_ms = 0
+        super().__init__(task.topology, task.source, structlog.get_logger().bind(source=task.source.name))
+
+    def resumed(self, position: Position) -> None:
+        """The session follows its log."""
+        super().resumed(position)
+        self._at(position)
+        self._task.told.now(APPLIED, self._task.taken)
+
+    def committed(self, checkpoint: Checkpoint) -> None:
+        """Where it is."""
+        super().committed(checkpoint)
+        self._at(checkpoint.position)
+
+    def snapshot(self, rows: Mapping[str, int]) -> None:
+        """How far tables are read."""
+        super().snapshot(rows)
+        done = self._reading.keys() - rows.keys()
+        for table in done:
+            self._read[table] = self._reading[table]
+        self._reading = dict(rows)
+        self._tell(0.0 if done else _READING_EVERY)
+
+    def lag(self, seconds: float) -> None:
+        """How far behind."""
+        super().lag(seconds)
+        self._lag_ms = int(seconds * 1000) if seconds < _EVER else 0  # since 1970: nothing has been committed yet
+
+    def waiting(self, why: str, seconds: float) -> None:
+        """A server, or the gateway, is away."""
+        super().waiting(why, seconds)
+        self._task.told.now(APPLYING, f"waiting: {why}")
+
+    def _at(self, at: Position) -> None:
+        self._stands = {"file": at.file, "pos": at.pos, "gtid_set": at.gtid_set, "sequence": at.sequence}
+        self._tell(_READING_EVERY if self._reading else _MOVING_EVERY)
+
+    def _tell(self, every: float) -> None:
+        tables = {
+            "reading": dict(islice(self._reading.items(), _TABLES)),
+            "read": dict(islice(reversed(self._read.items()), _TABLES)),
+        }
+        self._task.told.at({**self._stands, "lag_ms": self._lag_ms, **tables}, every=every)
+
+
+def _judged(agent: FleetAgent) -> tuple[Judgement, dict[str, object]]:
+    """Healthy while every source that it has is captured."""
+    reports = agent.reports
+    for source, one in reports.items():
+        if one.progress == FAILED:
+            return Judgement(status="stuck", reason=f"source {source}: {one.reason}"), {}
+        if one.progress == APPLYING and one.reason:
+            return Judgement(status="away", reason=f"source {source}: {one.reason}"), {}
+    return Judgement(status="moving", reason=f"{len(reports)} sources"), {"sources": sorted(reports)}
+
+
+def _topology(name: str) -> Topology:
+    """All that a session needs of one."""
+    return Topology(
+        name=name, file="", sources={}, log=read_log(None), hbase=read_hbase(None), solr=read_solr(None), tables={},
+        indexes={}, dashboards={},
+    )  # fmt: skip
+
+
+def _named(credentials: Credentials) -> str:
+    file = credentials.certificate
+    try:
+        who = certified(file.read_bytes()).who
+    except ValueError as error:
+        raise UsageError(f"{file} is no certificate of a fleet's", "tailorbird fleet ca issue agent NAME") from error
+    if who is None or who.role != "agents":
+        raise UsageError(f"{file} is no agent's", "tailorbird fleet ca issue agent NAME")
+    return who.name

@@ -1,0 +1,51 @@
+"""Position records of one source, read one by one; implements `positions.PositionMarks`."""
+
+from __future__ import annotations
+
+import time
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from cdc.model.errors import Retriable
+from cdc.model.naming import positions_topic, transactional_id
+from ingest.changes.kafka_released import PATIENCE, RUNNING
+from ingest.changes.positions import PositionMark
+from ingest.records.records import read_checkpoint
+
+
+class PositionRecords:
+    """Of a source whose records stand in one partition of `…positions`; the consumer is used for as long as this is."""
+
+    def __init__(self, consumer: Consumer, topology: str, source: str, partition: int) -> None:
+        self._consumer, self._key = consumer, transactional_id(topology, source).encode()
+        self._topic, self._partition = positions_topic(topology), partition
+
+    def bounds(self) -> tuple[int, int]:
+        """See `PositionMarks`."""
+        low, high = self._consumer.get_watermark_offsets(
+            TopicPartition(self._topic, self._partition), timeout=PATIENCE
+        )  # fmt: skip
+        return int(low), int(high)
+
+    def first(self, offset: int) -> PositionMark | None:
+        """See `PositionMarks`."""
+        _, high = self.bounds()
+        if offset >= high:
+            return None
+        self._consumer.assign([TopicPartition(self._topic, self._partition, offset)])
+        deadline = time.monotonic() + PATIENCE
+        try:
+            while time.monotonic() < deadline:
+                for message in self._consumer.consume(20, 0.05):
+                    error, at = message.error(), message.offset() or 0
+                    if error is not None:
+                        if error.code() == KafkaError._PARTITION_EOF and at >= high:
+                            return None
+                        if error.code() != KafkaError._PARTITION_EOF and not error.retriable():
+                            raise KafkaException(error)
+                    elif message.key() == self._key and (value := message.value()) is not None:
+                        checkpoint, ends = read_checkpoint(value)
+                        return PositionMark(at, message.timestamp()[1], checkpoint.position, ends)
+        finally:
+            self._consumer.unassign()
+        raise Retriable(f"Kafka does not give {self._topic}", RUNNING)

@@ -1,0 +1,54 @@
+"""`tailorbird tail`: one table's changes as they are committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from cdc.model.errors import UsageError
+from cdc.model.event import ChangeEvent
+from cdc.model.schema import TableId, TableSchema
+from cdc.topology.topology import Topology
+from ingest.changes.feed_interfaces import ChangeTables, ahead
+from ingest.changes.kafka_changes import KafkaChanges
+
+
+def table_meant(topology: Topology, name: str) -> TableId:
+    """The captured table of `source.table`, `table` and so on; UsageError where it is none, or several."""
+    meant = topology.tables_meant(name)
+    if len(meant) == 1:
+        return meant[0]
+    if meant:
+        raise UsageError(f"{name}: several sources have it", " | ".join(f"{one.source}.{one.table}" for one in meant))
+    raise UsageError(f"{topology.file}: no source captures {name}", "SOURCE.TABLE, or SOURCE.DATABASE.TABLE")
+
+
+def tail(
+    topology: Topology, name: str, *, beginning: bool, stopped: Callable[[], bool]
+) -> Iterator[tuple[ChangeEvent, TableSchema]]:
+    """Changes and their schemas until `stopped`, from now on or from the beginning. Retriable while Kafka is away."""
+    table = table_meant(topology, name)
+    log = KafkaChanges(topology, (table.source,))
+    try:
+        log.begin()
+        if table not in log.tables():
+            raise UsageError(f"nothing was captured of {table}", f"tailorbird capture {topology.file}")
+        yield from told(log, table, beginning=beginning, stopped=stopped, follow=log.follow)
+    finally:
+        log.close()
+
+
+def told(
+    log: ChangeTables, table: TableId, *, beginning: bool, stopped: Callable[[], bool], follow: Callable[[float], bool]
+) -> Iterator[tuple[ChangeEvent, TableSchema]]:
+    """The same of any log."""
+    at = log.begins(table) if beginning else log.released(table)
+    while not stopped():
+        ends = log.released(table)
+        if not ahead(at, ends):
+            follow(0.2)
+            continue
+        batch = log.read(table, at, ends)
+        versions = log.schemas(table)
+        for change in batch.changes:
+            yield change.event, versions.at(change.event.source.sequence)
+        at = batch.next

@@ -1,0 +1,301 @@
+"""Statements and metadata as changes of the schema history; and the catalog back out of it at any position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from cdc.model.event import Position
+from cdc.model.history import DatabaseState, History, SchemaChange, TableState
+from cdc.model.schema import Column, TableId, TableSchema
+from ingest.ddl.catalog import (
+    Catalog,
+    ColumnDefinition,
+    Key,
+    TableDefinition,
+    TableName,
+    definition_of,
+    table_from_json,
+)
+from ingest.ddl.columns import ROW_END, ROW_START, period
+from ingest.ddl.defaults import converted_initial, shown_initial
+from ingest.ddl.dialect import Dialect
+from ingest.ddl.statements import apply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followed:
+    """What became of a statement: the history and catalog behind it, and the change to write, None if there is none.
+
+    `database` is the session's default one afterwards; `error` says why the statement was not understood; `rewritten`
+    as in `Applied`.
+    """
+
+    history: History
+    catalog: Catalog
+    change: SchemaChange | None
+    database: str
+    error: str | None = None
+    rewritten: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
+
+
+def follow(
+    history: History,
+    catalog: Catalog,
+    sql: str,
+    *,
+    source: str,
+    position: Position,
+    database: str,
+    dialect: Dialect,
+    session: int = 0,
+) -> Followed:
+    """Fold one statement from a source's log; `position` is the one behind it, `catalog` what held before it.
+
+    Capture calls it for each statement in order and writes `change` in the transaction that moves its position.
+    """
+    applied = apply(catalog, sql, database=database, dialect=dialect, session=session)
+    after = applied.catalog
+    states: list[TableState] = []
+    for state in _table_states(history, catalog, after, source):
+        held = history.held(state.table_id, position.sequence)
+        if held:  # read again, and perhaps understood meanwhile
+            after = _with_state(after, held)
+        states.append(held or state)
+    databases = tuple(
+        _database(source, name, after)
+        for name in sorted({*catalog.databases, *after.databases})
+        if (name in catalog.databases) != (name in after.databases)
+        or catalog.databases.get(name) != after.databases.get(name)
+        or catalog.collations.get(name) != after.collations.get(name)
+    )
+    change = None
+    if states or databases:
+        change = SchemaChange(position=position, ddl=sql, tables=tuple(states), databases=databases)
+        history = history.record(change)
+    return Followed(
+        history=history, catalog=after, change=change, database=applied.database, error=applied.error,
+        rewritten=applied.rewritten,
+    )  # fmt: skip
+
+
+def _database(source: str, name: str, catalog: Catalog) -> DatabaseState:
+    return DatabaseState(
+        source=source,
+        database=name,
+        charset=catalog.databases.get(name),
+        collation=catalog.collations.get(name),
+        gone=name not in catalog.databases,
+    )
+
+
+def _table_states(history: History, before: Catalog, after: Catalog, source: str) -> Iterator[TableState]:
+    for name in sorted({*before.tables, *before.unknown, *after.tables, *after.unknown}):
+        table_id = TableId(source=source, database=name[0], table=name[1])
+        last = history.last_state(table_id)
+        old, new = before.tables.get(name), after.tables.get(name)
+        if new is not None:
+            if new != old:
+                yield _known(last, table_id, new)
+        elif name not in after.unknown:
+            yield TableState(table_id=table_id, schema=None, version=last.version if last else 0)
+        elif before.unknown.get(name) != after.unknown[name]:
+            yield TableState(
+                table_id=table_id,
+                schema=None,
+                version=last.version if last else 0,
+                unknown=after.unknown[name] or "its statement was not understood",
+            )
+
+
+def _known(last: TableState | None, table_id: TableId, table: TableDefinition) -> TableState:
+    """The state of a table whose columns are known; its version only counts on when they differ from the last."""
+    version = last.version if last else 0
+    schema = table.schema(table_id, version)
+    if last is None or last.unknown or last.schema != schema:
+        schema = table.schema(table_id, version + 1)
+    return TableState(table_id=table_id, schema=schema, version=schema.version, detail=table.to_json())
+
+
+def begun(catalog: Catalog, source: str, position: Position) -> SchemaChange:
+    """The first change of a history: what the server's information_schema showed at a position."""
+    databases = tuple(_database(source, name, catalog) for name in sorted(catalog.databases))
+    states = tuple(_table_states(History(), Catalog(), catalog, source))
+    return SchemaChange(position=position, ddl="", tables=states, databases=databases)
+
+
+def adopted(history: History, before: Catalog, after: Catalog, *, source: str, position: Position) -> SchemaChange:
+    """The change from one catalog to another that a server shows, where the statements between them are not known."""
+    databases = tuple(_database(source, name, after) for name in sorted({*before.databases, *after.databases}))
+    states = tuple(_table_states(history, before, after, source))
+    return SchemaChange(position=position, ddl="", tables=states, databases=databases)
+
+
+def told(
+    history: History, catalog: Catalog, table_id: TableId, columns: Iterable[Column], primary_key: Iterable[str],
+    *, position: Position,
+) -> Followed:  # fmt: skip
+    """Fold what the log's metadata, information_schema or a person says of a table: it ends a quarantine.
+
+    It amends the table's last change, for the columns have been these ever since; a table that was never seen is known
+    from `position` on. Nothing changes when it is what was known. Keys and the default character set stay as they were;
+    a table seen for the first time takes its database's.
+    """
+    name: TableName = (table_id.database, table_id.table)
+    known = catalog.tables.get(name)
+    key = tuple(primary_key)
+    definitions = tuple(_enriched(definition_of(c), known) for c in columns)
+    others = tuple(k for k in known.keys if k.kind != "primary") if known else ()
+    primary = (Key(name="PRIMARY", kind="primary", columns=key),) if key else ()
+    charset = known.charset if known else catalog.databases.get(name[0])
+    collation = known.collation if known else catalog.collations.get(name[0])
+    keys = (*primary, *others)
+    table = TableDefinition(columns=definitions, keys=keys, charset=charset, collation=collation)
+    if known is not None:
+        table = replace(known, columns=definitions, keys=keys)
+    if known and known.schema(table_id, 0) == table.schema(table_id, 0):
+        return Followed(history=history, catalog=catalog, change=None, database=name[0])
+    last = history.last_state(table_id)
+    state = _known(last, table_id, table)
+    change = SchemaChange(position=position, ddl="", tables=(state,))
+    if last is None:
+        history = history.record(change)
+    else:
+        history, number = history.amend(state)
+        change = replace(change, position=replace(position, sequence=number))
+    return Followed(history=history, catalog=catalog.with_table(name, table), change=change, database=name[0])
+
+
+def _enriched(column: ColumnDefinition, known: TableDefinition | None) -> ColumnDefinition:
+    """A column as the log's metadata tells it, with what metadata never tells and is known of the same column."""
+    held = known.column(column.name) if known else None
+    if held is None:
+        return column
+    if not column.initial_known and held.initial_known:
+        initial, sure = converted_initial(held.initial, held.column_type, column.column_type, nullable=column.nullable)
+        column = replace(column, initial=initial, initial_known=sure)
+    same = column.charset == held.charset and column.collation is None
+    return replace(column, collation=held.collation) if same else column
+
+
+def _with_state(catalog: Catalog, state: TableState) -> Catalog:
+    name = (state.table_id.database, state.table_id.table)
+    if state.unknown:
+        return catalog.with_unknown(name, state.unknown)
+    if state.schema is None:
+        return catalog.without_table(name)
+    return catalog.with_table(name, table_from_json(state.detail) if state.detail else _from_schema(state.schema))
+
+
+def catalog_at(history: History, source: str, position: Position, default_charset: str | None) -> Catalog:
+    """The catalog that held at a position: where a capture begins that resumes there.
+
+    `default_charset` is the server's character_set_server. Temporary tables of sessions that were open are not known:
+    their statements then name tables that do not exist, which quarantines nothing that is captured.
+    """
+    found = [d for d in history.databases_at(position) if d.source == source]
+    catalog = Catalog(
+        default_charset=default_charset,
+        databases={d.database: d.charset for d in found},
+        collations={d.database: d.collation for d in found if d.collation},
+    )
+    tables: dict[TableName, TableDefinition] = {}
+    for state in history.tables_at(position):
+        if state.table_id.source != source:
+            continue
+        if state.unknown:
+            catalog = _with_state(catalog, state)
+        elif state.schema is not None:
+            table = table_from_json(state.detail) if state.detail else _from_schema(state.schema)
+            tables[state.table_id.database, state.table_id.table] = table
+    return replace(catalog, tables=tables)
+
+
+def _from_schema(schema: TableSchema) -> TableDefinition:
+    columns = tuple(definition_of(column) for column in schema.columns)
+    key = (Key(name="PRIMARY", kind="primary", columns=schema.primary_key),) if schema.primary_key else ()
+    return TableDefinition(columns=columns, keys=key)
+
+
+Row = Mapping[str, object]
+_PERIODS = {"ROW START": ROW_START, "ROW END": ROW_END}
+
+
+def catalog_of(
+    columns: Iterable[Row], statistics: Iterable[Row], tables: Iterable[Row], schemata: Iterable[Row],
+    default_charset: str | None, dialect: Dialect | None = None,
+) -> Catalog:  # fmt: skip
+    """The catalog that a server's information_schema shows: where a first start begins.
+
+    Rows have lower-case names and come ordered: COLUMNS by ordinal_position, STATISTICS by seq_in_index; TABLES gives
+    the default character set as `character_set_name` (joined by collation), `table_type` and `engine`, SCHEMATA
+    as `default_character_set_name`. Defaults are read where COLUMNS has `column_default` and `extra`, and the dialect
+    tells how they are printed; what `generation_expression` says of a row's period is kept.
+    """
+    parts: dict[TableName, list[ColumnDefinition]] = {}
+    for row in columns:
+        name = (str(row["table_schema"]), str(row["table_name"]))
+        parts.setdefault(name, []).append(_shown(row, dialect))
+    keys: dict[TableName, dict[str, list[str]]] = {}
+    unique: set[tuple[TableName, str]] = set()
+    for row in statistics:
+        name, index = (str(row["table_schema"]), str(row["table_name"])), str(row["index_name"])
+        column = row["column_name"]
+        keys.setdefault(name, {}).setdefault(index, []).append("" if column is None else str(column))
+        if not int(str(row["non_unique"])):
+            unique.add((name, index))
+    found: dict[TableName, TableDefinition] = {}
+    for row in tables:
+        name, charset = (str(row["table_schema"]), str(row["table_name"])), row["character_set_name"]
+        found[name] = TableDefinition(
+            columns=tuple(parts.get(name, ())),
+            keys=tuple(
+                Key(
+                    name=index,
+                    kind="primary" if index == "PRIMARY" else "unique" if (name, index) in unique else "plain",
+                    columns=tuple(names),
+                )
+                for index, names in keys.get(name, {}).items()
+            ),
+            charset=None if charset is None else str(charset),
+            collation=_text(row.get("table_collation")),
+            engine=str(row.get("engine") or ""),
+            sequence=row.get("table_type") == "SEQUENCE",
+            versioned=period(parts.get(name, ())) if row.get("table_type") == "SYSTEM VERSIONED" else None,
+        )
+    schemata = list(schemata)
+    databases = {str(row["schema_name"]): str(row["default_character_set_name"]) for row in schemata}
+    collations = {
+        str(row["schema_name"]): str(row["default_collation_name"])
+        for row in schemata
+        if row.get("default_collation_name")
+    }
+    return Catalog(default_charset=default_charset, databases=databases, collations=collations, tables=found)
+
+
+def _shown(row: Row, dialect: Dialect | None) -> ColumnDefinition:
+    """A column as a row of COLUMNS shows it."""
+    charset = row["character_set_name"]
+    initial, known = shown_initial(row, dialect) if dialect and "column_default" in row else (None, False)
+    return ColumnDefinition(
+        name=str(row["column_name"]),
+        column_type=str(row["column_type"]),
+        nullable=row["is_nullable"] == "YES",
+        charset=None if charset is None else str(charset),
+        collation=_text(row.get("collation_name")),
+        rest=_PERIODS.get(str(row.get("generation_expression") or "").upper())
+        or _rest(str(row.get("extra") or "").upper()),
+        initial=initial,
+        initial_known=known,
+    )
+
+
+def _rest(extra: str) -> str:
+    """What EXTRA tells that `ingest.ddl.rewrites` must know of a column; its expression is not in it."""
+    if "GENERATED" in extra and "DEFAULT_GENERATED" not in extra:
+        return "AS (?)"
+    return "AUTO_INCREMENT" if "AUTO_INCREMENT" in extra else ""
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

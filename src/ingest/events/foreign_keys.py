@@ -1,0 +1,136 @@
+"""Foreign keys by which a server changes rows without logging them: ON UPDATE and ON DELETE CASCADE and SET NULL; pure.
+
+InnoDB applies them below the log: the parent's change stands there, the children's do not. What is known here tells
+which children a parent's change may have changed. A foreign key too many costs a look that finds nothing.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from cdc.model.schema import TableId
+from ingest.events.log_events import RefusedImage, RowsLogged
+
+CHANGING = ("CASCADE", "SET NULL")
+
+
+class ForeignKey(NamedTuple):
+    """One foreign key that changes its child: `columns` of `child` name `referenced` columns of `parent`."""
+
+    child: TableId
+    columns: tuple[str, ...]
+    parent: TableId
+    referenced: tuple[str, ...]
+    on_delete: str
+    on_update: str
+
+    @property
+    def silent(self) -> bool:
+        """Whether it changes rows at all, or only refuses."""
+        return self.on_delete in CHANGING or self.on_update in CHANGING
+
+
+class Wanted(NamedTuple):
+    """Rows of a child whose `columns` had the values `old`, as JSON; `new` are those that they have now, if told."""
+
+    columns: tuple[str, ...]
+    old: tuple[Any, ...]
+    new: tuple[Any, ...] | None
+
+    def to_json(self) -> list[Any]:
+        """Inverse of `wanted_from`."""
+        return [self.columns, self.old, self.new]
+
+
+def wanted_from(stored: list[Any]) -> Wanted:
+    """What a checkpoint's state keeps."""
+    columns, old, new = stored
+    return Wanted(tuple(columns), tuple(old), None if new is None else tuple(new))
+
+
+class ForeignKeys:
+    """The foreign keys of a source that change rows, those of tables that are not captured too."""
+
+    def __init__(self, found: Iterable[ForeignKey] = ()) -> None:
+        self.known = frozenset(each for each in found if each.silent)
+        self.by_parent: dict[TableId, list[ForeignKey]] = {}
+        for each in sorted(self.known, key=str):
+            self.by_parent.setdefault(each.parent, []).append(each)
+
+    def to_json(self) -> list[Any]:
+        """For a checkpoint's state."""
+        return [
+            [*_named(r.child), r.columns, *_named(r.parent), r.referenced, r.on_delete, r.on_update]
+            for r in sorted(self.known, key=str)
+        ]
+
+    def below(self, tables: Iterable[TableId]) -> list[TableId]:
+        """All tables whose rows may change with rows of these, and these; in order."""
+        found, waiting = list[TableId](), list(tables)
+        while waiting:
+            table = waiting.pop(0)
+            if table not in found:
+                found.append(table)
+                waiting += [each.child for each in self.by_parent.get(table, ())]
+        return found
+
+    def affected(
+        self, table: TableId, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
+    ) -> Iterator[tuple[TableId, Wanted]]:
+        """Which children a parent's change changes. Columns that an image lacks, and NULLs, tell nothing."""
+        for each in self.by_parent.get(table, ()):
+            if before is None or not all(name in before for name in each.referenced):
+                continue
+            old = tuple(before[name] for name in each.referenced)
+            if None in old:
+                continue
+            if after is None:
+                if each.on_delete in CHANGING:
+                    yield each.child, Wanted(each.columns, old, None)
+            elif each.on_update in CHANGING:
+                new = tuple(after.get(name, value) for name, value in zip(each.referenced, old, strict=True))
+                if new != old:
+                    told = new if each.on_update == "CASCADE" else None
+                    yield each.child, Wanted(each.columns, old, told)
+
+    def followed(self, fact: RowsLogged) -> Iterator[tuple[TableId, Wanted]]:
+        """The same for all rows of an event."""
+        if fact.operation == "insert":
+            return
+        for change in fact.rows:
+            before, after = change if fact.operation == "update" else (change, None)
+            yield from self.affected(fact.table, _values(before), None if after is None else _values(after))
+
+    def unsure(self, table: TableId, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+        """Whether an update sets columns that children refer to, and does not tell what was in them."""
+        hidden = set(after) - set(before)
+        return any(hidden & set(each.referenced) for each in self.by_parent.get(table, ()))
+
+
+def foreign_keys_from(stored: Iterable[list[Any]], source: str) -> ForeignKeys:
+    """What a checkpoint's state keeps."""
+    return ForeignKeys(
+        ForeignKey(
+            TableId(source=source, database=entry[0], table=entry[1]), tuple(entry[2]),
+            TableId(source=source, database=entry[3], table=entry[4]), tuple(entry[5]), entry[6], entry[7],
+        )
+        for entry in stored
+    )  # fmt: skip
+
+
+def alike(value: Any) -> Any:
+    """What all values have in common that a server may take for equal: without case, accents and blanks at the end."""
+    if not isinstance(value, str):
+        return value
+    plain = "".join(c for c in unicodedata.normalize("NFKD", value) if not unicodedata.combining(c))
+    return plain.casefold().rstrip()
+
+
+def _named(table: TableId) -> tuple[str, str]:
+    return table.database, table.table
+
+
+def _values(image: Any) -> Mapping[str, Any]:
+    return image.values if isinstance(image, RefusedImage) else image

@@ -1,0 +1,124 @@
+"""XA transactions that are prepared and neither committed nor rolled back yet; pure.
+
+Their rows are published at XA COMMIT. Until then they are kept in memory as they were logged, up to `MOST` bytes for
+all of them; the rows of any other are read again from the log at XA COMMIT, by the place that the checkpoint keeps.
+Where the log is gone by then, the tables are read again instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cdc.model.schema import TableId
+from ingest.binlog.format.codes import HEADER_SIZE
+from ingest.binlog.format.packed import U32, take
+from ingest.events.log_events import RowsUntold
+from ingest.events.row_events import RowsEvent
+
+STATE = "prepared"  # in a checkpoint's state: the transactions that are prepared
+MOST = 32 << 20
+MANY = 500  # transactions that a checkpoint keeps; if the oldest beyond them is committed, all tables are read again
+_NAME = re.compile(
+    r"\s*XA\s+(COMMIT|ROLLBACK|START|BEGIN)\s+(X?)'([^']*)'(?:\s*,\s*(X?)'([^']*)')?(?:\s*,\s*(\d+))?", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedTransaction:
+    """A prepared transaction. `file` and `pos` are where its group begins in the log, `gtid` the group's own GTID.
+
+    `tables` are the captured tables that it changed; `events` its rows, None where they have to be read again; `untold`
+    what its statements changed that were logged as text.
+    """
+
+    xid: str
+    gtid: str
+    file: str
+    pos: int
+    since_ms: int
+    tables: tuple[TableId, ...]
+    events: tuple[RowsEvent, ...] | None
+    untold: tuple[RowsUntold, ...] = ()
+
+
+class PreparedTransactions:
+    """All prepared transactions of a source, by XID, from what a checkpoint's state holds on."""
+
+    def __init__(self, state: Mapping[str, Any], source: str) -> None:
+        self._known: dict[str, PreparedTransaction] = {}
+        self._bytes = 0
+        self._stored = STATE in state
+        for xid, gtid, file, pos, since_ms, names in state.get(STATE, ()):
+            tables = tuple(TableId(source=source, database=database, table=table) for database, table in names)
+            self._known[xid] = PreparedTransaction(
+                xid=xid, gtid=gtid, file=file, pos=pos, since_ms=since_ms, tables=tables, events=None if tables else ()
+            )
+
+    def __iter__(self) -> Iterator[PreparedTransaction]:
+        return iter(self._known.values())
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint must remember; empty where nothing is prepared and nothing is stored."""
+        if not self._known and not self._stored:
+            return {}
+        self._stored = True
+        return {
+            STATE: [
+                [one.xid, one.gtid, one.file, one.pos, one.since_ms, [[t.database, t.table] for t in one.tables]]
+                for one in self._known.values()
+            ]
+        }
+
+    def room(self, size: int) -> bool:
+        """Whether the rows of one more transaction, of so many bytes, may be kept in memory."""
+        return self._bytes + size <= MOST
+
+    def add(self, transaction: PreparedTransaction) -> None:
+        """Take note of a transaction that is prepared; an older one of its XID is over."""
+        self.remove(transaction.xid)
+        self._known[transaction.xid] = transaction
+        self._bytes += _size(transaction)
+        if len(self._known) > MANY:
+            self.remove(next(iter(self._known)))
+
+    def get(self, xid: str) -> PreparedTransaction | None:
+        """The transaction of an XID; None where it was prepared before the capture began."""
+        return self._known.get(xid)
+
+    def remove(self, xid: str) -> None:
+        """The transaction is over."""
+        known = self._known.pop(xid, None)
+        if known is not None:
+            self._bytes -= _size(known)
+
+
+def _size(transaction: PreparedTransaction) -> int:
+    return sum(len(event.raw.data) for event in transaction.events or ())
+
+
+def xid_of_statement(statement: str) -> tuple[str, str] | None:
+    """(COMMIT, ROLLBACK, START or BEGIN; XID) of an XA statement as servers log it; None for any other statement."""
+    found = _NAME.match(statement)
+    if found is None:
+        return None
+    first, second = (
+        bytes.fromhex(text) if hexadecimal else text.encode()
+        for hexadecimal, text in ((found[2], found[3]), (found[4], found[5] or ""))
+    )
+    return found[1].upper(), _xid(int(found[6] or 1), first, second)
+
+
+def xid_of_event(data: bytes) -> tuple[bool, str]:
+    """(whether it is committed at once, in one phase; XID) of an XA_PREPARE event. ValueError if it is cut short."""
+    at = HEADER_SIZE
+    first, behind = take(data, at + 13, U32(data, at + 5)[0])
+    second, _ = take(data, behind, U32(data, at + 9)[0])
+    return bool(data[at]), _xid(U32(data, at + 1)[0], first, second)
+
+
+def _xid(form: int, first: bytes, second: bytes) -> str:
+    return f"{first.hex()}.{second.hex()}.{form}"

@@ -1,0 +1,100 @@
+"""A table as its server has it → the schema that its rows leave with: the key that tells them apart, columns as they
+leave. Capture publishes by it, and `doctor` judges by it what capture would refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from cdc.model.errors import Skippable
+from cdc.model.filters import TableRule
+from cdc.model.schema import Column, TableSchema
+from cdc.model.types import SPATIAL
+from ingest.ddl.catalog import Key
+
+_NO_KEY = ("list", *SPATIAL)
+
+
+def published(schema: TableSchema, keys: Iterable[Key], rule: TableRule | None) -> TableSchema:
+    """The schema of the records of a table with these keys, of which the topology says `rule`.
+
+    Columns whose type is not captured are left out, and named in `left_out` unless the topology ignores them.
+    Skippable, with the reason and the remedy, where its rows can not be told: nothing that identifies a row, a key
+    whose type is not captured, or one that the topology hides.
+    """
+    key = (rule.message_key_columns if rule else ()) or schema.primary_key or _unique_key(schema, keys)
+    if not key:
+        raise Skippable(
+            f"table {schema.table_id} has no primary key",
+            f"ALTER TABLE {schema.table_id.database}.{schema.table_id.table} ADD PRIMARY KEY (…), or name the "
+            "columns that identify a row (message_key_columns), or do not capture it (`tables:`)",
+        )
+    if rule is not None and not rule.exact_case:
+        spelt = {column.name.lower(): column.name for column in schema.columns}
+        key = tuple(spelt.get(name.lower(), name) for name in key)
+    if missing := [name for name in key if schema.column(name) is None]:
+        raise Skippable(
+            f"table {schema.table_id} has no column {missing[0]}", "correct its message_key_columns in `tables:`"
+        )
+    untyped = not_captured(schema)
+    if packed := [c for c in schema.columns if c.name in key and c not in untyped and c.type.kind in _NO_KEY]:
+        raise Skippable(
+            f"table {schema.table_id}: column {packed[0].name} of its key has type {packed[0].column_type}, which "
+            "cannot identify a row",
+            "name other columns that identify a row (message_key_columns), or leave its table out of `tables:`",
+        )
+    if shut := [column for column in untyped if column.name in key]:
+        raise Skippable(
+            f"table {schema.table_id}: column {shut[0].name} of its key has type {shut[0].column_type}, which is not "
+            "captured",
+            "name other columns that identify a row (message_key_columns), or leave its table out of `tables:`",
+        )
+    if untyped:
+        told = [column for column in untyped if rule is None or not rule.leaves_out(column.name)]
+        left_out = tuple((column.name, column.column_type) for column in told)
+        kept = tuple(column for column in schema.columns if column not in untyped)
+        schema = replace(schema, columns=kept, left_out=left_out)
+    if rule is None or rule.empty:
+        return replace(schema, primary_key=key) if key != schema.primary_key else schema
+    if hidden := sorted(name for name in key if rule.leaves_out(name) or rule.mask_of(name) is not None):
+        raise Skippable(f"table {schema.table_id}: {hidden[0]} is part of its key", "neither ignore nor mask it")
+    return replace(schema, primary_key=key, columns=tuple(_shaped(schema, rule)))
+
+
+def not_captured(schema: TableSchema) -> list[Column]:
+    """The columns whose type has no logical type: what a newer server brings."""
+    found = []
+    for column in schema.columns:
+        try:
+            _ = column.type
+        except ValueError:  # no error: who calls leaves the column out, and says so
+            found.append(column)
+    return found
+
+
+def _unique_key(schema: TableSchema, keys: Iterable[Key]) -> tuple[str, ...]:
+    """The first unique key without NULLs, where a table has no primary key."""
+    nullable = {column.name for column in schema.columns if column.nullable}
+    for key in keys:
+        if key.kind == "unique" and all(key.columns) and not nullable & set(key.columns):
+            return key.columns
+    return ()
+
+
+def _shaped(schema: TableSchema, rule: TableRule) -> Iterator[Column]:
+    """The columns that leave: without ignored ones; what is masked is a text."""
+    for column in schema.columns:
+        if rule.leaves_out(column.name):
+            continue
+        if rule.mask_of(column.name) is not None:
+            known = column.default_known and column.default is None  # NULL is masked as NULL
+            yield replace(
+                column,
+                column_type="varchar(255)",
+                charset="utf8mb4",
+                collation=None,
+                default=None,
+                default_known=known,
+            )
+        else:
+            yield column

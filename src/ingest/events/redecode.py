@@ -1,0 +1,64 @@
+"""Rows that were kept as raw events, decoded once their columns are known; pure.
+
+A table whose rows cannot be decoded keeps all of them, in the quarantine topic, until somebody tells its columns: the
+server, where nothing happened to the table since, or a person. Then they are published in their order, under numbers of
+their own, before any later row of the table.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from cdc.model.errors import Skippable
+from cdc.model.schema import Column, TableId
+from ingest.binlog.format.canonical import Unrepresentable
+from ingest.binlog.format.codes import HEADER_SIZE
+from ingest.binlog.format.columns import ColumnHint, apply_schema
+from ingest.binlog.format.errors import BinlogError
+from ingest.binlog.format.server_version import server_version_of
+from ingest.binlog.format.tablemap import parse_table_map
+from ingest.binlog.rows.rows import TableDecoder
+from ingest.events.log_events import RowsLogged, TransactionBegan
+from ingest.events.row_events import ENVELOPE, OPERATION, judged_rows
+
+
+def decoded(letter: Mapping[str, Any], columns: Sequence[Column]) -> tuple[TransactionBegan, RowsLogged]:
+    """A record of the quarantine as the facts that it would have been. Skippable when these are not its columns."""
+    table = TableId(source=letter["source"], database=letter["database"], table=letter["table"])
+    event, mapped = base64.b64decode(letter["event"]), base64.b64decode(letter["table_map"])
+    hints = [ColumnHint(name=c.name, type=c.column_type, charset=c.charset) for c in columns]
+    plain = True
+    try:
+        found = parse_table_map(mapped[HEADER_SIZE:], server_version_of(letter["server"]))
+        known = apply_schema(found.columns, hints, found.name)
+        decoder = TableDecoder(type(found)(**{**_fields(found), "columns": known}), ENVELOPE)
+        try:
+            rows = decoder.decode(event[4], event)
+        except Unrepresentable:
+            rows, plain = judged_rows(decoder, event, 6), False
+    except BinlogError as error:
+        raise Skippable(
+            f"rows of {table} at {letter['file']}:{letter['pos']} do not have these columns: {error.reason}",
+            "`tailorbird schema set` with the columns of that place",
+        ) from error
+    began = TransactionBegan(
+        letter["gtid"], letter["source_ts_ms"] * 1000, letter["server_id"], letter["file"], letter["pos"]
+    )
+    return began, RowsLogged(table, OPERATION[event[4]], rows, plain, letter["file"], letter["pos"])
+
+
+def _fields(table: Any) -> dict[str, Any]:
+    return {name: getattr(table, name) for name in type(table).__dataclass_fields__}
+
+
+def waiting(letters: Iterable[Mapping[str, Any]], table: TableId, first: int) -> list[Mapping[str, Any]]:
+    """The letters of a table from a number of the sequence on, in order."""
+    mine = (
+        letter
+        for letter in letters
+        if (letter["source"], letter["database"], letter["table"]) == (table.source, table.database, table.table)
+        and letter["sequence"] >= first
+    )
+    return sorted(mine, key=lambda letter: int(letter["sequence"]))

@@ -1,0 +1,97 @@
+"""Values in canonical form (`cdc.model.types`) from the texts that servers print: of a SELECT, and of rows that were
+refused.
+
+The decoder of the log makes canonical values itself (`ingest.binlog.format.canonical`); both ways share its functions.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+
+from cdc.model.schema import Column
+from cdc.model.types import Canonical
+from ingest.binlog.format import canonical
+from ingest.binlog.format.canonical import Unrepresentable
+from ingest.binlog.format.codes import ColumnType as T
+from ingest.binlog.format.columns import LoggedColumn
+from ingest.events.log_events import Image, RefusedImage, Row
+
+FromText = Callable[[str | bytes], Canonical]
+_MOMENTS = {T.DATETIME, T.DATETIME2, T.TIMESTAMP, T.TIMESTAMP2}
+_DAYS = {T.DATE, T.NEWDATE}
+
+
+def _decimal(text: str) -> str:
+    sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
+    whole, dot, fraction = digits.partition(".")
+    return f"{sign}{whole.lstrip('0') or '0'}{dot}{fraction}"
+
+
+_TEXTS: dict[str, Callable[[str], Canonical]] = {
+    "decimal": _decimal,
+    "float32": float,
+    "float64": float,
+    "date": canonical.day,
+    "datetime": canonical.moment,
+    "timestamp": canonical.moment,
+    "time": canonical.clock,
+    "string": str,
+    "json": canonical.json_text,
+}
+
+
+def from_text(column: Column) -> FromText:
+    """Function value as a SELECT returns it (session in UTC; FLOAT selected as DOUBLE) → canonical value, never NULL.
+
+    Text arrives as str, binary strings and BIT as bytes.
+    """
+    kind, is_bit = column.type.kind, column.column_type.startswith("bit")
+    packed = canonical.PACKED.get("vector" if kind == "list" else kind)
+
+    def read(value: str | bytes) -> Canonical:
+        if packed is not None:
+            raw = value if isinstance(value, bytes) else bytes.fromhex(value)
+            return packed(raw)  # type: ignore[return-value]  # a list of floats is a list of members
+        if isinstance(value, bytes):
+            if is_bit:
+                width = 1 if kind == "bool" else 8 * len(value)
+                return canonical.bit(int.from_bytes(value, "big"), width)
+            if kind != "bytes":
+                raise Unrepresentable(f"bytes where {kind} is expected")
+            return base64.b64encode(value).decode()
+        return _TEXTS.get(kind, int)(value)
+
+    return read
+
+
+def select_expression(column: Column, quoted: str) -> str:
+    """What a snapshot selects for a column: FLOAT as DOUBLE, since MySQL prints FLOAT with six digits only; a VECTOR in
+    hexadecimal, since clients take it for text.
+    """
+    if column.type.kind == "list":
+        return f"HEX({quoted})"
+    return f"{quoted} * 1e0" if column.type.kind == "float32" else quoted
+
+
+def judged(columns: Sequence[LoggedColumn], row: Row) -> Image:
+    """A row whose dates and times are the server's texts → canonical; those without canonical form keep their text."""
+    values, refused = dict(row), dict[str, str]()
+    for column in columns:
+        value = row.get(column.name)
+        if not isinstance(value, str):
+            continue
+        try:
+            if column.type in _MOMENTS:
+                values[column.name] = canonical.moment(value)
+            elif column.type in _DAYS:
+                values[column.name] = canonical.day(value)
+            elif column.type in (T.TIME, T.TIME2):
+                values[column.name] = canonical.clock(value)
+            elif column.type in (T.GEOMETRY, T.VECTOR) or column.declared == "vector":
+                kind = "geometry" if column.type is T.GEOMETRY else "vector"
+                packed = canonical.PACKED["point" if column.is_point else kind]
+                values[column.name] = packed(base64.b64decode(value))  # type: ignore[assignment]  # as above
+        except Unrepresentable as error:
+            refused[column.name] = str(error)
+    return RefusedImage(values=values, columns=refused) if refused else values

@@ -1,0 +1,178 @@
+"""`tailorbird export`: a topology's tables, written out until all that is committed now is there, or for ever."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+from cdc.model.brokers import Brokers
+from cdc.model.errors import Fatal, UsageError
+from cdc.model.schema import TableId
+from cdc.process.file_topology import load_topology
+from cdc.process.proc_log_lines import log_lines
+from cdc.topology.topology import Log, Topology
+from ingest.changes.feed_interfaces import ChangeTables, ahead
+from ingest.changes.kafka_changes import KafkaChanges
+from ingest.changes.merging import Offsets
+from ingest.export.cuts import ExportCut, ExportCutter
+from ingest.export.encoding import RECORDS, ExportFormat
+from ingest.export.file_export import FolderExport
+
+_KAFKA = "kafka://"
+
+
+class ExportSink(Protocol):
+    """Where a table is written: a cut and where the next one begins are there together, or neither is."""
+
+    def begin(self) -> Offsets | None:
+        """Where the last cut ended; None before the first. Called once, before anything else."""
+
+    def write(self, cut: ExportCut) -> None:
+        """One more cut."""
+
+    def close(self) -> None:
+        """No more cuts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions:
+    """What is written, and how: at most so many `rows` at once, and at the latest after `every` seconds."""
+
+    form: ExportFormat
+    to: str
+    tables: Sequence[str] = ()
+    follow: bool = False
+    rows: int = 20_000
+    every: float = 60.0
+
+
+def run(file: str, options: ExportOptions) -> dict[str, int]:
+    """Write the tables, each change once, whenever a run before was killed; how many changes this run wrote, by table.
+
+    Retriable where Kafka is away, Fatal where the log does not hold what comes next.
+    """
+    topology = load_topology(file)
+    wanted = _tables(topology, options.tables)
+    make = sinks(topology, options)
+    log_lines("logfmt")
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    log = KafkaChanges(topology)
+    try:
+        log.begin()
+        tables = [table for table in log.tables() if not wanted or table in wanted]
+        if lacking := [table for table in wanted if table not in tables]:
+            raise UsageError(f"nothing was captured of {lacking[0]}", f"tailorbird capture {file}")
+        return export(log, tables, make, options, stopped=stop.is_set, follow=log.follow)
+    finally:
+        log.close()
+
+
+def export(
+    log: ChangeTables, tables: Sequence[TableId], make: Callable[[TableId], ExportSink], options: ExportOptions, *,
+    stopped: Callable[[], bool], follow: Callable[[float], bool], clock: Callable[[], float] = time.monotonic,
+) -> dict[str, int]:  # fmt: skip
+    """The loop: table after table, as far as is released; then again, where it is to follow."""
+    told = structlog.get_logger()
+    made, writing = list[ExportSink](), dict[TableId, _TableExport]()
+    try:
+        for table in tables:
+            made.append(make(table))
+            writing[table] = _TableExport(log, table, made[-1], options, clock)
+        while not stopped():
+            for one in writing.values():
+                one.go_on(stopped)
+            if not options.follow:
+                break
+            follow(0.2)
+        for table, one in writing.items():
+            one.rest()
+            told.info("exported", table=str(table), changes=one.count)
+        return {str(table): one.count for table, one in writing.items()}
+    finally:
+        for sink in made:
+            sink.close()
+
+
+class _TableExport:
+    """One table."""
+
+    def __init__(
+        self, log: ChangeTables, table: TableId, sink: ExportSink, options: ExportOptions, clock: Callable[[], float]
+    ) -> None:
+        self.sink, self.count = sink, 0
+        self._log, self._table, self._options, self._clock = log, table, options, clock
+        self._cutter = ExportCutter(rows=options.rows, hourly=options.form == "parquet")
+        begun = sink.begin()
+        begins, ends = log.begins(table), log.released(table)
+        self._at: Offsets = begins if begun is None else begun
+        self._wrote = clock()
+        if behind := [p for p, at in self._at.items() if at > ends.get(p, 0)]:
+            what = (
+                f"{table}: partition {behind[0]} goes on at {self._at[behind[0]]} and ends at {ends.get(behind[0], 0)}"
+            )
+            raise Fatal(f"{what}: the topic was made anew", "export into another folder, or under another prefix")
+        if gone := [p for p, at in self._at.items() if at < begins.get(p, 0)]:
+            what = f"{table}: partition {gone[0]} goes on at {self._at[gone[0]]} and begins at {begins[gone[0]]}"
+            raise Fatal(f"{what}: records were deleted", "export into another folder, or under another prefix")
+
+    def go_on(self, stopped: Callable[[], bool]) -> None:
+        """All that is released by now."""
+        ends = self._log.released(self._table)
+        while ahead(self._at, ends) and not stopped():
+            batch = self._log.read(self._table, self._at, ends)
+            for cut in self._cutter.take(batch, self._log.schemas(self._table), self._at):
+                self._write(cut)
+            self._at = batch.next
+        if self._clock() - self._wrote >= self._options.every:
+            self.rest()
+
+    def rest(self) -> None:
+        """What is read and not written."""
+        for cut in self._cutter.rest():
+            self._write(cut)
+        self._wrote = self._clock()
+
+    def _write(self, cut: ExportCut) -> None:
+        self.sink.write(cut)
+        self.count += len(cut.events)
+        self._wrote = self._clock()
+
+
+def sinks(topology: Topology, options: ExportOptions) -> Callable[[TableId], ExportSink]:
+    """What makes a table's sink; UsageError where the format cannot go there."""
+    if not options.to.startswith(_KAFKA):
+        return lambda table: FolderExport(Path(options.to), table, options.form, topology.name)
+    servers, slash, prefix = options.to.removeprefix(_KAFKA).partition("/")
+    if not servers or not slash or not prefix:
+        raise UsageError(f"--to {options.to}", "kafka://HOST:PORT/PREFIX: topics are PREFIX.database.table")
+    if options.form not in RECORDS:
+        raise UsageError(f"--format {options.form} to a topic", "--format " + " | ".join(RECORDS))
+    from ingest.export.kafka_export import TopicExport
+
+    log = _log_at(topology.log, servers)
+    return lambda table: TopicExport(log, prefix, table, options.form, topology.name)
+
+
+def _log_at(log: Log, servers: str) -> Log:
+    """The cluster of some addresses: the topology's own with its login, another without one."""
+    return log if servers == log.brokers.servers else replace(log, brokers=Brokers(servers))
+
+
+def _tables(topology: Topology, names: Sequence[str]) -> list[TableId]:
+    found = []
+    for name in names:
+        meant = topology.tables_meant(name)
+        if len(meant) != 1:
+            what = "several sources have it" if meant else "no source has it"
+            raise UsageError(f"--table {name}: {what}", "SOURCE.TABLE or SOURCE.DATABASE.TABLE")
+        found += meant
+    return found

@@ -1,0 +1,176 @@
+"""A log behind a gateway; implements `seams.ChangeLog` by asking the desk at the other end of a lane; pure.
+
+Exactly once is not made here: a desk holds the log of changes itself (`ingest.log.kafka_log`), `recover` locks out
+every predecessor there, `commit` is answered when Kafka has committed. Whatever ends a lane ends the session, and the
+next one recovers, whether or not its commit was the last thing that passed. No record is kept here: what was not
+committed is read from the database again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from cdc.model.errors import Fatal, TailorbirdError
+from cdc.model.history import Record as HistoryRecord
+from ingest.capture.signals import Signal, signal_of
+from ingest.fleet.answers import checkpoint_bytes, error_of, recovered_of
+from ingest.fleet.fleet_pb2 import Commit, Empty, FoundRecord, LogReply, Records, Signals
+from ingest.fleet.fleet_pb2 import Search as SearchCall
+from ingest.fleet.frames import LONGEST, SAME, FrameWriter, zipped
+from ingest.gateway_client.grpc_channel import Lane
+from ingest.records.capture_interfaces import Checkpoint, Record, Recovered
+from ingest.records.findings import Search
+
+_EMPTY = Empty()
+
+
+class Lanes(Protocol):
+    """A connection to a gateway that carries lanes."""
+
+    def lane(self, source: str, unasked: Callable[[LogReply], None]) -> Lane:
+        """A new lane for a session of a source."""
+
+    def leave(self, lane: Lane) -> None:
+        """Hear no more of a lane."""
+
+
+class GatewayLog:
+    """The log of one source, for one session."""
+
+    def __init__(self, stream: Lanes, source: str) -> None:
+        self._stream, self._source = stream, source
+        self._lane = stream.lane(source, self._heard)
+        self._frames = FrameWriter()
+        self._searches: dict[int, Search] = {}
+        self._parts: dict[int, bytearray] = {}  # of a record that a search has been told in part
+        self._asked = 0
+        self._ensured = set[str]()
+        self._signals: int | None = None
+        self._closed = False
+
+    def recover(self) -> Recovered:
+        """See `seams.ChangeLog`."""
+        return recovered_of(self._lane.ask(recover=_EMPTY))
+
+    def ensure_topic(self, name: str) -> None:
+        """Have the topic of a table's changes; Fatal where the source may not have it."""
+        if name not in self._ensured:
+            self._lane.ask(ensure_topic=name)
+            self._ensured.add(name)
+
+    def append(self, record: Record) -> None:
+        """See `seams.ChangeLog`; waits while the gateway gives no credit."""
+        self.extend((record,))
+
+    def extend(self, records: Iterable[Record]) -> None:
+        """See `seams.ChangeLog`; waits while the gateway gives no credit."""
+        try:
+            for piece in self._frames.write(records):
+                self._send(piece)
+        except ValueError as error:
+            raise Fatal(f"a gateway takes no record with {error}") from error
+
+    def commit(self, checkpoint: Checkpoint) -> None:
+        """See `seams.ChangeLog`."""
+        self._flush()
+        told = checkpoint_bytes(checkpoint, self._source)
+        self._lane.ask(commit=Commit(records=self._frames.records, checkpoint=told))
+        self._lane.uncommitted = False
+
+    def kept(self) -> list[Mapping[str, Any]]:
+        """See `seams.ChangeLog`."""
+        found: list[Mapping[str, Any]] = self._lane.ask(kept=_EMPTY)
+        return found
+
+    def history(self) -> tuple[HistoryRecord, ...]:
+        """See `seams.ChangeLog`."""
+        return tuple((key, value) for key, value in self._lane.ask(history=_EMPTY))
+
+    def restate(self, records: Iterable[Record]) -> None:
+        """See `seams.ChangeLog`."""
+        self._flush()
+        self._lane.uncommitted = True
+        self._lane.tell(restate=_EMPTY)
+        self.extend(records)
+
+    def search(self, search: Search) -> None:
+        """See `seams.ChangeLog`; the gateway reads the topic, and what it holds passes the stream."""
+        number = self._asked = self._asked + 1
+        self._searches[number] = search
+        self._lane.tell(search=SearchCall(number=number, topic=search.topic, begin=search.begin))
+
+    def read(self, start: int | None) -> tuple[list[Signal], int | None]:
+        """See `signals.Signals`; the first time it waits for the answer, later it tells what has come since."""
+        if self._signals is None:
+            self._signals = self._lane.begin(signals=Signals(start=start))
+        elif start is not None and not self._lane.arrived(self._signals):
+            return [], start
+        told = self._lane.answered(self._signals)
+        self._signals = self._lane.begin(signals=Signals(start=told["next"]))
+        return [signal_of(value) for value in told["values"]], told["next"]
+
+    def abort(self) -> None:
+        """See `seams.ChangeLog`."""
+        self._frames = FrameWriter()  # as the desk begins to read anew
+        self._give_up(abort=_EMPTY)
+        self._lane.uncommitted = False
+
+    def close(self) -> None:
+        """Give up what is uncommitted and leave the lane; safe to call at any time."""
+        if self._closed:
+            return
+        self._closed = True
+        for search in list(self._searches.values()):
+            search.given_up = True
+        self._lane.close()
+        self._stream.leave(self._lane)
+
+    def _give_up(self, **what: Any) -> None:
+        try:
+            self._lane.tell(**what)
+        except TailorbirdError:
+            return  # what has ended the lane has ended its transaction
+
+    def _flush(self) -> None:
+        for piece in self._frames.rest():
+            self._send(piece)
+
+    def _send(self, piece: bytes) -> None:
+        self._lane.uncommitted = True
+        self._lane.spend(len(piece))
+        self._lane.tell(records=Records(frames=zipped(piece), size=len(piece)))
+
+    def _heard(self, reply: LogReply) -> None:
+        """What the reader of the stream hears of searches."""
+        number = reply.found.search if reply.HasField("found") else reply.search_end.search
+        search = self._searches[number]
+        if reply.HasField("found"):
+            try:
+                for one in reply.found.records:
+                    self._seen(number, search, one)
+            except Exception as error:  # noqa: BLE001  # raised by who waits for the search: other sources share the stream
+                search.given_up = True
+                search.failed = error
+            if search.full or search.given_up:
+                self._give_up(stop_search=number)
+            return
+        self._parts.pop(number, None)
+        del self._searches[number]
+        if reply.search_end.HasField("failure"):
+            search.failed = error_of(reply.search_end.failure)
+        elif search.failed is None:
+            search.begin, search.done = dict(reply.search_end.begin), True
+
+    def _seen(self, number: int, search: Search, one: FoundRecord) -> None:
+        """A record, or a part of one."""
+        if one.more or number in self._parts:
+            whole = self._parts.setdefault(number, bytearray())
+            whole += one.value
+            if len(whole) > LONGEST:
+                raise Fatal(f"a record of {len(whole)} bytes in topic {search.topic}", SAME)
+            if one.more:
+                return
+            search.see(one.partition, one.key, bytes(self._parts.pop(number)))
+        elif not search.given_up:
+            search.see(one.partition, one.key, one.value if one.HasField("value") else None)

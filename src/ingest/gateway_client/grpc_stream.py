@@ -1,0 +1,247 @@
+"""The agent's stream to a gateway: dialled out, over mTLS, many lanes; implements `gateway_log.Lanes`.
+
+A stream is used until it ends; whoever begins a session then dials again (`Gateways.stream`), by turns at each address.
+"""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import grpc
+
+from cdc.model.errors import Retriable, TailorbirdError, UsageError
+from ingest.fleet.fleet_pb2 import Control_Heartbeat, Empty, Header, LogReply, StreamRequest
+from ingest.fleet.wire import AGENT_OPTIONS, METHOD, PROTOCOL, hello
+from ingest.gateway_client.grpc_channel import Lane
+
+_PATIENCE = 15.0  # seconds for a gateway to say hello
+_FAREWELL = 1.0  # seconds
+_BEAT = 3.0  # seconds of silence until a gateway is told that whoever has records uncommitted is there
+_AGAIN = 1.0  # seconds, at most, between attempts: each of an agent's sources would dial by itself
+_VERSION = version("tailorbird")
+_REMEDIES = {
+    grpc.StatusCode.UNAUTHENTICATED: "the certificate, or token, is none of this fleet's agents'",
+    grpc.StatusCode.PERMISSION_DENIED: "this agent may not have that source: see the gateway's log",
+    grpc.StatusCode.FAILED_PRECONDITION: "update the agent, or the gateway",
+    grpc.StatusCode.UNAVAILABLE: "is the gateway running there, and does its certificate name that host?",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """Files of PEM: the fleet's certificate, and the agent's own with its key; or its `token` in place of these."""
+
+    ca: Path
+    certificate: Path
+    key: Path
+    token: Path | None = None
+
+    @classmethod
+    def of(cls, folder: Path) -> Credentials:
+        """The files that `tailorbird fleet ca issue` has written into a folder; a file `token` there goes first."""
+        token = folder / "token"
+        return cls(
+            ca=folder / "ca.pem", certificate=folder / "cert.pem", key=folder / "key.pem",
+            token=token if token.exists() else None,
+        )  # fmt: skip
+
+    def channel(self) -> grpc.ChannelCredentials:
+        """What a channel takes; UsageError where a file can not be read."""
+        if self.token is None:
+            return grpc.ssl_channel_credentials(_read(self.ca), _read(self.key), _read(self.certificate))
+        bearer = grpc.access_token_call_credentials(_read(self.token).decode(errors="replace").strip())
+        return grpc.composite_channel_credentials(grpc.ssl_channel_credentials(_read(self.ca)), bearer)
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror}", "tailorbird fleet ca issue makes it") from error
+
+
+class GrpcStream:
+    """One open stream; Retriable where the gateway is away or turns us away."""
+
+    def __init__(
+        self,
+        address: str,
+        credentials: Credentials,
+        commanded: Callable[[StreamRequest], None] | None = None,
+    ) -> None:
+        self._address, self._commanded = address, commanded
+        self._outgoing: queue.Queue[StreamRequest | None] = queue.Queue(64)
+        self._lanes: dict[int, Lane] = {}
+        self._numbers = itertools.count(1)
+        self._greeted = threading.Event()
+        self._ended: Retriable | None = None
+        self._channel = grpc.secure_channel(address, credentials.channel(), options=AGENT_OPTIONS)
+        connect = self._channel.stream_stream(
+            METHOD, request_serializer=StreamRequest.SerializeToString, response_deserializer=StreamRequest.FromString
+        )
+        self._outgoing.put(hello(_VERSION))
+        self._call = connect(self._requests())
+        self._hearing = threading.Thread(target=self._hear, name=f"gateway {address}", daemon=True)
+        self._hearing.start()
+        if not self._greeted.wait(_PATIENCE):
+            self.close()
+            raise Retriable(f"the gateway at {address} does not answer", _REMEDIES[grpc.StatusCode.UNAVAILABLE])
+        if self._ended is not None:
+            self.close()
+            raise self._ended
+
+    @property
+    def open(self) -> bool:
+        """Whether lanes can still begin."""
+        return self._ended is None
+
+    def tell(self, request: StreamRequest) -> None:
+        """Send what is no lane's; Retriable where the stream has ended."""
+        self._send(request)
+
+    def lane(self, source: str, unasked: Callable[[LogReply], None], epoch: int = 0) -> Lane:
+        """See `gateway_log.Lanes`; `epoch` is that of the lease, where the source is captured under one."""
+        header = Header(source=source, epoch=epoch)
+        lane = Lane(next(self._numbers), lambda call: self._send(StreamRequest(header=header, log_call=call)), unasked)
+        self._lanes[lane.number] = lane
+        if self._ended is not None:
+            lane.end(self._ended)
+        return lane
+
+    def leave(self, lane: Lane) -> None:
+        """See `gateway_log.Lanes`."""
+        self._lanes.pop(lane.number, None)
+
+    def close(self) -> None:
+        """End the stream, and with it all lanes."""
+        self._end(Retriable(f"the stream to {self._address} was closed"))
+        if self._hearing is not threading.current_thread():
+            self._hearing.join(_FAREWELL)  # a gateway that is there ends the stream, too
+        self._call.cancel()
+        self._channel.close()
+
+    def _requests(self) -> Iterator[StreamRequest]:
+        while self._ended is None or not self._outgoing.empty():
+            try:
+                request = self._outgoing.get(timeout=_BEAT)
+            except queue.Empty:
+                if any(lane.uncommitted for lane in list(self._lanes.values())):
+                    yield StreamRequest(type=Control_Heartbeat, heartbeat=Empty())
+                continue
+            if request is None:
+                return
+            yield request
+
+    def _send(self, request: StreamRequest) -> None:
+        while self._ended is None:
+            with suppress(queue.Full):
+                self._outgoing.put(request, timeout=1.0)
+                return
+        raise self._ended
+
+    def _hear(self) -> None:
+        try:
+            for reply in self._call:
+                self._one(reply)
+            self._end(Retriable(f"the gateway at {self._address} ended the stream"))
+        except grpc.RpcError as error:
+            hint = _REMEDIES.get(error.code(), "")
+            self._end(Retriable(f"gateway at {self._address}: {error.details()}", hint, retry_after=2.0))
+        except BaseException as error:  # raised by whoever waits for an answer
+            self._end(Retriable(f"gateway at {self._address}: {error!r}"))
+            raise
+
+    def _one(self, reply: StreamRequest) -> None:
+        what = reply.WhichOneof("payload")
+        if what == "hello":
+            if reply.hello.protocol != PROTOCOL:
+                self._end(Retriable(f"the gateway speaks protocol {reply.hello.protocol}", "update the agent"))
+            self._greeted.set()
+        elif what == "log_reply":
+            lane = self._lanes.get(reply.log_reply.lane)
+            if lane is not None:
+                lane.hear(reply.log_reply)
+        elif what in ("assign", "withdraw") and self._commanded is not None:
+            self._commanded(reply)
+        elif what == "unsupported" and reply.unsupported.type == Control_Heartbeat:
+            return  # an older gateway, which misses nothing
+        elif what == "unsupported":
+            self._end(Retriable(f"the gateway does not know {reply.unsupported.what}", "update the gateway"))
+        else:
+            self._outgoing.put(_unsupported(reply))
+
+    def _end(self, error: Retriable) -> None:
+        self._ended = self._ended or error
+        for lane in list(self._lanes.values()):
+            lane.end(self._ended)
+        self._greeted.set()
+        with suppress(queue.Full):
+            self._outgoing.put_nowait(None)
+
+
+def _unsupported(reply: StreamRequest) -> StreamRequest:
+    told = StreamRequest(type=reply.type)
+    told.unsupported.type, told.unsupported.what = reply.type, f"a message of type {reply.type}"
+    return told
+
+
+class Gateways:
+    """The gateways that an agent may dial, one of which has its stream.
+
+    `opened` is told of each new stream before anybody uses it, `commanded` what its gateway commands.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        credentials: Credentials,
+        *,
+        opened: Callable[[GrpcStream], None] = lambda stream: None,
+        commanded: Callable[[StreamRequest], None] | None = None,
+    ) -> None:
+        self._opened, self._commanded = opened, commanded
+        self._addresses = itertools.cycle(addresses)
+        self._credentials = credentials
+        self._stream: GrpcStream | None = None
+        self._failed: Retriable | None = None  # how the last attempt ended, and until when that holds for all sources
+        self._again = 0.0
+        self._lock = threading.Lock()
+
+    def stream(self) -> GrpcStream:
+        """The open stream, or a new one to the next address; Retriable where that gateway is away."""
+        with self._lock:
+            if self._stream is None or not self._stream.open:
+                if self._failed is not None and time.monotonic() < self._again:
+                    raise Retriable(self._failed.message, self._failed.hint, retry_after=self._failed.retry_after)
+                self.close()
+                try:
+                    self._stream = self._dialled()
+                except Retriable as error:
+                    self._failed, self._again = error, time.monotonic() + _AGAIN * random.uniform(0.5, 1.0)
+                    raise
+            return self._stream
+
+    def _dialled(self) -> GrpcStream:
+        stream = GrpcStream(next(self._addresses), self._credentials, self._commanded)
+        try:
+            self._opened(stream)
+        except BaseException:
+            stream.close()  # else its connection would stay
+            raise
+        return stream
+
+    def close(self) -> None:
+        """End the stream."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            with suppress(TailorbirdError):
+                stream.close()

@@ -1,1 +1,0 @@
-"""A database's host: the process that runs there, and what its owner lets leave, whatever a gateway says."""

@@ -1,0 +1,142 @@
+"""`tailorbird ledger`: one process that keeps a topology's ledger; and the ledger as `verify` opens it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import structlog
+from prometheus_client import Counter, Gauge
+
+from cdc.model.errors import Retriable, UsageError
+from cdc.model.filters import TableRule
+from cdc.model.schema import TableId, TableSchema
+from cdc.process.file_running import announced
+from cdc.process.file_topology import home, load_topology
+from cdc.process.http_operation import serve_operation
+from cdc.process.proc_log_lines import log_lines
+from cdc.process.verdict import Standing
+from cdc.topology.topology import Topology
+from ingest.ledger.file_folder import LedgerFolder
+from ingest.ledger.kafka_ledger import KafkaLedger
+from ingest.ledger.ledger import Books
+from ingest.ledger.sql_rows import SqlRows
+
+CHANGES = Counter("tailorbird_ledger_records_total", "Records of change topics that the ledger has folded")
+AT_END = Gauge("tailorbird_ledger_at_end_timestamp_seconds", "When the ledger had last read all that was committed")
+_TELL = 10.0  # seconds between two lines of progress
+_LONGEST_WAIT = 15.0
+
+
+@dataclass(slots=True)
+class Ledger:
+    """A ledger that is open: its books, and the reader that keeps them up. `own`: this process is the one that does."""
+
+    books: Books
+    reader: KafkaLedger
+    own: bool
+
+    def poll(self, seconds: float) -> int:
+        """Wait so long for what is committed and take it; how many records came."""
+        return self.reader.poll(seconds, time.time_ns() // 1_000_000)
+
+
+@contextmanager
+def ledger_of(topology: Topology, *, prompt: bool = False) -> Iterator[Ledger]:
+    """The topology's ledger: kept by this process where no other one does, else read beside it. `prompt`: for somebody
+    who waits for it, Kafka answers sooner and is asked more often.
+
+    Retriable while Kafka is away, and where nothing was captured yet.
+    """
+    folder = LedgerFolder(home(), topology.name)
+    own = folder.take()
+
+    def wanted(table: TableId) -> bool:
+        source = topology.sources.get(table.source)
+        return source is not None and source.poll is None and source.captures(table)
+
+    def masked(schema: TableSchema) -> tuple[str, ...]:
+        rule = topology.sources[schema.table_id.source].rules.get(schema.table_id, TableRule())
+        return tuple(column.name for column in schema.columns if rule.mask_of(column.name) is not None)
+
+    stores: list[SqlRows] = []
+
+    def open_store(topic: str, partition: int, shape: str) -> SqlRows:
+        store = SqlRows(folder.file(topic, partition), shape, writes=own)
+        stores.append(store)
+        if store.anew:
+            why = "its digests were made of other columns, or by another version"
+            structlog.get_logger().info("begins anew", topic=topic, partition=partition, why=why)
+        return store
+
+    books = Books(open_store, masked)
+    reader = KafkaLedger(topology, books, wanted, folding=own, prompt=prompt)
+    try:
+        reader.begin()
+        yield Ledger(books, reader, own)
+    finally:
+        reader.close()
+        for store in stores:
+            store.close()
+        folder.release()
+
+
+def run(file: str, *, until_end: bool = False, metrics_port: int = 0) -> dict[str, int]:
+    """Keep the ledger until SIGTERM or SIGINT, or until all that is committed now is read; rows by table.
+
+    A Kafka that is away is waited for. UsageError where another process keeps this ledger.
+    """
+    topology = load_topology(file)
+    log_lines("logfmt")
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    log, pause, standing = structlog.get_logger().bind(topology=topology.name), 0.0, Standing()
+    with announced(topology.name, "ledger", metrics_port):
+        if metrics_port:
+            serve_operation(metrics_port, lambda: (standing.judge(time.monotonic()), {}))
+        while not stop.is_set():
+            try:
+                return _keep(topology, stop, log, standing, until_end=until_end)
+            except Retriable as error:
+                standing.waits("kafka", str(error), time.monotonic())
+                pause = min(max(2 * pause, error.retry_after), _LONGEST_WAIT)
+                log.warning("waiting", reason=str(error), seconds=pause)
+                stop.wait(pause)
+    return {}
+
+
+def _keep(
+    topology: Topology, stop: threading.Event, log: structlog.BoundLogger, standing: Standing, *, until_end: bool
+) -> dict[str, int]:
+    with ledger_of(topology) as ledger:
+        if not ledger.own:
+            raise UsageError(f"another process keeps the ledger of {topology.name}", "one is enough; `verify` reads it")
+        log.info("began", tables=len(ledger.books.tables), left_out=sorted(map(str, ledger.books.without)))
+        began, processor = time.monotonic(), time.process_time()
+        told = began
+        count = before = 0
+        while not stop.is_set():
+            found = ledger.poll(0.2)
+            standing.ready()
+            standing.goes_on("kafka")
+            count += found
+            CHANGES.inc(found)
+            now = time.monotonic()
+            if ledger.reader.at_end:
+                AT_END.set_to_current_time()
+            if until_end and ledger.reader.caught_up:
+                break
+            if now - told >= _TELL and count > before:
+                log.info("kept", records=count, a_second=round((count - before) / (now - told)))
+                told, before = now, count
+        seconds = time.monotonic() - began
+        processor = time.process_time() - processor
+        spent = {"a_second": seconds, "a_processor_second": processor}
+        paces = {name: round(count / max(one, 0.001)) for name, one in spent.items()}
+        log.info("ended", records=count, seconds=round(seconds, 1), **paces)
+        return {str(table): book.total().count for table, book in ledger.books.tables.items()}

@@ -1,0 +1,158 @@
+"""`tailorbird serve maxscale`: one process that serves a topology's tables to clients of MaxScale's CDC protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from cdc.model.errors import Retriable, TailorbirdError, UsageError
+from cdc.process.file_running import announced
+from cdc.process.file_topology import load_topology
+from cdc.process.http_operation import serve_operation
+from cdc.process.proc_log_lines import log_lines
+from cdc.process.verdict import Standing
+from cdc.topology.topology import Topology
+from ingest.changes.kafka_changes import KafkaChanges
+from ingest.maxscale.catalogue import ambiguous
+from ingest.maxscale.file_users import UsersFile, users_file
+from ingest.maxscale.tcp_batches import SharedReads
+from ingest.maxscale.tcp_server import CdcServer, ServerLimits
+from ingest.maxscale.tcp_tls import SSLContext, tls_context
+
+_LONGEST_WAIT = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CdcOptions:
+    """Where is listened, and to whom; `certificate` and `key` are PEM files, both or neither."""
+
+    listen: str = "127.0.0.1:4001"
+    users: Path | None = None
+    sources: Sequence[str] = ()
+    certificate: Path | None = None
+    key: Path | None = None
+    limits: ServerLimits = field(default_factory=ServerLimits)
+
+
+def run(file: str, options: CdcOptions, *, metrics_port: int = 0) -> None:
+    """Serve until SIGTERM or SIGINT. A Kafka that is away is waited for, at the start and later."""
+    topology = load_topology(file)
+    if unknown := [name for name in options.sources if name not in topology.sources]:
+        raise UsageError(f"{file} has no source {unknown[0]}", "--source " + " | ".join(topology.sources))
+    host, port = _address(options.listen)
+    tls = _tls(options, host)
+    users = UsersFile(options.users or users_file(topology.name))
+    if not users.users():
+        raise UsageError(f"{users.path}: no user", f"tailorbird maxscale-users add NAME {file}")
+    log_lines("logfmt")
+    stop, standing = threading.Event(), Standing()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    with announced(topology.name, "maxscale", metrics_port):
+        if metrics_port:
+            serve_operation(metrics_port, lambda: (standing.judge(time.monotonic()), {}))
+        log = _begun(topology, options.sources, stop, standing)
+        if log is None:
+            return
+        try:
+            asyncio.run(_serve(topology, log, users, options.limits, (host, port), tls, stop, standing))
+        finally:
+            log.close()
+
+
+def _begun(
+    topology: Topology, sources: Sequence[str], stop: threading.Event, standing: Standing
+) -> KafkaChanges | None:
+    """The log, once it is there; None where it is not worth the wait any more."""
+    pause, told = 0.0, structlog.get_logger().bind(topology=topology.name)
+    while not stop.is_set():
+        log = KafkaChanges(topology, sources)
+        try:
+            log.begin()
+        except Retriable as error:
+            log.close()
+            standing.waits("kafka", str(error), time.monotonic())
+            pause = min(max(2 * pause, error.retry_after), _LONGEST_WAIT)
+            told.warning("waiting", reason=str(error), seconds=pause)
+            stop.wait(pause)
+            continue
+        if twice := ambiguous(log.tables()):
+            log.close()
+            raise UsageError(f"several sources have {twice[0]}", "name the one to serve: --source NAME")
+        standing.goes_on("kafka")
+        return log
+    return None
+
+
+async def _serve(
+    topology: Topology, log: KafkaChanges, users: UsersFile, limits: ServerLimits, address: tuple[str, int],
+    tls: SSLContext | None, stop: threading.Event, standing: Standing,
+) -> None:  # fmt: skip
+    reads, loop = SharedReads(log), asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+    told = structlog.get_logger().bind(topology=topology.name)
+
+    def follow() -> None:
+        """Tell the loop of each commit, until there is no need any more."""
+        failed: TailorbirdError | None = None
+        while not stop.is_set() and failed is None:
+            try:
+                if log.follow(0.2):
+                    loop.call_soon_threadsafe(reads.woken)
+                standing.goes_on("kafka")
+            except Retriable as error:
+                standing.waits("kafka", str(error), time.monotonic())
+                told.warning("waiting", reason=str(error))
+                stop.wait(1.0)
+            except TailorbirdError as error:
+                failed = error
+        loop.call_soon_threadsafe(ended.set_exception, failed) if failed else loop.call_soon_threadsafe(
+            ended.set_result, None
+        )
+
+    try:
+        async with CdcServer(reads, users.users, limits).listening(*address, tls) as (host, port):
+            follower = threading.Thread(target=follow, name="positions")
+            follower.start()
+            standing.ready()
+            told.info("serving", address=f"{host}:{port}", tables=len(log.tables()), tls=tls is not None)
+            try:
+                await ended
+            finally:
+                stop.set()
+                await loop.run_in_executor(None, follower.join)
+    except OSError as error:
+        raise UsageError(f"cannot listen at {address[0]}:{address[1]}: {error}", "choose another --listen") from error
+    finally:
+        reads.close()
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise UsageError(f"--listen {text}", "HOST:PORT, such as 127.0.0.1:4001")
+    return host.strip("[]"), int(port)
+
+
+def _tls(options: CdcOptions, host: str) -> SSLContext | None:
+    """TLS where there is a certificate; without one loopback alone is listened at."""
+    if options.certificate is None and options.key is None:
+        try:
+            near = ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            near = host == "localhost"
+        if not near:
+            why = "a login that is heard can be repeated"
+            raise UsageError(f"--listen {host} without TLS: {why}", "--certificate FILE --key FILE, or 127.0.0.1")
+        return None
+    if options.certificate is None or options.key is None:
+        raise UsageError("half a certificate", "--certificate FILE and --key FILE")
+    return tls_context(options.certificate, options.key)

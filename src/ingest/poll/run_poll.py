@@ -1,0 +1,124 @@
+"""Wires polling: which reader a source gets, and its metrics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from prometheus_client import Gauge
+
+from cdc.model.extras import extras_named
+from cdc.model.schema import TableId
+from cdc.topology.topology import Poll, Source, Topology
+from ingest.capture.observer import Observer
+from ingest.capture.signals import Signals
+from ingest.mysql.mysql_connection import connected
+from ingest.poll.ddl import dialect_of
+from ingest.poll.mysql_reader import MySqlReader
+from ingest.poll.poll_interfaces import PollReader
+from ingest.poll.session import PollObserver, PollSession
+from ingest.records.capture_interfaces import ChangeLog, Checkpoint
+from ingest.records.records import Recorder
+
+SINCE_SUCCESS = Gauge(
+    "tailorbird_poll_seconds_since_success", "Since all tables of a source were last polled without a fault", ["source"]
+)
+BACKLOG = Gauge(
+    "tailorbird_poll_backlog_rows", "Rows behind the last one told; a count ends at 10,000", ["source", "table"]
+)
+BEHIND = Gauge(
+    "tailorbird_poll_behind_seconds",
+    "max(updated_at) minus the greatest one told; of a feed, the difference of the numbers",
+    ["source", "table"],
+)
+
+
+class _Reports(PollObserver):
+    """The metrics of polling; all else goes to the observer of every capture."""
+
+    def __init__(self, source: Source, inner: Observer, clock: Callable[[], float]) -> None:
+        self._source, self._inner, self._clock = source, inner, clock
+        self._unit = 1.0 if source.poll is not None and source.poll.mode == "feed" else 1e6
+        self._success = clock()
+        SINCE_SUCCESS.labels(source.name).set_function(lambda: self._clock() - self._success)
+
+    def phase(self, what: str, **details: object) -> None:
+        """See `Observer`."""
+        self._inner.phase(what, **details)
+
+    def committed(self, checkpoint: Checkpoint) -> None:
+        """See `Observer`."""
+        self._inner.committed(checkpoint)
+
+    def captured(self, changes: int) -> None:
+        """See `Observer`."""
+        self._inner.captured(changes)
+
+    def refused(self, images: int, quarantined: int) -> None:
+        """See `Observer`."""
+        self._inner.refused(images, quarantined)
+
+    def snapshot(self, rows: Mapping[str, int]) -> None:
+        """See `Observer`."""
+        self._inner.snapshot(rows)
+
+    def polled(self, table: TableId, *, backlog: int, behind_us: int | None) -> None:
+        """Sets both gauges of a table, and the source's lag."""
+        BACKLOG.labels(self._source.name, str(table)).set(backlog)
+        behind = 0.0 if behind_us is None else max(0, behind_us) / self._unit
+        BEHIND.labels(self._source.name, str(table)).set(behind)
+        if self._unit != 1.0:
+            self._inner.lag(behind)
+
+    def cycle(self) -> None:
+        """Starts the time since success anew: a poll that found nothing new is progress, too."""
+        self._success = self._clock()
+        self._inner.captured(0)
+
+
+def poll(
+    topology: Topology,
+    source: Source,
+    settings: Poll,
+    log: ChangeLog,
+    *,
+    observer: Observer,
+    stopped: Callable[[], bool],
+    wait: Callable[[float], object],
+    signals: Signals | None = None,
+) -> None:
+    """One session; raises what `PollSession.run` raises."""
+    with _reader(source, settings) as reader:
+        PollSession(
+            reader=reader,
+            log=log,
+            recorder=Recorder(topology.name, dialect_of(source), unrepresentable=source.unrepresentable),
+            poll=settings,
+            clock=_steady_clock(),
+            stopped=stopped,
+            wait=wait,
+            observer=_Reports(source, observer, time.monotonic),
+            connector=dialect_of(source),
+            rules=source.rules,
+            signals=signals,
+        ).run()
+
+
+@contextmanager
+def _reader(source: Source, settings: Poll) -> Iterator[PollReader]:
+    if source.type == "sql":
+        with extras_named("poll"):
+            from ingest.poll.sql_reader import sql_reader  # SQLAlchemy costs 0.3 s and 15 MB that others need not pay
+
+        with sql_reader(source, settings) as reader:
+            yield reader
+        return
+    with connected(source) as connection:
+        yield MySqlReader(connection, source, settings)
+
+
+def _steady_clock() -> Callable[[], float]:
+    """Seconds since 1970 that never go back while the process lives, whatever is done to this machine's clock."""
+    offset = time.time() - time.monotonic()
+    return lambda: time.monotonic() + offset

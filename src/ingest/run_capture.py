@@ -1,0 +1,203 @@
+"""`python -m ingest` and `tailorbird capture`: one process that captures one source until it is told to stop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from cdc.model.errors import Retriable, UsageError
+from cdc.model.schema import TableId
+from cdc.process.file_running import announced
+from cdc.process.file_topology import load_topology
+from cdc.process.http_operation import serve_operation
+from cdc.process.proc_log_lines import log_lines
+from cdc.topology.topology import Source, Topology
+from ingest.capture.groups import Limits
+from ingest.capture.session import Session
+from ingest.capture.signals import Signals
+from ingest.events.tables import Tables
+from ingest.log.kafka_log import KafkaLog
+from ingest.log.kafka_signals import KafkaSignals
+from ingest.log.kafka_topics import make_topics
+from ingest.records.capture_interfaces import OpenLog, Seen
+from ingest.records.records import Recorder
+from ingest.report.http_reports import RESTARTS, Reports
+from ingest.sources import log_end, server_of
+
+if TYPE_CHECKING:
+    from ingest.gateway_client.gateway_log import Lanes
+
+_LONGEST_WAIT = 15.0  # seconds between attempts while a server is away
+
+
+def choose(topology: Topology, name: str | None) -> Source:
+    """The source to capture; it may be left out when the topology has one only."""
+    if name is None and len(topology.sources) == 1:
+        return next(iter(topology.sources.values()))
+    if name is None or name not in topology.sources:
+        what = "no source was named" if name is None else f"{topology.file} has no source {name}"
+        raise UsageError(what, "--source " + " | ".join(topology.sources))
+    return topology.sources[name]
+
+
+def run(
+    file: str, source_name: str | None, *, metrics_port: int = 0, gateways: Sequence[str] = (), identity: str = ""
+) -> None:
+    """Capture until SIGTERM or SIGINT; a server that is away is waited for, anything worse is raised.
+
+    Into Kafka, or through one of `gateways` (host:port) as the agent whose certificate is in the folder `identity`.
+    Exactly once for read_committed readers of the topics, whenever and however the process ends (`capture.Session`).
+    """
+    topology = load_topology(file)
+    source = choose(topology, source_name)
+    if source.agent is not None:
+        raise UsageError(f"source {source.name} is captured by agents of a fleet", "tailorbird fleet source list")
+    log_lines("json")
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    reports = _reports(topology, source)
+    with announced(topology.name, f"capture {source.name}", metrics_port):
+        if metrics_port:
+            serve_operation(metrics_port, reports.verdict)
+            if source.poll is None:
+                reports.watch(log_end(source), stop)
+        if gateways:
+            # imported here: gRPC costs a quarter of a second, which a capture into Kafka should not
+            from ingest.gateway_client.grpc_stream import Credentials, Gateways
+
+            dialled = Gateways(gateways, Credentials.of(Path(identity)))
+            log: Destination = ThroughGateway(dialled.stream, source.name)
+        else:
+            log = IntoKafka(topology, source)
+        capture(topology, source, log=log, stopped=stop.is_set, wait=stop.wait, reports=reports)
+
+
+def _reports(topology: Topology, source: Source) -> Reports:
+    return Reports(topology.name, source, structlog.get_logger().bind(topology=topology.name, source=source.name))
+
+
+def tables_of(source: Source) -> Callable[[Seen], Tables]:
+    """What a session asks for the tables of a source, once it has seen the server."""
+
+    def captured(database: str, table: str) -> bool:
+        return source.captures(TableId(source=source.name, database=database, table=table))
+
+    def make(seen: Seen) -> Tables:
+        charset = seen.catalog.default_charset
+        return Tables(
+            source.name, source.databases, captured, seen.dialect, charset, source.rules, source.tables, seen.kinds,
+            seen.left_out,
+        )  # fmt: skip
+
+    return make
+
+
+class Destination(Protocol):
+    """Where a capture's sessions write: each opens a log of its own; Retriable where it is away."""
+
+    def open(self) -> tuple[OpenLog, ClosableSignals]: ...
+
+
+class ClosableSignals(Signals, Protocol):
+    """Signals over a connection."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class IntoKafka:
+    """Straight into Kafka."""
+
+    topology: Topology
+    source: Source
+
+    def open(self) -> tuple[OpenLog, ClosableSignals]:
+        """See `Destination`."""
+        topics = make_topics(self.topology, self.source)
+        return KafkaLog(self.topology, self.source, topics), KafkaSignals(self.topology, self.source.name)
+
+
+@dataclass(frozen=True, slots=True)
+class ThroughGateway:
+    """Over a stream to a gateway, whose desk writes to Kafka."""
+
+    stream: Callable[[], Lanes]
+    source: str
+
+    def open(self) -> tuple[OpenLog, ClosableSignals]:
+        """See `Destination`."""
+        from ingest.gateway_client.gateway_log import (
+            GatewayLog,  # here: what it costs, a capture into Kafka need not pay
+        )
+
+        log = GatewayLog(self.stream(), self.source)
+        return log, log
+
+
+def capture(
+    topology: Topology,
+    source: Source,
+    *,
+    log: Destination | None = None,
+    stopped: Callable[[], bool],
+    wait: Callable[[float], object],
+    reports: Reports | None = None,
+) -> None:
+    """Sessions one after another until `stopped`; `wait` sleeps so many seconds unless stopped meanwhile. `log`: Kafka,
+    unless another is named.
+    """
+    reports, log = reports or _reports(topology, source), log or IntoKafka(topology, source)
+    pause = 0.0
+    while not stopped():
+        try:
+            opened, signals = log.open()
+            try:
+                if source.poll is not None:
+                    from ingest.poll.run_poll import poll
+
+                    poll(
+                        topology, source, source.poll, opened,
+                        observer=reports, stopped=stopped, wait=wait, signals=signals,
+                    )  # fmt: skip
+                else:
+                    _follow_log(topology, source, opened, signals, reports, stopped)
+            finally:
+                signals.close()
+                opened.close()
+        except Retriable as error:
+            pause = error.retry_after if reports.progressed else min(max(2 * pause, error.retry_after), _LONGEST_WAIT)
+            reports.progressed = False
+            RESTARTS.labels(source.name).inc()
+            reports.waiting(str(error), pause)
+            wait(pause)
+    reports.stopped()
+
+
+def _follow_log(
+    topology: Topology, source: Source, log: OpenLog, signals: Signals, reports: Reports, stopped: Callable[[], bool]
+) -> None:
+    Session(
+        source=server_of(topology.name, source),
+        log=log,
+        recorder=Recorder(topology.name, source.type, log.ensure_topic, source.unrepresentable),
+        tables=tables_of(source),
+        mode=source.snapshot_mode,
+        clock=time.time,
+        stopped=stopped,
+        observer=reports,
+        position_lost=source.position_lost,
+        cascades=source.cascades if source.type in ("mysql", "mariadb") else "ignore",
+        dumps=source.dumps,
+        rereads=not source.is_only_told,
+        signals=signals,
+        parallel=source.snapshot_max_threads,
+        limits=Limits(heartbeat=source.heartbeat_interval_ms / 1000),
+    ).run()

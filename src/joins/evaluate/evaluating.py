@@ -1,0 +1,96 @@
+"""A compiled expression → a function of the values that it reads.
+
+Values are None, bool, int, Decimal, float, str, bytes; dates are days and moments microseconds since 1970 UTC. A
+function returns what Spark computes, or raises `Untold`: for expressions that are not known here when they are
+prepared, for single values where they are computed. Powers and logarithms differ by an ulp between libraries, so what
+depends on more than their size is not told either.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+from cdc.model.types import LogicalType, parse_type
+from joins.evaluate import moments
+from joins.evaluate.calls import FORMS
+from joins.evaluate.casting import converter
+from joins.evaluate.conditions import among, case
+from joins.evaluate.prepared import Prepared, Values, constant, exactly
+from joins.evaluate.reading import Syntax, read
+from joins.evaluate.unknown import Untold
+from joins.query.value_types import BOOL, DATE, DATETIME, INTEGERS, NULL, STRING, family, literal_type
+
+_SPARK_TYPES = {
+    "BOOLEAN": "bool", "TINYINT": "int8", "SMALLINT": "int16", "INT": "int32", "BIGINT": "int64", "FLOAT": "float32",
+    "DOUBLE": "float64", "DATE": "date", "TIMESTAMP_NTZ": "datetime", "STRING": "string", "BINARY": "bytes",
+}  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def prepared(sql: str, types: tuple[LogicalType, ...]) -> Prepared:
+    """What computes a compiled expression over values of these types; Untold where that is not known here."""
+    return _prepare(read(sql), types)
+
+
+def _prepare(tree: Syntax, types: tuple[LogicalType, ...]) -> Prepared:
+    match tree.kind:
+        case "value":
+            at = int(tree.name)
+            return Prepared(lambda values: values[at], types[at])
+        case "null":
+            return Prepared(lambda _: None, NULL)
+        case "true" | "false":
+            return constant(tree.kind == "true", BOOL)
+        case "text":
+            return constant(tree.name, STRING)
+        case "number":
+            return _literal(tree.name)
+        case "date":
+            return constant(moments.date_of(tree.name), DATE)
+        case "moment":
+            return constant(moments.moment_of(tree.name), DATETIME)
+    parts = [_prepare(part, types) for part in tree.parts]
+    match tree.kind:
+        case "cast":
+            return _cast(parts[0], _type(tree.name))
+        case "case":
+            return case(parts)
+        case "in":
+            return among(parts)
+    form = FORMS.get(tree.name)
+    if form is None:
+        raise Untold(f"{tree.name}() is not known")
+    return form(parts)
+
+
+def _literal(text: str) -> Prepared:
+    number = Decimal(text)
+    type_ = literal_type(number)
+    if type_ is None or "e" in text.lower():
+        raise Untold(f"the number {text}")
+    if type_.kind not in INTEGERS:
+        return constant(number, type_)
+    whole_ = int(text)
+    return Prepared(lambda _: whole_, type_, digits=len(text))
+
+
+def _type(name: str) -> LogicalType:
+    if name.startswith("DECIMAL("):
+        return parse_type(name.lower())
+    if name not in _SPARK_TYPES:
+        raise Untold(f"the type {name}")
+    return parse_type(_SPARK_TYPES[name])
+
+
+def _cast(part: Prepared, to: LogicalType) -> Prepared:
+    if part.near and family(to) == "number" and to.kind == "float64":
+        return part
+    convert, of = exactly(part, converter(part.type, to)), part.of
+
+    def cast(values: Values) -> Any:
+        value = of(values)
+        return None if value is None else convert(value)
+
+    return Prepared(cast, to)

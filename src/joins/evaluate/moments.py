@@ -1,0 +1,166 @@
+"""Dates as days and moments as microseconds since 1970 UTC, in the proleptic Gregorian calendar, as Spark counts them.
+
+Texts are read as `SparkDateTimeUtils` (Spark 4) reads them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from joins.evaluate.unknown import Untold
+
+DAY = 86_400_000_000
+_UNITS = {"SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000, "DAY": DAY}
+_ZONE = re.compile(r" ?(Z|UTC|GMT|[+-]\d{2}:\d{2})")
+_PATTERN = {"yyyy": 0, "MM": 1, "dd": 2, "HH": 3, "mm": 4, "ss": 5}
+
+
+def days_of(year: int, month: int, day: int) -> int:
+    """Days since 1970-01-01 of a date that there is."""
+    y = year - (month <= 2)
+    era, of_era = divmod(y, 400)
+    of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
+
+
+def civil(days: int) -> tuple[int, int, int]:
+    """Year, month, day."""
+    era, of_era = divmod(days + 719_468, 146_097)
+    years = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * years + years // 4 - years // 100)
+    shifted = (5 * of_year + 2) // 153
+    month = shifted + 3 if shifted < 10 else shifted - 9
+    return era * 400 + years + (month <= 2), month, of_year - (153 * shifted + 2) // 5 + 1
+
+
+def _length(year: int, month: int) -> int:
+    if month == 2:
+        return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
+    return 30 if month in (4, 6, 9, 11) else 31
+
+
+def _is_date(year: int, month: int, day: int) -> bool:
+    return 1 <= month <= 12 and 1 <= day <= _length(year, month)
+
+
+def clock(micros: int) -> tuple[int, int, int]:
+    """Hour, minute, second of a moment."""
+    seconds = micros % DAY // 1_000_000
+    return seconds // 3600, seconds // 60 % 60, seconds % 60
+
+
+def day_of_week(days: int) -> int:
+    """1 for Sunday to 7 for Saturday."""
+    return (days + 4) % 7 + 1
+
+
+def day_of_year(days: int) -> int:
+    """1 for the first of January."""
+    return days - days_of(civil(days)[0], 1, 1) + 1
+
+
+def last_day(days: int) -> int:
+    """The last day of a day's month."""
+    year, month, _ = civil(days)
+    return days_of(year, month, _length(year, month))
+
+
+def truncated(unit: str, micros: int) -> int:
+    """The begin of the unit of time that a moment lies in; weeks begin on Monday."""
+    if unit in _UNITS:
+        return micros - micros % _UNITS[unit]
+    days = micros // DAY
+    year, month, _ = civil(days)
+    match unit:
+        case "WEEK":
+            return (days - (days + 3) % 7) * DAY
+        case "MONTH":
+            return days_of(year, month, 1) * DAY
+        case "QUARTER":
+            return days_of(year, (month - 1) // 3 * 3 + 1, 1) * DAY
+        case "YEAR":
+            return days_of(year, 1, 1) * DAY
+    raise Untold(f"a unit of date_trunc: {unit}")
+
+
+def formatted(micros: int, pattern: str) -> str:
+    """A moment by a pattern of yyyy MM dd HH mm ss."""
+    parts = (*civil(micros // DAY), *clock(micros))
+    if not 1 <= parts[0] <= 9999:
+        raise Untold("date_format of a year beyond 1 to 9999")
+    pieces = re.findall(r"y+|M+|d+|H+|m+|s+|[-/:. _]", pattern)
+    if "".join(pieces) != pattern or any(one[0].isalpha() and one not in _PATTERN for one in pieces):
+        raise Untold(f"a pattern of date_format: {pattern}")
+    return "".join(f"{parts[_PATTERN[one]]:0{len(one)}d}" if one in _PATTERN else one for one in pieces)
+
+
+def date_text(days: int) -> str:
+    """A date as Spark casts it to text."""
+    year, month, day = civil(days)
+    if not 1 <= year <= 9999:
+        raise Untold("a year beyond 1 to 9999 as text")
+    return f"{year:04d}-{month:02d}-{day:02d}"
+
+
+def moment_text(micros: int) -> str:
+    """A moment as Spark casts it to text."""
+    hour, minute, second = clock(micros)
+    fraction = f".{micros % 1_000_000:06d}".rstrip("0") if micros % 1_000_000 else ""
+    return f"{date_text(micros // DAY)} {hour:02d}:{minute:02d}:{second:02d}{fraction}"
+
+
+def _trimmed(text: str) -> str:
+    return text.strip("".join(map(chr, [*range(0x21), 0x7F])))
+
+
+def date_of(text: str) -> int | None:
+    """The days of a text; None where it is no date: `[+-]y…y[-[m]m[-[d]d[( |T)…]]]`."""
+    found = re.fullmatch(
+        r"([+-]?)([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?", _trimmed(text), re.DOTALL
+    )
+    if found is None:
+        return None
+    sign, year, month, day = found.groups()
+    date = (int(year) * (-1 if sign == "-" else 1), int(month or 1), int(day or 1))
+    return days_of(*date) if _is_date(*date) else None
+
+
+_MOMENT = re.compile(
+    r"([+-]?)([0-9]{4,6})(?:-([0-9]{1,2})(?:-([0-9]{1,2})"
+    r"(?:[ T](?:([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?)?)?(.*))?)?)?)?",
+    re.DOTALL,
+)
+
+
+def moment_of(text: str) -> int | None:
+    """The microseconds of a text without its zone, which is left out; None where it is no moment."""
+    trimmed = _trimmed(text)
+    if trimmed[:1] == "" or (trimmed[0] not in "+-" and not trimmed[0].isascii()):
+        return None
+    if not (trimmed[0] in "+-T" or trimmed[0].isdigit()):
+        return None
+    found = _MOMENT.fullmatch(trimmed)
+    if found is None:
+        if not re.fullmatch(r"[0-9+:. TZ-]*", trimmed):
+            return _no_moment(trimmed)
+        return None
+    sign, year, month, day, hour, minute, second, fraction, rest = found.groups()
+    if rest:
+        if second is None or not _ZONE.fullmatch(rest):
+            raise Untold(f"text as a moment: {text!r}")
+    elif (hour is None and trimmed[-1] in " T") or (hour is not None and second is None) or fraction == "":
+        raise Untold(f"text as a moment: {text!r}")
+    date = (int(year) * (-1 if sign == "-" else 1), int(month or 1), int(day or 1))
+    times = (int(hour or 0), int(minute or 0), int(second or 0))
+    if not _is_date(*date) or times[0] > 23 or times[1] > 59 or times[2] > 59:
+        return None
+    seconds = (days_of(*date) * 24 + times[0]) * 3600 + times[1] * 60 + times[2]
+    micros = int((fraction or "")[:6].ljust(6, "0"))
+    return seconds * 1_000_000 + micros
+
+
+def _no_moment(text: str) -> int | None:
+    """Letters where the date should stand make it none; behind a time they may name a zone."""
+    if re.match(r"[+-]?[0-9-]*[^0-9 T:.+-]", text):
+        return None
+    raise Untold(f"text as a moment: {text!r}")

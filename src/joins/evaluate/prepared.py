@@ -1,0 +1,80 @@
+"""Prepared expressions: what computes a value, its type, and what several of them have in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cdc.model.types import LogicalType
+from joins.evaluate.unknown import Untold
+from joins.query.value_types import INTEGERS, NULL, common, family
+
+Values = Sequence[Any]
+
+
+Evaluate = Callable[[Values], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What computes an expression, its type, and whether it is known only up to the last digits of a double.
+
+    `digits`: of a whole number that is written out, of which Spark counts no more beside a decimal.
+    """
+
+    of: Evaluate
+    type: LogicalType
+    near: bool = False
+    digits: int = 0
+
+
+Prepare = Callable[[Sequence[Prepared]], Prepared]
+
+
+TINY = 1e-13
+
+
+def constant(value: Any, type_: LogicalType) -> Prepared:
+    return Prepared(lambda _: value, type_)
+
+
+def exactly(part: Prepared, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function of one value; of a near one only where its neighbours give the same."""
+    if not part.near:
+        return function
+
+    def careful(value: Any) -> Any:
+        found = function(value)
+        if math.isfinite(value) and (function(value * (1 - TINY)) != found or function(value * (1 + TINY)) != found):
+            raise Untold("what depends on the last digits of a power or a logarithm")
+        return found
+
+    return careful
+
+
+def unified(parts: Sequence[Prepared]) -> LogicalType:
+    """The one type of several values, as the compiler has cast them."""
+    kinds = {part.type for part in parts} - {NULL}
+    if len(kinds) > 1:
+        wanted = NULL
+        for kind in kinds:
+            found = common(wanted, kind)
+            # values of these need no conversion
+            if found is None or (family(found) not in ("text", "moment") and found.kind not in INTEGERS):
+                raise Untold(f"values of {len(kinds)} types")
+            wanted = found
+        if len({family(kind) for kind in kinds}) > 1:
+            raise Untold(f"values of {len(kinds)} types")
+        return wanted
+    return next(iter(kinds), NULL)
+
+
+def ordered(type_: LogicalType) -> Callable[[Any], Any]:
+    """What values of a type are compared by."""
+    if family(type_) == "text":
+        return str.encode
+    if type_.kind.startswith("float"):
+        return lambda value: (1, 0.0) if math.isnan(value) else (0, value)
+    return lambda value: value

@@ -1,0 +1,205 @@
+"""Functions of texts as Spark computes them: characters are code points, a place before the first one is none."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import unicodedata
+from functools import lru_cache
+from typing import Any
+
+from joins.evaluate.unknown import Untold
+
+_MOST = 2**31 - 1
+_STEP = re.compile(r"\.([^.\[\]*?'\s]+)|\[(\d{1,9})\]|\['([^'?*]+)'\]")
+_FEW_DIGITS = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
+
+
+def _known(text: str) -> str:
+    """The text; Untold for characters that this version of Python does not know yet."""
+    if not text.isascii() and any(unicodedata.category(c) == "Cn" for c in text):
+        raise Untold("the capitals of a character that is not known here")
+    return text
+
+
+def upper(text: str) -> str:
+    """In capitals."""
+    return _known(text).upper()
+
+
+def lower(text: str) -> str:
+    """In small letters."""
+    return _known(text).lower()
+
+
+def _between(text: str, start: int, end: int) -> str:
+    return "" if end <= start else text[max(0, start) : max(0, end)]
+
+
+def substring(text: str, place: int, length: int = _MOST) -> str:
+    """`length` characters from a place: from 1 on, negative ones count from the end, 0 is 1."""
+    start = place - 1 if place > 0 else len(text) + place if place < 0 else 0
+    return _between(text, start, max(-_MOST - 1, min(_MOST, start + length)))
+
+
+def left(text: str, count: int) -> str:
+    """The first characters."""
+    return substring(text, 1, count)
+
+
+def right(text: str, count: int) -> str:
+    """The last characters."""
+    return "" if count <= 0 else substring(text, -count)
+
+
+def replace(text: str, search: str, by: str = "") -> str:
+    """All that is found, replaced; nothing is not found."""
+    return text.replace(search, by) if search else text
+
+
+def padded(text: str, length: int, fill: str, *, before: bool) -> str:
+    """A text of exactly a length, filled up or cut."""
+    missing = length - len(text)
+    if missing <= 0 or not fill:
+        return text[: max(0, length)]
+    more = (fill * (missing // len(fill) + 1))[:missing]
+    return more + text if before else text + more
+
+
+def sha2(text: str, bits: int) -> str | None:
+    """The digest of 224, 256 (or 0), 384 or 512 bits; None of others."""
+    name = {0: "sha256", 224: "sha224", 256: "sha256", 384: "sha384", 512: "sha512"}.get(bits)
+    return None if name is None else hashlib.new(name, text.encode()).hexdigest()
+
+
+def md5(text: str) -> str:
+    """The digest."""
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def split_part(text: str, by: str, number: int) -> str:
+    """Part number 1, 2, …; empty beyond the last one."""
+    parts = text.split(by)
+    return parts[number - 1] if number <= len(parts) else ""
+
+
+# what `joins.query.spatial` asks of a geometry's text: the same in Java's expressions and in Python's
+_OF_GEOMETRY = ("^(SRID=[0-9]+;)?POINT[(]([^ ]+) ([^)]+)[)]$", "^SRID=([0-9]+);")
+
+
+def regexp_extract(text: str, pattern: str, group: int) -> str:
+    """A group of what is found; empty where nothing is."""
+    if pattern not in _OF_GEOMETRY or "\n" in text:
+        raise Untold(f"the expression {pattern}")
+    found = re.search(pattern, text)
+    return "" if found is None else found[group] or ""
+
+
+def regexp_replace(text: str, pattern: str, by: str) -> str:
+    """What is found, replaced."""
+    if pattern not in _OF_GEOMETRY or by:
+        raise Untold(f"the expression {pattern}")
+    return re.sub(pattern, by, text)
+
+
+@lru_cache(maxsize=1024)
+def like(pattern: str) -> re.Pattern[str]:
+    """The expression that matches what LIKE does."""
+    signs = {"%": ".*", "_": "."}
+    return re.compile("".join(signs.get(c, re.escape(c)) for c in pattern), re.DOTALL)
+
+
+class _Object(list[tuple[str, Any]]):
+    """An object of JSON, its members in their order, those that come twice too."""
+
+
+class _Number(str):
+    """A number of JSON as it is written."""
+
+    __slots__ = ()
+
+
+def _refuse(word: str) -> Any:
+    raise ValueError(word)
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_Object, parse_float=_Number, parse_int=_Number, parse_constant=_refuse, strict=True
+)
+
+
+@lru_cache(maxsize=1024)
+def json_steps(path: str) -> tuple[str | int, ...]:
+    """The steps of a path `$.a['b'][0]`; Untold for any other."""
+    steps: list[str | int] = []
+    at = 1
+    while at < len(path):
+        found = _STEP.match(path, at)
+        if found is None or not path.startswith("$"):
+            raise Untold(f"a path of get_json_object: {path}")
+        name, number, quoted = found.groups()
+        steps.append(int(number) if number is not None else (name or quoted))
+        at = found.end()
+    return tuple(steps)
+
+
+def get_json_object(text: str, path: str) -> str | None:
+    """What lies at a path of a text of JSON: a text without its quotes, all else as JSON; None where nothing does."""
+    steps = json_steps(path)
+    try:
+        value = _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        begin = text.lstrip(" \t\r\n")[:1]
+        if begin == "" or begin not in ("{[/#" if steps else "{[\"'-0123456789tfnNI/#"):
+            return None
+        raise Untold("text that is almost JSON") from None
+    for step in steps:
+        if isinstance(step, int):
+            if isinstance(value, _Object) or not isinstance(value, list):
+                return None
+            if step >= len(value):
+                return None
+            value = value[step]
+        else:
+            if not isinstance(value, _Object):
+                if isinstance(value, list):
+                    raise Untold("a member of a list of JSON")
+                return None
+            found = [member for name, member in value if name == step]
+            if not found:
+                return None
+            if len(found) > 1:
+                raise Untold("a member of JSON that is there twice")
+            value = found[0]
+    if value is None:
+        return None if steps else "null"
+    return str(value) if isinstance(value, str) and not isinstance(value, _Number) else _written(value)
+
+
+def _written(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case _Number():
+            if not _FEW_DIGITS.fullmatch(value):
+                return _fraction(value)
+            return str(value)
+        case str():
+            if any(c < " " or c in "\x7f\u2028\u2029" or not c.isprintable() for c in value):
+                raise Untold("a text within JSON that is written with escapes")
+            return json.dumps(value, ensure_ascii=False)
+        case _Object():
+            return "{" + ",".join(f"{_written(name)}:{_written(member)}" for name, member in value) + "}"
+    return "[" + ",".join(map(_written, value)) + "]"
+
+
+def _fraction(number: str) -> str:
+    """Plain ones of few digits as they are: others Spark may write anew."""
+    if re.fullmatch(r"-?(?:[1-9][0-9]{0,5}|0)\.(?:[0-9]{0,7}[1-9]|0)", number) and number not in ("-0.0",):
+        whole, _, part = number.lstrip("-").partition(".")
+        if whole != "0" or part == "0" or not part.startswith("000"):
+            return str(number)
+    raise Untold("a number within JSON that may be written otherwise")

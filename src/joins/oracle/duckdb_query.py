@@ -1,0 +1,132 @@
+"""A table's query as a question to DuckDB: the same SELECT, over tables that stand for the captured ones.
+
+What it names is found as the compiler finds it: queries of WITH, other tables of the topology, captured tables. Its
+expressions mean what the join's do (`joins.oracle.scalars`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from cdc.model.schema import TableId, TableSchema
+from cdc.model.types import LogicalType
+from cdc.topology.topology import Table, Topology
+from joins.oracle.scalars import Collected, Scalar, Scalars, Shown
+from joins.select.compiler import ties_of
+from joins.select.sql import place_of
+from joins.select.tokens import statements_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """DuckDB's SQL of a table's query; the functions that it calls, which are to be made first; the columns of its
+    answer, each with the functions that it depends on, and those that decide which rows there are.
+    """
+
+    sql: str
+    functions: Mapping[str, Scalar | Collected]
+    columns: tuple[Shown, ...]
+    rows: frozenset[str]
+
+    def untold(self, reasons: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+        """Why the answer as a whole is not told (empty: it is), and the columns that are not, each with its reason.
+
+        `reasons`: why functions did not tell a value, by their names.
+        """
+        missing = {name: reason for name, reason in reasons.items() if name in self.functions}
+        whole = next((self._why(name, missing) for name in sorted(self.rows) if name in missing), "")
+        columns = {
+            column.name: self._why(name, missing)
+            for column in self.columns
+            for name in sorted(column.deps & missing.keys())[:1]
+        }
+        return whole, columns
+
+    def _why(self, name: str, reasons: Mapping[str, str]) -> str:
+        return f"{self.functions[name].text}: {reasons[name]}"
+
+
+def question(
+    topology: Topology,
+    table: Table,
+    names: Mapping[TableId, str],
+    columns: Mapping[TableId, Mapping[str, LogicalType]],
+    schemas: Mapping[TableId, TableSchema],
+) -> Question:
+    """What DuckDB is asked; `names` are its tables, with these `columns`; KeyError for a captured one that has none.
+
+    Rows that are numbered by an order that leaves some equal are told apart as the compiler does it, by `schemas`.
+    """
+    query = _Query(topology, names, schemas).of(table)
+    scalars = Scalars({name: columns[table_id] for table_id, name in names.items()})
+    asked = scalars.query(query)
+    return Question(sql=query.sql("duckdb"), functions=scalars.functions, columns=asked.columns, rows=asked.rows)
+
+
+# names that sqlglot does not know, or takes for something else
+_NAMES: Mapping[str, type[exp.Func]] = {"every": exp.LogicalAnd, "some": exp.LogicalOr, "mean": exp.Avg}
+
+
+class _Query:
+    """Queries with tables of DuckDB, and with other queries, in the place of what they name."""
+
+    def __init__(
+        self, topology: Topology, names: Mapping[TableId, str], schemas: Mapping[TableId, TableSchema]
+    ) -> None:
+        self._topology, self._names, self._schemas = topology, names, schemas
+
+    def of(self, table: Table) -> exp.Expr:
+        """A table's query."""
+        query = statements_of(table.query)[0]
+        assert query is not None  # a table's query was compiled
+        for node in list(query.find_all(exp.Anonymous, exp.Any)):
+            kind = _NAMES.get("some" if isinstance(node, exp.Any) else node.name.lower())
+            if kind is not None:
+                node.replace(kind(this=node.this if isinstance(node, exp.Any) else node.expressions[0]))
+        self._number(query, table)
+        named = query.args.get("with_")
+        query.set("with_", None)
+        found: dict[str, exp.Expr] = {}
+        for one in [] if named is None else named.expressions:
+            found[one.alias] = self._over_sources(one.this, found)
+        return self._over_sources(query, found)
+
+    def _number(self, query: exp.Expr, table: Table) -> None:
+        """Have every ROW_NUMBER() end its ties by its rows' key, and be of Spark's type."""
+        if query.find(exp.Window) is None:
+            return
+        ties = ties_of(self._topology, table, self._schemas)
+        for select in query.find_all(exp.Select):
+            _qualify(select)
+        for window in list(query.find_all(exp.Window)):
+            ordered = window.args["order"]
+            key = ties[place_of(table.name, window)]
+            more = [exp.Ordered(this=node.copy(), desc=False, nulls_first=True) for node in key]
+            ordered.set("expressions", [*ordered.expressions, *more])
+            window.replace(exp.cast(window.copy(), "INT"))
+
+    def _over_sources(self, query: exp.Expr, named: Mapping[str, exp.Expr]) -> exp.Expr:
+        for node in list(query.find_all(exp.Table)):
+            parts = tuple(part.name for part in node.parts)
+            table_id = self._topology.table_id(parts)
+            read: exp.Expr
+            if len(parts) == 1 and parts[0] in named:
+                read = exp.Subquery(this=named[parts[0]].copy())
+            elif table_id is None:
+                read = exp.Subquery(this=self.of(self._topology.tables[parts[0]]))
+            else:
+                read = exp.to_table(self._names[table_id])
+            node.replace(exp.alias_(read, node.alias_or_name, table=True))
+        return query
+
+
+def _qualify(select: exp.Select) -> None:
+    """Have QUALIFY ask the number itself: DuckDB takes its name for a column of FROM where there is one."""
+    asked = select.args.get("qualify")
+    numbers = {one.alias: one.this for one in select.expressions if isinstance(one.unalias(), exp.Window)}
+    for column in list(asked.find_all(exp.Column)) if asked is not None else ():
+        if not column.table and column.name in numbers and column.find_ancestor(exp.Window) is None:
+            column.replace(numbers[column.name].copy())

@@ -1,0 +1,114 @@
+"""What DuckDB means as the join does: which values it compares, orders, tells apart and counts alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from cdc.model.types import LogicalType
+from joins.query.group import Result
+from joins.query.value_types import INTEGERS, MOST_DIGITS, NULL, family
+
+Deps = frozenset[str]  # names of functions
+
+
+@dataclass(slots=True)
+class Rewritten:
+    """A rewritten expression."""
+
+    sql: exp.Expr
+    type: LogicalType
+    deps: Deps = frozenset()
+
+
+def counted(result: Result, parts: list[Rewritten]) -> exp.Expr | None:
+    """DuckDB's SQL of an aggregate that is the same in both; None where it is not."""
+    texts = [f"({part.sql.sql('duckdb')})" for part in parts]  # NOT binds less than IS NULL
+    plain = all(ordered(part.type) for part in parts)
+    x = texts[0] if texts else "*"
+    integers = bool(parts) and parts[0].type.kind in INTEGERS
+    match result.function:
+        case "count_rows":
+            text = "count(*)"
+        case "count":
+            text = f"count({x})"
+        case "count_distinct" if plain:
+            there = " AND ".join(f"{one} IS NOT NULL" for one in texts)
+            text = f"count(DISTINCT ({', '.join(texts)})) FILTER (WHERE {there})"
+        case "sum" if integers:
+            text = f"TRY_CAST(sum({x}) AS BIGINT)"
+        case "sum_distinct" if integers:
+            text = f"TRY_CAST(sum(DISTINCT {x}) AS BIGINT)"
+        case "sum" if parts[0].type.kind == "decimal" and parts[0].type.precision <= _SHORT:
+            text = f"CAST(sum({x}) AS DECIMAL({result.type.precision}, {result.type.scale}))"
+        case "min" | "max" if plain:
+            text = f"{result.function}({x})"
+        case "min_by" | "max_by" if plain:
+            y, by = texts[1], texts[0]
+            order = "DESC NULLS LAST" if result.function == "max_by" else "NULLS FIRST"
+            text = f"(list({y} ORDER BY {by} {order}, {y} {order}) FILTER (WHERE {by} IS NOT NULL))[1]"
+        case _:
+            return None
+    return exp.maybe_parse(text, dialect="duckdb")
+
+
+_SHORT = 18  # digits of decimals whose sum DuckDB counts in 38, too many rows for one that does not fit
+
+
+def ordered(type_: LogicalType) -> bool:
+    """Whether DuckDB orders and tells apart values of a type as the join does."""
+    if type_.kind == "decimal":
+        return 0 < type_.precision <= MOST_DIGITS
+    return type_.kind not in ("time", "list", "float32", "float64")
+
+
+def alike(types: list[LogicalType]) -> bool:
+    """Whether DuckDB compares values of these types as the join does: they are of one type, integers of any width."""
+    kinds = {type_ for type_ in types if type_ != NULL}
+    if not kinds or not all(map(ordered, kinds)):
+        return False
+    if all(type_.kind in INTEGERS for type_ in kinds):
+        return True
+    families = {family(type_) for type_ in kinds}
+    return len(kinds) == 1 or families in ({"text"}, {"moment"})
+
+
+def operands(node: exp.Expr) -> list[exp.Expr]:
+    match node:
+        case exp.In():
+            return [node.this, *node.expressions]
+        case exp.Between():
+            return [node.this, node.args["low"], node.args["high"]]
+        case exp.Coalesce():
+            return [node.this, *node.expressions]
+    return [node.this, node.expression]
+
+
+def with_parts(node: exp.Expr, parts: list[Rewritten]) -> exp.Expr:
+    copy = node.copy()
+    first, *others = [part.sql for part in parts]
+    copy.set("this", first)
+    match copy:
+        case exp.In() | exp.Coalesce():
+            copy.set("expressions", others)
+        case exp.Between():
+            copy.set("low", others[0])
+            copy.set("high", others[1])
+        case _:
+            copy.set("expression", others[0])
+    return copy
+
+
+def is_negative(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and not node.this.is_string
+
+
+def key_of(node: exp.Expr) -> str:
+    return node.unnest().sql("spark")
+
+
+def together(one: LogicalType, other: LogicalType) -> LogicalType:
+    if one.kind in INTEGERS and other.kind in INTEGERS:
+        return max(one, other, key=lambda type_: list(INTEGERS).index(type_.kind))
+    return other if one == NULL else one

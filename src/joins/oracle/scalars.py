@@ -1,0 +1,366 @@
+"""A query's scalar expressions in the meaning of the join: its tree with calls of functions in their place.
+
+DuckDB means something else than Spark by many expressions (`dayofweek`, `CAST(2.50 AS INT)`, `upper('ß')`), so it is
+left only what is known to be the same in both: columns, literals, AND, OR, NOT, IS NULL, comparisons and COALESCE of
+values of one type. Everything else is compiled as the join compiles it (`joins.query.expressions`), and a
+function of that compiled form (`joins.evaluate`) is called in its place; so are aggregates (`joins.oracle.collected`).
+
+What depends on an expression is followed to the columns of the result: where its value is not told for some row, these
+are not compared, and if it decides which rows there are, none is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from cdc.model.types import LogicalType
+from joins.oracle.native import Deps, Rewritten, alike, counted, is_negative, key_of, operands, together, with_parts
+from joins.query.aggregates import Keeping, aggregates_in, arguments_of
+from joins.query.expressions import Typed, Unsupported
+from joins.query.finish import compiled, text_of_expression, value
+from joins.query.group import Result
+from joins.query.value_types import BOOL, INT32, STRING
+
+_NONE: Deps = frozenset()
+ORDER = "order"  # stands for the compiled form of what a TIME is ordered by
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
+_NATIVE = (exp.And, exp.Or, exp.Not, exp.Is, exp.Exists)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scalar:
+    """A function of an expression: its compiled form over values of `types`, and its text for people.
+
+    `reason`: why it is not told, if that is known before any value is seen.
+    """
+
+    name: str
+    sql: str
+    types: tuple[LogicalType, ...]
+    type: LogicalType
+    text: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """A function of the list of all values of a group, each of type `of`."""
+
+    name: str
+    function: str
+    of: LogicalType
+    type: LogicalType
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A column of a query: its type, and the functions that it depends on."""
+
+    name: str
+    type: LogicalType
+    deps: Deps
+
+
+@dataclass(frozen=True, slots=True)
+class QueryShape:
+    """The columns of a query, and the functions that decide which rows it has."""
+
+    columns: tuple[Shown, ...]
+    rows: Deps
+
+
+@dataclass(slots=True)
+class _Scope:
+    """What names stand for in a SELECT: columns by relation, and of a grouped one the expressions of its groups."""
+
+    relations: dict[str, dict[str, Shown]] = field(default_factory=dict)
+    outer: _Scope | None = None
+    leaves: dict[str, Rewritten] = field(default_factory=dict)
+
+    def column(self, node: exp.Column) -> Shown | None:
+        """A column, of this SELECT or one around it."""
+        for alias, columns in self.relations.items():
+            if (not node.table or alias == node.table) and node.name in columns:
+                return columns[node.name]
+        return None if self.outer is None else self.outer.column(node)
+
+
+def name_of(*parts: object) -> str:
+    """The name of DuckDB's function that stands for these; equal for equal ones."""
+    return "tb_" + hashlib.sha256(repr(parts).encode()).hexdigest()[:20]
+
+
+class Scalars:
+    """Rewrites one query. `tables`: the columns of each of DuckDB's tables; the functions that it calls gather here."""
+
+    def __init__(self, tables: Mapping[str, Mapping[str, LogicalType]]) -> None:
+        self._tables = tables
+        self.functions: dict[str, Scalar | Collected] = {}
+
+    def query(self, node: exp.Expr, outer: _Scope | None = None) -> QueryShape:
+        """Rewrite a query in place."""
+        if isinstance(node, exp.Subquery | exp.Paren):
+            return self.query(node.this, outer)
+        if isinstance(node, exp.Union):
+            return self._union(node, outer)
+        assert isinstance(node, exp.Select), node  # the only other query that is read
+        return self._select(node, outer)
+
+    def _union(self, node: exp.Union, outer: _Scope | None) -> QueryShape:
+        one, other = self.query(node.this, outer), self.query(node.expression, outer)
+        columns = [
+            Shown(a.name, together(a.type, b.type), a.deps | b.deps)
+            for a, b in zip(one.columns, other.columns, strict=True)
+        ]
+        rows = one.rows | other.rows
+        if node.args.get("distinct"):
+            rows |= frozenset().union(*(column.deps for column in columns))
+        return QueryShape(tuple(columns), rows)
+
+    def _select(self, node: exp.Select, outer: _Scope | None) -> QueryShape:
+        scope, rows = _Scope(outer=outer), _NONE
+        froms = [node.args["from_"].this, *(join.this for join in node.args.get("joins") or ())]
+        for relation in froms:
+            found = self._relation(relation, scope)
+            rows |= found
+        for join in node.args.get("joins") or ():
+            if (on := join.args.get("on")) is not None:
+                rows |= self._put(join, "on", on, scope)
+        if (where := node.args.get("where")) is not None:
+            rows |= self._put(where, "this", where.this, scope)
+        items = [(item.alias_or_name, item.unalias()) for item in node.expressions]
+        rows |= self._grouped(node, scope, dict(items))
+        shown, made = list[Shown](), list[exp.Expr]()
+        for name, item in items:
+            if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+                wanted = item.table if isinstance(item, exp.Column) else ""
+                relations = [columns for alias, columns in scope.relations.items() if not wanted or alias == wanted]
+                shown += [column for columns in relations for column in columns.values()]
+                made.append(item)
+                continue
+            found_item = self._expression(item, scope)
+            shown.append(Shown(name, found_item.type, found_item.deps))
+            made.append(exp.alias_(found_item.sql, name, quoted=True))
+        named = {name: item for name, item in items if name}
+        for key in ("having", "qualify"):
+            if (clause := node.args.get(key)) is not None:
+                said = _said(clause.this, named, scope)
+                rows |= self._put(clause, "this", said, scope)
+        node.set("expressions", made)
+        if node.args.get("distinct"):
+            rows |= frozenset().union(*(column.deps for column in shown))
+        return QueryShape(tuple(shown), rows)
+
+    def _relation(self, relation: exp.Expr, scope: _Scope) -> Deps:
+        if isinstance(relation, exp.Table):
+            columns = self._tables[relation.name]
+            scope.relations[relation.alias_or_name] = {name: Shown(name, t, _NONE) for name, t in columns.items()}
+            return _NONE
+        asked = self.query(relation, None)
+        scope.relations[relation.alias_or_name] = {column.name: column for column in asked.columns}
+        return asked.rows
+
+    def _put(self, parent: exp.Expr, key: str, node: exp.Expr, scope: _Scope) -> Deps:
+        found = self._expression(node, scope)
+        parent.set(key, found.sql)
+        return found.deps
+
+    def _grouped(self, node: exp.Select, scope: _Scope, items: Mapping[str, exp.Expr]) -> Deps:
+        """The expressions of GROUP BY, each written out; from here on they are leaves of the others."""
+        group = node.args.get("group")
+        if group is None:
+            return _NONE
+        leaves, made, rows, listed = dict[str, Rewritten](), list[exp.Expr](), _NONE, list(items.values())
+        for one in group.expressions:
+            said = one
+            if isinstance(one, exp.Literal) and not one.is_string:
+                said = listed[int(one.name) - 1]
+            elif isinstance(one, exp.Column) and not one.table and scope.column(one) is None:
+                said = items.get(one.name, one)
+            found = self._expression(said, scope)
+            leaves[key_of(said)] = found
+            # a literal would be a column's number, or nothing
+            made.append(one if isinstance(said.unnest(), exp.Literal | exp.Boolean) else found.sql.copy())
+            rows |= found.deps
+        group.set("expressions", made)
+        scope.leaves |= leaves
+        return rows
+
+    # -- expressions
+
+    def _expression(self, node: exp.Expr, scope: _Scope) -> Rewritten:
+        """A rewritten expression; the node is not changed, but for the queries in it."""
+        if isinstance(node, exp.Paren):
+            inner = self._expression(node.this, scope)
+            return Rewritten(exp.Paren(this=inner.sql), inner.type, inner.deps)
+        if (leaf := self._leaf(node, scope)) is not None:
+            return leaf
+        if isinstance(node, exp.Literal | exp.Boolean | exp.Null) or is_negative(node):
+            return Rewritten(node.copy(), self._typed(node, scope).type)
+        if isinstance(node, exp.In) and node.args.get("query") is not None:
+            return self._in_query(node, scope)
+        if isinstance(node, _NATIVE):
+            return self._native(node, scope)
+        if (moved := self._moved(node, scope)) is not None:
+            return moved
+        if isinstance(node, (*_COMPARISONS, exp.In, exp.Between, exp.Coalesce)):
+            parts = [self._expression(part, scope) for part in operands(node)]
+            if alike([part.type for part in parts]):
+                type_ = parts[0].type if isinstance(node, exp.Coalesce) else BOOL
+                return Rewritten(with_parts(node, parts), type_, frozenset().union(*(part.deps for part in parts)))
+        return self._function(node, scope)
+
+    def _moved(self, node: exp.Expr, scope: _Scope) -> Rewritten | None:
+        """A moment and an interval, as joins by time compare them; DuckDB adds them as the join does."""
+        if not isinstance(node, exp.Add | exp.Sub) or not isinstance(node.expression.unnest(), exp.Interval):
+            return None
+        moment = self._expression(node.this, scope)
+        if moment.type.kind not in ("datetime", "timestamp"):
+            return None
+        copy = node.copy()
+        copy.set("this", moment.sql)
+        return Rewritten(copy, moment.type, moment.deps)
+
+    def _leaf(self, node: exp.Expr, scope: _Scope) -> Rewritten | None:
+        """What is taken as it is: a column, an expression of GROUP BY, an aggregate, the number of a row."""
+        if (known := scope.leaves.get(key_of(node))) is not None:
+            return Rewritten(known.sql.copy(), known.type, known.deps)
+        if isinstance(node, exp.Column):
+            column = scope.column(node)
+            return Rewritten(node.copy(), STRING if column is None else column.type, column.deps if column else _NONE)
+        if isinstance(node, exp.Cast) and isinstance(node.this, exp.Window):
+            return self._window(node, scope)
+        if next(aggregates_in(node), None) is node:
+            return self._aggregate(node, scope)
+        return None
+
+    def _native(self, node: exp.Expr, scope: _Scope) -> Rewritten:
+        copy, deps = node.copy(), _NONE
+        if isinstance(copy, exp.Exists):
+            asked = self.query(copy.this, scope)
+            return Rewritten(copy, BOOL, asked.rows)
+        for key in ("this", "expression"):
+            child = copy.args.get(key)
+            if isinstance(child, exp.Expr) and not isinstance(child, exp.Null | exp.Boolean):
+                deps |= self._put(copy, key, child, scope)
+        return Rewritten(copy, BOOL, deps)
+
+    def _in_query(self, node: exp.In, scope: _Scope) -> Rewritten:
+        copy = node.copy()
+        deps = self._put(copy, "this", copy.this, scope)
+        asked = self.query(copy.args["query"], scope)
+        return Rewritten(copy, BOOL, deps.union(asked.rows, *(column.deps for column in asked.columns)))
+
+    def _window(self, node: exp.Cast, scope: _Scope) -> Rewritten:
+        copy, deps = node.copy(), _NONE
+        window = copy.this
+        parts = list[exp.Expr]()
+        for one in window.args.get("partition_by") or ():
+            found = self._expression(one, scope)
+            deps |= found.deps
+            parts.append(found.sql)
+        window.set("partition_by", parts)
+        for ordered in window.args["order"].expressions:
+            found = self._expression(ordered.this, scope)
+            deps |= found.deps
+            ordered.set("this", self._sortable(found).sql)
+        return Rewritten(copy, INT32, deps)
+
+    def _sortable(self, node: Rewritten) -> Rewritten:
+        """An expression that DuckDB orders as the join does: of a TIME its duration."""
+        if node.type.kind == "time":
+            return self._call("order", [node], lambda: Typed(sql="", type=node.type), "the order of a TIME")
+        return node
+
+    def _typed(self, node: exp.Expr, scope: _Scope) -> Typed:
+        return compiled(node, lambda column: Typed(sql="", type=self._expression(column, scope).type))
+
+    def _function(self, node: exp.Expr, scope: _Scope) -> Rewritten:
+        """A call of a function that stands for an expression."""
+        inputs: dict[str, Rewritten] = {}
+        places: dict[str, int] = {}
+
+        def opened(part: exp.Expr) -> exp.Expr:
+            leaf = self._leaf(part, scope)
+            if leaf is not None:
+                text = leaf.sql.sql("duckdb")
+                inputs.setdefault(text, leaf)
+                name = f"_p{list(inputs).index(text)}"
+                places[name] = list(inputs).index(text)
+                return exp.column(name)
+            copy = part.copy()
+            for key, child in list(copy.args.items()):
+                if isinstance(child, exp.Expr):
+                    copy.set(key, opened(child))
+                elif isinstance(child, list):
+                    copy.set(key, [opened(one) if isinstance(one, exp.Expr) else one for one in child])
+            return copy
+
+        whole = opened(node)
+        given = list(inputs.values())
+
+        def resolve(column: exp.Column) -> Typed:
+            at = places[column.name]
+            return value(column, at, given[at].type)
+
+        return self._call("scalar", given, lambda: compiled(whole, resolve), text_of_expression(node))
+
+    def _call(self, kind: str, given: list[Rewritten], compile_: Callable[[], Typed], text: str) -> Rewritten:
+        try:
+            typed = compile_()
+        except Unsupported as error:
+            return self._untold(text, error.what)
+        sql = ORDER if kind == "order" else typed.sql
+        types = tuple(one.type for one in given)
+        type_ = LogicalType(kind="int64") if kind == "order" else typed.type
+        name = name_of(kind, sql, types, type_)
+        self.functions[name] = Scalar(name=name, sql=sql, types=types, type=type_, text=text)
+        arguments = [one.sql.copy() for one in given] or [exp.Literal.number(0)]
+        call = exp.Anonymous(this=name, expressions=arguments)
+        return Rewritten(call, type_, frozenset({name}).union(*(one.deps for one in given)))
+
+    def _untold(self, text: str, reason: str) -> Rewritten:
+        name = name_of("untold", text, reason)
+        self.functions[name] = Scalar(name=name, sql="", types=(), type=STRING, text=text, reason=reason)
+        return Rewritten(exp.Anonymous(this=name, expressions=[exp.Literal.number(0)]), STRING, frozenset({name}))
+
+    # -- aggregates
+
+    def _aggregate(self, call: exp.Expr, scope: _Scope) -> Rewritten:
+        """A call of an aggregate function, over the rows before they are grouped."""
+        below = _Scope(scope.relations, scope.outer)
+        parts = [self._expression(part, below) for part in arguments_of(call)]
+        deps = frozenset().union(*(part.deps for part in parts))
+        try:
+            result = Keeping().add(call, [(i, part.type) for i, part in enumerate(parts)])
+        except Unsupported as error:
+            return self._untold(text_of_expression(call), error.what)
+        sql = counted(result, parts) or self._collected(result, parts[0])
+        return Rewritten(
+            sql, result.type, deps | {str(one.this) for one in sql.find_all(exp.Anonymous)} & {*self.functions}
+        )
+
+    def _collected(self, result: Result, part: Rewritten) -> exp.Expr:
+        name = name_of("collected", result.function, part.type, result.type)
+        self.functions[name] = Collected(
+            name=name, function=result.function, of=part.type, type=result.type, text=result.text
+        )
+        x = part.sql.sql("duckdb")
+        return exp.maybe_parse(f"{name}(coalesce(list({x}) FILTER (WHERE {x} IS NOT NULL), []))", dialect="duckdb")
+
+
+def _said(node: exp.Expr, named: Mapping[str, exp.Expr], scope: _Scope) -> exp.Expr:
+    """A condition with the names of the query's own columns written out."""
+    top = exp.Paren(this=node.copy())
+    for column in list(top.find_all(exp.Column)):
+        if not column.table and column.name in named and column.find_ancestor(exp.Select) is None:
+            found = named[column.name]
+            if scope.column(column) is None or not isinstance(found, exp.Column):
+                column.replace(exp.Paren(this=found.copy()))
+    inner: exp.Expr = top.this
+    return inner

@@ -1,0 +1,396 @@
+"""A plan run in memory, batch by batch, through the same steps, encodings and stamps as the real query.
+
+Laws and the conformance suite drive it. What stands for servers: a dictionary of stored states that commits or is
+thrown away with its batch, and a table that knows only HBase's rule, the newest timestamp wins. Messages reach a step
+in any order (`shuffle`), as they do through Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol, TypeVar
+
+from cdc.model.types import Canonical
+from cdc.stored.cells import RowCodec
+from joins.query.group import Grouping
+from joins.query.nodes import Expression, Node, Pair
+from joins.query.plan import Assemble, Finish, Fragment, KeyedJoin, Plan
+from joins.steps.aggregate import aggregated_in
+from joins.steps.by_time import Came, TimedRows, Watermark, fault_of, met, sides_of
+from joins.steps.change_detector import Retold, contribution, differ_step, differences, differs_of, whole
+from joins.steps.contributions import combined
+from joins.steps.envelope import as_text
+from joins.steps.pairs import paired_in
+from joins.steps.records import (
+    DIM_GONE,
+    DIM_PUT,
+    FLOOR,
+    REFUSED,
+    ROW_GONE,
+    ROW_PUT,
+    SINK,
+    Floor,
+    Message,
+    Record,
+    RefusedRecord,
+    Values,
+    dump,
+    load,
+    payload,
+    picked,
+    record_of,
+    seen,
+    trace_of,
+    ts_of,
+    values_of,
+)
+from joins.steps.route import Changed, LogReader, Router, Settled, Truncated, latest_message, place_told
+from joins.steps.sink import Cells, next_stamp, writes_of
+from joins.steps.state import (
+    JoinState,
+    LatestState,
+    StarState,
+    assemble_step,
+    fold_step,
+    hop_step,
+    latest_step,
+)
+from joins.steps.truncation import MOST, Past, mended
+
+
+class Evaluates(Protocol):
+    """Evaluates a plan's expressions (`joins.oracle.sql_evaluate`)."""
+
+    def holds(self, condition: Expression, node: Node, rows: Sequence[Values]) -> Sequence[bool]:
+        """Which rows of a node satisfy its filter."""
+        ...
+
+    def finish(self, finish: Finish, rows: Sequence[Values]) -> list[tuple[Values, bool]]:
+        """Per whole row: its values and the computed ones, and whether it satisfies WHERE."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logged:
+    """One record of a change topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(slots=True)
+class StoredTable:
+    """Rows as HBase keeps them: per row the newest put and the newest delete, each with its timestamp."""
+
+    puts: dict[bytes, tuple[int, Cells]] = field(default_factory=dict)
+    deletes: dict[bytes, int] = field(default_factory=dict)
+
+    def put(self, row: bytes, cells: Cells, timestamp: int) -> None:
+        """Put a whole row."""
+        if row not in self.puts or timestamp >= self.puts[row][0]:
+            self.puts[row] = (timestamp, cells)
+
+    def delete(self, row: bytes, timestamp: int) -> None:
+        """Delete what is not younger."""
+        self.deletes[row] = max(timestamp, self.deletes.get(row, 0))
+
+    def live(self) -> dict[bytes, Cells]:
+        """The rows that a scan shows."""
+        return {row: cells for row, (at, cells) in self.puts.items() if at > self.deletes.get(row, -1)}
+
+
+@dataclass(slots=True)
+class States:
+    """What commits with a batch: the states by k, those of `latest` by (topic, key), floors by (topic, partition).
+
+    `store` has the entries of differs, groups and pairs, `kept` by fragment what joins by time keep.
+    """
+
+    joins: dict[bytes, JoinState] = field(default_factory=dict)
+    stars: dict[bytes, StarState] = field(default_factory=dict)
+    latest: dict[tuple[str, bytes], LatestState] = field(default_factory=dict)
+    floors: dict[tuple[str, int], int] = field(default_factory=dict)
+    store: dict[bytes, bytes] = field(default_factory=dict)
+    kept: dict[int, TimedRows] = field(default_factory=dict)
+    watermark: Watermark = field(default_factory=lambda: Watermark(()))
+
+    def copy(self) -> States:
+        """A copy that a batch may change; the steps replace states and change none in place."""
+        return States(
+            dict(self.joins), dict(self.stars), dict(self.latest), dict(self.floors), dict(self.store),
+            dict(self.kept), self.watermark.copy(),
+        )  # fmt: skip
+
+    def put(self, k: bytes, value: bytes | None) -> None:
+        """Store an entry, or remove it."""
+        _replace(self.store, k, value)
+
+
+S = TypeVar("S")
+Routed = dict[int, list[Message]]  # by fragment
+Shuffle = Callable[[list[Message]], list[Message]]
+
+
+class Simulation:
+    """One query: `run_batch` as often as wished; `commit=False` is a driver that died after its last write.
+
+    It keeps the log that it was given, from which markers read again, holding `most` rows at a time.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        settled: Settled,
+        evaluator: Evaluates,
+        *,
+        ends: Settled | None = None,
+        shuffle: Shuffle = list,
+        most: int = MOST,
+    ) -> None:
+        self.plan, self.evaluator, self.shuffle = plan, evaluator, shuffle
+        self.reader = LogReader(plan, settled, ends)
+        self.routers = {one.number: Router(one, evaluator.holds, plan.first_node(one)) for one in plan.fragments}
+        self.most = most
+        self.codec = RowCodec(plan.layout(1))
+        self.indexes = [output.index for output in plan.outputs]
+        self.sides = tuple(sides_of(plan.fragments))
+        self.states = States(watermark=Watermark(self.sides))
+        self.table = StoredTable()
+        self.refused: list[RefusedRecord] = []
+        self.batch, self.stamp = 0, 0
+        self._bound: dict[int, int] = {}
+        self._log: dict[tuple[str, int], dict[int, Logged]] = {}
+
+    def run_batch(self, records: Sequence[Logged], *, now_ms: int, commit: bool = True) -> None:
+        """Run one batch; its records may come in any order that keeps each partition's."""
+        states = self.states.copy()
+        stamp = self._bound.setdefault(self.batch, next_stamp(now_ms, self.stamp))
+        messages = self._steps(self.routed(records, states), states)
+        writes = writes_of(self._finished(messages), self.codec, self.batch)
+        for row in writes.deletes:
+            self.table.delete(row, stamp)
+        for row, cells in writes.puts:
+            self.table.put(row, cells, stamp + 1)
+        self.refused += writes.refused
+        if commit:
+            self.states, self.stamp = states, stamp
+            self.batch += 1
+
+    def live(self) -> dict[tuple[Canonical, ...], dict[str, Canonical]]:
+        """Row key → columns of every live row, decoded from its cells."""
+        decoded = [self.codec.row(cells).values for cells in self.table.live().values()]
+        return {tuple(row[name] for name in self.plan.sink.row_key): row for row in decoded}
+
+    def routed(self, records: Sequence[Logged], states: States) -> Routed:
+        """What the steps of each fragment hear of some records; the last one's hear what is meant for the sink."""
+        messages: list[Message] = []
+        changes: list[Changed] = []
+        watermark, came, timed = states.watermark.next(), dict[int, list[Came]](), list[tuple[int, Message]]()
+        for one in records:
+            at = (one.topic, one.partition)
+            self._log.setdefault(at, {})[one.offset] = one
+            found = self.reader.read(one.topic, one.partition, one.offset, one.key, one.value)
+            if isinstance(found, Changed | Truncated):
+                timed += self._timed(one, found, watermark, came)
+            if isinstance(found, RefusedRecord):
+                messages.append(found.message())
+            elif isinstance(found, Truncated):
+                changes += mended(self.reader, found, partial(self._before, at, one.offset), self.most)
+                if found.source.needs_latest:
+                    states.floors[at] = max(found.sequence, states.floors.get(at, 0))
+                    messages.append(Floor(one.topic, one.partition, found.sequence).message())
+            elif found is not None and (not found.source.needs_latest or found.sequence >= states.floors.get(at, 0)):
+                changes.append(found)
+        passed = self._latest(changes, states)
+        routed = {number: list(router.route(passed)) for number, router in self.routers.items()}
+        routed[self.plan.last.number] += messages
+        for number, message in timed:
+            routed[number].append(message)
+        for left, right in zip(self.sides[::2], self.sides[1::2], strict=True):
+            both = (came.get(left.target, []), came.get(right.target, []))
+            states.watermark.saw(left, both[0])
+            states.watermark.saw(right, both[1])
+            kept = states.kept.get(left.fragment, TimedRows())
+            states.kept[left.fragment], rows = met(left.interval, left.outlet, kept, both, watermark)
+            routed[left.fragment] += rows
+        return routed
+
+    def _timed(
+        self, record: Logged, found: Changed | Truncated, watermark: int, came: dict[int, list[Came]]
+    ) -> Iterator[tuple[int, Message]]:
+        """What the joins by time hear of a record, and what leaves their fragments at once: rows that meet nothing, and
+        letters."""
+        for side in self.sides:
+            if side.source.topic != record.topic:
+                continue
+            reason = fault_of(found)
+            if reason is None and isinstance(found, Changed) and found.after is not None:
+                values = [found.after[side.source.columns.index(name)] for name in side.node.columns]
+                condition = side.node.filter
+                passes = condition is None or self.evaluator.holds(condition, side.node, [values])[0]
+                node = self.plan.first_node(self.plan.fragments[side.fragment]) + side.number
+                trace = seen(node, found.place)
+                for one in side.read(values, found.ts_ms, watermark, passes=passes, trace=trace):
+                    if isinstance(one, Message):
+                        yield side.fragment, one
+                    elif isinstance(one, Came):
+                        came.setdefault(side.target, []).append(one)
+                    else:
+                        reason = one.reason
+            if reason is not None:
+                key, value = as_text(record.key), as_text(record.value)
+                letter = RefusedRecord(record.topic, record.partition, record.offset, reason, key, value)
+                yield side.fragment, letter.message()
+
+    def _before(self, at: tuple[str, int], offset: int) -> list[Past]:
+        return [(one.offset, one.key, one.value) for n, one in sorted(self._log[at].items()) if n < offset]
+
+    def _latest(self, changes: Iterable[Changed], states: States) -> list[Changed]:
+        """Changes of sources whose log has no order of its own, through their `latest` step."""
+        passed: list[Changed] = []
+        groups: dict[tuple[str, bytes], list[tuple[Changed, Message]]] = {}
+        for change in changes:
+            if not change.source.needs_latest:
+                passed.append(change)
+                continue
+            message = latest_message(change)
+            groups.setdefault((change.source.topic, message.k), []).append((change, message))
+        for at, some in groups.items():
+            messages = self.shuffle([message for _, message in some])
+            state, found = latest_step(states.latest.get(at), messages)
+            if state is not None:
+                states.latest[at] = state
+            if found is not None:
+                before, after = (None if p is None else values_of(p) for p in found)
+                ts_ms = max(change.ts_ms for change, _ in some)
+                source = some[0][0].source
+                passed.append(Changed(source, before, after, 0, ts_ms, False, False, 0, place=place_told(found[1])))
+        return passed
+
+    def _steps(self, routed: Routed, states: States) -> list[Message]:
+        """Messages through all fragments → what reaches the sink, whole rows of the last one not finished yet."""
+        arrived = {number: list(messages) for number, messages in routed.items()}
+        for fragment in self.plan.fragments[:-1]:
+            joined = self._joined(fragment, arrived[fragment.number], states)
+            rows, notices = _parted(joined, fragment.outlet)
+            rows = self._finish(fragment, rows)
+            if fragment.group is not None:
+                rows = self._aggregated(fragment, fragment.group, rows, states)
+            elif fragment.picks is not None or fragment.tag is not None:
+                rows = [picked(row, fragment.picks, fragment.tag) for row in rows]
+            arrived[self.plan.reader(fragment).number] += [*rows, *notices]
+        joined = self._joined(self.plan.last, arrived[self.plan.last.number], states)
+        if self.plan.folds:
+            return joined
+        groups, others = _grouped(joined, lambda m: m.op in (ROW_PUT, ROW_GONE))
+        return others + [one for some in groups.values() for one in fold_step(self.shuffle(some))]
+
+    def _joined(self, fragment: Fragment, messages: list[Message], states: States) -> list[Message]:
+        """Messages through the stateful steps of a fragment's tree, stage by stage."""
+        differs = differs_of(fragment)
+        groups, messages = _grouped(messages, partial(_goes_to, differs))
+        for k, some in groups.items():
+            if (found := self._difference(k, some, states, whole)) is not None:
+                messages += differences(differs[k[0]], found)
+        if isinstance(pair := fragment.root, Pair):
+            groups, messages = _grouped(messages, partial(_goes_to, {pair.number}))
+            for k, some in groups.items():
+                arrived = self._arrived(some)
+                messages += paired_in(
+                    pair, fragment.outlet, self.plan.sink.table, k, arrived, states.store.get, states.put
+                )  # fmt: skip
+        for stage in sorted({step.stage for step in fragment.steps}):
+            steps = {step.number: step for step in fragment.steps if step.stage == stage}
+            groups, messages = _grouped(messages, partial(_goes_to, steps))
+            for k, some in groups.items():
+                messages += self._step(steps[k[0]], k, self._arrived(some), states)
+        return messages
+
+    def _arrived(self, messages: list[Message]) -> list[Message]:
+        return self.shuffle([load(*dump(message)) for message in messages])
+
+    def _difference(
+        self, k: bytes, messages: list[Message], states: States, picks: Callable[[bytes], bytes]
+    ) -> Retold | None:
+        after, found = differ_step(states.store.get(k), self._arrived(messages), picks)
+        states.put(k, after)
+        return found
+
+    def _aggregated(self, fragment: Fragment, group: Grouping, rows: list[Message], states: States) -> list[Message]:
+        """Finished rows of a fragment → the rows of their groups; they were contributed in two places."""
+        changed = [
+            found
+            for k, some in _grouped(rows, lambda _: True)[0].items()
+            if (found := self._difference(k, some, states, contribution(group))) is not None
+        ]
+        told: list[Message] = []
+        groups, _ = _grouped((one for n in range(2) for one in combined(group, changed[n::2])), lambda _: True)
+        for k, some in groups.items():
+            arrived = self._arrived(some)
+            told += aggregated_in(
+                group, fragment.target, self.plan.sink.table, k, arrived, states.store.get, states.put
+            )  # fmt: skip
+        return told
+
+    def _step(self, step: KeyedJoin | Assemble, k: bytes, arrived: list[Message], states: States) -> list[Message]:
+        if isinstance(step, KeyedJoin):
+            joined, found = hop_step(step, k, states.joins.get(k), arrived)
+            _replace(states.joins, k, joined)
+        else:
+            star, found = assemble_step(step, k, states.stars.get(k), arrived)
+            _replace(states.stars, k, star)
+        return found
+
+    def _finish(self, fragment: Fragment, messages: list[Message]) -> list[Message]:
+        """Rows at an outlet: puts with their computed values, as gone where they fail WHERE."""
+        puts = [message for message in messages if message.op in (ROW_PUT, DIM_PUT)]
+        rows = [values_of(message.p) for message in puts]
+        told = [message for message in messages if message.op not in (ROW_PUT, DIM_PUT)]
+        for message, (values, wanted) in zip(puts, self.evaluator.finish(fragment.finish, rows), strict=True):
+            if wanted:
+                told.append(message._replace(p=payload(values, ts_of(message.p), trace_of(message.p))))
+            else:
+                told.append(message._replace(op=ROW_GONE if message.op == ROW_PUT else DIM_GONE, p=b""))
+        return told
+
+    def _finished(self, messages: list[Message]) -> list[Record]:
+        """Messages at the sink, whole rows with their computed values, those that fail WHERE as gone."""
+        assert all(message.k[0] == SINK for message in messages), "a message for no step"
+        finished = self._finish(self.plan.last, self.shuffle(messages))
+        return [record_of(message, self.indexes) for message in finished]
+
+
+def _parted(messages: list[Message], outlet: int) -> tuple[list[Message], list[Message]]:
+    """Rows that have come to a fragment's outlet, and notices, which go on to the sink."""
+    rows = [message for message in messages if message.op not in (REFUSED, FLOOR)]
+    assert all(row.k[0] == outlet for row in rows), "a message for no step"
+    return rows, [message for message in messages if message.op in (REFUSED, FLOOR)]
+
+
+def _goes_to(steps: Container[int], message: Message) -> bool:
+    return message.k[0] in steps
+
+
+def _grouped(
+    messages: Iterable[Message], wanted: Callable[[Message], bool]
+) -> tuple[dict[bytes, list[Message]], list[Message]]:
+    groups: dict[bytes, list[Message]] = {}
+    others: list[Message] = []
+    for message in messages:
+        if wanted(message):
+            groups.setdefault(message.k, []).append(message)
+        else:
+            others.append(message)
+    return groups, others
+
+
+def _replace(states: dict[bytes, S], k: bytes, state: S | None) -> None:
+    if state is None:
+        states.pop(k, None)
+    else:
+        states[k] = state

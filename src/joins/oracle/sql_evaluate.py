@@ -1,0 +1,135 @@
+"""A plan's expressions evaluated by DuckDB, for the simulation; in production Spark does it (`spark_expressions`).
+
+The text is the plan's own, in Spark's SQL, translated by sqlglot, its `try_` forms replaced by DuckDB's operators. Only
+what both systems agree on may be used where their answers are compared (docs/adr/0009).
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import decimal
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import duckdb
+import sqlglot
+from sqlglot import exp
+
+from cdc.model.geometry import ewkt_of
+from cdc.model.types import Canonical, LogicalType, float_of
+from cdc.stored.values import datetime_of
+from joins.query.nodes import Expression, Node
+from joins.query.plan import Finish
+from joins.query.value_types import MOST_DIGITS, NULL, family
+from joins.steps.records import Values
+
+_TRY: dict[str, type[exp.Binary]] = {"TRY_MOD": exp.Mod}
+_SAFE: dict[type[exp.Expr], type[exp.Binary]] = {
+    exp.SafeAdd: exp.Add,
+    exp.SafeSubtract: exp.Sub,
+    exp.SafeMultiply: exp.Mul,
+    exp.SafeDivide: exp.Div,
+}
+_TYPES = {
+    "bool": "BOOLEAN", "int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT",
+    "uint64": "UBIGINT", "float32": "FLOAT", "float64": "DOUBLE", "date": "DATE", "datetime": "TIMESTAMP",
+    "timestamp": "TIMESTAMP", "bytes": "BLOB",
+}  # fmt: skip
+
+
+class Evaluator:
+    """Evaluates expressions over rows of canonical values; one in-memory database, closed by `close`."""
+
+    def __init__(self) -> None:
+        self._database = duckdb.connect()
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._database.close()
+
+    def holds(self, condition: Expression, node: Node, rows: Sequence[Values]) -> list[bool]:
+        """Which rows of a node satisfy its filter."""
+        return [found[0] is True for found in self._values([condition.sql], node.types, rows)]
+
+    def finish(self, finish: Finish, rows: Sequence[Values]) -> list[tuple[Values, bool]]:
+        """Per whole row: its values with the computed ones behind them, and whether it satisfies WHERE."""
+        texts = [expression.sql for expression in finish.computed]
+        where = "TRUE" if finish.where is None else finish.where.sql
+        found = self._values([*texts, where], finish.types, rows)
+        return [([*row, *values[:-1]], values[-1] is True) for row, values in zip(rows, found, strict=True)]
+
+    def _values(self, texts: list[str], types: Sequence[LogicalType], rows: Sequence[Values]) -> list[list[Any]]:
+        if not rows:
+            return []
+        used = [i for i in range(len(types)) if any(f"{{{i}}}" in text for text in texts)]
+        columns = "".join(f", c{i} {duckdb_type(types[i])}" for i in used)
+        self._database.execute(f"CREATE OR REPLACE TABLE input (n INTEGER{columns})")
+        marks = ", ".join("?" for _ in range(len(used) + 1))
+        values = [[n, *(native(types[i], row[i]) for i in used)] for n, row in enumerate(rows)]
+        self._database.executemany(f"INSERT INTO input VALUES ({marks})", values)
+        wanted = ", ".join(translated(text, len(types)) for text in texts)
+        found = self._database.execute(f"SELECT {wanted} FROM input ORDER BY n").fetchall()
+        return [[canonical(value) for value in row] for row in found]
+
+
+@lru_cache(maxsize=4096)
+def translated(text: str, width: int) -> str:
+    """An expression of a plan in DuckDB's SQL, value i as column `c<i>`."""
+    parsed = sqlglot.parse_one(text.format(*(f"c{i}" for i in range(width))), read="spark")
+    tree = exp.Paren(this=parsed)
+    for node in reversed(list(tree.walk())):  # the innermost first
+        if type(node) in _SAFE:
+            node.replace(exp.Paren(this=_SAFE[type(node)](this=node.this, expression=node.expression)))
+        elif isinstance(node, exp.Anonymous) and node.name.upper() in _TRY:
+            first, second = node.expressions
+            node.replace(exp.Paren(this=_TRY[node.name.upper()](this=first, expression=second)))
+    return tree.sql("duckdb")
+
+
+def duckdb_type(type_: LogicalType) -> str:
+    """DuckDB's name of a type; a decimal of more digits than DuckDB has is a text."""
+    if type_.element is not None:
+        return f"{duckdb_type(type_.element)}[]"
+    if type_.kind == "decimal":
+        return "INTEGER" if type_ == NULL else str(type_) if type_.precision <= MOST_DIGITS else "VARCHAR"
+    return _TYPES.get(type_.kind, "VARCHAR")
+
+
+def native(type_: LogicalType, value: Canonical) -> Any:
+    """A canonical value as DuckDB takes it."""
+    if value is None:
+        return None
+    if type_.kind == "decimal":
+        return decimal.Decimal(str(value)) if type_.precision <= MOST_DIGITS else str(value)
+    if isinstance(value, dict):  # as the log has a geometry
+        return ewkt_of(value)
+    match family(type_):
+        case "date":
+            return dt.date.fromisoformat(str(value).removesuffix("Z"))
+        case "moment":
+            return dt.datetime.fromisoformat(str(value).removesuffix("Z"))
+        case "bytes":
+            return base64.b64decode(str(value))
+    return value
+
+
+def canonical(value: Any) -> Canonical:
+    """A value of DuckDB in canonical form."""
+    match value:
+        case decimal.Decimal():
+            return f"{value:f}"
+        case dt.datetime():
+            return datetime_of((value - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1))
+        case dt.date():
+            return value.isoformat() + "Z"
+        case bytes():
+            return base64.b64encode(value).decode()
+        case list():
+            return [canonical(member) for member in value]  # type: ignore[misc]  # a list has no NULL and no list in it
+        case float():
+            return float_of(value)
+        case None | bool() | int() | str():
+            return value
+    raise TypeError(f"no canonical form for {type(value).__name__}")

@@ -1,0 +1,109 @@
+"""The right answer of a query, by DuckDB: the topology's own SELECT over whole tables of canonical values."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from cdc.model.schema import TableId, TableSchema
+from cdc.model.types import Canonical
+from cdc.topology.topology import Table, Topology
+from joins.evaluate.stored import to_canonical
+from joins.oracle.duckdb_query import Question, question
+from joins.oracle.oracle import Rows
+from joins.oracle.sql_evaluate import duckdb_type, native
+from joins.oracle.sql_functions import Functions, from_arrow
+
+Answer = dict[tuple[Canonical, ...], dict[str, Canonical]]
+
+
+class Oracle:
+    """Answers the queries of one topology; one in-memory database with the schemas' tables, closed by `close`.
+
+    A `database` that is given is used instead, and its tables `source_<n>` are made anew; `functions` are those that it
+    has already.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        schemas: Mapping[TableId, TableSchema],
+        database: duckdb.DuckDBPyConnection | None = None,
+        functions: Functions | None = None,
+    ) -> None:
+        self._topology, self._schemas = topology, schemas
+        self._database = duckdb.connect() if database is None else database.cursor()
+        self._questions: dict[str, Question] = {}
+        self._functions = Functions(self._database) if functions is None else functions
+        prepare(self._database)
+        self._names = {table: f"source_{n}" for n, table in enumerate(schemas)}
+        for table, name in self._names.items():
+            self._create(name, schemas[table])
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._database.close()
+
+    def answer(self, table: Table, row_key: tuple[str, ...], tables: Mapping[TableId, Rows]) -> Answer:
+        """Row key → columns of the result; ValueError if the row key is none, or a value is not told."""
+        asked = self._questions.get(table.name)
+        if asked is None:
+            columns = {t: {c.name: c.type for c in schema.columns} for t, schema in self._schemas.items()}
+            asked = question(self._topology, table, self._names, columns, self._schemas)
+            self._questions[table.name] = asked
+        self._functions.reasons.clear()
+        self._functions.register(asked.functions)
+        answer: Answer = {}
+        for row in rows_of(self._asked(asked.sql, tables), asked):
+            key = tuple(row[name] for name in row_key)
+            if key in answer:
+                raise ValueError(f"two rows of {table.name} have the key {key}")
+            answer[key] = row
+        if self._functions.reasons:
+            raise ValueError(f"not told: {asked.untold(self._functions.reasons)}")
+        return answer
+
+    def _create(self, name: str, schema: TableSchema) -> None:
+        columns = ", ".join(f'"{c.name}" {duckdb_type(c.type)}' for c in schema.columns)
+        self._database.execute(f"CREATE OR REPLACE TABLE {name} ({columns})")
+
+    def _asked(self, text: str, tables: Mapping[TableId, Rows]) -> duckdb.DuckDBPyConnection:
+        for table_id, name in self._names.items():
+            self._database.execute(f"DELETE FROM {name}")
+            self._insert(name, self._schemas[table_id], tables[table_id].values())
+        return self._database.execute(text)
+
+    def _insert(self, name: str, schema: TableSchema, rows: Iterable[Mapping[str, Canonical]]) -> None:
+        """Through Arrow: row by row a million of them would take half an hour. DuckDB casts as it inserts."""
+        types = [pa.uint64() if column.type.kind == "uint64" else None for column in schema.columns]  # else a long
+        columns = [
+            pa.array([native(c.type, row[c.name]) for row in rows], type_)
+            for c, type_ in zip(schema.columns, types, strict=True)
+        ]
+        self._database.register("rows", pa.table(columns, names=[c.name for c in schema.columns]))
+        self._database.execute(f"INSERT INTO {name} SELECT * FROM rows")
+        self._database.unregister("rows")
+
+
+def rows_of(cursor: duckdb.DuckDBPyConnection, asked: Question) -> list[dict[str, Canonical]]:
+    """The rows of an answer, in canonical values; ValueError for a value that has none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of a copy that is made
+        found: Any = cursor.to_arrow_table()
+    names = [column.name for column in asked.columns]
+    columns = [
+        [to_canonical(shown.type, value) for value in from_arrow(shown.type, column)]
+        for shown, column in zip(asked.columns, found.columns, strict=True)
+    ]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def prepare(database: duckdb.DuckDBPyConnection) -> None:
+    """Make a database ready for a `question`."""
+    # DuckDB 2.0 takes the columns of one join for those of another where a table is joined twice by one column, and
+    # loses the condition c of `a LEFT JOIN b ON … AND c WHERE b.id IS NULL`
+    database.execute("SET disabled_optimizers = 'common_subplan,outer_join_simplification'")

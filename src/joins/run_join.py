@@ -1,0 +1,126 @@
+"""Wires a process of joins: the tables of a topology that it is given, one Spark application; until SIGTERM."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Sequence
+
+import structlog
+
+from cdc.model.errors import Retriable, UsageError
+from cdc.process.file_topology import home, keep_versions, kept_versions, load_topology, read_file
+from cdc.topology.topology import Table, Topology
+from cdc.topology.versions import in_versions
+from joins.inspection.held import Held, described, keys_of
+from joins.process.declared import recorded, serving
+from joins.process.file_state import checkpoint_folder, forget_state
+from joins.process.proc_tables import TableJoins, join_table
+from joins.process.spark_application import Application
+from joins.select.compiler import compile_plan
+from joins.select.parser import tables_of
+from joins.stores.kafka_log import settle_letters
+from joins.stores.kafka_schemas import read_schemas
+
+_INSPECT_PATIENCE = 15.0
+
+log = structlog.get_logger()
+
+
+def choose_table(topology: Topology, name: str | None) -> Table:
+    """The table that a command means: the named one, or the only one; UsageError otherwise."""
+    known = ", ".join(topology.tables)
+    if name is None and len(topology.tables) == 1:
+        return next(iter(topology.tables.values()))
+    if name is None or name not in topology.tables:
+        what = "which table?" if name is None else f"no table {name};"
+        raise UsageError(f"{topology.file}: {what} It has {known}", "name one: --table NAME")
+    return topology.tables[name]
+
+
+def run(file: str, names: Sequence[str], *, rebuild: bool = False, ports: Sequence[int] = ()) -> None:
+    """Join tables (none named: all) until SIGTERM or SIGINT, each with a port for its metrics (none: nowhere).
+
+    Raises TailorbirdError when a table that is alone can not start or must not go on, and as `TableJoins.run` does
+    where there are many. However it ends, the next start goes on with each batch that was not committed, and writes the
+    same cells again.
+    """
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    for library in ("py4j", "thriftpy2", "happybase", "sqlglot"):
+        logging.getLogger(library).setLevel(logging.CRITICAL)  # we report their failures in our own words
+    topology = _as_declared(file, names) if rebuild else load_topology(file)
+    tables = [choose_table(topology, name) for name in dict.fromkeys(names)] or list(topology.tables.values())
+    if ports and len(ports) != len(tables):
+        raise UsageError(f"{len(ports)} metrics ports for {len(tables)} tables", "give each table one, or none")
+    served = dict(zip((table.name for table in tables), ports or [0] * len(tables), strict=True))
+    if rebuild:
+        forget_state(topology, tables)
+        settle_rebuilt(topology, tables)
+    together = len(tables) > 1
+    scratch = home() / "spark" / topology.name / ("-together" if together else tables[0].name)
+    name = topology.name if together else f"{topology.name}.{tables[0].name}"
+    spark = Application(name, engines={table.engine for table in tables}, scratch=scratch, together=together)
+    try:
+        if together:
+            TableJoins(topology, served, stop, spark=spark).run()
+        else:
+            join_table(topology, tables[0], stop, spark=spark, port=served[tables[0].name])
+    finally:
+        if not stop.is_set():  # else its JVM got the signal as well
+            spark.close()
+
+
+def _as_declared(file: str, names: Sequence[str]) -> Topology:
+    """What runs, once these tables (none named: all) are what the file says of them."""
+    topology = read_file(file)
+    versions = kept_versions(topology.name)
+    if not versions.tables:
+        return topology
+    bases = [name.partition(".")[0] for name in names] or list(topology.tables)
+    anew = recorded(topology, versions, serving(versions), [name for name in bases if name in topology.tables])
+    keep_versions(topology.name, anew)
+    return in_versions(topology, anew)
+
+
+def settle_rebuilt(topology: Topology, tables: Sequence[Table]) -> None:
+    """Settle the dead letters of tables that are rebuilt; while Kafka is away they wait on, and that is told."""
+    names = [table.name for table in tables]
+    try:
+        settle_letters(topology.log.brokers, topology.name, names)
+    except Retriable as error:
+        remedy = f"tailorbird dead-letters resolve {topology.file}"
+        log.warning("dead letters from before the rebuild wait on", tables=names, reason=str(error), remedy=remedy)
+
+
+def inspect_state(file: str, table_name: str, key: str) -> list[Held]:
+    """What a table's join holds under a key; UsageError for a key that is no JSON, an engine or a table without it, and
+    where Kafka does not tell the tables' schemas.
+    """
+    from joins.engine.spark_session import close_session, open_session
+    from joins.inspection.spark_entries import entries  # imported here: pyspark costs a second
+
+    topology = load_topology(file)
+    table = choose_table(topology, table_name)
+    checkpoint = checkpoint_folder(topology, table) / "spark"
+    if table.engine != "jvm" or not (checkpoint / "state").is_dir():
+        raise UsageError(f"{checkpoint} holds no state of the JVM engine", "run the join first; a copy 1:1 has none")
+    servers, wanted = topology.log.brokers, tables_of(topology, table)
+    deadline = time.monotonic() + _INSPECT_PATIENCE
+    schemas = read_schemas(servers, topology.name, wanted, lambda _: None, lambda: time.monotonic() > deadline)
+    if missing := sorted(str(table_id) for table_id in wanted - set(schemas)):
+        what = f"Kafka at {servers} does not tell the schema of {', '.join(missing)}"
+        raise UsageError(what, "is it running, and is this the topology that the join has run with?")
+    plan = compile_plan(topology, table, schemas)
+    try:
+        keys = keys_of(plan, key)
+    except ValueError as error:
+        raise UsageError(f"{key} is no key: {error}", 'write it as JSON: 7, "a", or "a",7') from error
+    spark = open_session("inspect", partitions=1, scratch=home() / "spark" / "inspect", engine="jvm")
+    try:
+        return described(entries(spark, checkpoint, keys), keys)
+    finally:
+        close_session(spark)

@@ -1,0 +1,109 @@
+"""Reads the positions topic beside the query: what capture has committed since it was last asked."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from cdc.model.brokers import Brokers
+from cdc.model.errors import Fatal, Retriable
+from cdc.model.naming import positions_topic
+from joins.steps.cuts import Positions, SourcePosition, read_position
+
+_TIMEOUT = 10.0
+
+
+class PositionsLog:
+    """The committed positions of all sources, in order; one reader per query, kept between batches."""
+
+    def __init__(self, servers: Brokers, topology: str, topics: frozenset[str]) -> None:
+        self._servers, self._topic, self._topics = servers, positions_topic(topology), topics
+        self._consumer: Consumer | None = None
+        self._next: dict[int, int] = {}
+
+    def read(self, known: Positions) -> list[SourcePosition]:
+        """Every position committed since the last call, up to the topic's end as of this call.
+
+        The first call begins behind what `known` (the last barrier's positions) names, else at the topic's beginning.
+        Retriable while Kafka is away; Fatal for a record that is no position. At least once: after an error the next
+        call reads again what this one had read.
+        """
+        try:
+            consumer = self._consumer or self._open(known)
+            found: list[SourcePosition] = []
+            for message in self._messages(consumer):
+                position = self._position(message)
+                if position is not None:
+                    found.append(position)
+            return found
+        except KafkaException as error:
+            self._close()
+            raise Retriable(
+                f"Kafka at {self._servers}: {error}", "is Kafka running? `tailorbird stack status`"
+            ) from error
+
+    def _open(self, known: Positions) -> Consumer:
+        consumer = Consumer(
+            {
+                **self._servers.librdkafka(),
+                "group.id": "tailorbird-join-positions",  # required by the client; nothing is ever committed
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 50,
+                "log_level": 0,  # librdkafka would write to stderr by itself
+            }
+        )
+        partitions = consumer.list_topics(self._topic, timeout=_TIMEOUT).topics[self._topic].partitions
+        # Each source has a partition of its own, but nothing says which: one partition's offset may not skip another's.
+        start = min((int(position["offset"]) for position in known.values()), default=0)
+        for partition in partitions:
+            low, high = consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=_TIMEOUT)
+            self._next[partition] = min(max(low, start), high)
+        consumer.assign([TopicPartition(self._topic, partition, at) for partition, at in self._next.items()])
+        self._consumer = consumer
+        return consumer
+
+    def _close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _messages(self, consumer: Consumer) -> Iterator[Message]:
+        """Records up to the ends that the partitions have now; end-of-partition events step over commit markers."""
+        ends = {
+            partition: consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=_TIMEOUT)[1]
+            for partition in self._next
+        }
+        deadline = time.monotonic() + _TIMEOUT
+        while any(self._next[partition] < end for partition, end in ends.items()):
+            message = consumer.poll(0.1)
+            if message is None:
+                if time.monotonic() > deadline:
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+                continue
+            error = message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(error)
+            partition, offset = message.partition(), message.offset()
+            assert partition is not None, "a record has a partition"
+            assert offset is not None, "a record has an offset"
+            self._next[partition] = offset if error is not None else offset + 1
+            if error is None:
+                yield message
+
+    def _position(self, message: Message) -> SourcePosition | None:
+        value = message.value()
+        if value is None:
+            return None
+        try:
+            return read_position(json.loads(value), message.offset() or 0, self._topics, message.timestamp()[1])
+        except (KeyError, ValueError, TypeError) as error:
+            raise Fatal(
+                f"{self._topic}, partition {message.partition()}, offset {message.offset()}: no position: {error}",
+                "was it written by a newer version?",
+            ) from error

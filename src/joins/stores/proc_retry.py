@@ -1,0 +1,44 @@
+"""How the join waits for a server that is away."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import structlog
+
+from cdc.model.errors import Retriable
+
+T = TypeVar("T")
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
+
+log = structlog.get_logger()
+
+
+def patiently(action: Callable[[], T], waiting: Callable[[Retriable, float], None], stopped: Callable[[], bool]) -> T:
+    """Run an action until it goes through, pausing ever longer up to 5 s; the Retriable itself once `stopped`.
+
+    `waiting` hears of every failure and the pause after it. A slow or restarting HBase slows the query so, and never
+    ends it.
+    """
+    pause = _FIRST_PAUSE
+    while True:
+        try:
+            return action()
+        except Retriable as error:
+            if stopped():
+                raise
+            waiting(error, pause)
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def as_long_as_it_takes(action: Callable[[], T]) -> T:
+    """`patiently` in a task: Spark ends its worker when the query stops."""
+    return patiently(action, tell_waiting, lambda: False)
+
+
+def tell_waiting(error: Retriable, pause: float) -> None:
+    """Log what is waited for."""
+    log.warning("waiting", reason=error.message, again_in_seconds=round(pause, 1))

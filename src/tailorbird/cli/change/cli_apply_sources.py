@@ -1,0 +1,31 @@
+"""What an apply writes for a fleet: the configurations of sources that agents capture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Literal
+
+import typer
+
+from cdc.topology.topology import Topology
+
+
+def sources(topology: Topology, *, dry_run: bool) -> Iterator[tuple[str, Literal["made", "changed", "kept"], str]]:
+    """Write the configurations of sources that agents capture; name, what was done, by whom it is captured."""
+    if all(source.agent is None for source in topology.sources.values()):
+        return
+    # imported here: a fleet needs gRPC, which other topologies do not
+    from tailorbird.web.fleet.kafka_fleet import written
+
+    for one in written(topology, dry_run=dry_run):
+        yield one.source, one.done, one.note
+
+
+def write_sources(topology: Topology, *, as_json: bool) -> None:
+    """Write them, and tell each in a line. Retriable while Kafka is away."""
+    for name, done, note in sources(topology, dry_run=False):
+        if as_json:
+            typer.echo(json.dumps({"kind": "source", "name": name, "done": done, "note": note}))
+        else:
+            typer.echo(f"{done:<8}source     {name}  ({note})")

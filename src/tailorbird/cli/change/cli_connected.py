@@ -1,0 +1,99 @@
+"""The servers of a topology, and the journal of its applies, for the time of a command."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import typer
+
+from cdc.model.errors import UsageError
+from cdc.process.file_running import ticks_of
+from cdc.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from indexer.peer.zk_registration import Client
+    from tailorbird.provision.hbase_admin import HBaseAdmin
+    from tailorbird.provision.journal import Journal, JournalEntry
+    from tailorbird.provision.stores import Stores
+
+NOTHING_TO_MAKE = "nothing to make: the topology has no tables and no indexes; a capture creates its topics by itself"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectedServers:
+    """A topology's servers, connected."""
+
+    stores: Stores
+    client: Client
+    hbase: HBaseAdmin
+
+
+@contextmanager
+def stores_of(topology: Topology) -> Iterator[Stores]:
+    """The servers of a topology, connected while the block runs."""
+    with connected_to(topology) as connected:
+        yield connected.stores
+
+
+@contextmanager
+def journal_of(client: Client, topology: Topology, patience: float) -> Iterator[Journal]:
+    """The journal, begun: no other apply is at work on the topology while the block runs."""
+    from tailorbird.provision.journal import Applier, Journal
+    from tailorbird.provision.zk_journal import StoredJournal
+
+    host, pid = platform.node(), os.getpid()
+    journal = Journal(
+        StoredJournal(client, topology.name),
+        Applier(host=host, pid=pid, ticks=ticks_of(pid), token=uuid.uuid4().hex),
+        clock_ms=lambda: time.time_ns() // 1_000_000,
+        dead=lambda who: who.host == host and ticks_of(who.pid) != who.ticks,
+    )
+    cut_off = _begun(journal, time.monotonic() + patience)
+    if cut_off is not None:
+        typer.echo(f"an apply was cut off ({cut_off}); this one does what it left", err=True)
+    try:
+        yield journal
+    finally:
+        journal.let_go()
+
+
+def _begun(journal: Journal, deadline: float) -> JournalEntry | None:
+    while True:
+        try:
+            return journal.begin()
+        except UsageError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.5)
+
+
+@contextmanager
+def connected_to(topology: Topology) -> Iterator[ConnectedServers]:
+    from indexer.peer.zk_registration import cluster_key, session
+    from indexer.rebuild.zk_state import Generations
+    from tailorbird.cli.index.cli_index_rebuild import StoredBackfills
+    from tailorbird.provision.hbase_admin import HBaseAdmin
+    from tailorbird.provision.solr_cloud import admin_of
+    from tailorbird.provision.stores import Stores
+
+    zookeeper = topology.hbase.zookeeper
+    with (
+        HBaseAdmin(zookeeper=zookeeper, thrift=topology.hbase.thrift) as hbase,
+        session(zookeeper) as client,
+    ):
+        stores = Stores(
+            tables=hbase,
+            peers=hbase,
+            collections=lambda: admin_of(topology.solr),
+            names=Generations(client),
+            backfills=StoredBackfills(topology, client),
+            cluster_key=lambda peer: cluster_key(zookeeper, peer),
+        )
+        yield ConnectedServers(stores=stores, client=client, hbase=hbase)

@@ -1,0 +1,50 @@
+"""`tailorbird plan`: what would be done to what runs, and what it costs; `tailorbird apply --dry-run` is the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from cdc.process.file_topology import read_file
+from cdc.topology.topology import Topology
+
+
+def plan(
+    file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per step, for programs.")] = False,
+) -> None:
+    """Show what `tailorbird apply` would do, step by step, with rows and time.
+
+    Compared are HBase's tables and peers, the stored layouts, Solr's collections and fields, Kafka's topics, and the
+    joins' states on this machine. Nothing is changed. Exit code 1 where something is left to do by hand: a join to
+    begin anew, an index to reindex, or what contradicts the file and is refused.
+
+    Example: tailorbird plan topologies/shop.yml
+
+    Example: tailorbird plan topologies/shop.yml --json
+    """
+    show_plan(read_file(file), as_json=as_json)
+
+
+def show_plan(topology: Topology, *, as_json: bool) -> None:
+    """Print it; `typer.Exit` with code 1 as `plan` says."""
+    # imported here: the servers' clients and the compiler cost what `--help` should not
+    from tailorbird.cli.change.cli_connected import NOTHING_TO_MAKE, stores_of
+    from tailorbird.deploy.plan.kafka_versions import newest_versions
+    from tailorbird.deploy.plan.plan_text import lines_of, told
+    from tailorbird.deploy.plan.run_plan import planned
+    from tailorbird.deploy.plan.side_by_side import choose
+    from tailorbird.operate.doctor.validate import validate
+
+    validate(topology)
+    if topology.only_captures:
+        typer.echo(NOTHING_TO_MAKE, err=True)
+        return
+    with stores_of(topology) as stores:
+        found = choose(topology, newest_versions(topology), lambda one: planned(one, stores)).changes
+    for line in (json.dumps(told(one)) for one in found) if as_json else lines_of(found):
+        typer.echo(line)
+    if any(one.by_hand for one in found):
+        raise typer.Exit(1)

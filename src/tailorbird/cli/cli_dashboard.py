@@ -1,0 +1,199 @@
+"""`tailorbird dashboard`: the live pages of indexes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from cdc.topology.topology import Index, Topology
+    from tailorbird.operate.status.captured_position import CapturedPosition
+    from tailorbird.operate.status.dead_letters import Letter, Waiting
+    from tailorbird.operate.status.index_status import VisibleCut
+    from tailorbird.verify.checks.check_status import CheckStatus, PageCheck
+    from tailorbird.web.dashboard.panels.listed import ListedPage
+
+
+def dashboard(
+    topology: Annotated[str, typer.Argument(help="Topology file, e.g. topologies/shop.yml.")],
+    name: Annotated[
+        str | None, typer.Option("--dashboard", help="Only this dashboard; else all of them, the first at /.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to serve on; other machines reach only what is not loopback.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to serve on.")] = 8080,
+    auth: Annotated[
+        str | None, typer.Option("--auth", help="File of who may look, as `tailorbird password` writes its lines.")
+    ] = None,
+    tls_cert: Annotated[str, typer.Option("--tls-cert", help="Certificate of the server (PEM).")] = "",
+    tls_key: Annotated[str, typer.Option("--tls-key", help="Its key.")] = "",
+    behind_proxy: Annotated[
+        bool, typer.Option("--behind-proxy", help="A proxy of yours asks who they are, and speaks TLS.")
+    ] = False,
+) -> None:
+    """Serve dashboards over indexes: panels, search, facets, rows and freshness.
+
+    Example: tailorbird dashboard topologies/shop.yml --port 8080
+    """
+    # imported here, since the web server takes a second to load and no other command needs it
+    from cdc.model.extras import extras_named
+    from cdc.process.file_running import announced
+    from cdc.process.file_topology import load_serving
+    from tailorbird.operate.doctor.validate import validate
+
+    with extras_named("dashboard"):
+        from tailorbird.web.dashboard.board import Board
+        from tailorbird.web.dashboard.guard.access import Access
+        from tailorbird.web.dashboard.guard.file_passwords import load_passwords
+        from tailorbird.web.dashboard.http_dashboard import serve_dashboards
+        from tailorbird.web.dashboard.http_wait import serve_wait
+        from tailorbird.web.dashboard.view import choose_dashboards
+
+    loaded = load_serving(topology)
+    chosen = choose_dashboards(loaded, name)
+    columns, watched = validate(loaded), _Watched(loaded)
+    boards = [
+        Board(loaded, one, partial(watched.waiting, of), partial(watched.checked, of), columns.get(of.table) or ())
+        for one in chosen
+        for of in [loaded.indexes[one.index]]
+    ]
+    serve_wait(loaded)
+    users = load_passwords(auth) if auth else {}
+    access = Access(users=users, certificate=tls_cert, key=tls_key, behind_proxy=behind_proxy)
+    # where `status` can ask it
+    asked = port if host in ("127.0.0.1", "localhost", "0.0.0.0") and not access.secure else 0
+    with ExitStack() as told:
+        for one in chosen:
+            told.enter_context(announced(loaded.name, f"dashboard {one.name}", asked))
+        look, explain = _look(loaded, watched), partial(_explained, loaded)
+        serve_dashboards(
+            boards, host=host, port=port, access=access, look=look, listed=watched.pages(), explain=explain
+        )
+
+
+def _look(topology: Topology, watched: _Watched) -> Callable[[], dict[str, Any]]:
+    """A function that tells the topology's graph, as `tailorbird status` sees its processes and servers."""
+    from joins.select.parser import tables_of
+    from tailorbird.cli.cli_status import asked_parts
+    from tailorbird.web.dashboard.panels.flow import FlowSeen, Rates
+    from tailorbird.web.dashboard.panels.overview import graph_of
+
+    reads = {name: {one.source for one in tables_of(topology, table)} for name, table in topology.tables.items()}
+    rates = Rates()
+
+    def look() -> dict[str, Any]:
+        parts, captured, now_ms = asked_parts(topology), watched.captured(), time.time_ns() // 1_000_000
+        counted = {f"capture {name}": float(one.sequence) for name, one in (captured or {}).items()}
+        for part in parts:
+            if part.part.startswith("index ") and "documents" in part.more:  # several processes serve one index
+                counted[part.part] = counted.get(part.part, 0.0) + part.more["documents"]
+        rates.note(time.monotonic(), counted)
+        seen = FlowSeen(
+            now_ms=now_ms,
+            rates=rates.told(),
+            captured=captured,
+            visible=watched.visible(),
+            waiting=watched.letters()[0],
+            checked=[one for status in watched.statuses(now_ms) or () if status.run for one in status.run.checked],
+        )
+        return graph_of(topology, reads, parts, seen)
+
+    return look
+
+
+def _explained(topology: Topology, table: str, row_key: bytes) -> dict[str, Any] | None:
+    """What `tailorbird explain --json` tells of the row at a row key; None if there is none."""
+    from cdc.model.extras import extras_named
+
+    with extras_named("joins"):
+        from tailorbird.verify.explain.explanation_text import json_of
+        from tailorbird.verify.explain.run_explain import Explainer
+    with Explainer(topology, table) as explainer:
+        found = explainer.explain_at(row_key)
+    return None if found is None else json_of(found)
+
+
+class _Watched:
+    """What Kafka tells of a topology, asked every few seconds beside the pages: dead letters, quarantine, checks."""
+
+    def __init__(self, topology: Topology) -> None:
+        from tailorbird.cli.cli_dead_letters import joined_from
+        from tailorbird.operate.status.kafka_captured import positions_watched
+        from tailorbird.operate.status.kafka_dead_letters import letters_listed
+        from tailorbird.verify.checks.kafka_runs import runs_watched
+        from tailorbird.web.dashboard.panels.listed import MOST_LETTERS
+
+        self._topology, self._reads = topology, joined_from(topology)
+        self._letters = letters_listed(topology, keep=MOST_LETTERS)
+        self._positions = positions_watched(topology, 3.0)
+        self._runs = runs_watched(topology) if topology.checks else None
+
+    def captured(self) -> dict[str, CapturedPosition] | None:
+        """The newest position by source; None while Kafka does not tell."""
+        return self._positions.last()
+
+    def visible(self) -> dict[str, VisibleCut] | None:
+        """What queries of each index see for certain; None while Solr does not tell. It is asked only now: a page that
+        nobody looks at asks Solr nothing.
+        """
+        from cdc.model.errors import Retriable
+        from tailorbird.operate.status.solr_barriers import visible_cuts
+
+        try:
+            return visible_cuts(self._topology)
+        except Retriable:  # the parts that lack it say so
+            return None
+
+    def waiting(self, index: Index) -> int | None:
+        """How much of an index's rows is refused or in quarantine; None while Kafka does not tell."""
+        from tailorbird.operate.status.dead_letters import affected
+
+        found, _ = self.letters()
+        return None if found is None else affected(found, self._reads, index.table, index.name)
+
+    def letters(self) -> tuple[Sequence[Waiting] | None, Sequence[Letter]]:
+        """All that waits, counted, tables in quarantine first, and the newest of it; None while Kafka does not tell."""
+        from tailorbird.operate.status.quarantine import quarantine_letters, quarantined
+
+        found, positions = self._letters.last(), self._positions.last() or {}
+        if found is None:
+            return None, ()
+        return [*quarantined(positions), *found[0]], [*quarantine_letters(positions), *found[1]]
+
+    def checked(self, index: Index) -> PageCheck:
+        """What checks found of the tables behind an index; nothing while Kafka does not tell."""
+        from tailorbird.verify.checks.check_status import PageCheck, page_text
+
+        now_ms = time.time_ns() // 1_000_000
+        found = self.statuses(now_ms)
+        if found is None:
+            return PageCheck()
+        reads = self._reads.get(index.table, ())
+        tables = {("table", index.table), ("index", index.table), *(("log", one) for one in reads)}
+        return page_text(found, tables, self._topology.file, now_ms)
+
+    def statuses(self, now_ms: int) -> list[CheckStatus] | None:
+        """How each check stands; None while Kafka does not tell."""
+        from tailorbird.verify.checks.check_status import check_statuses
+
+        runs = {} if self._runs is None else self._runs.last()
+        return None if runs is None else check_statuses(self._topology, runs, now_ms)
+
+    def pages(self) -> dict[str, tuple[str, Callable[[int], ListedPage]]]:
+        """Pages by path: title, and what tells one; Fleet where agents capture a source."""
+        from tailorbird.web.dashboard.panels.listed import fleet_page, letters_page, proof_page
+
+        topology = self._topology
+        found: dict[str, tuple[str, Callable[[int], ListedPage]]] = {
+            "/proof": ("Proof", lambda now: proof_page(topology, self.statuses(now), now)),
+            "/dead-letters": ("Dead letters", lambda now: letters_page(topology, *self.letters(), now)),
+        }
+        if any(one.agent for one in topology.sources.values()):
+            found["/fleet"] = ("Fleet", lambda _: fleet_page(topology))
+        return found

@@ -1,0 +1,198 @@
+"""`tailorbird dead-letters`: what capture, joins and indexers refused; looked at, put through again, settled."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cdc.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from cdc.topology.topology import Topology
+    from tailorbird.operate.status.dead_letters import Letter, Letters
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="List and process dead-letter records: rows that a stage refused.\n\n"
+    "Example: tailorbird dead-letters list topologies/shop.yml",
+)
+
+File = Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON, one object a line.")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID...]", help="Letters, as `list` names them.")]
+All = Annotated[bool, typer.Option("--all", help="All that wait.")]
+
+
+@app.command("list")
+def list_(
+    file: File,
+    limit: Annotated[int, typer.Option(help="The newest so many.", min=1)] = 50,
+    settled: Annotated[bool, typer.Option("--settled", help="Those that were replayed or resolved instead.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List open dead-letter records, newest first, with reason and remedy.
+
+    Tables in quarantine, whose rows captures can not decode and keep raw, are told before them, a letter each.
+
+    Example: tailorbird dead-letters list topologies/shop.yml --limit 20
+    """
+    from tailorbird.operate.status.dead_letters import letter_lines, remedy_of
+
+    topology = _topology(file)
+    letters = _read(topology, limit)
+    found = letters.settled if settled else [*_quarantine(topology), *letters.letters]
+    now_ms = time.time_ns() // 1_000_000
+    for one in found:
+        if as_json:
+            typer.echo(json.dumps({**dataclasses.asdict(one), "remedy": "" if settled else remedy_of(one, file)}))
+        else:
+            typer.echo("\n".join(letter_lines(one, file, now_ms)))
+    if as_json:
+        return
+    total = sum(one.letters for one in letters.waiting)
+    if not settled and total > len(letters.letters):
+        typer.echo(f"{total - len(letters.letters)} more wait: --limit {total}")
+    elif not found:
+        typer.echo("no letter was settled" if settled else "no dead letter waits")
+
+
+@app.command("show")
+def show(file: File, id_: Annotated[str, typer.Argument(metavar="ID", help="As `list` names it.")]) -> None:
+    """Print everything that a dead-letter record contains, as JSON.
+
+    Example: tailorbird dead-letters show topologies/shop.yml 3f2a9c01de
+    """
+    from tailorbird.operate.status.dead_letters import remedy_of, whole
+    from tailorbird.operate.status.kafka_dead_letters import records_at
+
+    topology = _topology(file)
+    (letter,) = _chosen(_read(topology, None), _quarantine(topology), [id_])
+    place = letter.partition, letter.offset
+    record = records_at(topology, [place]).get(place)
+    told: dict[str, Any] = dataclasses.asdict(letter)
+    told["remedy"] = "" if letter.settled else remedy_of(letter, file)
+    told["letter"] = None if record is None else whole(record)
+    typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
+
+
+@app.command("replay")
+def replay(file: File, ids: Ids = None, all_: All = False, as_json: AsJson = False) -> None:
+    """Process dead-letter records again: read the rows again, or index them again.
+
+    A letter that was put through waits no longer; what is refused again is a letter again. Where that can not be done
+    the command that helps is printed, and the exit code is 1. Captures obey when they run.
+
+    Example: tailorbird dead-letters replay topologies/shop.yml --all
+    """
+    from ingest.capture.signals import signal_value
+    from ingest.log.kafka_signals import send
+    from tailorbird.cli.index.cli_index_rebuild import index_again
+    from tailorbird.operate.status.dead_letters import value_of
+    from tailorbird.operate.status.kafka_dead_letters import newest_schemas, records_at, settle
+    from tailorbird.operate.status.replays import replay_of, where_of
+
+    topology = _topology(file)
+    letters = _wanted(topology, ids, all_)
+    places = {one.id: (one.partition, one.offset) for one in letters}
+    records = records_at(topology, places.values())
+    given = [(one, value_of(records[at]) if (at := places[one.id]) in records else {}) for one in letters]
+    plan = replay_of(topology, given, newest_schemas(topology) if any(one.reads for one in letters) else {})
+    for table, conditions in plan.rereads.items():
+        name = table.name
+        send(topology, table.source, signal_value("execute-snapshot", (name,), where_of(conditions)))
+        settle(topology, plan.done[str(table)], "replayed")
+        what = f"{len(conditions)} rows are read again" if conditions else "the table is read again"
+        _tell(as_json, f"{table}: {what}", table=str(table), rows=len(conditions), settled=plan.done[str(table)])
+    for index, rows in plan.rows.items():
+        dead = index_again(topology, topology.indexes[index], rows).dead
+        settle(topology, plan.done[index], "replayed")
+        what = f"{len(rows)} rows are indexed again, {dead} are dead letters again"
+        _tell(as_json, f"index {index}: {what}", index=index, rows=len(rows), settled=plan.done[index], again=dead)
+    for letter, remedy in plan.by_hand:
+        _tell(as_json, f"{letter.id}: not replayed; {remedy}", id=letter.id, remedy=remedy)
+    if not letters:
+        _tell(as_json, "nothing to replay")
+    if plan.by_hand:
+        raise typer.Exit(1)
+
+
+@app.command("resolve")
+def resolve(file: File, ids: Ids = None, all_: All = False, as_json: AsJson = False) -> None:
+    """Mark dead-letter records as settled without processing them.
+
+    A table in quarantine stays there: only its columns end that. The command is printed then, and the exit code is 1.
+
+    Example: tailorbird dead-letters resolve topologies/shop.yml 3f2a9c01de
+    """
+    from tailorbird.operate.status.dead_letters import QUARANTINE, Letter, remedy_of
+    from tailorbird.operate.status.kafka_dead_letters import settle
+
+    topology = _topology(file)
+    letters, kept = list[Letter](), list[Letter]()
+    for one in _wanted(topology, ids, all_):
+        (kept if one.stage == QUARANTINE else letters).append(one)
+    settle(topology, letters, "resolved")
+    _tell(as_json, f"{len(letters)} letters are resolved", settled=letters)
+    for one in kept:  # all later rows of the table wait with them
+        _tell(as_json, f"{one.id}: not resolved; {remedy_of(one, file)}", id=one.id, remedy=remedy_of(one, file))
+    if kept:
+        raise typer.Exit(1)
+
+
+def joined_from(topology: Topology) -> dict[str, frozenset[str]]:
+    """The captured tables that each joined table reads."""
+    from joins.select.parser import tables_of
+
+    return {name: frozenset(map(str, tables_of(topology, table))) for name, table in topology.tables.items()}
+
+
+def _topology(file: str) -> Topology:
+    from cdc.process.file_topology import load_topology
+
+    return load_topology(file)
+
+
+def _read(topology: Topology, keep: int | None) -> Letters:
+    from tailorbird.operate.status.dead_letters import Letters
+    from tailorbird.operate.status.kafka_dead_letters import LettersReader
+
+    with LettersReader(topology, Letters(topology.name, keep=keep)) as reader:
+        return reader.read()
+
+
+def _quarantine(topology: Topology) -> list[Letter]:
+    from tailorbird.operate.status.kafka_captured import captured_positions
+    from tailorbird.operate.status.quarantine import quarantine_letters
+
+    return quarantine_letters(captured_positions(topology))
+
+
+def _wanted(topology: Topology, ids: Sequence[str] | None, all_: bool) -> list[Letter]:
+    """The letters that wait among those that are named; one that was settled is passed over with a word."""
+    if bool(ids) == all_:
+        raise UsageError("which letters?", "name them as `tailorbird dead-letters list` does, or --all")
+    letters, kept = _read(topology, None), _quarantine(topology)
+    if all_:
+        return [*kept, *letters.letters]
+    found = _chosen(letters, kept, ids or ())
+    for one in found:
+        if one.settled:
+            typer.echo(f"{one.id}: already {one.settled}", err=True)
+    return [one for one in found if not one.settled]
+
+
+def _chosen(letters: Letters, kept: Sequence[Letter], ids: Sequence[str]) -> list[Letter]:
+    known = {one.id: one for one in (*kept, *letters.letters, *letters.settled)}
+    if unknown := [each for each in ids if each not in known]:
+        raise UsageError(f"no dead letter {', '.join(unknown)}", "`tailorbird dead-letters list` names them")
+    return [known[each] for each in dict.fromkeys(ids)]
+
+
+def _tell(as_json: bool, said: str, *, settled: Sequence[Letter] = (), **told: Any) -> None:
+    """A line for a person, or an object for a program, with the ids of what was settled."""
+    typer.echo(json.dumps({**told, "settled": [one.id for one in settled]}) if as_json else said)

@@ -1,0 +1,81 @@
+"""`tailorbird demo`: the whole pipeline of a topology of the shop on live traffic, and the proof that it was right."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from cdc.model.errors import UsageError
+
+
+def demo(
+    duration: str = typer.Option("", "--for", metavar="60s", help="Stop the traffic after this time; else Ctrl-C."),
+    as_json: bool = typer.Option(False, "--json", help="Print the outcome as one JSON object on the last line."),
+    rate: float = typer.Option(110.0, help="Source changes per second."),
+    customers: int = typer.Option(5_000, min=1, help="Customers of the catalogue."),
+    products: int = typer.Option(2_000, min=1, help="Products of the catalogue."),
+    orders: int = typer.Option(50_000, min=1, help="Orders of the catalogue."),
+    seed: int = typer.Option(7, help="Seed of catalogue and traffic."),
+    page_port: int = typer.Option(8080, "--port", help="Port of the page."),
+    file: str = typer.Option("", "--topology", help="Another of the shop's, by file or name: revenue, two-engines."),
+    fleet: bool = typer.Option(False, "--fleet", help="Capture by agents, through a gateway over mTLS: docs/fleet.md."),
+    keep: bool = typer.Option(False, "--keep", help="Leave the local stack running at the end."),
+) -> None:
+    """Run the whole pipeline over live traffic on local servers and compare the result.
+
+    Exit 0 only if every table in HBase and Solr equals, row by row and field by field, what both databases answer to
+    the same query.
+
+    Example: tailorbird demo --for 60s --json
+
+    Example: tailorbird demo --topology topologies/revenue.yml
+
+    Example: tailorbird demo --topology two-engines --for 60s
+
+    Example: tailorbird demo --fleet --for 60s --json
+    """
+    console = Console(stderr=True)
+    for_seconds = _seconds(duration) if duration else None
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    # imported here so that `tailorbird --help` stays quick
+    from tailorbird.cli.cli_demo_show import Wishes, show
+
+    wishes = Wishes(
+        file=_topology_file(file or "shop"),
+        seconds=for_seconds,
+        rate=rate,
+        sizes={"customers": customers, "products": products, "orders": orders},
+        seed=seed,
+        page_port=page_port,
+        fleet=fleet,
+        keep=keep,
+    )
+    with ExitStack() as closing:
+        outcome, equal = show(wishes, console, closing, stop)
+    if as_json:
+        typer.echo(json.dumps(outcome))
+    raise typer.Exit(0 if equal else 1)
+
+
+def _topology_file(named: str) -> str:
+    """A file as it is named; a bare name means one of the checkout's topologies, or of the working folder's."""
+    if "/" in named or named.endswith(".yml"):
+        return named
+    ours = Path(__file__).parents[3] / "topologies" / f"{named}.yml"
+    return str(ours) if ours.exists() else f"topologies/{named}.yml"
+
+
+def _seconds(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)", text)
+    if match is None:
+        raise UsageError(f"--for {text}: not a duration", "write e.g. --for 60s or --for 5m")
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]

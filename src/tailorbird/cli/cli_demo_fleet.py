@@ -1,0 +1,58 @@
+"""The demo through the fleet: a gateway and an agent for each source, over mTLS, in place of the captures."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from cdc.model.errors import Retriable
+from cdc.topology.topology import Topology
+from tailorbird.cli.fleet.cli_fleet_token import written
+from tailorbird.operate.pipeline.proc_pipeline import Part, free_port
+from tailorbird.web.fleet.file_fleet import LocalFleet
+from tailorbird.web.fleet.http_fleet import FleetApi, name_in_path
+
+_PATIENCE = 60.0  # seconds until the gateway serves
+
+
+class DemoFleet:
+    """A fleet of the demo's own, made anew in `home`."""
+
+    def __init__(self, topology: Topology, home: Path) -> None:
+        listen, api = (f"127.0.0.1:{free_port()}" for _ in range(2))
+        self._fleet = LocalFleet(topology=topology, folder=home / "fleet" / topology.name, listen=listen, api=api)
+        self._topology, self._logs = topology, home / "logs" / topology.name
+
+    def parts(self) -> list[Part]:
+        """The processes in place of the captures; whose counters are the same."""
+        self._fleet.make()
+        found = [self._part("gateway", "gateway", self._fleet.gateway(), {})]
+        for source in self._topology.sources:
+            port = free_port()
+            command = (*self._fleet.agent(source), "--metrics-port", str(port))
+            found.append(self._part(f"agent {source}", "capture", command, {f"capture {source}": port}))
+        return found
+
+    def command(self) -> None:
+        """Have the agents capture what the topology says, once the gateway serves; Retriable where it does not."""
+        token = written(self._topology.file, "demo", "operate", 1)["token"]
+        api = FleetApi(self._fleet.api, self._fleet.ca, token)
+        there = self._there(api)
+        for name, spec in self._fleet.specs().items():
+            path = f"sources/{name_in_path(name)}"
+            api.ask("PUT", f"{path}/config", spec) if name in there else api.ask("POST", path, spec)
+
+    def _there(self, api: FleetApi) -> set[str]:
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return {one["source"] for one in api.ask("GET", "sources")}
+            except Retriable:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+
+    def _part(self, name: str, stage: str, arguments: tuple[str, ...], serves: dict[str, int]) -> Part:
+        command, log = (sys.executable, "-m", "tailorbird", *arguments), self._logs / f"{name.replace(' ', '-')}.log"
+        return Part(name=name, stage=stage, command=command, log=log, serves=serves)

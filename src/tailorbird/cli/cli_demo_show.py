@@ -1,0 +1,304 @@
+"""The demo, act by act: servers, both databases, a first start beside traffic, warm-up, live traffic, comparison."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from cdc.process.file_topology import home, load_topology, local_ports
+from cdc.topology.topology import Index, Topology
+from indexer.solr.solr_http import reading_session
+from tailorbird.cli.change.cli_apply import provision
+from tailorbird.cli.cli_demo_fleet import DemoFleet
+from tailorbird.cli.cli_demo_steps import (
+    Sampler,
+    counts,
+    traffic,
+    traffic_beside,
+    wait_until_quiet,
+)
+from tailorbird.cli.cli_demo_verdict import Proof, proved
+from tailorbird.devtools.demo.mysql_demo import MySqlShop
+from tailorbird.devtools.demo.pg_two_engines import TwoEngineShop, crm_of, engine_of, is_two_engines
+from tailorbird.devtools.demo.proc_debezium import debezium_command
+from tailorbird.devtools.demo.shop import Shop
+from tailorbird.devtools.demo.solr_freshness import FreshnessMeter, percentile
+from tailorbird.devtools.demo.warm_up import rounds_until_warm
+from tailorbird.devtools.stack.bars import telling
+from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.devtools.stack.proc_tools import find_java
+from tailorbird.devtools.stack.settings import LOAD_LOGIN, SERVICES, ServiceName, StackSettings
+from tailorbird.operate.pipeline.proc_pipeline import Pipeline
+from tailorbird.operate.probes.proc_steal import Stolen
+from tailorbird.verify.compare import Difference
+from tailorbird.verify.mysql_tables import read_tables
+
+_SAMPLES_PER_SECOND = 6.0
+_PLAIN_LINE_EVERY = 10.0
+_WITHHELD_TOLD = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What the person asked for; `seconds` None: until Ctrl-C."""
+
+    file: str
+    seconds: float | None
+    rate: float
+    sizes: dict[str, int]
+    seed: int
+    page_port: int
+    fleet: bool
+    keep: bool
+
+
+@dataclass(slots=True)
+class Live:
+    """What the live traffic came to."""
+
+    kinds: dict[str, int] = field(default_factory=dict)
+    totals: dict[str, int] = field(default_factory=dict)
+    samples_ms: list[int] = field(default_factory=list)
+    withheld: float = 0.0
+
+
+def show(wishes: Wishes, console: Console, closing: ExitStack, stop: threading.Event) -> tuple[dict[str, Any], bool]:
+    """The outcome as `--json` prints it, and whether both far ends equal the near end. `closing` cleans up."""
+    began = time.monotonic()
+    settings = _servers(wishes, console, closing)
+    topology = load_topology(wishes.file)
+    two = _two_engines(topology, settings, console, closing) if is_two_engines(topology) else None
+    one = _Demo(wishes, console, closing, stop, topology, two)
+    beside = one.first_start()
+    rounds = one.warm_up()
+    ready = time.monotonic() - began
+    page = f"http://127.0.0.1:{wishes.page_port}/"
+    console.print(f"page: {page}   (ready after {ready:.0f} s, warm after {rounds} rounds)")
+    live = one.live(page)
+    with console.status("verify: databases, HBase and Solr, row by row and field by field"):
+        proof = proved(topology, None if two is None else read_tables(two.crm))
+    _tell(console, proof, live)
+    found = proof.found
+    outcome = {
+        **live.totals,
+        "hbase": sum((table.hbase for table in found.values()), Difference()).counts(),
+        "solr": sum((table.solr for table in found.values()), Difference()).counts(),
+        "tables": {name: table.counts() for name, table in found.items()},
+        "freshness_ms": {"p50": percentile(live.samples_ms, 0.5), "p99": percentile(live.samples_ms, 0.99)},
+        "samples": len(live.samples_ms),
+        "withheld": round(live.withheld, 3),
+        "beside_snapshot": beside,
+        "warm_up_rounds": rounds,
+        "seconds": round(time.monotonic() - began),
+    }
+    return outcome, bool(found) and all(table.equal for table in found.values())
+
+
+def _servers(wishes: Wishes, console: Console, closing: ExitStack) -> StackSettings:
+    settings = StackSettings.from_environ(os.environ, Path.cwd(), former=local_ports(home()))
+    os.environ.update(settings.environ())
+    besides: list[ServiceName] = ["postgres"] if is_two_engines(load_topology(wishes.file)) else []
+    stack = Stack(settings)
+    if not wishes.keep and not any(service.pid for service in stack.status()):
+        closing.callback(stack.down)
+    with telling(console) as progress:
+        stack.fetch(progress)
+        stack.up(progress, [*SERVICES, *besides])
+    return settings
+
+
+def _two_engines(topology: Topology, settings: StackSettings, console: Console, closing: ExitStack) -> TwoEngineShop:
+    """Its engine runs once the shop is filled (`first_start`), and ends with the demo."""
+    crm = crm_of(topology, settings.ports.mysql_crm)
+    with telling(console) as progress:
+        java = find_java(settings.cache, os.environ, progress)
+    with console.status("building Debezium's engine"):
+        command = debezium_command(settings.cache, java)
+    engine = engine_of(topology, crm, home() / "logs" / topology.name / "debezium.log", command)
+    closing.callback(engine.kill)
+    return TwoEngineShop(topology, crm, LOAD_LOGIN, engine)
+
+
+class _Demo:
+    """Two databases and the pipeline over them."""
+
+    def __init__(
+        self,
+        wishes: Wishes,
+        console: Console,
+        closing: ExitStack,
+        stop: threading.Event,
+        topology: Topology,
+        shop: MySqlShop | None,
+    ) -> None:
+        self._wishes, self._console, self._closing, self._stop = wishes, console, closing, stop
+        self._topology = topology
+        self.index: Index = next(iter(topology.indexes.values()))
+        self._generator = Shop(random=Random(wishes.seed))
+        self._shop = shop or MySqlShop(topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
+        closing.callback(self._shop.close)
+        self._fill()
+        list(provision(topology))
+        self._fleet = DemoFleet(topology, home()) if wishes.fleet else None
+        captures = self._fleet.parts() if self._fleet else ()
+        self._pipeline = closing.enter_context(
+            Pipeline(topology, home=home(), page_port=wishes.page_port, captures=captures)
+        )
+
+    def _fill(self) -> None:
+        shop, generator, sizes = self._shop, self._generator, self._wishes.sizes
+        shop.prepare()
+        shop.recall(generator)
+        lacks = generator.lacks(**sizes)
+        if not lacks:
+            self._console.print(f"an earlier demo has left {len(generator.orders):,} orders; this one uses them")
+            return
+        with _bar(self._console) as bar:
+            task = bar.add_task("loading the databases", total=lacks)
+            batches = generator.catalogue(**sizes, now_ms=int(time.time() * 1000))
+            shop.load(batches, lambda rows: bar.advance(task, rows))
+
+    def first_start(self) -> int:
+        """As in life, nobody holds still for the first snapshot: how many changes it and the join began beside."""
+        pipeline, orders = self._pipeline, len(self._generator.orders)
+        with traffic_beside(self._generator, self._shop, rate=self._wishes.rate) as changes:
+            self._shop.begin()
+            pipeline.start(lambda part: self._console.print(f"started {part.name}"))
+            if self._fleet:
+                self._fleet.command()
+            with _bar(self._console) as bar:
+                task = bar.add_task("the first snapshot, beside live traffic", total=orders)
+                while (found := counts(pipeline))["indexed"] == 0 and not self._stop.wait(0.3):
+                    pipeline.must_run()
+                    bar.update(task, completed=min(found["captured"], orders))
+            begun = changes()
+        self._console.print(f"{begun:,} changes were made beside the first snapshot")
+        with _bar(self._console) as bar:
+            task = bar.add_task("database → Kafka → HBase → Solr", total=orders)
+            self._quiet(lambda why: bar.update(task, completed=counts(pipeline)["indexed"], description=why))
+        return begun
+
+    def warm_up(self) -> int:
+        """Rounds of traffic until changes are visible soon; how many."""
+        rate = self._wishes.rate
+
+        def a_round() -> float:
+            for change in islice(traffic(self._generator, rate=rate, until=self._stop.is_set), round(rate)):
+                self._shop.apply(change)
+            applied = time.monotonic()
+            self._quiet()
+            return time.monotonic() - applied
+
+        with self._console.status("warming up"):
+            return rounds_until_warm(a_round)
+
+    def live(self, page: str) -> Live:
+        """Traffic until it is enough, its freshness measured, and until every change of it is visible."""
+        wishes, topology = self._wishes, self._topology
+        session = reading_session(topology.solr)
+        url = f"{topology.solr.url}/{self.index.collection}"
+        freshness = FreshnessMeter(url, key="id", version="revision", session=session)
+        freshness.start()
+        self._closing.callback(freshness.stop)
+        sampler = Sampler(freshness, per_second=_SAMPLES_PER_SECOND, random=Random(wishes.seed + 1))
+        ends = time.monotonic() + wishes.seconds if wishes.seconds else None
+        found, stolen = Live(), Stolen()
+
+        def over() -> bool:
+            return self._stop.is_set() or (ends is not None and time.monotonic() >= ends)
+
+        with _Line(self._console) as line:
+            for change in traffic(self._generator, rate=wishes.rate, until=over):
+                sampler.committed(change, self._shop.apply(change))
+                found.kinds[change.kind] = found.kinds.get(change.kind, 0) + 1
+                if line.is_due():
+                    self._pipeline.must_run()
+                    numbers = {"changes": sum(found.kinds.values()), **counts(self._pipeline)}
+                    line.say(_line(numbers, freshness.samples_ms(), page))
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(found.kinds.items()))
+        self._console.print("traffic: " + kinds)
+        with self._console.status("waiting until every change is visible"):
+            self._quiet()
+        found.totals, found.withheld = counts(self._pipeline), stolen.share()
+        found.samples_ms = freshness.samples_ms()
+        return found
+
+    def _quiet(self, waiting: Callable[[str], None] = lambda why: None) -> None:
+        wait_until_quiet(self._topology, self._shop, self._pipeline, waiting)
+
+
+class _Line:
+    """One line that is written anew every second; where that cannot be, a new one now and then."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._status = console.status("") if console.is_terminal else nullcontext()
+        self._shown, self._said = 0.0, time.monotonic()
+
+    def __enter__(self) -> _Line:
+        self._status.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._status.__exit__(*error)
+
+    def is_due(self) -> bool:
+        """Whether a second has passed."""
+        return time.monotonic() - self._shown >= 1.0
+
+    def say(self, text: str) -> None:
+        """Show a text."""
+        self._shown = time.monotonic()
+        if not isinstance(self._status, nullcontext):
+            self._status.update(text)
+        elif self._shown - self._said >= _PLAIN_LINE_EVERY:
+            self._said = self._shown
+            self._console.print(text, soft_wrap=True)
+
+
+def _tell(console: Console, proof: Proof, live: Live) -> None:
+    for line in proof.lines:
+        console.print(line, markup=False, soft_wrap=True)
+    for table, result in proof.found.items():
+        if result.equal:
+            continue
+        for place, difference in (("HBase", result.hbase), ("Solr", result.solr)):
+            console.print(
+                f"{table} in {place}: {result.rows:,} rows expected, {difference.missing} missing,"
+                f" {difference.extra} extra, {difference.different} different"
+            )
+            for example in difference.examples:
+                console.print(f"  {example}", markup=False)
+    samples = live.samples_ms
+    p50, p99 = percentile(samples, 0.5), percentile(samples, 0.99)
+    console.print(f"freshness, COMMIT → visible in Solr: p50 {p50} ms, p99 {p99} ms over {len(samples)} samples")
+    if live.withheld >= _WITHHELD_TOLD:
+        console.print(f"the host of this machine withheld {live.withheld:.0%} of its processors meanwhile")
+
+
+def _line(numbers: dict[str, int], samples: list[int], page: str) -> str:
+    told = " · ".join(f"{name} {number:,}" for name, number in numbers.items())
+    p50, p99 = percentile(samples, 0.5), percentile(samples, 0.99)
+    return f"{told} · freshness p50 {p50} ms, p99 {p99} ms · {page}"
+
+
+def _bar(console: Console) -> Progress:
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+    )

@@ -1,0 +1,138 @@
+"""What the demo does between its first and last line: fill, watch, wait until all is quiet."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from random import Random
+
+from cdc.model.errors import Fatal, Retriable
+from cdc.topology.topology import Topology
+from indexer.solr.solr_http import reading_session
+from tailorbird.devtools.demo.mysql_demo import MySqlShop
+from tailorbird.devtools.demo.shop import Shop, ShopTransaction
+from tailorbird.devtools.demo.solr_freshness import FreshnessMeter
+from tailorbird.operate.pipeline.proc_pipeline import Pipeline
+from tailorbird.operate.status.captured_position import CapturedPosition
+from tailorbird.operate.status.http_metrics import read_metrics
+from tailorbird.operate.status.kafka_captured import PositionsReader
+from tailorbird.operate.status.solr_barriers import visible_sequences
+
+COUNTERS = {
+    "captured": ("capture", "tailorbird_captured_changes_total"),
+    "joined": ("join", "tailorbird_joined_rows_total"),
+    "indexed": ("index", "tailorbird_indexed_documents_total"),
+}
+_STANDSTILL = 120.0  # seconds without a row captured, joined or indexed
+
+
+def counts(pipeline: Pipeline) -> dict[str, int]:
+    """Row events published, rows written and documents accepted since the processes started."""
+    totals = dict.fromkeys(COUNTERS, 0)
+    for part in pipeline.parts:
+        if part.stage not in {stage for stage, _ in COUNTERS.values()}:
+            continue
+        for metrics in map(read_metrics, part.serves.values()):
+            for name, (stage, counter) in COUNTERS.items():
+                if part.stage == stage:
+                    totals[name] += int(metrics.get(counter, 0))
+    return totals
+
+
+def traffic(shop: Shop, *, rate: float, until: Callable[[], bool]) -> Iterator[ShopTransaction]:
+    """Live changes at `rate` a second, evenly spaced; behind schedule it does not sleep."""
+    due = time.monotonic()
+    while not until():
+        yield shop.traffic(int(time.time() * 1000))
+        due += 1.0 / rate
+        if (pause := due - time.monotonic()) > 0:
+            time.sleep(pause)
+
+
+@contextmanager
+def traffic_beside(shop: Shop, servers: MySqlShop, *, rate: float) -> Iterator[Callable[[], int]]:
+    """Live changes at `rate` a second while the block runs; it is given a function that tells how many there were.
+
+    What ends the traffic early is raised by that function, and at the block's end. Nothing else may use `servers`
+    meanwhile.
+    """
+    stop, done = threading.Event(), [0]
+
+    def write() -> None:
+        for change in traffic(shop, rate=rate, until=stop.is_set):
+            servers.apply(change)
+            done[0] += 1
+
+    def changes() -> int:
+        if writing.done():
+            writing.result()
+        return done[0]
+
+    with ThreadPoolExecutor(1, "traffic") as pool:
+        writing = pool.submit(write)
+        try:
+            yield changes
+        finally:
+            stop.set()
+        writing.result()
+
+
+class Sampler:
+    """Chooses which of the traffic's changes the freshness is measured on: `per_second` of the orders' versions."""
+
+    def __init__(self, freshness: FreshnessMeter, *, per_second: float, random: Random) -> None:
+        self._freshness, self._pause, self._random = freshness, 1.0 / per_second, random
+        self._due = 0.0
+
+    def committed(self, change: ShopTransaction, at: float) -> None:
+        """A change's COMMIT returned at the monotonic time `at`."""
+        if change.kind == "order removed":
+            self._freshness.forget(int(change.statement.values[0]))
+        elif change.order is not None and change.revision is not None and at >= self._due:
+            self._freshness.expect(change.order, change.revision, at)
+            # uneven spacing, so that samples do not fall in step with the join's batches
+            self._due = at + self._pause * self._random.uniform(0.5, 1.5)
+
+
+def wait_until_quiet(topology: Topology, shop: MySqlShop, pipeline: Pipeline, waiting: Callable[[str], None]) -> None:
+    """Return when every change committed before the call is visible in every index; Fatal if all stands still for long.
+
+    The capture's position must cover what the servers executed, and the barriers in Solr that position's sequence.
+    """
+    wanted = shop.executed()
+    reason, seen = "nothing is known yet", counts(pipeline)
+    deadline = time.monotonic() + _STANDSTILL
+    with PositionsReader(topology) as positions:
+        while time.monotonic() < deadline:
+            pipeline.must_run()
+            if (now := counts(pipeline)) != seen:
+                seen, deadline = now, time.monotonic() + _STANDSTILL
+            try:
+                reason = _behind(topology, shop, positions.read(), wanted)
+            except Retriable as error:
+                reason = error.message
+            if not reason:
+                return
+            waiting(reason)
+            time.sleep(0.3)
+    raise Fatal(f"the pipeline did not catch up: {reason}", "see the logs of its processes")
+
+
+def _behind(topology: Topology, shop: MySqlShop, positions: dict[str, CapturedPosition], wanted: dict[str, str]) -> str:
+    for source, executed in wanted.items():
+        position = positions.get(source)
+        if position is None or position.snapshot != "done":
+            return f"the snapshot of {source} runs"
+        if position.snapshots or position.mending:
+            return f"rows of {', '.join([*position.snapshots, *position.mending])} are read again"
+        if not shop.covers(source, position, executed):
+            return f"the capture of {source} is behind its server's log"
+    for index in topology.indexes.values():
+        visible = visible_sequences(f"{topology.solr.url}/{index.collection}", reading_session(topology.solr))
+        for source, position in positions.items():
+            if visible.get(source, -1) < position.sequence:
+                return f"{index.collection} shows {source} up to {visible.get(source, 0)} of {position.sequence}"
+    return ""

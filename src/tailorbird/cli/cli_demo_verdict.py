@@ -1,0 +1,150 @@
+"""What the demo ends with: every table of a topology, in HBase and in Solr, beside its query over the databases."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from cdc.model.errors import Skippable
+from cdc.model.schema import TableId
+from cdc.model.types import LogicalType
+from cdc.topology.topology import Index, Table, Topology
+from indexer.index.mapping import indexed_row
+from indexer.solr.solr_http import reading_session
+from indexer.solr.solr_rows import all_documents
+from indexer.table.hbase_layouts import StoredLayouts
+from indexer.table.hbase_rows import scan_rows
+from tailorbird.cli.verify.cli_verify_index import verified_indexes
+from tailorbird.cli.verify.cli_verify_table import verified_tables
+from tailorbird.verify.compare import Difference, Key, Row, compare, keyed
+from tailorbird.verify.findings import Verdict
+from tailorbird.verify.mysql_tables import SourceTable, read_tables
+from tailorbird.verify.pg_tables import read_postgres
+from tailorbird.verify.request import wanted
+from tailorbird.verify.sql_oracle import answer
+from tailorbird.verify.verdict_text import finding_lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """How a table in HBase, and all its indexes in Solr, differ from its query's answer over the source databases."""
+
+    rows: int
+    hbase: Difference
+    solr: Difference
+
+    @property
+    def equal(self) -> bool:
+        """Whether both far ends equal the near end, and the near end is not empty."""
+        return self.rows > 0 and self.hbase.none and self.solr.none
+
+    def counts(self) -> dict[str, Any]:
+        """The figures, for JSON."""
+        return {"rows": self.rows, "hbase": self.hbase.counts(), "solr": self.solr.counts()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """What `verify` says of each table that is kept in HBase, by name, and the line that tells it."""
+
+    found: Mapping[str, Comparison]
+    lines: tuple[str, ...]
+
+
+def proved(topology: Topology, known: Mapping[TableId, SourceTable] | None = None) -> Proof:
+    """`verify` of every table and index. What it can not tell is compared as below, which needs the pipeline quiet, and
+    for which tables of topics are to be `known`: with such a table it is asked at once.
+    """
+    if known:
+        found = verdicts(topology, known)
+        told = [f"{name} {'equal' if one.equal else 'DIFFERENT'}: {one.rows:,} rows" for name, one in found.items()]
+        return Proof(found=found, lines=tuple(f"compared at rest: {line}" for line in told))
+    asked, terminal = wanted(topology, None, None), Silent()
+    said = [*verified_tables(asked, terminal), *verified_indexes(asked, terminal)]
+    found = dict[str, Comparison]()
+    lines: list[str] = []
+    untold = [reason for one in said for reason in one.verdict.untold]
+    if untold:
+        return Proof(found=verdicts(topology), lines=(f"verify could not tell: {untold[0]}; compared at rest",))
+    for name in asked.tables:
+        table, *indexes = [one.verdict for one in said if one.verdict.table == name]
+        solr = sum(map(_difference, indexes), Difference())
+        found[name] = Comparison(rows=table.rows, hbase=_difference(table), solr=solr)
+        took = sum(one.seconds for one in (table, *indexes))
+        outcome = "equal" if table.outcome == "equal" and solr.none else "DIFFERENT"
+        lines.append(f"verify: {name} {outcome} at {table.cut}: {table.rows:,} rows, {took:.1f} s")
+    return Proof(found=found, lines=tuple(lines))
+
+
+def _difference(verdict: Verdict) -> Difference:
+    kinds = Counter(finding.kind for finding in verdict.findings)
+    return Difference(
+        missing=kinds["missing"],
+        extra=kinds["extra"],
+        different=kinds["different"] + verdict.differing - len(verdict.findings) + verdict.moving,
+        examples=tuple(" ".join(finding_lines(finding)) for finding in verdict.findings[:5]),
+    )
+
+
+class Silent:
+    """No terminal: nothing is shown, and nothing mended."""
+
+    @contextmanager
+    def progress(self, title: str, total: int | None) -> Iterator[Callable[[int], None]]:
+        """A listener that does nothing."""
+        yield lambda rows: None
+
+    def ask(self, question: str) -> bool:
+        """No."""
+        return False
+
+    def sure(self, question: str) -> bool:
+        """No."""
+        return False
+
+
+def verdicts(topology: Topology, known: Mapping[TableId, SourceTable] | None = None) -> dict[str, Comparison]:
+    """Each table that is kept in HBase, by name; the source databases are read once for all of them, but for tables
+    that are `known`: of topics, who writes them knows what they should hold.
+    """
+    sources: dict[TableId, SourceTable] = dict(known or {})
+    for source in topology.sources.values():
+        if source.type == "postgresql":
+            sources |= read_postgres(source)
+        elif not source.is_only_told:
+            sources |= read_tables(source)
+    return {
+        name: _compared(topology, table, sources) for name, table in topology.tables.items() if table.sink == "hbase"
+    }
+
+
+def _compared(topology: Topology, table: Table, sources: Mapping[TableId, SourceTable]) -> Comparison:
+    found = answer(topology, table, sources)
+    if found.untold:
+        raise Skippable(
+            f"{table.name}: not compared: {dict(found.untold)}", "a query whose columns can all be compared"
+        )
+    expected = keyed(found.rows, table.row_key)
+    stored: list[Row] = [row.values for row in scan_rows(topology, table).values()]
+    layout = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=table.name).newest()
+    types = {column.name: column.type for column in layout.columns} if layout else {}
+    indexes = [index for index in topology.indexes.values() if index.table == table.name]
+    return Comparison(
+        rows=len(expected),
+        hbase=compare(expected, keyed(stored, table.row_key)),
+        solr=sum((_shown(topology, table, index, types, expected) for index in indexes), Difference()),
+    )
+
+
+def _shown(
+    topology: Topology, table: Table, index: Index, types: Mapping[str, LogicalType], expected: Mapping[Key, Row]
+) -> Difference:
+    """How an index differs from the rows, as their documents tell them."""
+    columns = [*next(iter(expected.values()), types)]
+    documents = all_documents(topology.solr.url, index.collection, session=reading_session(topology.solr))
+    shown: list[Row] = [{name: document.get(name) for name in columns} for document in documents]
+    indexed = keyed([indexed_row(types, row) for row in expected.values()], table.row_key)
+    return compare(indexed, keyed(shown, table.row_key))

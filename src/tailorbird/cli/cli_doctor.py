@@ -1,0 +1,180 @@
+"""`tailorbird doctor`: ask every server of a topology whether it is as needed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from cdc.model.schema import TableId, TableSchema
+    from cdc.topology.topology import Source, Topology
+    from tailorbird.operate.doctor.doctor import Checkup
+
+_SIGNS = {"ok": "ok     ", "warning": "WARNING", "fault": "FAULT  "}
+
+
+def doctor(
+    file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per finding and line.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 for warnings, too.")] = False,
+) -> None:
+    """Check every server of a topology and print a remedy for each fault.
+
+    Reads only. Exit 0: nothing must be mended; 1: something must; 2: the topology itself is wrong.
+
+    Example: tailorbird doctor topologies/shop.yml
+    """
+    from cdc.process.file_topology import load_topology
+
+    topology = load_topology(file)
+    worst = {"ok": 0, "warning": 0, "fault": 0}
+    for finding in findings(topology):
+        worst[finding.status] += 1
+        if as_json:
+            typer.echo(json.dumps(dataclasses.asdict(finding)))
+            continue
+        typer.echo(f"{_SIGNS[finding.status]} {finding.subject}: {finding.check}: {finding.found}")
+        if finding.remedy:
+            typer.echo(f"        remedy: {finding.remedy}")
+    if not as_json:
+        typer.echo(f"{worst['fault']} faults, {worst['warning']} warnings, {worst['ok']} in order")
+    if worst["fault"] or (strict and worst["warning"]):
+        raise typer.Exit(1)
+
+
+def findings(topology: Topology) -> Iterator[Checkup]:
+    """One after the other, as the servers answer."""
+    from tailorbird.operate.doctor.doctor import judge_queries, reached
+    from tailorbird.operate.probes.hbase_probe import master_problem
+    from tailorbird.operate.probes.kafka_probe import kafka_problem
+    from tailorbird.operate.probes.solr_probe import solr_problem
+
+    schemas: dict[TableId, TableSchema] = {}
+    for source in topology.sources.values():
+        yield from _source(topology.name, source, schemas)
+    yield from judge_queries(topology, schemas)
+    brokers = topology.log.brokers
+    problem = kafka_problem(brokers)
+    yield reached("log", str(brokers), problem, "start Kafka, or correct log.bootstrap_servers")
+    if not problem:
+        yield from _letters(topology)
+    if topology.only_captures:
+        return
+    hbase = topology.hbase
+    address = f"{hbase.thrift}, ZooKeeper {hbase.zookeeper}"
+    problem = master_problem(zookeeper=hbase.zookeeper, thrift=hbase.thrift)
+    yield reached("hbase", address, problem, "start HBase and its Thrift server, or correct hbase.*")
+    yield reached("solr", topology.solr.url, solr_problem(topology.solr.url), "start Solr, or correct solr.url")
+
+
+def _letters(topology: Topology) -> Iterator[Checkup]:
+    """A warning for each table or index that lacks rows because dead letters wait, or it is in quarantine."""
+    from tailorbird.operate.doctor.doctor import Checkup
+    from tailorbird.operate.status.dead_letters import Letters, waits
+    from tailorbird.operate.status.kafka_captured import captured_positions
+    from tailorbird.operate.status.kafka_dead_letters import LettersReader
+    from tailorbird.operate.status.quarantine import quarantined
+
+    with LettersReader(topology, Letters(topology.name, keep=0)) as reader:
+        for one in [*quarantined(captured_positions(topology)), *reader.read().waiting]:
+            found = f"{waits(one)}, so rows are missing; the last: {one.reason}"
+            look = f"tailorbird dead-letters list {topology.file}"
+            yield Checkup(subject=f"{one.stage} {one.of}", check="complete", status="warning", found=found, remedy=look)
+
+
+def _source(topology: str, source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:
+    """What its server says; the schemas of its tables are added to `schemas`."""
+    if source.type == "postgresql":
+        yield from _postgres(topology, source, schemas)
+    elif source.is_only_told:
+        yield from _topics(source, schemas)
+    elif source.type == "sql":
+        yield from _polled_by_url(source, schemas)
+    else:
+        yield from _mysql(source, schemas)
+
+
+def _mysql(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:
+    from tailorbird.operate.doctor.doctor import Unreached, judge, published_schemas, reached
+    from tailorbird.operate.doctor.mysql_doctor import server_facts
+
+    subject = f"source {source.name}"
+    address = f"{source.hostname}:{source.port}"
+    facts = server_facts(source)
+    if isinstance(facts, Unreached):
+        remedy = (
+            f"correct username or password; CREATE USER '{source.username}'@'%' if there is none"
+            if facts.refused
+            else "the server is not reachable there: start it, open its port to us, or correct hostname and port"
+        )
+        yield reached(subject, address, facts.problem, remedy)
+        return
+    schemas.update(published_schemas(source, facts.tables))
+    yield reached(subject, address, "", "")
+    yield from judge(source, facts)
+
+
+def _postgres(topology: str, source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:
+    from tailorbird.operate.doctor.doctor import Unreached, published_schemas, reached
+    from tailorbird.operate.doctor.pg_doctor import grants_of, postgres_facts
+    from tailorbird.operate.doctor.postgres import judge_postgres
+
+    subject, address = f"source {source.name}", f"{source.hostname}:{source.port}/{source.dbname}"
+    facts = postgres_facts(topology, source)
+    if isinstance(facts, Unreached):
+        remedy = (
+            f'correct username, password or dbname, and pg_hba.conf; CREATE ROLE "{source.username}" if there is none'
+            if facts.refused
+            else "the server is not reachable there: start it, open its port to us, or correct hostname and port"
+        )
+        yield reached(subject, address, facts.problem, remedy)
+        return
+    schemas.update(published_schemas(source, [one.table for one in facts.tables]))
+    yield reached(subject, address, "", "")
+    yield from judge_postgres(source, facts, grants_of(source))
+
+
+def _topics(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:
+    from cdc.model.errors import TailorbirdError
+    from cdc.model.schema import TableId
+    from ingest.sources import server_of
+    from tailorbird.operate.doctor.doctor import Checkup
+
+    subject = f"source {source.name}"
+    try:
+        tables = server_of("", source).seen().catalog.tables
+    except TailorbirdError as error:
+        hint = error.hint or "start its Kafka and whoever writes it, or correct bootstrap_servers and topic"
+        yield Checkup(subject=subject, check="topics", status="fault", found=error.message, remedy=hint)
+        return
+    for (database, name), table in tables.items():
+        known = TableId(source=source.name, database=database, table=name)
+        schemas[known] = table.schema(known, 1)
+    shown = ", ".join(f"{database}.{name}" for database, name in tables)
+    check = "topics" if source.mirror is not None else source.type
+    yield Checkup(subject=subject, check=check, status="ok", found=f"{shown} can be read")
+
+
+def _polled_by_url(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:
+    from cdc.model.errors import TailorbirdError
+    from cdc.model.extras import extras_named
+    from tailorbird.operate.doctor.doctor import Checkup
+
+    with extras_named("poll"):
+        from ingest.poll.sql_reader import sql_reader
+
+    assert source.poll is not None, "a source of type sql is polled"
+    subject = f"source {source.name}"
+    try:
+        with sql_reader(source, source.poll) as reader:
+            tables = reader.schemas({})
+            schemas.update(tables)
+    except TailorbirdError as error:
+        yield Checkup(subject=subject, check="polling", status="fault", found=error.message, remedy=error.hint)
+        return
+    shown = ", ".join(str(table) for table in tables)
+    yield Checkup(subject=subject, check="polling", status="ok", found=f"{shown} can be polled")

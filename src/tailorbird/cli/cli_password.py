@@ -1,0 +1,28 @@
+"""`tailorbird password`: a line for the file of who may look at dashboards."""
+
+from __future__ import annotations
+
+import getpass
+import secrets
+import sys
+from typing import Annotated
+
+import typer
+
+
+def password(name: Annotated[str, typer.Argument(help="Who: letters, digits and . _ @ -")]) -> None:
+    """Print a line `name:hash` for `tailorbird dashboard --auth FILE`.
+
+    The password is asked for on a terminal, else read from standard input; the hash is argon2id.
+
+    Example: tailorbird password ada
+    """
+    from cdc.model.errors import UsageError
+    from tailorbird.web.dashboard.guard.passwords import LONGEST_PASSWORD, hashed_password, read_passwords
+
+    said = getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
+    if not 12 <= len(said) <= LONGEST_PASSWORD:
+        raise UsageError(f"a password of {len(said)} letters", f"12 to {LONGEST_PASSWORD}")
+    line = f"{name}:{hashed_password(said, secrets.token_bytes(16))}"
+    read_passwords(line, file=name)  # refuses a name that is none
+    typer.echo(line)

@@ -1,0 +1,186 @@
+"""`tailorbird run`: apply a topology, then run all its processes until Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cdc.model.errors import Retriable
+from cdc.topology.topology import Topology
+from cdc.topology.versions import in_versions, version_name
+
+if TYPE_CHECKING:
+    from tailorbird.operate.pipeline.proc_pipeline import Part, Pipeline
+    from tailorbird.operate.status.part_status import PartStatus
+    from tailorbird.operate.status.snapshot_progress import SnapshotProgress
+
+    Shower = Callable[[Sequence[PartStatus], Sequence[SnapshotProgress], Sequence[str]], None]
+
+_VERSIONS_EVERY = 10.0  # seconds
+
+
+def run(
+    file: Annotated[str, typer.Argument(help="The topology, e.g. topologies/shop.yml.")],
+    page_port: Annotated[
+        int, typer.Option("--page-port", min=0, max=65535, help="Serve the dashboards there, too.")
+    ] = 0,
+    rebuild: Annotated[
+        list[str] | None,
+        typer.Option("--rebuild", metavar="TABLE", help="Begin this table's join anew; again for more."),
+    ] = None,
+) -> None:
+    """Run every process of a topology until Ctrl-C.
+
+    A process that dies is restarted, unless it is configured wrongly or fails three times for the same reason; the
+    others keep running. A terminal shows the state of all processes; elsewhere each change of state is one line.
+
+    Example: tailorbird run topologies/shop.yml
+
+    Example: tailorbird run topologies/shop.yml --rebuild orders_wide
+    """
+    from cdc.process.file_topology import home, kept_versions, load_topology, read_file
+    from tailorbird.cli.change.cli_apply import provision
+    from tailorbird.deploy.plan.kafka_versions import newest_versions
+    from tailorbird.operate.doctor.validate import validate
+    from tailorbird.operate.pipeline.proc_pipeline import Pipeline
+
+    declared = read_file(file)
+    validate(declared)
+    with suppress(Retriable):  # else this machine's word must do
+        newest_versions(declared)
+    topology = _rebuilt(declared, rebuild) if rebuild else load_topology(file)
+    list(provision(topology, patience=60))  # on another machine the same topology may be started now
+    _note(declared)
+    topology = in_versions(declared, kept_versions(declared.name))
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    with Pipeline(topology, home=home(), page_port=page_port) as pipeline, ExitStack() as closing:
+        pipeline.start(_told_start)
+        if page_port and topology.dashboards:
+            typer.echo(f"page: http://127.0.0.1:{page_port}/")
+        typer.echo("running; Ctrl-C stops")
+        _watch(declared, pipeline, closing, stopped)
+        typer.echo("stopping")
+
+
+def _told_start(part: Part) -> None:
+    typer.echo(f"{part.name}: started, log {part.log}")
+
+
+def _watch(declared: Topology, pipeline: Pipeline, closing: ExitStack, stopped: threading.Event) -> None:
+    """Show how the parts stand, start again those that end, and follow the versions of tables, until `stopped`."""
+    from cdc.process.file_topology import kept_versions
+    from tailorbird.cli.cli_dead_letters import joined_from
+    from tailorbird.cli.cli_status import asked_parts
+    from tailorbird.deploy.plan.kafka_versions import newest_versions
+    from tailorbird.operate.status.dead_letters import incomplete_lines
+    from tailorbird.operate.status.kafka_captured import positions_watched
+    from tailorbird.operate.status.kafka_dead_letters import letters_watched
+    from tailorbird.operate.status.proc_watch import Watch
+    from tailorbird.operate.status.quarantine import quarantined
+    from tailorbird.operate.status.snapshot_progress import progress_of
+
+    # an apply of this machine is known at once, by its file; of another one by what this asks now and then
+    asked = Watch(partial(newest_versions, declared), name="versions", every=_VERSIONS_EVERY)
+    versions = kept_versions(declared.name)
+    topology = in_versions(declared, versions)
+    positions = positions_watched(topology)
+    show = _shown_live(closing) if sys.stdout.isatty() else _shown_in_lines()
+    letters, reads = letters_watched(topology), joined_from(topology)
+    while not stopped.wait(1.0):
+        pipeline.check()
+        asked.last()
+        if (now := kept_versions(declared.name)) != versions:
+            versions, topology = now, in_versions(declared, now)
+            reads = joined_from(topology)
+            pipeline.follow(topology, _told_start)
+        if len(pipeline.down) == len(pipeline.parts):
+            pipeline.must_run()
+        captured = positions.last() or {}
+        lacking = incomplete_lines([*quarantined(captured), *(letters.last() or ())], reads, declared.file)
+        show(asked_parts(topology), progress_of(captured, time.time() * 1000), lacking)
+
+
+def _rebuilt(declared: Topology, rebuild: Sequence[str]) -> Topology:
+    """What runs, once these tables are what the file says: their joins begin anew, in place."""
+    from joins.process.declared import recorded, serving
+    from joins.process.file_state import forget_state
+    from joins.run_join import choose_table, settle_rebuilt
+    from tailorbird.deploy.plan.kafka_versions import newest_versions, store_versions
+
+    versions = newest_versions(declared)
+    bases = {name: name.partition(".")[0] for name in rebuild}
+    for base in bases.values():
+        choose_table(declared, base)
+    anew = recorded(declared, versions, serving(versions), list(bases.values())) if versions.tables else versions
+    topology = in_versions(declared, anew)
+    called = dict.fromkeys(
+        version_name(base, anew.tables[base].serving) if anew.tables else base for base in bases.values()
+    )
+    tables = [choose_table(topology, name) for name in called]
+    forget_state(topology, tables)
+    if anew != versions:
+        store_versions(declared, anew)
+    settle_rebuilt(topology, tables)
+    return topology
+
+
+def _note(declared: Topology) -> None:
+    """Keep how tables are declared, and say which of them the file changes; while a server is away that waits."""
+    from tailorbird.cli.change.cli_apply import note_queries
+
+    try:
+        changed = note_queries(declared)
+    except Retriable as error:
+        typer.echo(f"how tables are declared is not kept: {error}", err=True)
+        return
+    if changed:
+        what = f"the file changes {', '.join(changed)}, which go on as they were: tailorbird apply {declared.file}"
+        typer.echo(what, err=True)
+
+
+def _shown_live(closing: ExitStack) -> Shower:
+    """A table that stays in its place."""
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    from tailorbird.operate.status.part_status import lines_of
+    from tailorbird.operate.status.snapshot_progress import shown
+
+    live = closing.enter_context(Live(refresh_per_second=4))
+
+    def show(parts: Sequence[PartStatus], snapshots: Sequence[SnapshotProgress], lacking: Sequence[str]) -> None:
+        lines = [Text("\n".join(lines_of(one)), style="" if one.moves else "bold red") for one in parts]
+        lines += [Text(line, style="bold red") for line in lacking]
+        live.update(Group(*lines, *(Text(f"snapshot {shown(one)}", style="cyan") for one in snapshots)))
+
+    return show
+
+
+def _shown_in_lines() -> Shower:
+    """A line where there is something new."""
+    from tailorbird.operate.status.milestones import Milestones
+
+    milestones = Milestones(time.monotonic())
+    incomplete: set[str] = set()
+
+    def show(parts: Sequence[PartStatus], snapshots: Sequence[SnapshotProgress], lacking: Sequence[str]) -> None:
+        for line in milestones.news(parts, snapshots, time.monotonic()):
+            typer.echo(line)
+        # once for each table: how many there are changes all the time
+        if new := {line.partition(":")[0] for line in lacking[:-1]} - incomplete:
+            typer.echo("\n".join([*(line for line in lacking if line.partition(":")[0] in new), lacking[-1]]))
+        incomplete.clear()
+        incomplete.update(line.partition(":")[0] for line in lacking[:-1])
+
+    return show

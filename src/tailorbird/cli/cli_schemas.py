@@ -1,0 +1,105 @@
+"""The schemas of a topology's tables, asked of their servers: what `validate` and `explain-plan` compile with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cdc.model.schema import TableId, TableSchema
+    from cdc.topology.topology import Source, Topology
+    from tailorbird.operate.doctor.doctor import Checkup
+
+
+@dataclass(slots=True, kw_only=True)
+class Asked:
+    """What the servers said: schemas as capture would publish them, tables that it would refuse, and in words what
+    could not be looked at."""
+
+    schemas: dict[TableId, TableSchema] = field(default_factory=dict)
+    faults: list[Checkup] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+
+
+def ask_servers(topology: Topology, tables: Iterable[TableId]) -> Asked:
+    """Ask each source for these of its tables; nothing is raised where a server is away, it is in `unchecked`."""
+    asked, wanted = Asked(), set(tables)
+    for source in topology.sources.values():
+        own = tuple(sorted(table for table in wanted if table.source == source.name))
+        if own and source.type == "sql":
+            _ask_by_url(source, own, asked)
+        elif own and source.type == "postgresql":
+            _ask_postgres(topology.name, replace(source, tables=own), asked)
+        elif own and source.is_only_told:
+            _ask_topics(source, own, asked)
+        elif own:
+            _ask(replace(source, tables=own), asked)
+    return asked
+
+
+def _ask(source: Source, asked: Asked) -> None:
+    from tailorbird.operate.doctor.doctor import Unreached, judge_table, published_schemas
+    from tailorbird.operate.doctor.mysql_doctor import server_facts
+
+    facts = server_facts(source)
+    if isinstance(facts, Unreached):
+        asked.unchecked.append(f"source {source.name} at {source.hostname}:{source.port}: {facts.problem}")
+        return
+    for table in facts.tables:
+        if table.readable is not None:
+            why = "there is no such table" if table.absent else table.readable
+            asked.unchecked.append(f"source {source.name}: {table.name}: {why}")
+        asked.faults += [one for one in judge_table(f"source {source.name}", source, table) if one.status == "fault"]
+    asked.schemas |= published_schemas(source, facts.tables)
+
+
+def _ask_postgres(topology: str, source: Source, asked: Asked) -> None:
+    from tailorbird.operate.doctor.doctor import Checkup, Unreached, published_schemas
+    from tailorbird.operate.doctor.pg_doctor import postgres_facts
+
+    facts = postgres_facts(topology, source)
+    if isinstance(facts, Unreached):
+        asked.unchecked.append(f"source {source.name} at {source.hostname}:{source.port}: {facts.problem}")
+        return
+    for one in facts.tables:
+        if one.table.readable is not None:
+            asked.unchecked.append(f"source {source.name}: {one.table.name}: {one.table.readable}")
+        elif one.refused is not None:
+            found, remedy = one.refused
+            subject = f"source {source.name}"
+            fault = Checkup(subject=subject, check=one.table.name, status="fault", found=found, remedy=remedy)
+            asked.faults.append(fault)
+    asked.schemas |= published_schemas(source, [one.table for one in facts.tables])
+
+
+def _ask_topics(source: Source, tables: tuple[TableId, ...], asked: Asked) -> None:
+    from cdc.model.errors import TailorbirdError
+    from ingest.sources import server_of
+
+    try:
+        catalog = server_of("", source).seen().catalog
+    except TailorbirdError as error:
+        asked.unchecked.append(str(error))
+        return
+    for table in tables:
+        found = catalog.tables.get((table.database, table.table))
+        if found is not None:
+            asked.schemas[table] = found.schema(table, 1)
+
+
+def _ask_by_url(source: Source, tables: tuple[TableId, ...], asked: Asked) -> None:
+    from cdc.model.errors import TailorbirdError
+    from cdc.model.extras import extras_named
+
+    with extras_named("poll"):
+        from ingest.poll.sql_reader import sql_reader
+
+    assert source.poll is not None, "a source of type sql is polled"
+    try:
+        with sql_reader(source, source.poll) as reader:
+            found = reader.schemas({})
+    except TailorbirdError as error:
+        asked.unchecked.append(str(error))
+        return
+    asked.schemas |= {table: schema for table, schema in found.items() if table in tables}

@@ -1,0 +1,226 @@
+"""`tailorbird status`: every process of a topology, its indexes, and the peers that make HBase keep logs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cdc.model.errors import Retriable, TailorbirdError
+from cdc.process.file_running import ended, running
+from cdc.process.file_topology import load_topology
+from cdc.topology.topology import Index, Topology
+from tailorbird.cli.cli_dead_letters import joined_from
+from tailorbird.operate.status.captured_position import CapturedPosition
+from tailorbird.operate.status.dead_letters import Letters, incomplete_lines, readers_of
+from tailorbird.operate.status.index_status import IndexStatus, index_statuses, missing_changes, told
+from tailorbird.operate.status.part_status import WIDE, PartStatus, lines_of, part_statuses
+from tailorbird.operate.status.prepared import prepared_at
+from tailorbird.operate.status.quarantine import quarantined
+from tailorbird.operate.status.unrepresentable import stood_in, stood_in_line
+
+if TYPE_CHECKING:
+    from tailorbird.operate.status.kafka_dead_letters import LettersReader
+
+_WATCH_EVERY = 2.0
+_CLEAR = "\x1b[H\x1b[2J"
+
+
+def status(
+    file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for programs.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Again every two seconds, until Ctrl-C.")] = False,
+) -> None:
+    """Show the health of every process and index.
+
+    Exit code 1 when something that should move does not: a process of this machine that is down, stopped, stuck or
+    away, an index that is not served, a peer that belongs to none; while dead letters wait or a table is in quarantine,
+    since rows are missing then (INCOMPLETE); and when a check has found a difference (DIFFERENT) or is overdue. A
+    process that neither runs nor failed on this machine is told as `elsewhere`.
+
+    Example: tailorbird status topologies/shop.yml --watch
+    """
+    topology, letters = load_topology(file), None
+    with ExitStack() as kept:
+        while True:
+            if watch and not as_json:
+                typer.echo(_CLEAR, nl=False)
+            well = _told_parts(topology, as_json=as_json)
+            # imported behind the first lines: Kafka's client takes longer than all that they say
+            from tailorbird.operate.status.kafka_dead_letters import LettersReader
+
+            letters = letters or kept.enter_context(LettersReader(topology, Letters(topology.name, keep=0)))
+            well = _told_servers(topology, letters, as_json=as_json) and well
+            if not watch:
+                break
+            time.sleep(_WATCH_EVERY)
+    if not well:
+        raise typer.Exit(1)
+
+
+def _told_parts(topology: Topology, *, as_json: bool) -> bool:
+    """Print the processes, which takes no server; whether all of them move."""
+    parts = asked_parts(topology)
+    for part in parts:
+        if as_json:
+            typer.echo(json.dumps({"kind": "process", **dataclasses.asdict(part)}))
+        else:
+            typer.echo("\n".join(lines_of(part)))
+    return all(part.moves for part in parts)
+
+
+def _told_servers(topology: Topology, letters: LettersReader, *, as_json: bool) -> bool:
+    """Print what HBase, Kafka and Solr know; whether all is well, as far as they tell."""
+    from tailorbird.operate.probes.kafka_probe import kafka_problem
+
+    well, captured = True, None
+    # asked first, for two seconds: each of its readers would wait much longer for one that is away
+    if away := kafka_problem(topology.log.brokers):
+        well = False
+        typer.echo(f"{'away':<{WIDE}}Kafka at {topology.log.brokers}: {away}; tailorbird stack status", err=True)
+    else:
+        captured = _captured(topology)
+        well = _complete(topology, letters, captured or {}, as_json)
+        for one in prepared_at(captured or {}, time.time_ns() // 1_000_000):
+            told_as_json = json.dumps({"kind": "prepared", **dataclasses.asdict(one)})
+            typer.echo(told_as_json if as_json else f"{'open':<{WIDE}}{one}")
+        for counted in stood_in(topology, captured or {}):
+            shown = json.dumps({"kind": "unrepresentable", **dataclasses.asdict(counted)})
+            typer.echo(shown if as_json else f"{'':<{WIDE}}{stood_in_line(counted)}")
+        well = _checked(topology, as_json) and well
+    if topology.only_captures:
+        return well
+    try:
+        indexes = _indexes(topology, captured)
+    except TailorbirdError as error:  # the processes are told all the same
+        typer.echo(f"{'away':<{WIDE}}indexes: {error}", err=True)
+        return False
+    for each in indexes:
+        if as_json:
+            typer.echo(json.dumps({"kind": "index", **dataclasses.asdict(each)}))
+        else:
+            _print_index(each)
+    return well and all(each.state == "serving" for each in indexes)
+
+
+def _complete(
+    topology: Topology, letters: LettersReader, captured: Mapping[str, CapturedPosition], as_json: bool
+) -> bool:
+    """Print what lacks rows because of dead letters or a quarantine; whether nothing does, as far as Kafka tells."""
+    try:
+        waiting = [*quarantined(captured), *letters.read().waiting]
+    except Retriable as error:
+        typer.echo(f"{'away':<{WIDE}}dead letters: {error}", err=True)
+        return True
+    if as_json:
+        for each in waiting:
+            told = {**dataclasses.asdict(each), "look": f"tailorbird dead-letters list {topology.file}"}
+            typer.echo(json.dumps({"kind": "incomplete", **told, "tables": readers_of(each, joined_from(topology))}))
+    elif waiting:
+        typer.echo("\n".join(incomplete_lines(waiting, joined_from(topology), topology.file)))
+    return not waiting
+
+
+def _checked(topology: Topology, as_json: bool) -> bool:
+    """Print what checks found last; whether none has found a difference or is overdue, as far as Kafka tells."""
+    if not topology.checks:
+        return True
+    from tailorbird.verify.checks.check_status import check_statuses, status_lines
+    from tailorbird.verify.checks.kafka_runs import RunsReader
+
+    try:
+        with RunsReader(topology) as reader:
+            found = check_statuses(topology, reader.read(), time.time_ns() // 1_000_000)
+    except Retriable as error:
+        typer.echo(f"{'away':<{WIDE}}checks: {error}", err=True)
+        return True
+    for one in found:
+        typer.echo(json.dumps(one.to_json()) if as_json else "\n".join(status_lines(one)))
+    return all(one.well for one in found)
+
+
+def asked_parts(topology: Topology) -> list[PartStatus]:
+    """Each process of this machine, asked for its health, all at a time."""
+    # imported here: the parser of metrics costs what `--help` should not
+    from tailorbird.operate.status.http_metrics import read_health, read_metrics
+
+    found = running(topology.name)
+    ports = sorted({one.port for one in found if one.port and not one.stopped})
+    with ThreadPoolExecutor(max(1, 2 * len(ports))) as pool:
+        health, figures = pool.map(read_health, ports), pool.map(read_metrics, ports)  # one that is silent costs once
+    return part_statuses(
+        topology,
+        found,
+        ended(topology.name),
+        {port: answer for port, answer in zip(ports, health, strict=True) if answer is not None},
+        dict(zip(ports, figures, strict=True)),
+        now_ms=time.time_ns() // 1_000_000,
+    )
+
+
+def _print_index(each: IndexStatus) -> None:
+    name = f"index {each.index}" if each.index else "peer"
+    far = f", {told(each)}" if told(each) else ""
+    served = "1 process" if len(each.processes) == 1 else f"{len(each.processes)} processes"
+    typer.echo(f"{each.state:<{WIDE}}{name}  (peer {each.peer}, {served}{far})")
+    if each.remedy:
+        typer.echo(f"{'':<{WIDE}}{each.remedy}")
+
+
+def _indexes(topology: Topology, captured: Mapping[str, CapturedPosition] | None) -> list[IndexStatus]:
+    from indexer.peer.zk_registration import session
+    from indexer.rebuild.zk_state import Generations, StoredTargets
+    from indexer.solr.solr_collection import visible_stamp
+    from indexer.solr.solr_http import reading_session
+    from tailorbird.operate.status.solr_barriers import visible_sequences
+    from tailorbird.provision.hbase_admin import HBaseAdmin
+
+    def visible_ms(collection: str) -> int | None:
+        try:
+            return visible_stamp(topology.solr, collection)
+        except Retriable as error:
+            # peers lie idle all the more while Solr is away
+            typer.echo(str(error), err=True)
+            return None
+
+    def missing(index: Index) -> int | None:
+        if captured is None or index.table not in topology.tables:
+            return None
+        visible = visible_sequences(f"{topology.solr.url}/{index.collection}", reading_session(topology.solr))
+        return missing_changes(_sources(topology, index), captured, visible)
+
+    hbase = topology.hbase
+    with session(hbase.zookeeper) as client, HBaseAdmin(zookeeper=hbase.zookeeper, thrift=hbase.thrift) as admin:
+        generations = Generations(client)
+        return index_statuses(
+            topology,
+            admin.peers(),
+            generation=lambda index: generations.current(topology.name, index),
+            announced=generations.announced,
+            collections=lambda peer, live: StoredTargets(client, peer, collection=live).read().collections,
+            visible_ms=visible_ms,
+            missing=missing,
+            now_ms=time.time_ns() // 1_000_000,
+        )
+
+
+def _captured(topology: Topology) -> dict[str, CapturedPosition] | None:
+    from tailorbird.operate.status.kafka_captured import captured_positions
+
+    try:
+        return captured_positions(topology)
+    except Retriable as error:
+        typer.echo(str(error), err=True)
+        return None
+
+
+def _sources(topology: Topology, index: Index) -> frozenset[str]:
+    from joins.select.parser import tables_of
+
+    return frozenset(table.source for table in tables_of(topology, topology.tables[index.table]))

@@ -1,0 +1,86 @@
+"""`tailorbird validate`: is this topology right, by itself and by the columns that its servers show?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cdc.model.schema import TableId, TableSchema
+from cdc.topology.topology import Topology
+from tailorbird.cli.cli_schemas import ask_servers
+
+
+def validate(
+    file: str = typer.Argument(help="The topology, e.g. topologies/shop.yml."),
+    as_json: bool = typer.Option(False, "--json", help="Print the tables and their columns as JSON."),
+    schemas: Annotated[
+        Path | None,
+        typer.Option(
+            "--schemas", help="Check types and keys by this file (a record of the schemas topic per line), no server."
+        ),
+    ] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Ask no server.")] = False,
+) -> None:
+    """Check a topology file, and its queries against the databases' columns.
+
+    Exit code 0: it is valid. Exit code 2: one line `file:line: path: what, expected what` names the first mistake.
+
+    Servers of the sources that can be reached are asked for their tables, and the queries compiled with these: unknown
+    columns, joins that miss a key and types that do not fit are mistakes, text keys that join at their source by more
+    than their bytes are told as warnings. What could not be looked at is told, too.
+
+    Example: tailorbird validate topologies/shop.yml
+    """
+    from cdc.process.file_topology import read_file
+    from tailorbird.cli.join.cli_explain import schemas_in
+    from tailorbird.operate.doctor.validate import validate as check
+
+    topology = read_file(file)
+    columns, unchecked = check(topology), list[str]()
+    if schemas is not None:
+        _compile(topology, schemas_in(schemas))
+    elif not offline:
+        known, unchecked = _asked(topology)
+        columns = check(topology, known)
+        _compile(topology, known)
+    if as_json:
+        told = {"topology": topology.name, "tables": columns, **({"unchecked": unchecked} if unchecked else {})}
+        typer.echo(json.dumps(told))
+        return
+    for table, names in columns.items():
+        typer.echo(f"{table}: {', '.join(names or ['every column'])}")
+    typer.echo(
+        f"{file} is right: {len(topology.sources)} sources, {len(topology.tables)} tables,"
+        f" {len(topology.indexes)} indexes, {len(topology.dashboards)} dashboards"
+    )
+    for what in unchecked:
+        typer.echo(f"not checked: {what}", err=True)
+
+
+def _asked(topology: Topology) -> tuple[Mapping[TableId, TableSchema], list[str]]:
+    """What the servers show of the tables that queries read, and of which tables nobody could tell the columns.
+
+    UsageError for a table that capture would refuse.
+    """
+    from cdc.model.errors import UsageError
+    from joins.select.parser import tables_of
+
+    read = {name: tables_of(topology, table) for name, table in topology.tables.items()}
+    asked = ask_servers(topology, frozenset[TableId]().union(*read.values()))
+    if asked.faults:
+        first = asked.faults[0]
+        raise UsageError(f"{topology.file}: {first.subject}: {first.check}: {first.found}", first.remedy)
+    left = [name for name, tables in read.items() if not tables <= set(asked.schemas)]
+    return asked.schemas, [f"columns, keys and types of {', '.join(left)}: {why}" for why in asked.unchecked if left]
+
+
+def _compile(topology: Topology, schemas: Mapping[TableId, TableSchema]) -> None:
+    from tailorbird.cli.join.cli_explain import warn
+    from tailorbird.operate.doctor.validate import judged
+
+    for name, warnings in judged(topology, schemas).items():
+        warn(name, warnings)

@@ -1,0 +1,94 @@
+"""`tailorbird fleet agents | map | audit | drain`: who is there, what they see, who did what."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import typer
+
+from tailorbird.cli.fleet.cli_api import API, CA, Api, Ca, Json, TokenFile, ask, one_line, tell, when
+
+
+def agents(api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_json: Json = False) -> None:
+    """List agents with their sources and positions.
+
+    Example: tailorbird fleet agents --api gw1.example.org:7444
+    """
+    for one in ask(api, ca, token_file).ask("GET", "agents"):
+        state = "drained" if one["drained"] else "connected" if one["connected"] else "away"
+        tell(one, as_json, f"{one['agent']}: {state}, at {one['gateway']} since {when(one['since_ms'])}")
+        for source in () if as_json else one["sources"]:
+            more = f": {source['reason']}" if source["reason"] else ""
+            version = f"version {source['version']} " if "version" in source else ""
+            typer.echo(one_line(f"  {source['source']}: {version}{source['status']}{more}"))
+
+
+def gateways(api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_json: Json = False) -> None:
+    """List gateways with their agents and when they were last seen.
+
+    Example: tailorbird fleet gateways
+    """
+    for one in ask(api, ca, token_file).ask("GET", "gateways"):
+        state = ", drained" if one["drained"] else ""
+        tell(one, as_json, f"{one['gateway']}: {one['agents']} agents, heard of {when(one['heard_ms'])}{state}")
+
+
+def show_map(
+    agent: Annotated[str | None, typer.Option("--agent", help="What this agent sees alone.")] = None,
+    columns: Annotated[bool, typer.Option("--columns", help="The columns, too.")] = False,
+    api: Api = API,
+    ca: Ca = CA,
+    token_file: TokenFile = None,
+    as_json: Json = False,
+) -> None:
+    """List the tables that agents see, with row counts and capturing sources.
+
+    Example: tailorbird fleet map --agent paris --columns
+    """
+    for one in ask(api, ca, token_file).ask("GET", "map", agent=agent):
+        rows = "?" if one["rows"] is None else f"{one['rows']:,}"
+        captured = f"captured by {one['captured']}" if one["captured"] else "not captured"
+        place = f"{one['agent']} {one['connection']} {one['database']}.{one['table']}"
+        tell(one, as_json, f"{place}: about {rows} rows, {len(one['columns'])} columns, {captured}")
+        for name, kind in one["columns"] if columns and not as_json else ():
+            typer.echo(one_line(f"  {name} {kind}"))
+
+
+def audit(
+    last: Annotated[int, typer.Option("--last", help="How many lines.")] = 20,
+    api: Api = API,
+    ca: Ca = CA,
+    token_file: TokenFile = None,
+    as_json: Json = False,
+) -> None:
+    """Show the audit log: commands, refusals and reasons.
+
+    Example: tailorbird fleet audit --last 100 --json
+    """
+    for one in ask(api, ca, token_file).ask("GET", "audit", last=last):
+        tell(one, as_json, _line(one))
+
+
+def _line(one: dict[str, Any]) -> str:
+    on = f" {one['on']}" if one.get("on") else ""
+    why = f": {one['why']}" if one.get("why") else ""
+    who = f"{one.get('who') or '?'} ({one.get('from', '-')})"
+    return f"{when(one['at_ms'])} {who} {one['what']}{on}: {one['outcome']}{why}"
+
+
+def drain(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of an agent, or a gateway with --gateway.")],
+    gateway: Annotated[bool, typer.Option("--gateway", help="A gateway: its agents dial another one.")] = False,
+    off: Annotated[bool, typer.Option("--off", help="Let it come back.")] = False,
+    api: Api = API,
+    ca: Ca = CA,
+    token_file: TokenFile = None,
+    as_json: Json = False,
+) -> None:
+    """Move an agent's sources to other agents, or a gateway's agents to other gateways.
+
+    Example: tailorbird fleet drain paris
+    """
+    role: Literal["agents", "gateways"] = "gateways" if gateway else "agents"
+    found = ask(api, ca, token_file).ask("POST", "drain", {"role": role, "name": name, "drained": not off})
+    tell(found, as_json, f"{name}: {'back' if off else 'drained'}")

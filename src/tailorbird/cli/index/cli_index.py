@@ -1,0 +1,50 @@
+"""`tailorbird index …`: one index's process, and what is done to an index beside it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from typer.core import TyperGroup
+
+from tailorbird.cli.index import cli_index_admin, cli_index_lily, cli_index_rebuild
+
+
+class _RunByDefault(TyperGroup):
+    """`tailorbird index FILE` runs the index, as `tailorbird index run FILE` does."""
+
+    # typer brings a click of its own, whose Context has no public name
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_RunByDefault,
+    no_args_is_help=True,
+    help="Run an index, rebuild or remove it.\n\nExample: tailorbird index topologies/shop.yml --index orders",
+)
+
+
+@app.command("run")
+def run(
+    file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
+    name: Annotated[str | None, typer.Option("--index", help="Which index; not needed where there is one.")] = None,
+    metrics_port: Annotated[int, typer.Option(help="Serve /metrics and /health on 127.0.0.1 (0 = not).")] = 0,
+) -> None:
+    """Index a joined table's changes into Solr until SIGTERM; run `tailorbird apply` first.
+
+    Example: tailorbird index run topologies/shop.yml --index orders
+    """
+    from indexer.__main__ import main
+
+    arguments = [file, "--metrics-port", str(metrics_port)]
+    sys.exit(main([*arguments, "--index", name] if name else arguments))
+
+
+app.command("reindex")(cli_index_rebuild.reindex)
+app.command("rm")(cli_index_admin.remove)
+app.command("replay-dead-letters")(cli_index_admin.replay_dead_letters)
+app.command("import-lily")(cli_index_lily.import_lily)

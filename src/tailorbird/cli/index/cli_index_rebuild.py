@@ -1,0 +1,185 @@
+"""`tailorbird index reindex`: a collection built anew from its table, beside the live feed, and put in its place."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from cdc.model.errors import Fatal, UsageError
+from cdc.model.naming import peer
+from cdc.process.file_topology import load_topology
+from cdc.topology.topology import Index, Topology
+
+if TYPE_CHECKING:
+    from indexer.peer.zk_registration import Client
+    from indexer.rebuild.rebuild import Counts
+    from indexer.rebuild.reindex import Reindex
+    from indexer.rebuild.zk_state import RebuildState
+    from tailorbird.operate.status.dead_letters import Letter
+
+
+def reindex(
+    file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
+    name: Annotated[str | None, typer.Option("--index", help="Which index; not needed where there is one.")] = None,
+    throttle: Annotated[float | None, typer.Option(help="At most so many rows a second.", min=1)] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and map every row; write nothing.")] = False,
+    rollback: Annotated[bool, typer.Option("--rollback", help="Back to the collection of before; or give up.")] = False,
+    finish: Annotated[bool, typer.Option("--finish", help="Drop the collection that was kept.")] = False,
+    accept_difference: Annotated[
+        bool, typer.Option("--accept-difference", help="Swap even if the new collection shows other rows.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Rebuild an index from its table while everything runs, compare, and swap it in.
+
+    Killed at any moment, the same command goes on where it was. The collection of before is kept, and kept fed, until
+    --finish or the next reindex. Exit code 1 when the comparison fails: nothing was swapped then.
+
+    Example: tailorbird index reindex topologies/shop.yml --index orders --throttle 5000
+    """
+    from indexer.run_indexer import choose_index
+
+    topology = load_topology(file)
+    index = choose_index(topology, name)
+    if sum((dry_run, rollback, finish)) > 1:
+        raise UsageError("--dry-run, --rollback and --finish exclude one another", "choose one")
+    if dry_run:
+        result = _rehearse(topology, index, throttle)
+    else:
+        with _locked(topology, index) as (steps, state):
+            if rollback:
+                result = {"index": index.name, "done": steps.rollback()}
+            elif finish:
+                result = {"index": index.name, "dropped": steps.finish()}
+            else:
+                result = _reindex(topology, index, steps, state, throttle, accept_difference)
+    if as_json:
+        typer.echo(json.dumps(result))
+    else:
+        typer.echo("; ".join(f"{key}: {value}" for key, value in result.items()))
+
+
+@contextmanager
+def rows_told(title: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A listener for numbers of rows: a bar on a terminal, and nothing elsewhere but the command's own result."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bars:
+        task = bars.add_task(title, total=total)
+        yield lambda rows: bars.advance(task, rows)
+
+
+def _rehearse(topology: Topology, index: Index, throttle: float | None) -> dict[str, Any]:
+    from indexer.rebuild.rebuild import MemoryState
+    from tailorbird.provision.solr_rebuild import Rebuilder
+
+    with rows_told(f"rehearse {index.name}", Rebuilder(topology, index).expected()) as told:
+        counts = Rebuilder(topology, index, told=told).rehearse(MemoryState(), rows_per_second=throttle)
+    return {"index": index.name, "rows": counts.rows, "dead_letters": counts.dead, "swapped": False}
+
+
+def _reindex(
+    topology: Topology, index: Index, steps: Reindex, state: RebuildState, throttle: float | None, accept: bool
+) -> dict[str, Any]:
+    from tailorbird.operate.status.kafka_dead_letters import settle
+    from tailorbird.provision.solr_rebuild import Rebuilder, wait_for_collection
+
+    if steps.settle():
+        return {"index": index.name, "swapped": True, "note": "finished the swap that was cut off"}
+    new = steps.prepare()
+    wait_for_collection(topology, new, seconds=30)
+    letters = _letters_before(topology, index, state)
+    with rows_told(f"reindex {index.name}", Rebuilder(topology, index).expected()) as told:
+        rebuilder = Rebuilder(topology, index, told=told)
+        counts = rebuilder.fill(new, state, rows_per_second=throttle)
+    difference = rebuilder.compare(new)
+    if difference and not accept:
+        raise Fatal(
+            f"not swapped: {difference}",
+            "--accept-difference swaps anyway, as when the old collection is known to be wrong; "
+            "--rollback gives the new one up",
+        )
+    kept = steps.swap(new)
+    settle(topology, letters, "reindexed")
+    return {
+        "index": index.name,
+        "rows": counts.rows,
+        "dead_letters": counts.dead,
+        "swapped": True,
+        "difference": difference or None,
+        "kept": kept,
+    }
+
+
+def _letters_before(topology: Topology, index: Index, state: RebuildState) -> list[Letter]:
+    """The index's letters that this rebuild makes up for; none where it goes on, since its own are among them."""
+    from tailorbird.operate.status.kafka_dead_letters import waiting_letters
+
+    return [] if (state.read() or {}).get("buckets") else waiting_letters(topology, "indexer", index.name)
+
+
+def index_again(topology: Topology, index: Index, rows: Sequence[bytes]) -> Counts:
+    """Index rows as they are in the table now; what is refused again is a dead letter again."""
+    from indexer.peer.zk_registration import session
+    from indexer.rebuild.zk_state import Generations, StoredTargets
+    from tailorbird.provision.solr_rebuild import Rebuilder
+
+    with session(topology.hbase.zookeeper) as client, rows_told(f"replay {index.name}", len(rows)) as told:
+        id_ = peer(topology.name, index.name, Generations(client).current(topology.name, index.name))
+        targets = StoredTargets(client, id_, collection=index.collection).read()
+        return Rebuilder(topology, index, told=told).replay(rows, targets.collections)
+
+
+@contextmanager
+def _locked(topology: Topology, index: Index) -> Iterator[tuple[Reindex, RebuildState]]:
+    """The steps of an index and where they are noted; no other process has them meanwhile."""
+    from indexer.peer.zk_registration import session
+    from indexer.rebuild.reindex import Reindex
+    from indexer.rebuild.zk_state import Generations, RebuildState, StoredTargets
+    from tailorbird.provision.solr_cloud import admin_of
+
+    with session(topology.hbase.zookeeper) as client:
+        name = peer(topology.name, index.name, Generations(client).current(topology.name, index.name))
+        state = RebuildState(client, name)
+        targets = StoredTargets(client, name, collection=index.collection)
+        admin = admin_of(topology.solr)
+        with state.lock():
+            yield Reindex(targets, state, admin, live=index.collection), state
+
+
+class StoredBackfills:
+    """Fills a new index over a table that has rows; ZooKeeper has a note until it is done (`provision.apply`)."""
+
+    def __init__(self, topology: Topology, client: Client) -> None:
+        self._topology, self._client = topology, client
+
+    def note(self, index: Index, peer: str) -> None:
+        """The index must be filled, whatever happens to this process."""
+        self._state(peer).write({"collection": index.collection, "buckets": {}})
+
+    def noted(self, index: Index, peer: str) -> bool:
+        """Whether it must."""
+        stored = self._state(peer).read()
+        return stored is not None and stored["collection"] == index.collection
+
+    def run(self, index: Index, peer: str) -> str:
+        """Fill it; what was done."""
+        from tailorbird.provision.solr_rebuild import Rebuilder, wait_for_collection
+
+        state = self._state(peer)
+        with state.lock(), rows_told(f"fill {index.collection}", None) as told:
+            wait_for_collection(self._topology, index.collection, seconds=30)
+            counts = Rebuilder(self._topology, index, told=told).fill(index.collection, state)
+            state.clear()
+        return f"{counts.rows} rows" + (f", {counts.dead} of them dead letters" if counts.dead else "")
+
+    def _state(self, peer: str) -> RebuildState:
+        from indexer.rebuild.zk_state import RebuildState
+
+        return RebuildState(self._client, peer)

@@ -1,0 +1,135 @@
+"""`tailorbird explain-plan`: what a join will do, before it runs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cdc.model.errors import UsageError
+from cdc.model.schema import TableId, TableSchema, schema_from_json
+from cdc.topology.topology import Topology
+
+_SHORT = 3.0  # seconds for what the log has already
+
+
+def explain_plan(
+    file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
+    table: Annotated[str | None, typer.Argument(help="Which table; all of them when it is left out.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plans as JSON, by table.")] = False,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Draw the plan of TABLE into this file.")] = None,
+    schemas: Annotated[
+        Path | None, typer.Option("--schemas", help="Read schemas from this file (a JSON record per line), not Kafka.")
+    ] = None,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait for schemas in Kafka.")] = 10.0,
+) -> None:
+    """Print the plan of a table's query: joins, stateful steps and column types.
+
+    Schemas come from the log, where `tailorbird capture` publishes them; those that are not there yet, from their
+    own servers. Nothing is changed anywhere.
+
+    Example: tailorbird explain-plan topologies/shop.yml orders_wide --svg plan.svg
+    """
+    from cdc.process.file_topology import read_file
+    from joins.query.describe import json_of_plan, text_of_plan
+    from joins.query.drawing import svg_of_plan
+    from joins.query.drift import drifts
+    from joins.query.loose_keys import loose_keys
+    from joins.select.compiler import compile_plan
+    from joins.select.parser import check_query, tables_of
+
+    topology = read_file(file)
+    if table is not None and table not in topology.tables:
+        raise UsageError(f"{file}: no table {table}", "one of " + ", ".join(topology.tables))
+    wanted = [topology.tables[table]] if table is not None else list(topology.tables.values())
+    if svg is not None and len(wanted) != 1:
+        raise UsageError("--svg draws one table", "name it: " + ", ".join(topology.tables))
+    for one in wanted:
+        check_query(topology, one)
+    needed = frozenset(table_id for one in wanted for table_id in tables_of(topology, one))
+    if schemas is not None:
+        found, where, hint = schemas_in(schemas), str(schemas), "has `tailorbird capture` run?"
+    else:
+        found, unchecked = _known(topology, needed, timeout)
+        where = f"the log at {topology.log.bootstrap_servers}, nor can its server tell"
+        hint = "; ".join(unchecked) or "has `tailorbird capture` run?"
+    if missing := sorted(str(table_id) for table_id in needed - set(found)):
+        raise UsageError(f"no schema of {', '.join(missing)} in {where}", hint)
+    plans = {one.name: compile_plan(topology, one, found) for one in wanted}
+    for warning in dict.fromkeys(one for plan in plans.values() for one in drifts(plan, found)):
+        typer.echo(f"warning: {warning}", err=True)
+    if svg is not None:
+        svg.write_text(svg_of_plan(plans[wanted[0].name]), encoding="utf-8")
+        typer.echo(f"wrote {svg}", err=True)
+    warnings = {name: [(key.found, key.remedy) for key in loose_keys(plan, found)] for name, plan in plans.items()}
+    if as_json:
+        told = {
+            name: {**json_of_plan(plan), "warnings": [{"found": f, "remedy": r} for f, r in warnings[name]]}
+            for name, plan in plans.items()
+        }
+        typer.echo(json.dumps(told, indent=2))
+        return
+    if svg is None:
+        typer.echo("\n\n".join(text_of_plan(plan) for plan in plans.values()))
+    for name, keys in warnings.items():
+        warn(name, keys)
+
+
+def warn(table: str, found: Iterable[tuple[str, str]]) -> None:
+    """Tell warnings of a table's query, each with its remedy; to stderr, so that the rest can be read by programs."""
+    for what, remedy in found:
+        typer.echo(f"warning: table {table}: {what}\n  remedy: {remedy}", err=True)
+
+
+def schemas_in(file: Path) -> dict[TableId, TableSchema]:
+    """The schemas that a file holds, a record of their topic on each line; UsageError where it does not."""
+    from joins.query.drift import remembering
+
+    try:
+        records = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        read = [schema_from_json(record) for record in records]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{file}: {error}", "a record of the schemas topic on each line") from error
+    versions: dict[TableId, list[TableSchema]] = {}
+    for schema in read:
+        versions.setdefault(schema.table_id, []).append(schema)
+    return {table_id: remembering(some) for table_id, some in versions.items()}
+
+
+def _known(
+    topology: Topology, needed: frozenset[TableId], timeout: float
+) -> tuple[dict[TableId, TableSchema], list[str]]:
+    """Schemas of the log, else of the servers, and in words what neither told."""
+    from tailorbird.cli.cli_schemas import ask_servers
+    from tailorbird.operate.probes.kafka_probe import kafka_problem
+
+    log = topology.log.brokers
+    there = not kafka_problem(log)
+    found = _from_log(topology, needed, min(timeout, _SHORT)) if there else {}
+    missing = needed - set(found)
+    if not missing:
+        return found, []
+    asked = ask_servers(topology, missing)
+    if asked.schemas:
+        names = ", ".join(sorted(map(str, asked.schemas)))
+        typer.echo(f"not captured yet, so read at the server: {names}", err=True)
+    found |= asked.schemas
+    faults = [f"{fault.check}: {fault.found}" for fault in asked.faults]
+    if there and needed - set(found) and timeout > _SHORT:
+        found |= _from_log(topology, needed, timeout - _SHORT)
+    return found, [*faults, *asked.unchecked]
+
+
+def _from_log(topology: Topology, needed: frozenset[TableId], timeout: float) -> dict[TableId, TableSchema]:
+    from joins.stores.kafka_schemas import read_schemas
+
+    return read_schemas(topology.log.brokers, topology.name, needed, lambda _: None, _over(timeout))
+
+
+def _over(seconds: float) -> Callable[[], bool]:
+    deadline = time.monotonic() + seconds
+    return lambda: time.monotonic() > deadline

@@ -1,0 +1,59 @@
+"""`tailorbird serve`: captured tables in the protocols of others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Serve captured tables in other systems' protocols.\n\nExample: tailorbird serve maxscale topologies/shop.yml",
+)
+
+
+@app.callback()
+def serve() -> None:
+    """Serve captured tables in other systems' protocols.
+
+    Example: tailorbird serve maxscale topologies/shop.yml
+    """
+
+
+@app.command("maxscale")
+def maxscale(
+    file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
+    listen: Annotated[str, typer.Option("--listen", help="Address and port to serve at.")] = "127.0.0.1:4001",
+    users: Annotated[
+        Path | None,
+        typer.Option("--users", help="The cdcusers file; else .tailorbird/maxscale/<topology>/cdcusers."),
+    ] = None,
+    source: Annotated[
+        list[str] | None, typer.Option("--source", help="Serve this source alone; again for more. Else all.")
+    ] = None,
+    certificate: Annotated[Path | None, typer.Option("--certificate", help="PEM file: speak TLS.")] = None,
+    key: Annotated[Path | None, typer.Option("--key", help="PEM file of the certificate's key.")] = None,
+    clients: Annotated[int, typer.Option("--clients", min=1, help="Connections at a time.")] = 2000,
+    metrics_port: Annotated[int, typer.Option(help="Serve /metrics and /health on this port of loopback.")] = 0,
+) -> None:
+    """Serve captured tables to clients of MaxScale's CDC protocol; nothing is written.
+
+    They ask for `database.table`, from its beginning or from a GTID on, and are told every change, for ever. Without
+    TLS it listens on loopback alone: a login that is heard can be repeated.
+
+    Example: tailorbird serve maxscale topologies/shop.yml --listen 127.0.0.1:4001
+    """
+    # imported here: the clients of Kafka cost what `--help` should not
+    from ingest.maxscale.run_maxscale import CdcOptions, run
+    from ingest.maxscale.tcp_server import ServerLimits
+
+    options = CdcOptions(
+        listen=listen,
+        users=users,
+        sources=tuple(source or ()),
+        certificate=certificate,
+        key=key,
+        limits=ServerLimits(clients=clients),
+    )
+    run(file, options, metrics_port=metrics_port)

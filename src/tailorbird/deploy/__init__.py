@@ -1,0 +1,1 @@
+"""Draft a topology from databases, plan its changes, and roll them out."""

@@ -1,0 +1,51 @@
+"""The address of a database, as a person types it: a URL without its password, or with it; pure."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from cdc.model.errors import UsageError
+from tailorbird.deploy.draft.shape import FoundServer
+
+MYSQL = "mysql://user@host:3306/database"
+POSTGRES = "postgresql://user@host:5432/database?schema=public"
+_FORM = f"write {MYSQL}, mariadb://… or {POSTGRES}"
+_KINDS = {"mysql": "mysql", "mariadb": "mariadb", "postgresql": "postgresql", "postgres": "postgresql"}
+_PORTS = {"mysql": 3306, "mariadb": 3306, "postgresql": 5432}
+
+
+def address_of(url: str) -> tuple[FoundServer, str | None]:
+    """What a URL says of a database, still without tables, and the password in it, if any.
+
+    UsageError for what is no such URL; it never repeats the password.
+    """
+    parts = urlsplit(url)
+    kind = _KINDS.get(parts.scheme)
+    if kind is None or not parts.hostname or not parts.username:
+        raise UsageError(f"{_hidden(url)} is no address of a database", _FORM)
+    try:
+        port = parts.port or _PORTS[kind]
+    except ValueError as error:
+        raise UsageError(f"{_hidden(url)}: {error}", _FORM) from error
+    path, options = unquote(parts.path.strip("/")), parse_qs(parts.query)
+    if unknown := options.keys() - ({"schema"} if kind == "postgresql" else set()):
+        raise UsageError(f"{_hidden(url)}: the option {sorted(unknown)[0]!r} is not known", _FORM)
+    postgres = kind == "postgresql"
+    server = FoundServer(
+        source="",
+        kind=kind,
+        hostname=parts.hostname,
+        port=port,
+        username=unquote(parts.username),
+        password_env="",
+        dbname=path if postgres else "",
+        database=options.get("schema", ["public"])[0] if postgres else path,
+    )
+    return server, None if parts.password is None else unquote(parts.password)
+
+
+def _hidden(url: str) -> str:
+    """The URL without a password."""
+    before, at, after = url.rpartition("@")
+    scheme, slashes, login = before.partition("://")
+    return f"{scheme}{slashes}{login.partition(':')[0]}{at}{after}" if at else url

@@ -1,0 +1,87 @@
+"""References that no foreign key declares, by names: `orders.customer_id` → `customers.id`; pure.
+
+Many databases have none, and none leads from one server to another. A name is only believed where the values that were
+read are keys there (`believed`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from cdc.model.schema import Column
+from cdc.model.types import LogicalType
+from tailorbird.deploy.draft.joining import comparable
+from tailorbird.deploy.draft.naming import role, snake
+from tailorbird.deploy.draft.shape import FoundServer, FoundTable, Reference
+
+MOST_VALUES = 50
+_LEADS = re.compile(r"_(id|key|no|nr|code|uuid|guid|fk)$")
+
+
+def likely(servers: Sequence[FoundServer]) -> list[Reference]:
+    """What names say: each column at most once, first to a table of its own database, else of another."""
+    found = []
+    for server in servers:
+        declared = {(r.child, name) for r in server.references for name in r.columns}
+        for table in server.tables:
+            for column in table.schema.columns:
+                if (table.table_id, column.name) in declared or (column.name,) == table.key or not table.key:
+                    continue
+                own = list(_led_to(table, column, server.tables))
+                others = [each for other in servers if other is not server for each in other.tables]
+                matches = own or list(_led_to(table, column, others))
+                if len(matches) == 1:  # several are no answer
+                    found.append(matches[0])
+    return found
+
+
+def _led_to(table: FoundTable, column: Column, tables: Iterable[FoundTable]) -> Iterator[Reference]:
+    name = snake(column.name)
+    if not _LEADS.search(name):
+        return
+    called = role(column.name)
+    for other in tables:
+        if other.table_id == table.table_id or len(other.key) != 1 or snake(other.name) not in _plurals(called):
+            continue
+        key = other.schema.column(other.key[0])
+        if key is None or snake(key.name) not in (name, name.removeprefix(f"{called}_")):
+            continue
+        mine, theirs = _type(column), _type(key)
+        if mine is not None and theirs is not None and comparable(mine, theirs):
+            yield Reference(child=table.table_id, columns=(column.name,), parent=other.table_id, referenced=(key.name,))
+
+
+def asked(servers: Sequence[FoundServer], reference: Reference) -> list[str]:
+    """Some of the values that must be keys of the other table if a reference is one."""
+    tables = {table.table_id: table for server in servers for table in server.tables}
+    return list(dict.fromkeys(tables[reference.child].values(reference.columns[0])))[:MOST_VALUES]
+
+
+def believed(reference: Reference, values: int, found: int) -> Reference | None:
+    """The reference with the reason, if most of so many values are keys there; one without values is believed."""
+    if found * 2 < values:
+        return None
+    said = f"{found} of {values} values read are keys there" if values else "there is no row yet to see by"
+    return replace(reference, guessed=f"no foreign key says so, but its name does: {said}")
+
+
+def with_references(servers: Sequence[FoundServer], more: Sequence[Reference]) -> list[FoundServer]:
+    """The servers with these references beside those that they declare."""
+    return [
+        replace(server, references=(*server.references, *(r for r in more if r.child.source == server.source)))
+        for server in servers
+    ]
+
+
+def _plurals(name: str) -> set[str]:
+    """What a table of such things may be called."""
+    return {name, f"{name}s", f"{name}es", re.sub(r"y$", "ies", name), re.sub(r"person$", "people", name)}
+
+
+def _type(column: Column) -> LogicalType | None:
+    try:
+        return column.type
+    except ValueError:
+        return None

@@ -1,0 +1,105 @@
+"""Only what compiles is written: each drafted table is read back, compiled, and made simpler until it passes; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from cdc.model.errors import TopologyError
+from cdc.model.schema import TableId, TableSchema
+from cdc.topology.reader import read_topology
+from cdc.topology.topology import Table, Topology
+from joins.query.loose_keys import loose_keys
+from joins.select.compiler import compile_plan
+from tailorbird.deploy.draft.draft import Draft, DraftFields, DraftTable
+from tailorbird.deploy.draft.fields import fields_of
+from tailorbird.deploy.draft.write import topology_text
+from tailorbird.operate.doctor.validate import judged, validate
+
+
+def settled(draft: Draft, file: str) -> tuple[Draft, str]:
+    """The draft without what does not compile, and the text of its topology, which does.
+
+    `file` is its name in messages. TopologyError where not one table is left, or what is wrong is no table's fault.
+    """
+    kept: list[DraftTable] = []
+    lost: list[str] = []
+    last: TopologyError | None = None
+    for table in draft.tables:
+        try:
+            kept.append(_simplified(draft, table, file))
+        except TopologyError as error:
+            lost.append(f"{table.name} is left out: {error.what}, expected {error.expected}")
+            last = error
+    if last is not None and not kept:
+        raise last
+    draft = _without_idle_sources(replace(draft, tables=tuple(kept), notes=(*draft.notes, *lost)))
+    text = text_of(draft)
+    checked(draft, text, file)
+    return draft, text
+
+
+def _without_idle_sources(draft: Draft) -> Draft:
+    """Sources are there to be read; one that nothing reads is left out, and that is said."""
+    idle = [source for source in draft.sources if not any(draft.captured(source))]
+    notes = [f"{each.server.database} is left out: no joined table reads any of its tables" for each in idle]
+    used = tuple(source for source in draft.sources if source not in idle)
+    return replace(draft, sources=used, notes=(*draft.notes, *notes))
+
+
+def text_of(draft: Draft) -> str:
+    """The text of a draft's topology."""
+    fields: dict[str, DraftFields] = {table.name: fields_of(table) for table in draft.tables}
+    return topology_text(draft, fields)
+
+
+def checked(draft: Draft, text: str, file: str) -> Topology:
+    """The topology as every command reads it, its queries compiled with the schemas found; TopologyError."""
+    environ = {source.server.password_env: "-" for source in draft.sources}
+    topology = read_topology(text, file=file, environ=environ)
+    validate(topology)
+    judged(topology, schemas_of(draft))
+    return topology
+
+
+def schemas_of(draft: Draft) -> Mapping[TableId, TableSchema]:
+    """The schemas under which the captured tables' rows will leave."""
+    return {
+        table.table_id: table.published(source.hidden(table))
+        for source in draft.sources
+        for table in draft.captured(source)
+    }
+
+
+def _simplified(draft: Draft, table: DraftTable, file: str) -> DraftTable:
+    """The table with fewer joins, then fewer columns, until it compiles; TopologyError if nothing helps."""
+    key = set(table.row_key)
+    while True:
+        alone = _without_idle_sources(replace(draft, tables=(table,)))
+        try:
+            topology = checked(alone, text_of(alone), file)
+            return replace(table, warnings=_warnings(topology, topology.tables[table.name], schemas_of(alone)))
+        except TopologyError as error:
+            spare = [column.output for column in table.columns if column.output not in key]
+            if len(table.joins) > 1:
+                join = _blamed(table, error)
+                table = table.without_join(join, f"the join of {join}: {error.what}")
+            elif spare:
+                table = table.without_column(spare[-1], f"{spare[-1]}: {error.what}")
+            else:
+                raise
+
+
+def _warnings(topology: Topology, table: Table, schemas: Mapping[TableId, TableSchema]) -> tuple[str, ...]:
+    """What a person who knows the source should know: text that joins there by more than its bytes."""
+    keys = loose_keys(compile_plan(topology, table, schemas), schemas)
+    if not keys:
+        return ()
+    named = ", ".join(f"{key.table_id.table}.{key.column} ({key.collation})" for key in keys)
+    return (f"joined by text, which compares by its bytes here, not as at its source: {named}; docs/queries.md",)
+
+
+def _blamed(table: DraftTable, error: TopologyError) -> str:
+    """The alias that a message names, else the last one."""
+    words = set(error.what.replace(".", " ").replace("`", " ").split())
+    return next((j.alias for j in reversed(table.joins[1:]) if j.alias in words), table.joins[-1].alias)

@@ -1,0 +1,68 @@
+"""What becomes of the indexes that are there: what joins write anew comes by itself, what Solr holds does not. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cdc.model.naming import hbase_table
+from cdc.stored.layout import Layout
+from cdc.topology.topology import Index, Topology
+from indexer.index.mapping import fields_of
+from tailorbird.deploy.plan.change import INDEXED, Change, seconds_for
+from tailorbird.deploy.plan.join_changes import layout_after
+from tailorbird.deploy.plan.seen import RowCount, SeenCollection, SeenTopology
+from tailorbird.provision.plan import Backfill
+
+
+def index_changes(topology: Topology, seen: SeenTopology, rebuilt: set[str]) -> Iterator[Change]:
+    """The steps of the indexes over joined tables; `rebuilt` are the tables whose joins begin anew."""
+    filled = {step.index.name for step in seen.steps if isinstance(step, Backfill)}
+    for index in topology.indexes.values():
+        if index.table not in topology.tables or index.name in filled:
+            continue
+        collection = seen.collections.get(index.name)
+        follows = index.table in rebuilt
+        rows = seen.rows.get(hbase_table(topology.name, index.table))
+        if follows:
+            yield Change(
+                action="follow",
+                kind="index",
+                name=index.name,
+                why=f"what the join of {index.table} writes anew is indexed as it comes",
+                by="run",
+                rows=rows,
+            )
+        if collection is None or not collection.rows:
+            continue
+        layout = layout_after(topology, topology.tables[index.table], seen)
+        if layout is not None and (why := _why_reindex(index, layout, collection, follows=follows)):
+            yield _reindex(topology, index, why, collection)
+
+
+def _reindex(topology: Topology, index: Index, why: str, collection: SeenCollection) -> Change:
+    return Change(
+        action="reindex",
+        kind="index",
+        name=index.name,
+        why=why,
+        by=f"tailorbird index reindex {topology.file} --index {index.name}",
+        rows=RowCount(rows=collection.rows),
+        seconds=seconds_for(collection.rows, INDEXED),
+        meanwhile="the collection that is there serves, and is fed, until the new one takes its name",
+    )
+
+
+def _why_reindex(index: Index, layout: Layout, collection: SeenCollection, *, follows: bool) -> str:
+    """Why its documents are not what the file asks for; empty where they are, or will be without it."""
+    wanted = fields_of(layout, index.search)
+    known = collection.fields
+    of_another_type = sorted(
+        one.name for one in wanted if one.name in known and known[one.name] != (one.type, one.many)
+    )
+    if of_another_type:
+        return f"a field keeps its type as long as its collection: {', '.join(of_another_type)}"
+    # a column without a field is one that no document has yet; what is asked of it beside is lacking in all of them
+    lacking = sorted({one.name for one in wanted if one.name not in known and one.type == "words"})
+    if lacking and not follows:
+        return f"its documents lack what `search` asks for: {', '.join(lacking)}"
+    return ""

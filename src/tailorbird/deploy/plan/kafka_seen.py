@@ -1,0 +1,76 @@
+"""Asks Kafka which topics a topology has, how many records lie in them, and what captures tell of their tables."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from cdc.model.errors import Retriable
+from cdc.model.naming import change_topic, fleet_topic, schemas_topic
+from cdc.model.schema import TableId, TableSchema
+from cdc.topology.topology import Topology
+from ingest.gateway.kafka_state import KafkaState
+from joins.select.parser import tables_of
+from joins.stores.kafka_schemas import read_schemas
+
+_TIMEOUT = 10.0
+_PATIENCE = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenTopics:
+    """By topic: partitions, and records between its ends (more than there are, where Kafka has compacted it)."""
+
+    partitions: Mapping[str, int]
+    records: Mapping[str, int]
+
+
+def seen_topics(topology: Topology) -> SeenTopics:
+    """The topics whose names begin with the topology's. Retriable while Kafka is away."""
+    settings = {"group.id": "tailorbird-plan", "enable.auto.commit": False, "log_level": 0}
+    try:
+        consumer = Consumer({**topology.log.brokers.librdkafka(), **settings})
+        try:
+            known = consumer.list_topics(timeout=_TIMEOUT).topics
+            own = {name: sorted(one.partitions) for name, one in known.items() if name.startswith(f"{topology.name}.")}
+            records = {
+                name: sum(_records(consumer, name, one) for one in partitions) for name, partitions in own.items()
+            }
+        finally:
+            consumer.close()
+    except KafkaException as error:
+        what = f"Kafka at {topology.log.brokers}: {error.args[0].str()}"
+        raise Retriable(what, "is it running? `tailorbird stack status`") from error
+    return SeenTopics(partitions={name: len(one) for name, one in own.items()}, records=records)
+
+
+def _records(consumer: Consumer, topic: str, partition: int) -> int:
+    low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TIMEOUT)
+    return int(high - low)
+
+
+def fleet_sources(topology: Topology, topics: SeenTopics) -> frozenset[str]:
+    """The sources that agents of the fleet are told to capture; none where it never began. Retriable as above."""
+    if fleet_topic(topology.name) not in topics.partitions:
+        return frozenset()
+    fleet = KafkaState(topology.log, topology.name)
+    try:
+        newest = fleet.state.newest()
+    finally:
+        fleet.close()
+    return frozenset(name for name, version in newest.items() if version.spec is not None)
+
+
+def told_schemas(topology: Topology, topics: SeenTopics) -> dict[TableId, TableSchema]:
+    """What captures tell of the tables that queries read; those that none has told within five seconds are left out."""
+    read = frozenset(one for table in topology.tables.values() for one in tables_of(topology, table))
+    wanted = frozenset(one for one in read if change_topic(topology.name, one) in topics.partitions)
+    if not wanted or schemas_topic(topology.name) not in topics.partitions:
+        return {}
+    deadline = time.monotonic() + _PATIENCE
+    return read_schemas(
+        topology.log.brokers, topology.name, wanted, lambda _: None, lambda: time.monotonic() > deadline
+    )

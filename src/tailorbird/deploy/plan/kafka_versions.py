@@ -1,0 +1,91 @@
+"""Keeps the versions of a topology's tables in its compacted topic `<topology>.versions`, one record, and reads it."""
+
+from __future__ import annotations
+
+import json
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from cdc.model.errors import Fatal, Retriable
+from cdc.model.naming import versions_topic
+from cdc.process.file_topology import keep_versions, kept_versions
+from cdc.topology.topology import Topology
+from cdc.topology.versions import Versions, load_versions
+from ingest.log.kafka_topics import make_topic
+
+_TIMEOUT = 10.0
+_CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000", "min.cleanable.dirty.ratio": "0.1"}
+
+
+def read_versions(topology: Topology) -> Versions:
+    """What was stored last; none where nothing ever was. Retriable while Kafka is away, Fatal for what is none."""
+    settings = {"group.id": "tailorbird-versions", "enable.auto.commit": False, "enable.partition.eof": True}
+    topic = versions_topic(topology.name)
+    found: bytes | None = None
+    try:
+        consumer = Consumer({**topology.log.brokers.librdkafka(), **settings, "log_level": 0})
+        try:
+            if topic not in consumer.list_topics(timeout=_TIMEOUT).topics:
+                return Versions()
+            low, _ = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=_TIMEOUT)
+            consumer.assign([TopicPartition(topic, 0, low)])
+            while (message := consumer.poll(_TIMEOUT)) is not None:
+                error = message.error()
+                if error is None:
+                    found = message.value() or found
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    break
+                else:
+                    raise _away(topology, error.str())
+            else:
+                raise _away(topology, "no answer")
+        finally:
+            consumer.close()
+    except KafkaException as error:
+        raise _away(topology, error.args[0].str()) from error
+    try:
+        return Versions() if found is None else load_versions(json.loads(found))
+    except (ValueError, KeyError, TypeError) as strange:
+        what = f"topic {topic} holds what are no versions: {strange!r}"
+        raise Fatal(what, "was it written by a newer one?") from strange
+
+
+def store_versions(topology: Topology, versions: Versions) -> None:
+    """Return when Kafka has them and this machine's commands know them; who calls holds the journal of applies."""
+    failed: list[KafkaError] = []
+    topic = versions_topic(topology.name)
+    make_topic(topology.log, topic, 1, _CONFIG)
+    try:
+        producer = Producer({**topology.log.brokers.librdkafka(), "enable.idempotence": True, "log_level": 0})
+        value = json.dumps(versions.to_json()).encode()
+        producer.produce(
+            topic,
+            key=topology.name.encode(),
+            value=value,
+            partition=0,
+            on_delivery=lambda error, _: failed.append(error) if error is not None else None,
+        )
+        if producer.flush(_TIMEOUT) or failed:
+            raise _away(topology, failed[0].str() if failed else "no answer")
+    except KafkaException as error:
+        raise _away(topology, error.args[0].str()) from error
+    keep_versions(topology.name, versions)
+
+
+def newest_versions(topology: Topology) -> Versions:
+    """Those of the topic, or those that this machine knows where they are newer: a rebuild in place is noted here. A
+    topology of others' tables alone needs no Kafka, and has none.
+    """
+    known = kept_versions(topology.name)
+    if not topology.tables and not known.tables:
+        return known
+    told = read_versions(topology)
+    newest = max(told, known, key=lambda one: one.epoch)
+    if newest.epoch > known.epoch:
+        keep_versions(topology.name, newest)
+    return newest
+
+
+def _away(topology: Topology, said: str) -> Retriable:
+    what = f"Kafka at {topology.log.brokers}: {said}"
+    return Retriable(f"{what}: the versions of tables are not told", "is it running? `tailorbird stack status`")

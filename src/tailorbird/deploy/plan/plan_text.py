@@ -1,0 +1,74 @@
+"""A plan as people and programs read it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tailorbird.deploy.plan.change import Change
+from tailorbird.deploy.plan.seen import RowCount
+
+_WIDE = 9  # the longest action is `reindex`, and two spaces
+
+
+def lines_of(changes: Sequence[Change]) -> Iterator[str]:
+    """A line per step, what it costs and what readers see meanwhile below it; the sum at the end."""
+    for one in changes:
+        yield f"{one.action:<{_WIDE}}{one.kind:<12}{one.name}  ({one.why})"
+        below = "; ".join(part for part in (_cost(one), one.meanwhile) if part)
+        if below:
+            yield f"{'':<{_WIDE}}{below}"
+        if one.by and one.by not in ("apply", "run"):
+            yield f"{'':<{_WIDE}}{one.by}"
+    yield _sum(changes)
+
+
+def told(one: Change) -> Mapping[str, Any]:
+    """A step as JSON: `rows` counted, `rows_whole` false where there are more; what is not known is null."""
+    return {
+        "action": one.action,
+        "kind": one.kind,
+        "name": one.name,
+        "why": one.why,
+        "by": one.by or None,
+        "by_hand": one.by_hand,
+        "records": one.records,
+        "rows": None if one.rows is None else one.rows.rows,
+        "rows_whole": None if one.rows is None else one.rows.whole,
+        "seconds": one.seconds,
+        "meanwhile": one.meanwhile or None,
+    }
+
+
+def _cost(one: Change) -> str:
+    parts = [] if one.records is None else [f"reads {one.records:,} changes of the log"]
+    if one.rows is not None and one.action != "leave":
+        parts.append(f"{'writes' if one.action in ('join', 'rebuild') else 'indexes'} {rows_told(one.rows)}")
+    if one.rows is not None and one.action == "leave" and one.rows.rows:
+        parts.append(f"it holds {one.rows.rows:,} records")
+    if one.seconds is not None:
+        parts.append(time_told(one.seconds))
+    return ", ".join(parts)
+
+
+def rows_told(count: RowCount) -> str:
+    """A number of rows, in words where they were not counted to their end."""
+    return f"{count.rows:,} rows" if count.whole else f"more than {count.rows:,} rows"
+
+
+def time_told(seconds: float) -> str:
+    """A time that was estimated: nobody is helped by its seconds."""
+    if seconds < 60:
+        return "less than a minute"
+    if seconds < 2 * 3600:
+        return "about a minute" if seconds < 90 else f"about {round(seconds / 60)} minutes"
+    return f"about {round(seconds / 3600)} hours"
+
+
+def _sum(changes: Sequence[Change]) -> str:
+    kept = sum(1 for one in changes if one.action == "keep")
+    left = sum(1 for one in changes if one.action == "leave")
+    hand = sum(1 for one in changes if one.by_hand)
+    done = len(changes) - kept - left - hand
+    parts = [f"{done} by `apply` and `run`", f"{hand} by hand", f"{left} left over", f"{kept} as they are"]
+    return f"{len(changes)} things: {', '.join(parts)}"

@@ -1,0 +1,90 @@
+"""Looks at what runs of a topology, so that `planner.changes` can say what there is to do; nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from cdc.model.naming import hbase_table, layouts_table
+from cdc.process.file_running import running
+from cdc.process.file_topology import home
+from cdc.stored.layout import Layout
+from cdc.topology.topology import Topology
+from indexer.table.hbase_layouts import StoredLayouts
+from joins.engine.file_checkpoint import measured_rate, stored_record
+from tailorbird.deploy.plan.change import Change
+from tailorbird.deploy.plan.hbase_seen import counted_rows
+from tailorbird.deploy.plan.kafka_seen import SeenTopics, fleet_sources, seen_topics, told_schemas
+from tailorbird.deploy.plan.planner import changes
+from tailorbird.deploy.plan.seen import SeenState, SeenTopology
+from tailorbird.deploy.plan.solr_seen import seen_collection
+from tailorbird.operate.status.kafka_captured import captured_positions
+from tailorbird.provision.plan import Refuse, foreseen
+from tailorbird.provision.stores import Stores
+
+
+def planned(topology: Topology, stores: Stores) -> list[Change]:
+    """The steps from what runs to the topology's file. Errors as of `look` and `planner.changes`."""
+    seen = look(topology, stores)
+    moved = {one.name for one in changes(topology, seen) if one.action != "keep"}
+    tables = {name: table for name, table in topology.tables.items() if name in moved}
+    tables |= {
+        index.table: topology.tables[index.table]
+        for name, index in topology.indexes.items()
+        if name in moved and index.table in topology.tables
+    }
+    names = {hbase_table(topology.name, name): table for name, table in tables.items()}
+    refused = {step.name for step in seen.steps if isinstance(step, Refuse)}  # these are not as the file has them
+    # to count a table's rows takes a second or two: only of those whose rows are read or written
+    rows = {name: counted_rows(topology, table) for name, table in names.items() if name in seen.tables - refused}
+    return changes(topology, replace(seen, rows=rows))
+
+
+def look(topology: Topology, stores: Stores) -> SeenTopology:
+    """Ask HBase, Solr, ZooKeeper, Kafka and this machine's folders; no row is counted. Retriable where one of them is
+    away, Fatal for a join's state that can not be read.
+    """
+    tables = frozenset(stores.tables.tables(topology.name) if topology.name in stores.tables.namespaces() else ())
+    logged = bool(topology.sources or topology.tables)  # tables of others alone need no Kafka
+    topics = seen_topics(topology) if logged else SeenTopics(partitions={}, records={})
+    collections = {name: seen_collection(topology.solr, index) for name, index in topology.indexes.items()}
+    peers = stores.peers.peers().values()
+    return SeenTopology(
+        steps=foreseen(topology, stores),
+        captured=frozenset(captured_positions(topology) if logged else ()),
+        schemas=told_schemas(topology, topics),
+        records=topics.records,
+        partitions=topics.partitions,
+        states=_states(topology),
+        layouts=_layouts(topology, tables),
+        collections={name: one for name, one in collections.items() if one is not None},
+        tables=tables,
+        peers=frozenset(one.id for one in peers if any(t.startswith(f"{topology.name}:") for t in one.tables)),
+        fleet=fleet_sources(topology, topics),
+        running=frozenset(one.part for one in running(topology.name) if not one.dead),
+    )
+
+
+def _states(topology: Topology) -> Mapping[str, SeenState]:
+    found = {}
+    for folder in (home() / "checkpoints" / topology.name).glob("*"):
+        if (record := stored_record(folder)) is not None:
+            found[folder.name] = SeenState(
+                fingerprint=record.fingerprint,
+                partitions=record.partitions,
+                topics=frozenset(record.target),
+                complete=record.complete,
+                rate=measured_rate(folder, record),
+                engine=record.engine,
+            )
+    return found
+
+
+def _layouts(topology: Topology, tables: frozenset[str]) -> Mapping[str, Layout]:
+    if layouts_table(topology.name) not in tables:
+        return {}
+    found = {
+        name: StoredLayouts(topology.hbase.thrift, topology=topology.name, table=name).newest()
+        for name in topology.tables
+    }
+    return {name: layout for name, layout in found.items() if layout is not None}

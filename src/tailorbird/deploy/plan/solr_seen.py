@@ -1,0 +1,33 @@
+"""Asks Solr what an index's collection holds; nothing is committed for it."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from cdc.model.errors import Retriable
+from cdc.stored import fields
+from cdc.topology.topology import Index, Solr
+from indexer.solr.solr_http import AWAY, SolrConnections
+from tailorbird.deploy.plan.seen import SeenCollection
+
+_TIMEOUT = 10.0
+
+
+def seen_collection(solr: Solr, index: Index) -> SeenCollection | None:
+    """Its rows and fields; None where Solr has no such collection. Retriable while Solr is away."""
+    connections = SolrConnections(solr, timeout=_TIMEOUT)
+    try:
+        status, schema = connections.json("GET", f"/{index.collection}/schema/fields")
+        if status == 404:
+            return None
+        asked = urlencode({"q": f"{fields.KIND}:{fields.ROW}", "rows": 0, "wt": "json"})
+        found, answer = connections.json("GET", f"/{index.collection}/select?{asked}")
+        if status != 200 or found != 200:
+            what = f"Solr at {solr.url} does not tell what {index.collection} holds: HTTP {status}, {found}"
+            raise Retriable(what, AWAY)
+    finally:
+        connections.close()
+    return SeenCollection(
+        rows=int(answer["response"]["numFound"]),
+        fields={one["name"]: (one["type"], bool(one.get("multiValued"))) for one in schema["fields"]},
+    )

@@ -1,0 +1,1 @@
+"""Run the local servers and the demo; for developers and tests."""

@@ -1,0 +1,103 @@
+"""Loads the demo's shop into two MySQL servers and applies its live traffic; reads how far each server's log goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pymysql
+
+from cdc.model.errors import Retriable
+from cdc.topology.topology import Source
+from tailorbird.devtools.demo.shop import SCHEMAS, Server, Shop, ShopStatement, ShopTransaction
+from tailorbird.operate.status.captured_position import CapturedPosition
+
+
+class MySqlShop:
+    """The two servers of the shop, written to as an application would: autocommit, one statement per transaction."""
+
+    def __init__(self, sources: Mapping[str, Source], *, user: str, password: str) -> None:
+        self._connections: dict[Server, pymysql.Connection] = {}
+        for server in SCHEMAS:
+            source = sources[server]
+            try:
+                self._connections[server] = pymysql.connect(
+                    host=source.hostname,
+                    port=source.port,
+                    user=user,
+                    password=password,
+                    charset="utf8mb4",
+                    autocommit=True,
+                )
+            except pymysql.MySQLError as error:
+                where = f"{source.hostname}:{source.port}"
+                raise Retriable(f"MySQL server {server} at {where}: {error}", "tailorbird stack status") from error
+
+    def prepare(self) -> None:
+        """Create databases and tables where they are missing."""
+        for server, statements in SCHEMAS.items():
+            for sql in statements:
+                self._execute(server, sql)
+
+    def recall(self, shop: Shop) -> None:
+        """Hand the generator what it must know of the rows that an earlier demo left, whatever ended it."""
+        orders = {int(order): int(revision) for order, revision in self._rows("SELECT id, revision FROM shop.orders")}
+        customers = self._one("crm", "SELECT MAX(id) FROM crm.customers")
+        last = self._one("shop", "SELECT AUTO_INCREMENT - 1 FROM information_schema.tables WHERE table_name = 'orders'")
+        shop.remember(orders, customers=customers, products=self._products(), last_order=max([last, *orders]))
+
+    def _products(self) -> int:
+        """The greatest number of a product."""
+        return self._one("shop", "SELECT MAX(id) FROM shop.products")
+
+    def load(self, batches: Iterable[list[ShopStatement]], loaded: Callable[[int], None]) -> None:
+        """Write the catalogue, one transaction per batch; `loaded` is told how many rows each held."""
+        for batch in batches:
+            with self._connections[batch[0].server].cursor() as cursor:
+                cursor.execute("BEGIN")
+                cursor.executemany(batch[0].sql, [statement.values for statement in batch])
+                cursor.execute("COMMIT")
+            loaded(len(batch))
+
+    def begin(self) -> None:
+        """Whoever else tells of the databases begins, beside the captures: nobody here."""
+
+    def apply(self, change: ShopTransaction) -> float:
+        """Execute one change; the monotonic time (s) at which its COMMIT returned."""
+        self._execute(change.statement.server, change.statement.sql, change.statement.values)
+        return time.monotonic()
+
+    def executed(self) -> dict[str, str]:
+        """How far each source is, by its name: every GTID that its server has executed."""
+        return {server: str(self._one_text(server, "SELECT @@GLOBAL.gtid_executed")) for server in SCHEMAS}
+
+    def covers(self, source: str, position: CapturedPosition, wanted: str) -> bool:
+        """Whether a capture has come as far as `executed` said, by the server's own arithmetic."""
+        with self._connections["crm" if source == "crm" else "shop"].cursor() as cursor:
+            cursor.execute("SELECT GTID_SUBSET(%s, %s)", (wanted, position.gtid_set))
+            row = cursor.fetchone()
+        return bool(row and row[0] == 1)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in self._connections.values():
+            connection.close()
+
+    def _execute(self, server: Server, sql: str, values: tuple[object, ...] = ()) -> None:
+        with self._connections[server].cursor() as cursor:
+            cursor.execute(sql, values)
+
+    def _rows(self, sql: str) -> Iterable[tuple[Any, ...]]:
+        with self._connections["shop"].cursor() as cursor:
+            cursor.execute(sql)
+            return list(cursor.fetchall())
+
+    def _one(self, server: Server, sql: str) -> int:
+        return int(self._one_text(server, sql) or 0)
+
+    def _one_text(self, server: Server, sql: str) -> str | None:
+        with self._connections[server].cursor() as cursor:
+            cursor.execute(sql)
+            row = cursor.fetchone()
+        return None if row is None or row[0] is None else str(row[0])

@@ -1,0 +1,148 @@
+"""The demo's shop over two engines and a topic: orders in MySQL, products in PostgreSQL, customers of a second MySQL of
+which Debezium tells.
+
+How far the topic has come, no position of a server tells. So who waits renames a customer (a fence), and knows that all
+before is captured once the capture has told of that.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+
+from cdc.model.errors import Retriable
+from cdc.model.schema import TableId
+from cdc.topology.topology import Source, Topology
+from ingest.log.kafka_topics import make_topic
+from ingest.postgres.messages import lsn_of
+from tailorbird.devtools.demo.kafka_fences import ToldFences
+from tailorbird.devtools.demo.mysql_demo import MySqlShop
+from tailorbird.devtools.demo.proc_debezium import Debezium
+from tailorbird.devtools.demo.shop import ShopStatement, ShopTransaction
+from tailorbird.operate.probes.login import Login
+from tailorbird.operate.status.captured_position import CapturedPosition
+
+CUSTOMERS = TableId(source="crm", database="crm", table="customers")
+_PRODUCTS = (
+    "CREATE SCHEMA IF NOT EXISTS shop",
+    "CREATE TABLE IF NOT EXISTS shop.products (id INT PRIMARY KEY, title VARCHAR(200) NOT NULL, "
+    "category VARCHAR(40) NOT NULL, price NUMERIC(10,2) NOT NULL)",
+    "ALTER TABLE shop.products REPLICA IDENTITY FULL",
+)
+
+
+def crm_of(topology: Topology, port: int) -> Source:
+    """The second MySQL as a source, of which the topology knows nothing."""
+    return replace(topology.sources["shop"], name="crm", port=port, database="crm", tables=(CUSTOMERS,), rules={})
+
+
+def engine_of(topology: Topology, crm: Source, log: Path, command: list[str]) -> Debezium:
+    """Debezium (`command`, built) over the customers, into the topic that the topology reads, which is made."""
+    mirror = topology.sources["crm"].mirror
+    assert mirror is not None, "is_two_engines"
+    topic = mirror.topics[CUSTOMERS]
+    make_topic(topology.log, topic, topology.log.partitions, {})
+    return Debezium(
+        command,
+        prefix=topic.removesuffix(f".{CUSTOMERS.database}.{CUSTOMERS.table}"),
+        brokers=str(mirror.brokers), port=crm.port, login=Login(user=crm.username, password=crm.password),
+        table=f"{CUSTOMERS.database}.{CUSTOMERS.table}", log=log,
+    )  # fmt: skip
+
+
+def is_two_engines(topology: Topology) -> bool:
+    """Whether the demo's shop is spread as topologies/two-engines.yml has it."""
+    return {name: one.type for name, one in topology.sources.items()} == {
+        "shop": "mysql", "catalog": "postgresql", "crm": "kafka",
+    }  # fmt: skip
+
+
+class TwoEngineShop(MySqlShop):
+    """Writes each table where it lives. `crm` is the MySQL of which `debezium` tells."""
+
+    def __init__(self, topology: Topology, crm: Source, login: Login, debezium: Debezium) -> None:
+        sources = {"shop": topology.sources["shop"], "crm": crm}
+        super().__init__(sources, user=login.user, password=login.password)
+        catalog = topology.sources["catalog"]
+        where = {"host": catalog.hostname, "port": str(catalog.port), "dbname": catalog.dbname}
+        try:
+            self._catalog = psycopg.connect(
+                " ".join(f"{key}={value}" for key, value in where.items()),
+                user=login.user, password=login.password, autocommit=True,
+            )  # fmt: skip
+        except psycopg.OperationalError as error:
+            where_told = f"PostgreSQL at {catalog.hostname}:{catalog.port}"
+            raise Retriable(f"{where_told}: {error}", "tailorbird stack status") from error
+        self.crm, self._debezium, self._told = crm, debezium, ToldFences(topology, CUSTOMERS)
+        self._fence = 0
+
+    def prepare(self) -> None:
+        """See `MySqlShop`."""
+        super().prepare()
+        for statement in _PRODUCTS:
+            self._catalog.execute(statement.encode())
+
+    def _products(self) -> int:
+        row = self._catalog.execute("SELECT MAX(id) FROM shop.products").fetchone()
+        return int(row[0]) if row and row[0] else 0
+
+    def load(self, batches: Iterable[list[ShopStatement]], loaded: Callable[[int], None]) -> None:
+        """See `MySqlShop`."""
+
+        def of_mysql() -> Iterator[list[ShopStatement]]:
+            for batch in batches:
+                if not _is_of_catalog(batch[0]):
+                    yield batch
+                    continue
+                with self._catalog.cursor() as cursor:
+                    cursor.executemany(batch[0].sql.encode(), [statement.values for statement in batch])
+                loaded(len(batch))
+
+        super().load(of_mysql(), loaded)
+
+    def begin(self) -> None:
+        """See `MySqlShop`: Debezium."""
+        self._debezium.start()
+
+    def apply(self, change: ShopTransaction) -> float:
+        """See `MySqlShop`."""
+        if not _is_of_catalog(change.statement):
+            return super().apply(change)
+        self._catalog.execute(change.statement.sql.encode(), change.statement.values)
+        return time.monotonic()
+
+    def executed(self) -> dict[str, str]:
+        """A GTID set, a place in PostgreSQL's log, and the number of a fence behind all that the second MySQL has."""
+        found = {"shop": super().executed()["shop"]}
+        row = self._catalog.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+        found["catalog"] = str(lsn_of(row[0] if row else "0/0"))
+        self._catalog.execute("SELECT pg_logical_emit_message(true, 'demo', '')")
+        self._fence = max(self._fence + 1, int(time.time() * 1000))
+        self._execute(
+            "crm", "UPDATE crm.customers SET name = %s WHERE id = %s", (self._told.name_of(self._fence), self._told.row)
+        )
+        return {**found, "crm": str(self._fence)}
+
+    def covers(self, source: str, position: CapturedPosition, wanted: str) -> bool:
+        """See `MySqlShop`; Fatal where Debezium has ended."""
+        if source == "catalog":
+            return position.pos >= int(wanted)
+        self._debezium.check()
+        if source == "crm":
+            told = self._told.newest()
+            return told[0] >= int(wanted) and position.sequence >= told[1]
+        return super().covers(source, position, wanted)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._told.close()
+        self._catalog.close()
+        super().close()
+
+
+def _is_of_catalog(statement: ShopStatement) -> bool:
+    return "shop.products" in statement.sql

@@ -1,0 +1,53 @@
+"""Draws what the stack tells: bars on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from tailorbird.devtools.stack.progress import StackProgressed, TellProgress, line_of
+
+
+@contextmanager
+def telling(console: Console | None = None) -> Iterator[TellProgress]:
+    """A listener for `Stack`; it may be called from several threads, for each `what` from one."""
+    console = console or Console(stderr=True)
+    if console.is_terminal:
+        with Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
+        ) as bars:
+            yield _Drawn(bars)
+    else:
+        yield _Printed(console)
+
+
+class _Drawn:
+    def __init__(self, bars: Progress) -> None:
+        self._bars = bars
+        self._tasks: dict[str, TaskID] = {}
+
+    def __call__(self, progressed: StackProgressed) -> None:
+        if not progressed.total:
+            self._bars.console.print(line_of(progressed), highlight=False)
+            return
+        if progressed.what not in self._tasks:
+            title = f"download {progressed.what}"
+            self._tasks[progressed.what] = self._bars.add_task(title, total=progressed.total)
+        self._bars.update(self._tasks[progressed.what], completed=progressed.done)
+
+
+class _Printed:
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._told: dict[str, int] = {}
+
+    def __call__(self, progressed: StackProgressed) -> None:
+        if progressed.total:
+            quarter = 4 * progressed.done // progressed.total
+            if self._told.get(progressed.what) == quarter:
+                return
+            self._told[progressed.what] = quarter
+        self._console.print(line_of(progressed), highlight=False, soft_wrap=True)

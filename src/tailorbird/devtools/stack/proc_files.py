@@ -1,0 +1,127 @@
+"""The files of a stack on disk: rendered configuration, Solr's configsets, the ends of logs, the removal of it all."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from cdc.model.errors import UsageError
+
+CONFIGSET = "tailorbird"
+
+# Only a folder that holds this file is ever removed: TAILORBIRD_HOME=/home/me must not cost anybody their home.
+_MARK = "this-folder-belongs-to-tailorbird"
+_DEFAULT_NAME = ".tailorbird"
+
+
+@contextmanager
+def explained(folder: Path) -> Iterator[None]:
+    """Turn a full disk and missing rights into one line with the remedy."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise UsageError(f"the disk of {folder} is full", "free some space, or choose another folder") from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            where = error.filename or folder
+            raise UsageError(f"no right to write {where}", "choose another folder with TAILORBIRD_HOME") from error
+        raise
+
+
+def check_space(folder: Path, need_mib: int) -> None:
+    """Refuse to begin on a disk that would be full half-way."""
+    existing = folder
+    while not existing.exists():
+        existing = existing.parent
+    free = shutil.disk_usage(existing).free // (1024 * 1024)
+    if free < need_mib:
+        raise UsageError(
+            f"only {free} MiB are free for {folder}, {need_mib} MiB are needed",
+            "free some space, or choose another folder with TAILORBIRD_HOME (data) or TAILORBIRD_CACHE (downloads)",
+        )
+
+
+def mark_home(home: Path) -> None:
+    """Make the data folder, marked as ours; a folder that others have filled is refused."""
+    mark = home / _MARK
+    if mark.exists():
+        return
+    if home.name != _DEFAULT_NAME and home.is_dir() and any(home.iterdir()):
+        raise UsageError(
+            f"{home} holds files that are not of this stack", "choose an empty folder with TAILORBIRD_HOME"
+        )
+    home.mkdir(parents=True, exist_ok=True)
+    mark.touch()
+
+
+def purge_home(home: Path) -> None:
+    """Remove the data folder, if it is marked as ours; a folder of another stack inside it stays."""
+    if not (home / _MARK).exists():
+        return
+    # the mark goes last: a purge that is killed can be repeated
+    for entry in home.iterdir():
+        if entry.name == _MARK or (entry / _MARK).exists():
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    (home / _MARK).unlink()
+    if not any(home.iterdir()):
+        home.rmdir()
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_text(text)
+    fresh.replace(path)
+
+
+def set_aside(log: Path) -> None:
+    """Begin a new log, so that its first complaint is of this start; the previous one stays beside it."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    if log.exists():
+        log.replace(log.with_name(f"{log.name}.previous"))
+
+
+def read_log(path: Path, limit: int = 1024 * 1024) -> str:
+    """The last part of a log, empty when there is none."""
+    try:
+        with path.open("rb") as handle:
+            handle.seek(max(0, handle.seek(0, os.SEEK_END) - limit))
+            return handle.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def install_configsets(target: Path) -> None:
+    """Put the indexer's configset where Solr finds it, whenever it has changed since it was last put there.
+
+    Unchanged it is left alone: Solr writes fields that clients add into its own copy.
+    """
+    with (
+        as_file(files("indexer.solr") / "configset") as own,
+        as_file(files("tailorbird.devtools.stack") / "files" / "configset") as plain,
+    ):
+        source = own if (own / "conf" / "solrconfig.xml").is_file() else plain
+        contents = {path.relative_to(source): path.read_bytes() for path in sorted(source.rglob("*")) if path.is_file()}
+    digest = hashlib.sha256(repr(sorted((str(name), data) for name, data in contents.items())).encode()).hexdigest()
+    installed = target / f"{CONFIGSET}.sha256"
+    if installed.exists() and installed.read_text() == digest:
+        return
+    fresh = target / f"{CONFIGSET}.new"
+    shutil.rmtree(fresh, ignore_errors=True)
+    for name, data in contents.items():
+        (fresh / name).parent.mkdir(parents=True, exist_ok=True)
+        (fresh / name).write_bytes(data)
+    shutil.rmtree(target / CONFIGSET, ignore_errors=True)
+    fresh.rename(target / CONFIGSET)
+    write_file(installed, digest)

@@ -1,0 +1,347 @@
+"""Starts, watches and stops the servers of the local stack; the only thing that callers need is `Stack`.
+
+stack = Stack(StackSettings.from_environ(os.environ, Path.cwd()))
+stack.up(progress)          # idempotent; returns when every server answers
+stack.kill("hbase")         # what chaos tests do
+stack.up(progress)          # repairs it
+stack.down(purge=True)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TypeVar
+
+from cdc.model.artefacts import Bundle
+from cdc.model.brokers import Brokers
+from cdc.model.errors import TailorbirdError, UsageError
+from cdc.process.file_topology import PORTS, local_ports
+from tailorbird.devtools.stack.artefacts import BUNDLES
+from tailorbird.devtools.stack.proc_fetch import fetch_bundles
+from tailorbird.devtools.stack.proc_files import (
+    check_space,
+    explained,
+    install_configsets,
+    mark_home,
+    purge_home,
+    read_log,
+    set_aside,
+    write_file,
+)
+from tailorbird.devtools.stack.proc_table import Running, holder_of, launch, mark_of, running_services
+from tailorbird.devtools.stack.proc_tools import find_java, find_tools, locked
+from tailorbird.devtools.stack.progress import StackProgressed, TellProgress, silent
+from tailorbird.devtools.stack.remedies import remedy, tail, telling_lines
+from tailorbird.devtools.stack.service_spec import ServiceSpec, log_files
+from tailorbird.devtools.stack.services import BUNDLE_OF, STOP_SECONDS, service_specs, solr_configsets
+from tailorbird.devtools.stack.settings import ALL_SERVICES, CAPTURE_LOGIN, SERVICES, ServiceName, StackSettings
+from tailorbird.operate.probes.hbase_probe import master_problem, regions_problem
+from tailorbird.operate.probes.kafka_probe import kafka_problem
+from tailorbird.operate.probes.mysql_probe import mysql_problem
+from tailorbird.operate.probes.pg_probe import postgres_problem
+from tailorbird.operate.probes.solr_probe import solr_problem
+from tailorbird.operate.probes.tcp_probe import port_answers, port_is_free
+
+T = TypeVar("T")
+
+_TEMPLATES = (
+    "mysql/users.sql",
+    "postgres/users.sql",
+    "kafka/server.properties",
+    "hbase/hbase-site.xml",
+    "solr/solr.xml",
+    "solr/jetty.xml",
+    "solr/web.xml",
+    "log4j2.properties",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceStatus:
+    """What one service is doing; `problem` says why it is not ready, `stale` that it runs with older settings."""
+
+    name: ServiceName
+    state: str
+    pid: int
+    rss_mib: float
+    seconds: float
+    ports: Mapping[str, int]
+    stale: bool
+    problem: str
+
+
+class Stack:
+    """One local stack; several callers and processes may use it at a time, they are serialised where they must be."""
+
+    def __init__(self, settings: StackSettings, environ: Mapping[str, str] | None = None) -> None:
+        self.settings = settings
+        self._environ = os.environ if environ is None else environ
+        self._lock = -1
+
+    def addresses(self) -> dict[str, str]:
+        """Where clients find each server."""
+        return self.settings.addresses()
+
+    def fetch(self, progress: TellProgress = silent, bundles: Iterable[Bundle] = BUNDLES) -> None:
+        """Download what is not in the cache yet: jars, MySQL, and Java or libaio where the machine has none."""
+        with explained(self.settings.cache):
+            check_space(self.settings.cache, 700)
+            java = find_java(self.settings.cache, self._environ, progress)
+            chosen = tuple(bundles)
+            fetch_bundles(self.settings.cache, java, progress, chosen)
+            find_tools(self.settings.cache, java, progress, with_mysql="mysql" in chosen)
+
+    def up(self, progress: TellProgress = silent, services: Iterable[ServiceName] = SERVICES) -> None:
+        """Have these services running and answering, starting those that are not; safe to repeat and after any crash.
+
+        Raises UsageError when a port is taken by another program, TailorbirdError with the tail of the log when a
+        server does not become ready; the others are left running, so that the next `up` has less to do.
+        """
+        wanted = [name for name in ALL_SERVICES if name in set(services)]
+        with self._locked():
+            check_space(self.settings.home, 500)
+            living = running_services(self.settings.home)
+            self._check_ports([name for name in wanted if name not in living])
+            specs = self._specs(progress, wanted)
+            install_configsets(solr_configsets(self.settings))
+            self._tell_ports(name for name in wanted if name not in living)
+            for name in wanted:
+                if name in living and living[name].fingerprint != specs[name].fingerprint:
+                    note = "runs with older settings; `tailorbird stack down`, then `up`, brings the new ones"
+                    progress(StackProgressed(what=name, step="note", detail=note))
+            _each(wanted, lambda name: self._bring_up(specs[name], living.get(name), progress))
+
+    def _tell_ports(self, starting: Iterable[ServiceName]) -> None:
+        """Write down where those listen that start now; what runs stays as it was started."""
+        ports = local_ports(self.settings.home)
+        for name in starting:
+            ports.update(self.settings.ports.of(name))
+        write_file(self.settings.home / PORTS, json.dumps(ports))
+
+    def start(self, service: ServiceName, progress: TellProgress = silent) -> None:
+        """Have one service running and answering."""
+        self.up(progress, (service,))
+
+    def stop(self, service: ServiceName, progress: TellProgress = silent) -> None:
+        """Stop one service in order; it is no error if it does not run."""
+        if self.settings.home.is_dir():
+            with self._locked():
+                self._stop([service], progress)
+
+    def kill(self, service: ServiceName) -> None:
+        """SIGKILL one service, as a power cut would, and wait until it is gone."""
+        running = running_services(self.settings.home).get(service)
+        if running is None:
+            raise UsageError(f"{service} does not run", "start it with `tailorbird stack up`")
+        running.signal(signal.SIGKILL)
+        running.wait_gone(10.0)
+
+    def down(self, *, purge: bool = False, progress: TellProgress = silent) -> None:
+        """Stop every service; with `purge` remove the data folder too (the cache of downloads stays)."""
+        if not self.settings.home.is_dir():
+            return
+        with self._locked():
+            self._stop(ALL_SERVICES, progress)
+            if purge:
+                purge_home(self.settings.home)
+
+    def run(self, service: ServiceName) -> None:
+        """Become one service, in the foreground; does not return. The services it needs must run already."""
+        with self._locked():
+            check_space(self.settings.home, 500)
+            living = running_services(self.settings.home)
+            if service in living:
+                raise UsageError(
+                    f"{service} already runs as pid {living[service].pid}", "stop it with `tailorbird stack down`"
+                )
+            self._check_ports([service])
+            spec = self._specs(silent, [service])[service]
+            install_configsets(solr_configsets(self.settings))
+            self._prepare(spec)
+        mark = mark_of(service, self.settings.home, spec.fingerprint)
+        os.chdir(self.settings.home)
+        os.execve(spec.argv[0], spec.argv, {**self._environ, **spec.environ, **mark})
+
+    def status(self) -> list[ServiceStatus]:
+        """What every service is doing now; changes nothing."""
+        living = running_services(self.settings.home)
+        fingerprints: dict[ServiceName, str] = {}
+        if living:
+            java = find_java(self.settings.cache, self._environ, silent)
+            tools = find_tools(self.settings.cache, java, silent, with_mysql=True)
+            specs = service_specs(self.settings, tools, _templates())
+            fingerprints = {name: spec.fingerprint for name, spec in specs.items()}
+        shown = [name for name in ALL_SERVICES if name in SERVICES or name in living]
+        return _each(shown, lambda name: self._status(name, living.get(name), fingerprints.get(name, "")))
+
+    def problem(self, service: ServiceName) -> str:
+        """Why a service does not answer as its clients need, empty when it does."""
+        host, ports, addresses = self.settings.bind, self.settings.ports, self.addresses()
+        if service == "mysql-shop":
+            return mysql_problem(host, ports.mysql_shop, CAPTURE_LOGIN)
+        if service == "mysql-crm":
+            return mysql_problem(host, ports.mysql_crm, CAPTURE_LOGIN)
+        if service == "postgres":
+            return postgres_problem(host, ports.postgres, CAPTURE_LOGIN)
+        if service == "kafka":
+            return kafka_problem(Brokers(addresses["kafka"]))
+        if service == "thrift":
+            return regions_problem(host, ports.thrift)
+        if service == "solr":
+            return solr_problem(addresses["solr"])
+        closed = [name for name, port in ports.of("hbase") if not port_answers(host, port)]
+        if closed:
+            return f"no answer on {', '.join(closed)}"
+        problem = master_problem(zookeeper=addresses["zookeeper"], thrift=addresses["thrift"])
+        if not problem and port_answers(host, ports.thrift):
+            problem = regions_problem(host, ports.thrift)
+        return problem
+
+    def log_tail(self, service: ServiceName, lines: int = 15) -> str:
+        """The end of what a service wrote since it was started: its standard output, then its log."""
+        parts = [tail(read_log(path), lines) for path in reversed(log_files(self.settings, service))]
+        return "\n".join(part for part in parts if part)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with explained(self.settings.home):
+            mark_home(self.settings.home)
+            with locked(self.settings.home / "lock") as self._lock:
+                yield
+
+    def _specs(self, progress: TellProgress, services: Iterable[ServiceName]) -> dict[ServiceName, ServiceSpec]:
+        chosen = set(services)
+        java = find_java(self.settings.cache, self._environ, progress)
+        needed = {BUNDLE_OF[name] for name in chosen}
+        fetch_bundles(self.settings.cache, java, progress, [bundle for bundle in BUNDLES if bundle in needed])
+        tools = find_tools(self.settings.cache, java, progress, with_mysql="mysql" in needed)
+        return service_specs(self.settings, tools, _templates())
+
+    def _check_ports(self, services: Iterable[ServiceName]) -> None:
+        for name, port in (listener for service in services for listener in self.settings.ports.of(service)):
+            if not port_is_free(self.settings.bind, port):
+                holder = holder_of(port)
+                raise UsageError(
+                    f"port {port} ({name}) is in use" + (f" by {holder}" if holder else ""),
+                    f"stop it, or choose another: --port {name}={port % 50_000 + 10_000}, or all: --port-offset 1000",
+                )
+
+    def _prepare(self, spec: ServiceSpec) -> None:
+        for path, text in spec.files.items():
+            write_file(path, text)
+        for folder in spec.folders:
+            folder.mkdir(parents=True, exist_ok=True)
+        for path in spec.leftovers:
+            path.unlink(missing_ok=True)
+        set_aside(spec.log)
+        set_aside(spec.out)
+        preparation = spec.preparation
+        if preparation is None or preparation.result.exists():
+            return
+        shutil.rmtree(preparation.work, ignore_errors=True)
+        preparation.work.parent.mkdir(parents=True, exist_ok=True)
+        with spec.out.open("ab") as out:
+            done = subprocess.run(
+                preparation.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env={**self._environ, **spec.environ},
+                # it holds the lock too: after kill -9 of this command the next one waits for its end
+                pass_fds=(self._lock,),
+                check=False,
+            )
+        if done.returncode:
+            raise self._failure(spec.name, "its data folder could not be prepared")
+        preparation.work.rename(preparation.result)
+
+    def _bring_up(self, spec: ServiceSpec, running: Running | None, progress: TellProgress) -> None:
+        name = spec.name
+        if running is None:
+            if spec.preparation and not spec.preparation.result.exists():
+                progress(StackProgressed(what=name, step="prepare"))
+            self._prepare(spec)
+            progress(StackProgressed(what=name, step="start"))
+            running = launch(
+                name,
+                spec.argv,
+                home=self.settings.home,
+                fingerprint=spec.fingerprint,
+                environ={**self._environ, **spec.environ},
+                out=spec.out,
+            )
+        began = time.monotonic()
+        while problem := self.problem(name):
+            if not running.alive:
+                raise self._failure(name, "it ended while starting")
+            if time.monotonic() - began > spec.start_seconds:
+                raise self._failure(name, f"not ready after {spec.start_seconds:.0f} s ({problem})")
+            time.sleep(0.2)
+        progress(StackProgressed(what=name, step="ready", detail=f"on port {spec.ports[0][1]}"))
+
+    def _stop(self, services: Iterable[ServiceName], progress: TellProgress) -> None:
+        living = running_services(self.settings.home)
+
+        def stop(name: ServiceName) -> None:
+            running = living[name]
+            progress(StackProgressed(what=name, step="stop"))
+            running.signal(signal.SIGTERM)
+            if not running.wait_gone(STOP_SECONDS[name]):
+                running.signal(signal.SIGKILL)
+                running.wait_gone(10.0)
+            progress(StackProgressed(what=name, step="stopped"))
+
+        # clients before the servers that they would otherwise wait for
+        for group in (("thrift", "solr"), ("hbase", "kafka", "mysql-shop", "mysql-crm", "postgres")):
+            _each([name for name in services if name in group and name in living], stop)
+
+    def _status(self, name: ServiceName, running: Running | None, fingerprint: str) -> ServiceStatus:
+        ports = dict(self.settings.ports.of(name))
+        if running is None:
+            return ServiceStatus(
+                name=name, state="stopped", pid=0, rss_mib=0.0, seconds=0.0, ports=ports, stale=False, problem=""
+            )
+        problem = self.problem(name)
+        return ServiceStatus(
+            name=name,
+            state="not ready" if problem else "ready",
+            pid=running.pid,
+            rss_mib=round(running.rss_mib, 1),
+            seconds=round(running.seconds, 1),
+            ports=ports,
+            stale=running.fingerprint != fingerprint,
+            problem=problem,
+        )
+
+    def _failure(self, service: ServiceName, what: str) -> TailorbirdError:
+        parts = [telling_lines(read_log(path)) for path in reversed(log_files(self.settings, service))]
+        text = "\n".join(part for part in parts if part)
+        return TailorbirdError(f"{service}: {what}; its log says:\n{text}\n{service}", remedy(text, service))
+
+
+def _each(names: Iterable[ServiceName], act: Callable[[ServiceName], T]) -> list[T]:
+    """Do the same for several services at a time, to the end for all of them, then raise what went wrong with any."""
+    names = list(names)
+    if not names:
+        return []
+    with ThreadPoolExecutor(len(names)) as pool:
+        futures = [pool.submit(act, name) for name in names]
+    failures = [error for error in (future.exception() for future in futures) if error is not None]
+    if len(failures) > 1 and all(isinstance(error, TailorbirdError) for error in failures):
+        raise TailorbirdError("\n".join(map(str, failures)))
+    return [future.result() for future in futures]
+
+
+def _templates() -> dict[str, str]:
+    folder = files("tailorbird.devtools.stack") / "files"
+    return {name: folder.joinpath(name).read_text() for name in _TEMPLATES}

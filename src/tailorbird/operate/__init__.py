@@ -1,0 +1,1 @@
+"""Run a topology's processes, check their servers, and report their state."""

@@ -1,0 +1,361 @@
+"""What keeps a topology from running, judged from what its servers said; each finding with its remedy. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from cdc.model.collations import exact_collation, folds, listed
+from cdc.model.errors import Skippable, TopologyError
+from cdc.model.schema import TableId, TableSchema
+from cdc.topology.topology import Source, Topology
+from ingest.ddl.catalog import Key
+from ingest.events.left_out import refused_kind
+from ingest.events.published import published
+from tailorbird.operate.doctor.validate import judged
+
+Status = Literal["ok", "warning", "fault"]
+LONG_TRANSACTION = 600  # seconds
+SHORT_RETENTION = 3 * 86_400  # seconds: a weekend without anybody looking
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkup:
+    """One thing looked at: where (`source shop`), what (`binlog_format`), what was found, and the remedy if any."""
+
+    subject: str
+    check: str
+    status: Status
+    found: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cascade:
+    """A foreign key by which the server changes a table's rows without logging it; `parent` as `database.table`."""
+
+    name: str
+    parent: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFacts:
+    """A captured table: None for `readable` means it may be read, else the server's words; `absent`: there is none.
+
+    `schema` is the table as the server has it, with its `keys`, None where it may not be read; `indexed` whether the
+    column that it is polled by leads an index; `cascades` what changes its rows in silence.
+    """
+
+    name: str
+    readable: str | None
+    engine: str
+    schema: TableSchema | None = None
+    keys: tuple[Key, ...] = ()
+    absent: bool = False
+    view: bool = False
+    sequence: bool = False
+    indexed: bool = True
+    cascades: tuple[Cascade, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFacts:
+    """What a MySQL or MariaDB server said; `denied` are the privileges that were tried and refused.
+
+    `replicas` are the server ids that are registered with it now; `longest`: for how many seconds a transaction of the
+    source's user is open, the oldest one; 0 where there is none, or the user may not see it (PROCESS).
+    """
+
+    version: str
+    variables: Mapping[str, str]
+    denied: tuple[str, ...]
+    replicas: tuple[int, ...]
+    tables: Sequence[TableFacts] = field(default_factory=tuple)
+    longest: int = 0
+
+    @property
+    def maria(self) -> bool:
+        """Whether it is MariaDB."""
+        return "mariadb" in self.version.lower()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreached:
+    """Why a server told nothing; `refused` says that it was there and did not accept the login."""
+
+    problem: str
+    refused: bool
+
+
+def reached(subject: str, address: str, problem: str, remedy: str) -> Checkup:
+    """Whether a server answers; `problem` is empty when it does."""
+    if problem:
+        return Checkup(subject=subject, check="reachable", status="fault", found=f"{address}: {problem}", remedy=remedy)
+    return Checkup(subject=subject, check="reachable", status="ok", found=address)
+
+
+def grants(source: Source) -> list[str]:
+    """The least that the user of a source needs, as statements."""
+    who = f"'{source.username}'@'%'"
+    statements = [f"GRANT SELECT ON `{t.database}`.`{t.table}` TO {who}" for t in source.tables]
+    if source.filter_policy == "accept":
+        statements = [f"GRANT SELECT ON `{database}`.* TO {who}" for database in sorted(source.databases)]
+    if source.poll is None:
+        more = ", RELOAD" if source.snapshot_locking_mode == "minimal" else ""
+        monitor = "BINLOG MONITOR" if source.type == "mariadb" else "REPLICATION CLIENT"
+        statements.append(f"GRANT REPLICATION SLAVE, {monitor}{more} ON *.* TO {who}")
+    return statements
+
+
+def judge(source: Source, facts: ServerFacts) -> list[Checkup]:
+    """Everything that is to be said about a source's server, in the order in which one would mend it."""
+    subject = f"source {source.name}"
+    found = [Checkup(subject=subject, check="version", status="ok", found=facts.version)]
+    found += _privileges(subject, source, facts)
+    if source.poll is None:
+        found += _settings(subject, facts)
+        found += [_retention(subject, facts), *_server_ids(subject, source, facts)]
+    if facts.longest >= LONG_TRANSACTION:
+        found.append(_row_versions(subject, source, facts))
+    for table in facts.tables:
+        found += judge_table(subject, source, table)
+    return found
+
+
+def _row_versions(subject: str, source: Source, facts: ServerFacts) -> Checkup:
+    """A snapshot that takes long holds the server back: InnoDB keeps every row version since it began."""
+    return Checkup(
+        subject=subject,
+        check="row versions",
+        status="warning",
+        found=f"a transaction of user {source.username} is open for {facts.longest // 60} minutes: the server keeps "
+        "all row versions since then",
+        remedy="wait; tables with a key of integers or text are read in short chunks (docs/capture.md, Snapshots)",
+    )
+
+
+def _privileges(subject: str, source: Source, facts: ServerFacts) -> list[Checkup]:
+    absent = [t.name for t in facts.tables if t.absent]
+    found = [
+        Checkup(
+            subject=subject, check=name, status="fault", found="is not there", remedy="correct `tables:` or `database:`"
+        )
+        for name in absent
+    ]
+    unreadable = [t.name for t in facts.tables if t.readable is not None and not t.absent]
+    lacking = [*facts.denied, *(f"SELECT on {name}" for name in unreadable)]
+    if not lacking:
+        return [*found, Checkup(subject=subject, check="grants", status="ok", found="all that is needed")]
+    said = [t.readable for t in facts.tables if t.readable is not None and not t.absent]
+    return [
+        *found,
+        Checkup(
+            subject=subject,
+            check="grants",
+            status="fault",
+            found=f"lacks {', '.join(lacking)}" + (f" ({said[0]})" if said else ""),
+            remedy="; ".join(grants(source)),
+        ),
+    ]
+
+
+def _settings(subject: str, facts: ServerFacts) -> list[Checkup]:
+    found = []
+    for name, wanted, status, why in (
+        ("log_bin", "ON", "fault", "nothing is logged"),
+        ("binlog_format", "ROW", "fault", "statements do not say which rows they changed"),
+        ("binlog_row_image", "FULL", "fault", "updates do not tell whole rows"),
+        ("binlog_row_value_options", "", "fault", "JSON updates are logged as differences"),
+        ("binlog_row_metadata", "FULL", "warning", "columns have no names in the log: they are followed through DDL"),
+        ("gtid_mode", "ON", "warning", "a fail-over cannot be followed, and snapshots need locks"),
+    ):
+        value = facts.variables.get(name)
+        if value is None and (facts.maria or wanted == "" or name == "binlog_row_metadata"):
+            continue  # this server has no such thing
+        shown = value if value else "empty" if value == "" else "not there"
+        if (value or "").upper() == wanted:
+            found.append(Checkup(subject=subject, check=name, status="ok", found=shown))
+        else:
+            severity: Status = "fault" if status == "fault" else "warning"
+            found.append(
+                Checkup(
+                    subject=subject,
+                    check=name,
+                    status=severity,
+                    found=f"{shown}: {why}",
+                    remedy=_setting(name, wanted, facts),
+                )
+            )
+    return found
+
+
+def _setting(name: str, wanted: str, facts: ServerFacts) -> str:
+    if name == "log_bin":
+        return "set log_bin and server_id in my.cnf and restart the server"
+    if name == "gtid_mode":
+        return (
+            "SET PERSIST enforce_gtid_consistency = ON; then SET PERSIST gtid_mode = OFF_PERMISSIVE, ON_PERMISSIVE, ON"
+        )
+    persisted = "GLOBAL" if facts.maria or facts.version.startswith("5.") else "PERSIST"
+    also = ", and in my.cnf" if persisted == "GLOBAL" else ""
+    return f"SET {persisted} {name} = {wanted or repr('')}{also}; sessions that are open keep the old value"
+
+
+def _retention(subject: str, facts: ServerFacts) -> Checkup:
+    seconds = int(facts.variables.get("binlog_expire_logs_seconds") or 0)
+    seconds = seconds or int(float(facts.variables.get("expire_logs_days") or 0) * 86_400)
+    if seconds == 0:
+        return Checkup(subject=subject, check="retention", status="ok", found="logs are kept until they are purged")
+    shown = f"{seconds / 86_400:.3g} days"
+    if seconds >= SHORT_RETENTION:
+        return Checkup(subject=subject, check="retention", status="ok", found=shown)
+    name = "binlog_expire_logs_seconds" if "binlog_expire_logs_seconds" in facts.variables else "expire_logs_days"
+    wanted = 7 * 86_400 if name.endswith("seconds") else 7
+    return Checkup(
+        subject=subject,
+        check="retention",
+        status="warning",
+        found=f"{shown}: a capture that is down for longer must read everything again",
+        remedy=f"SET GLOBAL {name} = {wanted}, and in my.cnf",
+    )
+
+
+def _server_ids(subject: str, source: Source, facts: ServerFacts) -> list[Checkup]:
+    own, ours = facts.variables.get("server_id"), source.server_id
+    if own is not None and int(own) == ours:
+        return [
+            Checkup(
+                subject=subject,
+                check="server_id",
+                status="fault",
+                found=f"{ours} is the server's own",
+                remedy="give the source another server_id in the topology",
+            )
+        ]
+    if ours in facts.replicas:
+        return [
+            Checkup(
+                subject=subject,
+                check="server_id",
+                status="warning",
+                found=f"{ours} is registered with the server now",
+                remedy="fine if that is this capture, running; else give the source another server_id: two readers "
+                "of one id throw each other out",
+            )
+        ]
+    return [Checkup(subject=subject, check="server_id", status="ok", found=f"{ours}, used by nobody else")]
+
+
+def judge_table(subject: str, source: Source, table: TableFacts) -> list[Checkup]:
+    """What is to be said of one table; nothing where it may not be read, which the grants tell."""
+    if table.readable is not None:
+        return []
+    if table.view:
+        what = "is a view: the log tells no rows of it"
+        remedy = "capture the tables that it reads, and make its SELECT a query under `tables:`"
+        return [Checkup(subject=subject, check=table.name, status="fault", found=what, remedy=remedy)]
+    found = []
+    refused = _refused_kind(source, table)
+    if refused is not None:
+        what, remedy = refused.message, refused.hint
+        found.append(Checkup(subject=subject, check=table.name, status="fault", found=what, remedy=remedy))
+    captured: TableSchema | None = None
+    try:
+        captured = _published(source, table)
+    except Skippable as error:
+        found.append(Checkup(subject=subject, check=table.name, status="fault", found=error.message, remedy=error.hint))
+    found += _left_out(subject, table.name, captured)
+    for name, collation in _loose(captured):
+        found.append(
+            Checkup(
+                subject=subject,
+                check=table.name,
+                status="warning",
+                found=f"key {name} compares by {collation}, which folds {listed(folds(collation))}; joins do by bytes",
+                remedy=f"write keys in one form, or MODIFY {name} … COLLATE {exact_collation(collation)}",
+            )
+        )
+    followed = source.cascades == "follow" and source.poll is None
+    for one in table.cascades:
+        seen = followed and any(one.parent == f"{table.database}.{table.table}" for table in source.tables)
+        remedy = f"capture {one.parent} as well" if followed else "cascades: follow, and capture the parent"
+        found.append(
+            Checkup(
+                subject=subject,
+                check=table.name,
+                status="ok" if seen else "warning",
+                found=f"foreign key {one.name} to {one.parent} {one.rule}: the log does not tell what it changes"
+                + (", its rows are read again (cascades: follow)" if seen else ""),
+                remedy="" if seen else f"{remedy}; else rows keep dead values until `tailorbird snapshot`",
+            )
+        )
+    if source.poll is not None and not table.indexed:
+        found.append(
+            Checkup(
+                subject=subject,
+                check=table.name,
+                status="warning",
+                found=f"no index begins with {source.poll.cursor}: every poll reads the whole table",
+                remedy=f"ALTER TABLE {table.name} ADD INDEX idx__{source.poll.cursor} ({source.poll.cursor})",
+            )
+        )
+    return found or [Checkup(subject=subject, check=table.name, status="ok", found="readable, with a key")]
+
+
+def _refused_kind(source: Source, table: TableFacts) -> Skippable | None:
+    """Why capture leaves a table of this kind out; polled ones may be of any."""
+    if source.poll is not None and not table.sequence:
+        return None
+    database, _, name = table.name.partition(".")
+    named = TableId(source=source.name, database=database, table=name)
+    return refused_kind(table.schema.table_id if table.schema else named, table.engine, sequence=table.sequence)
+
+
+def _left_out(subject: str, name: str, schema: TableSchema | None) -> list[Checkup]:
+    if schema is None or not schema.left_out:
+        return []
+    names = ", ".join(column for column, _ in schema.left_out)
+    shown = ", ".join(f"{column} ({kind})" for column, kind in schema.left_out)
+    what, remedy = f"left out, since its type is not captured: {shown}", f"`ignored_columns: [{names}]` silences this"
+    return [Checkup(subject=subject, check=name, status="warning", found=what, remedy=remedy)]
+
+
+def published_schemas(source: Source, tables: Sequence[TableFacts]) -> dict[TableId, TableSchema]:
+    """What capture would publish of the tables, without those that it would refuse."""
+    found = {}
+    for table in tables:
+        try:
+            schema = _published(source, table)
+        except Skippable:
+            continue  # `judge` tells it
+        if schema is not None:
+            found[schema.table_id] = schema
+    return found
+
+
+def _published(source: Source, table: TableFacts) -> TableSchema | None:
+    if table.schema is None:
+        return None
+    return published(table.schema, table.keys, source.rules.get(table.schema.table_id))
+
+
+def _loose(schema: TableSchema | None) -> list[tuple[str, str]]:
+    """Text columns of the key with the collation, where that takes for one what differs by its bytes."""
+    columns = [schema.column(name) for name in schema.primary_key] if schema else []
+    told = [(column.name, column.collation or "") for column in columns if column]
+    return [(name, collation) for name, collation in told if {"case", "accents"} & set(folds(collation))]
+
+
+def judge_queries(topology: Topology, schemas: Mapping[TableId, TableSchema]) -> list[Checkup]:
+    """What the servers' own columns make of the queries: what does not compile, and text keys that join less here."""
+    try:
+        found = judged(topology, schemas)
+    except TopologyError as error:
+        return [Checkup(subject="queries", check="types", status="fault", found=error.message, remedy=error.hint)]
+    return [
+        Checkup(subject=f"table {name}", check="join key", status="warning", found=what, remedy=remedy)
+        for name, warnings in found.items()
+        for what, remedy in warnings
+    ]

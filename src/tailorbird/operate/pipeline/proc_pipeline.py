@@ -1,0 +1,291 @@
+"""The processes of one topology: one per source, one for all joins, one per index; started, watched, stopped.
+
+Every child gets SIGTERM when this process dies, however it dies (Linux's PR_SET_PDEATHSIG), so that no second capture
+or join is left behind.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from cdc.model.errors import Fatal, UsageError
+from cdc.process.file_running import ended
+from cdc.process.restarts import Restarts
+from cdc.topology.topology import Topology
+
+_log = structlog.get_logger()
+_PR_SET_PDEATHSIG = 1
+_USAGE = UsageError.exit_code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One process of a pipeline: its name (`capture shop`), how it starts, where it logs.
+
+    `serves`: as what `status` knows it, with the metrics port of each (`join orders_wide`); most serve one thing, by
+    their own name.
+    """
+
+    name: str
+    stage: str
+    command: tuple[str, ...]
+    log: Path
+    serves: Mapping[str, int]
+
+
+def parts(topology: Topology, *, home: Path, page_port: int = 0) -> list[Part]:
+    """Every process that a topology needs, in the order of the flow; its dashboards too if given a port.
+
+    Checks are one process, and so is the ledger that a check of the log reads.
+    """
+    found: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
+    captured = [name for name, source in topology.sources.items() if source.agent is None]
+    found += [("capture", (name,), ("ingest", topology.file, "--source", name)) for name in captured]
+    tables = list(topology.tables)
+    shared = [tables] if topology.joins.isolation == "shared" and tables else [[name] for name in tables]
+    for names in shared:
+        asked = [word for name in names for word in ("--table", name)]
+        found.append(("join", tuple(names), ("joins", topology.file, *asked)))
+    found += [("index", (name,), ("indexer", topology.file, "--index", name)) for name in topology.indexes]
+    result = [_part(stage, names, arguments, home / "logs" / topology.name) for stage, names, arguments in found]
+    logs = home / "logs" / topology.name
+    proving = ["ledger"] * topology.keeps_ledger + ["checks"] * bool(topology.checks)
+    for name in proving:
+        port = free_port()
+        command = (sys.executable, "-m", "tailorbird", name, topology.file, "--metrics-port", str(port))
+        result.append(Part(name=name, stage=name, command=command, log=logs / f"{name}.log", serves={name: port}))
+    if page_port and topology.dashboards:
+        command = (sys.executable, "-m", "tailorbird", "dashboard", topology.file, "--port", str(page_port))
+        serves = {f"dashboard {name}": page_port for name in topology.dashboards}
+        result.append(Part(name="page", stage="page", command=command, log=logs / "page.log", serves=serves))
+    return result
+
+
+def _part(stage: str, names: Sequence[str], arguments: Sequence[str], logs: Path) -> Part:
+    serves = {f"{stage} {name}": free_port() for name in names}
+    ports = [word for port in serves.values() for word in ("--metrics-port", str(port))]
+    return Part(
+        name=f"{stage} {names[0]}" if len(names) == 1 else f"{stage}s",
+        stage=stage,
+        command=(sys.executable, "-m", *arguments, *ports),
+        log=logs / (f"{stage}-{names[0]}.log" if len(names) == 1 else f"{stage}s.log"),
+        serves=serves,
+    )
+
+
+def _alone(topology: Topology, stage: str, name: str, logs: Path) -> Part:
+    """The process of one join or index."""
+    words = (
+        ("joins", topology.file, "--table", name) if stage == "join" else ("indexer", topology.file, "--index", name)
+    )
+    return _part(stage, [name], words, logs)
+
+
+class Pipeline:
+    """Starts and watches the parts; use as a context manager, which stops what still runs.
+
+    `check` restarts a part that died of a passing fault, after a pause that doubles up to 30 s. One that says that it
+    is used wrongly (exit 2), or that ended three times in a row for the same Fatal reason, stays `down`, with that
+    reason: to start it again repeats what nobody has mended. The others run on. `captures` are the processes that stand
+    in place of the topology's own.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        home: Path,
+        page_port: int = 0,
+        environ: dict[str, str] | None = None,
+        captures: Sequence[Part] = (),
+    ) -> None:
+        own = parts(topology, home=home, page_port=page_port)
+        self.parts = [*captures, *(part for part in own if part.stage != "capture")] if captures else own
+        self._topology, self._home, self._shown = topology.name, home, topology.dashboards
+        self._restarts = Restarts()
+        self._seen = {name: end.at_ms for name, end in ended(topology.name, home).items()}
+        self.environ = {**os.environ, "TAILORBIRD_HOME": str(home), **(environ or {})}
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    @property
+    def down(self) -> dict[str, str]:
+        """The parts that are not started again, and why."""
+        return self._restarts.down
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self, started: Callable[[Part], None] = lambda part: None) -> None:
+        """Start every part that does not run."""
+        for part in self.parts:
+            if not self.alive(part.name):
+                self.start_part(part.name)
+                started(part)
+
+    def start_part(self, name: str) -> None:
+        """Start one part; its output is appended to its log."""
+        part = self.part(name)
+        part.log.parent.mkdir(parents=True, exist_ok=True)
+        self._restarts.began(name, time.monotonic())
+        self.down.pop(name, None)
+        with part.log.open("ab") as log:
+            self._running[name] = subprocess.Popen(
+                part.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self.environ,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+
+    def follow(self, topology: Topology, started: Callable[[Part], None] = lambda part: None) -> None:
+        """Have the joins and indexes run that a topology has now: others begin, what it has no more ends. A process of
+        joins that loses some of its tables begins again without them, and the page over other indexes. Captures and
+        checks stay as they are.
+        """
+        shown, self._shown = self._shown, topology.dashboards
+        for part in self.parts:
+            if part.stage == "page" and shown != topology.dashboards:
+                self._end(part.name)
+        wanted = {part.name: part for part in parts(topology, home=self._home) if part.stage in ("join", "index")}
+        needed = {name: part for part in wanted.values() for name in part.serves}
+        for part in [part for part in self.parts if part.stage in ("join", "index")]:
+            left = {name: port for name, port in part.serves.items() if name in needed}
+            if len(left) < len(part.serves):
+                self._end(part.name)
+                self.parts.remove(part)
+        known = {name for part in self.parts for name in part.serves}
+        for stage in ("join", "index"):
+            new = [name.partition(" ")[2] for name, part in needed.items() if part.stage == stage and name not in known]
+            for name in new:
+                self.parts.append(_alone(topology, stage, name, self._home / "logs" / topology.name))
+        for part in self.parts:
+            if not self.alive(part.name) and part.name not in self.down and not self._restarts.waits(part.name):
+                self.start_part(part.name)
+                started(part)
+
+    def _end(self, name: str) -> None:
+        """SIGTERM to a part, and SIGKILL where it does not end in time."""
+        process = self._running.pop(name, None)
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            _log.warning("part did not stop in time, killed", part=name)
+        _signal_group(process, signal.SIGKILL)
+        process.wait()
+
+    def part(self, name: str) -> Part:
+        """The part of that name; KeyError if there is none."""
+        for part in self.parts:
+            if part.name == name:
+                return part
+        raise KeyError(name)
+
+    def alive(self, name: str) -> bool:
+        """Whether a part runs."""
+        process = self._running.get(name)
+        return process is not None and process.poll() is None
+
+    def pid(self, name: str) -> int:
+        """The process of a part that was started; KeyError for another."""
+        return self._running[name].pid
+
+    def kill(self, name: str) -> None:
+        """SIGKILL a part and all its children, as a crash would."""
+        process = self._running.pop(name)
+        _signal_group(process, signal.SIGKILL)
+        process.wait()
+
+    def check(self) -> None:
+        """Restart what died; call it now and then."""
+        now = time.monotonic()
+        for name, process in list(self._running.items()):
+            code = process.poll()
+            if code is None or name in self.down or self._restarts.waits(name):
+                continue
+            said = self.last_words(name)
+            if code == _USAGE:
+                self._restarts.stays_down(name, said)
+            elif self._restarts.ended(name, now, fatal=self._fatal(name)):
+                _log.warning("part ended, to be restarted", part=name, code=code, said=said)
+            if name in self.down:
+                _log.error("part stays down", part=name, said=self.down[name], log=str(self.part(name).log))
+        for name in self._restarts.due(now):
+            if any(part.name == name for part in self.parts):
+                self.start_part(name)
+
+    def must_run(self) -> None:
+        """`check`; Fatal where a part stays down, for whoever can do nothing without it."""
+        self.check()
+        for name, said in self.down.items():
+            raise Fatal(f"{name} can not run: {said}", f"see {self.part(name).log}")
+
+    def _fatal(self, name: str) -> str | None:
+        """What a part that has just ended said, where that is Fatal; one killed leaves an older end behind."""
+        ends = ended(self._topology, self._home)
+        fresh = [end for one in self.part(name).serves if (end := ends.get(one)) and end.at_ms != self._seen.get(one)]
+        for end in fresh:
+            self._seen[end.part] = end.at_ms
+        last = max(fresh, key=lambda end: end.at_ms, default=None)
+        return last.said if last is not None and last.kind == Fatal.__name__ else None
+
+    def last_words(self, name: str) -> str:
+        """The last line of a part's log."""
+        try:
+            lines = self.part(name).log.read_text(errors="replace").strip().splitlines()
+        except FileNotFoundError:
+            return ""
+        return lines[-1][:400] if lines else ""
+
+    def stop(self, grace: float = 20.0) -> None:
+        """SIGTERM to every part, last stage first; SIGKILL to what still runs after `grace` seconds."""
+        for process in reversed(self._running.values()):
+            if process.poll() is None:
+                process.terminate()
+        deadline = time.monotonic() + grace
+        for name, process in self._running.items():
+            try:
+                process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                _log.warning("part did not stop in time, killed", part=name)
+            # a Spark driver's JVM and workers are in its group; none may outlive it
+            _signal_group(process, signal.SIGKILL)
+            process.wait()
+        self._running.clear()
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
+    try:
+        os.killpg(process.pid, number)
+    except ProcessLookupError:
+        return
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port

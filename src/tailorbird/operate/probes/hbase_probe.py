@@ -1,0 +1,44 @@
+"""Whether HBase serves: its master, the meta region, and the regions of every enabled table."""
+
+from __future__ import annotations
+
+import happybase
+from thriftpy2.thrift import TException
+
+from cdc.model.errors import Fatal, Retriable
+from tailorbird.provision.hbase_admin import HBaseAdmin
+
+
+def master_problem(*, zookeeper: str, thrift: str) -> str:
+    """Why the master is not ready, empty when it is: it has found the meta region and takes requests."""
+    try:
+        with HBaseAdmin(zookeeper=zookeeper, thrift=thrift) as admin:
+            admin.namespaces()
+    except (Retriable, Fatal) as error:
+        return error.message
+    return ""
+
+
+def regions_problem(host: str, port: int, *, timeout_ms: int = 3000) -> str:
+    """Why a table can not be read through Thrift, empty when all can.
+
+    An open port says little: after `kill -9` the regions come back seconds later than the ports. So one row of every
+    region is read; a region that is not online makes the read time out.
+    """
+    try:
+        connection = happybase.Connection(host, port, timeout=timeout_ms)
+    except (TException, OSError) as error:
+        return str(error)
+    try:
+        for name in connection.tables():
+            if not connection.is_table_enabled(name):
+                continue
+            table = connection.table(name)
+            for region in table.regions():
+                for _ in table.scan(row_start=region["start_key"] or None, limit=1, batch_size=1):
+                    break
+    except (TException, OSError) as error:
+        return str(error) or type(error).__name__
+    finally:
+        connection.close()
+    return ""

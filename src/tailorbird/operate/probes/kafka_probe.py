@@ -1,0 +1,36 @@
+"""Whether the broker of the stack serves every partition that it has."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from cdc.model.brokers import Brokers, refuses
+
+
+def kafka_problem(brokers: Brokers) -> str:
+    """Why the broker is not ready, empty when it is: it answers and every partition has a leader."""
+    # log_level 0: librdkafka would print each refused connection while the broker is still starting
+    refused = list[str]()
+
+    def heard(error: KafkaError) -> None:
+        if refuses(error.name(), error.str()):
+            refused.append(f"log.security: {error.str()}")
+
+    settings = {**brokers.librdkafka(), "log_level": 0, "socket.timeout.ms": 2000, "error_cb": heard}
+    try:
+        client = AdminClient(settings)
+        try:
+            metadata = client.list_topics(timeout=2.0)
+        except KafkaException:
+            client.poll(0)  # now `heard` is told why
+            raise
+    except KafkaException as error:  # by the client itself where a file of log.security can not be used
+        return refused[-1] if refused else str(error.args[0].str())
+    waiting = [
+        f"{topic.topic}/{partition.id}"
+        for topic in metadata.topics.values()
+        for partition in topic.partitions.values()
+        if partition.leader < 0
+    ]
+    return f"{len(waiting)} partitions have no leader yet: {', '.join(waiting[:3])}" if waiting else ""

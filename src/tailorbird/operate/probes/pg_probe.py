@@ -1,0 +1,19 @@
+"""Whether the PostgreSQL server of the stack answers the user that capture logs in as."""
+
+from __future__ import annotations
+
+import psycopg
+
+from tailorbird.operate.probes.login import Login
+
+
+def postgres_problem(host: str, port: int, login: Login, database: str = "billing") -> str:
+    """Why the server is not ready, empty when it is."""
+    try:
+        with psycopg.connect(
+            host=host, port=port, user=login.user, password=login.password, dbname=database, connect_timeout=2
+        ) as connection:
+            connection.execute("SELECT 1")
+    except psycopg.Error as error:
+        return " ".join(str(error).split())
+    return ""

@@ -1,0 +1,144 @@
+"""What `tailorbird status` says of a topology's indexes: who serves them, how far they are, which peers lie idle. Pure.
+
+A peer that nobody serves makes HBase keep every write-ahead log since: it must be served, or removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from cdc.model.naming import peer
+from cdc.topology.topology import Index, Topology
+from tailorbird.operate.status.captured_position import CapturedPosition
+from tailorbird.provision.stores import PeerSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexStatus:
+    """One index: `state` in a word, `behind` in seconds between now and what queries see for certain (None: unknown).
+
+    `missing_changes` counts what its sources have committed and queries may not see yet; 0 is complete, and then
+    `behind` is 0 however long nothing happens. None where capture or barriers tell too little.
+
+    States: `serving`; `idle`: nobody serves its peer; `disabled`: HBase ships nothing; `missing`: it has no peer;
+    `stray`: a peer of this topology that belongs to no index of the file.
+    """
+
+    index: str
+    peer: str
+    state: str
+    processes: tuple[str, ...]
+    collections: tuple[str, ...]
+    behind: float | None
+    missing_changes: int | None
+    quiet: float | None
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VisibleCut:
+    """What every query of an index sees for certain: changes by source, and the stamp (ms), None before the first."""
+
+    sequences: Mapping[str, int]
+    stamp_ms: int | None
+
+
+def missing_changes(
+    sources: frozenset[str], captured: Mapping[str, CapturedPosition], visible: Mapping[str, int]
+) -> int | None:
+    """How many changes of an index's sources are committed and not visible for certain; None while a source's table is
+    read for the first time or again, or nothing is known of it.
+    """
+    lacking = 0
+    for source in sources:
+        position = captured.get(source)
+        if position is None or position.snapshot != "done" or position.snapshots or position.mending:
+            return None
+        if source not in visible:
+            return None
+        lacking += max(0, position.sequence - visible[source])
+    return lacking
+
+
+def told(one: IndexStatus) -> str:
+    """How far an index is, for a person."""
+    if one.quiet is not None:
+        return f"complete; nothing new for {one.quiet:.0f} s"
+    if one.behind is None:
+        return ""
+    lacks = "" if one.missing_changes is None else f"{one.missing_changes} changes behind, "
+    return f"{lacks}last full cut {one.behind:.1f} s ago"
+
+
+def index_statuses(
+    topology: Topology,
+    peers: Mapping[str, PeerSpec],
+    *,
+    generation: Callable[[str], int],
+    announced: Callable[[str], list[str]],
+    collections: Callable[[str, str], tuple[str, ...]],
+    visible_ms: Callable[[str], int | None],
+    missing: Callable[[Index], int | None],
+    now_ms: int,
+) -> list[IndexStatus]:
+    """Of each index of a topology, then of its peers that have no index.
+
+    `generation` is asked by index, `announced` by peer, `collections` by peer and live collection, `visible_ms` by
+    collection: the stamp that queries see for certain; `missing` is `missing_changes` of an index.
+    """
+    found: list[IndexStatus] = []
+    for index in topology.indexes.values():
+        name = peer(topology.name, index.name, generation(index.name))
+        processes = tuple(announced(name))
+        spec = peers.get(name)
+        if spec is None:
+            state, remedy = "missing", f"tailorbird apply {topology.file}"
+        elif not spec.enabled:
+            state, remedy = "disabled", f"in HBase's shell: enable_peer '{name}'"
+        elif not processes:
+            state = "idle"
+            remedy = f"HBase keeps its logs for it: tailorbird index {topology.file} --index {index.name}, or index rm"
+        else:
+            state, remedy = "serving", ""
+        visible = visible_ms(index.collection) if spec is not None else None
+        since = None if visible is None else max(0.0, (now_ms - visible) / 1000)
+        lacks = missing(index) if visible is not None else None
+        found.append(
+            IndexStatus(
+                index=index.name,
+                peer=name,
+                state=state,
+                processes=processes,
+                collections=collections(name, index.collection),
+                behind=0.0 if lacks == 0 else since,
+                missing_changes=lacks,
+                quiet=since if lacks == 0 else None,
+                remedy=remedy,
+            )
+        )
+    return found + _strays(topology, peers, {each.peer for each in found}, announced)
+
+
+def _strays(
+    topology: Topology, peers: Mapping[str, PeerSpec], current: set[str], announced: Callable[[str], list[str]]
+) -> list[IndexStatus]:
+    found = []
+    for name in sorted(peers):
+        # names of other topologies may begin likewise, but their peers ship other tables
+        ours = any(table.startswith(f"{topology.name}:") for table in peers[name].tables)
+        if ours and name not in current:
+            found.append(
+                IndexStatus(
+                    index="",
+                    peer=name,
+                    state="stray",
+                    processes=tuple(announced(name)),
+                    collections=(),
+                    behind=None,
+                    missing_changes=None,
+                    quiet=None,
+                    remedy=f"HBase keeps its logs for it; in HBase's shell: remove_peer '{name}'",
+                )
+            )
+    return found

@@ -1,0 +1,123 @@
+"""Reads how far each source's capture has come, from the positions topic."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+
+from cdc.model.errors import Retriable
+from cdc.model.naming import positions_topic, transactional_id
+from cdc.topology.topology import Topology
+from ingest.events.left_out import left_out_of
+from ingest.events.prepared import STATE as PREPARED
+from ingest.events.quarantine_state import kept_of
+from ingest.records.refused import COUNTS
+from tailorbird.operate.status.captured_position import CapturedPosition
+from tailorbird.operate.status.proc_watch import Watch
+
+# whoever asks has a limit of his own, and asks again; kafka-python's is half a minute
+_PATIENCE_MS = 3_000
+_LATELY = 100  # records of a source: some seconds of one that never rests
+
+
+def captured_positions(topology: Topology) -> dict[str, CapturedPosition]:
+    """Newest position by source; a source that has none yet is absent. Reads the compacted topic's ends. Retriable."""
+    with PositionsReader(topology) as reader:
+        return reader.read()
+
+
+def positions_watched(topology: Topology, every: float = 1.0) -> Watch[dict[str, CapturedPosition]]:
+    """The newest positions, as of late."""
+    return Watch(PositionsReader(topology).read, name="positions", every=every)
+
+
+class PositionsReader:
+    """Reads them again and again over one connection, each time only what is new; a context manager."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._servers, self._topic = topology.log.brokers, positions_topic(topology.name)
+        self._by_key = {transactional_id(topology.name, source): source for source in topology.sources}
+        self._consumer: Any = None
+        self._found: dict[str, CapturedPosition] = {}
+        self._lately: dict[str, deque[CapturedPosition]] = {}
+
+    def __enter__(self) -> PositionsReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+        self._found, self._lately = {}, {}
+
+    def read(self) -> dict[str, CapturedPosition]:
+        """See `captured_positions`."""
+        try:
+            if self._consumer is None:
+                self._consumer = KafkaConsumer(
+                    **self._servers.kafka_python(),
+                    isolation_level="read_committed",
+                    enable_auto_commit=False,
+                    consumer_timeout_ms=1000,
+                    bootstrap_timeout_ms=_PATIENCE_MS,
+                )
+            return self._read(self._consumer)
+        except KafkaError as error:
+            self.__exit__()
+            raise Retriable(f"Kafka at {self._servers}: {error}", "tailorbird stack status") from error
+
+    def lately(self, source: str) -> Sequence[CapturedPosition]:
+        """The newest positions of a source that `read` found, at most a hundred, in order and without a gap."""
+        newest = [self._found[source]] if source in self._found else []
+        return tuple(self._lately.get(source) or newest)
+
+    def _read(self, consumer: Any) -> dict[str, CapturedPosition]:
+        partitions = [TopicPartition(self._topic, p) for p in consumer.partitions_for_topic(self._topic) or ()]
+        if not partitions:
+            return {}
+        ends = consumer.end_offsets(partitions)
+        if consumer.assignment() != set(partitions):
+            consumer.assign(partitions)
+            self._found = {}
+        for partition in partitions:
+            # each source's newest record stands at most a few records before its partition's end; markers are offsets
+            start = max(0, ends[partition] - 2 * _LATELY)
+            if not self._found or not start <= consumer.position(partition) <= ends[partition]:
+                consumer.seek(partition, start)
+                self._lately.clear()
+        while any(consumer.position(partition) < ends[partition] for partition in partitions):
+            for records in consumer.poll(timeout_ms=500).values():
+                for record in records:
+                    source = self._by_key.get(record.key.decode()) if record.key is not None else None
+                    if source is not None and record.value is not None:
+                        self._found[source] = position_of(json.loads(record.value), record.offset)
+                        self._lately.setdefault(source, deque(maxlen=_LATELY)).append(self._found[source])
+        return dict(self._found)
+
+
+def position_of(value: dict[str, Any], offset: int) -> CapturedPosition:
+    """What a record of the positions topic tells; KeyError when it is none."""
+    position, state = value["position"], value.get("state", {})
+    mends = state.get("mends", {})
+    mending = {**mends.get("tables", {}), **mends.get("again", {})}
+    return CapturedPosition(
+        gtid_set=position["gtid_set"],
+        sequence=position["sequence"],
+        snapshot=value["snapshot"],
+        snapshots=state.get("snapshots", {}),
+        mending=tuple(mending),
+        quarantine=kept_of(state),
+        left_out=left_out_of(state),
+        file=position["file"],
+        pos=position["pos"],
+        offset=offset,
+        signals=state.get("signals") or 0,
+        prepared=tuple(since for _, _, _, _, since, _ in state.get(PREPARED, ())),
+        whole=not (state.get("snapshots") or mending),
+        unrepresentable=state.get(COUNTS, {}),
+    )

@@ -1,0 +1,191 @@
+"""Reads the topic of dead letters, and writes there that letters are settled."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from cdc.model.brokers import Brokers
+from cdc.model.dead_letter_end import KEY, settled_letters
+from cdc.model.errors import Retriable
+from cdc.model.naming import dead_letter_topic, schemas_topic
+from cdc.model.schema import TableId, TableSchema, schema_from_json
+from cdc.topology.topology import Topology
+from tailorbird.operate.status.dead_letters import Letter, LetterRecord, Letters, Waiting
+from tailorbird.operate.status.proc_watch import Watch
+
+_TIMEOUT = 10.0
+_POLL = 0.25
+_AT_A_TIME = 2000
+_REMEDY = "is Kafka running? `tailorbird stack status`"
+_IDS_A_RECORD = 5000
+
+
+class LettersReader:
+    """Reads the letters of a topology, and later what came since; close it.
+
+    Committed records alone. Errors of `read`: Retriable while Kafka is away; the next call goes on.
+    """
+
+    def __init__(self, topology: Topology, letters: Letters) -> None:
+        self._servers, self._topic = topology.log.brokers, dead_letter_topic(topology.name)
+        self._letters = letters
+        self._consumer: Consumer | None = None
+        self._next: dict[int, int] = {}
+
+    def __enter__(self) -> LettersReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def read(self) -> Letters:
+        """All letters that are committed now."""
+        with _translated(self._servers, "the dead letters are not told"):
+            if self._consumer is None:
+                self._consumer = _consumer(self._servers)
+            known = self._consumer.list_topics(timeout=_TIMEOUT).topics
+            partitions = sorted(known[self._topic].partitions) if self._topic in known else []
+            records = records_between(self._consumer, self._topic, {p: self._next.get(p) for p in partitions})
+            # several partitions have no order but their clocks'; there is one, unless somebody has made more
+            for record in records if len(partitions) == 1 else sorted(records, key=lambda one: one.at_ms):
+                self._next[record.partition] = record.offset + 1
+                self._letters.add(record)
+        return self._letters
+
+
+def records_between(consumer: Consumer, topic: str, starts: Mapping[int, int | None]) -> Iterator[LetterRecord]:
+    """What partitions hold now, from offsets on (None: the beginning). KafkaException when Kafka does not answer."""
+    if not starts:
+        return
+    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING if at is None else at) for p, at in starts.items()])
+    waits = set(starts)
+    deadline = time.monotonic() + _TIMEOUT
+    while waits:
+        for message in consumer.consume(_AT_A_TIME, timeout=_POLL):
+            deadline = time.monotonic() + _TIMEOUT
+            error = message.error()
+            if error is None:
+                yield LetterRecord(
+                    message.key(), message.value(), message.timestamp()[1], message.partition() or 0,
+                    message.offset() or 0,
+                )  # fmt: skip
+            elif error.code() == KafkaError._PARTITION_EOF:
+                waits.discard(message.partition() or 0)
+            elif not error.retriable():
+                raise KafkaException(error)
+        if time.monotonic() > deadline:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    consumer.unassign()
+
+
+def settle(topology: Topology, letters: Sequence[Letter], how: str) -> None:
+    """Write that letters are settled as they stand; returns when Kafka has it. Retriable while Kafka is away."""
+    servers, failed = topology.log.brokers, []
+
+    def told(error: KafkaError | None, _: object) -> None:
+        if error is not None:
+            failed.append(error)
+
+    with _translated(servers, "the letters are not settled"):
+        producer = Producer({**servers.librdkafka(), "enable.idempotence": True, "log_level": 0})
+        for start in range(0, len(letters), _IDS_A_RECORD):
+            some = letters[start : start + _IDS_A_RECORD]
+            value = settled_letters({one.id: (one.partition, one.offset) for one in some}, how)
+            producer.produce(dead_letter_topic(topology.name), key=KEY, value=value, partition=0, on_delivery=told)
+        if producer.flush(_TIMEOUT) or failed:
+            raise KafkaException(failed[0] if failed else KafkaError(KafkaError._TIMED_OUT))
+
+
+def records_at(topology: Topology, places: Iterable[tuple[int, int]]) -> dict[tuple[int, int], LetterRecord]:
+    """The records at (partition, offset); those that retention has removed are absent, as is what is at none (-1).
+
+    Retriable.
+    """
+    wanted, found = {place for place in places if place[0] >= 0}, {}
+    servers, topic = topology.log.brokers, dead_letter_topic(topology.name)
+    with _translated(servers, "the dead letters are not told"), _closing(_consumer(servers)) as consumer:
+        starts = {p: min(offset for q, offset in wanted if q == p) for p, _ in wanted}
+        for record in records_between(consumer, topic, starts):
+            if (record.partition, record.offset) in wanted:
+                found[record.partition, record.offset] = record
+    return found
+
+
+def newest_schemas(topology: Topology) -> dict[TableId, TableSchema]:
+    """The newest schema of each captured table that capture has published. Retriable."""
+    servers, topic = topology.log.brokers, schemas_topic(topology.name)
+    found: dict[TableId, TableSchema] = {}
+    with _translated(servers, "the schemas are not told"), _closing(_consumer(servers)) as consumer:
+        known = consumer.list_topics(timeout=_TIMEOUT).topics
+        for record in records_between(
+            consumer, topic, dict.fromkeys(known[topic].partitions if topic in known else ())
+        ):
+            if record.value is not None:
+                schema = schema_from_json(json.loads(record.value))
+                found[schema.table_id] = schema
+    return found
+
+
+def letters_watched(topology: Topology, every: float = 3.0) -> Watch[list[Waiting]]:
+    """What waits, as of late."""
+    reader = LettersReader(topology, Letters(topology.name, keep=0))
+    return Watch(lambda: reader.read().waiting, name="dead letters", every=every)
+
+
+def letters_listed(
+    topology: Topology, *, keep: int, every: float = 3.0
+) -> Watch[tuple[Sequence[Waiting], Sequence[Letter]]]:
+    """What waits, counted, and at most `keep` letters of it, newest first; as of late."""
+    reader = LettersReader(topology, Letters(topology.name, keep=keep))
+
+    def read() -> tuple[Sequence[Waiting], Sequence[Letter]]:
+        found = reader.read()
+        return found.waiting, found.letters
+
+    return Watch(read, name="dead letters", every=every)
+
+
+def waiting_letters(topology: Topology, stage: str, of: str) -> list[Letter]:
+    """The letters of a table or an index that wait, newest first. Retriable."""
+    with LettersReader(topology, Letters(topology.name)) as reader:
+        return [one for one in reader.read().letters if (one.stage, one.of) == (stage, of)]
+
+
+def _consumer(servers: Brokers) -> Consumer:
+    return Consumer(
+        {
+            **servers.librdkafka(),
+            "group.id": "tailorbird-dead-letters",  # required by the client; nothing is ever committed
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",  # retention may have removed what would come next
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
+            "log_level": 0,  # librdkafka would write to stderr by itself
+        }
+    )
+
+
+@contextmanager
+def _closing(consumer: Consumer) -> Iterator[Consumer]:
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+@contextmanager
+def _translated(servers: Brokers, what: str) -> Iterator[None]:
+    try:
+        yield
+    except KafkaException as error:
+        said: Any = error.args[0]
+        raise Retriable(f"Kafka at {servers}: {what}: {said.str()}", _REMEDY) from error

@@ -1,0 +1,36 @@
+"""XA transactions that are prepared at a source and not committed yet: their rows are not published. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tailorbird.operate.status.captured_position import CapturedPosition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedAt:
+    """How many transactions are prepared at a source, and for how many seconds the oldest has been."""
+
+    source: str
+    transactions: int
+    oldest_seconds: float
+
+    def __str__(self) -> str:
+        what = "XA transaction is" if self.transactions == 1 else "XA transactions are"
+        minutes = self.oldest_seconds / 60
+        age = f"{self.oldest_seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min"
+        return f"source {self.source}: {self.transactions} {what} prepared, the oldest for {age}; see XA RECOVER there"
+
+
+def prepared_at(captured: Mapping[str, CapturedPosition], now_ms: int) -> list[PreparedAt]:
+    """One for each source that has some."""
+    return [
+        PreparedAt(
+            source=source,
+            transactions=len(position.prepared),
+            oldest_seconds=max(0, now_ms - min(position.prepared)) / 1000,
+        )
+        for source, position in sorted(captured.items())
+        if position.prepared
+    ]

@@ -1,0 +1,48 @@
+"""Tables in quarantine, told beside the dead letters: all rows of each wait until its columns are known. Pure.
+
+Tables that are left out are told with them: they are read when what keeps them out is gone. Captures say so with each
+position, as long as it is so: nothing is counted or read again for it, and it does not expire with the raw events.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from ingest.events.left_out import LeftOut
+from tailorbird.operate.status.captured_position import CapturedPosition
+from tailorbird.operate.status.dead_letters import LEFT_OUT, QUARANTINE, Letter, Waiting
+
+
+def quarantined(positions: Mapping[str, CapturedPosition]) -> list[Waiting]:
+    """How many events wait, by captured table; then the tables that are left out, with the rows passed over."""
+    kept = [
+        Waiting(stage=QUARANTINE, of=one.of, letters=one.count, reason=one.reason)
+        for one in quarantine_letters(positions)
+    ]
+    left_out = [
+        Waiting(stage=LEFT_OUT, of=f"{source}.{name}", letters=max(1, left["rows"]), reason=_reason(left))
+        for source, position in sorted(positions.items())
+        for name, left in sorted(position.left_out.items())
+    ]
+    return kept + left_out
+
+
+def _reason(left: LeftOut) -> str:
+    return f"{left['why']}; {left['remedy']}"
+
+
+def quarantine_letters(positions: Mapping[str, CapturedPosition]) -> list[Letter]:
+    """One for each table; `count` is how many events are kept of it."""
+    found = []
+    for source, position in sorted(positions.items()):
+        for name, kept in sorted(position.quarantine.items()):
+            of = f"{source}.{name}"
+            letter = Letter(
+                id=hashlib.sha256(f"{QUARANTINE} {of}".encode()).hexdigest()[:10],
+                stage=QUARANTINE, of=of, key="of all rows", position=f"change {kept['sequence']} of {source}",
+                reason=kept["why"], table=of, reads=False, first_ms=kept["since_ms"], last_ms=kept["since_ms"],
+                count=kept["events"], partition=-1, offset=-1,
+            )  # fmt: skip
+            found.append(letter)
+    return found

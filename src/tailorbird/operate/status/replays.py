@@ -1,0 +1,119 @@
+"""How a dead letter is put through the ordinary path again, where that is possible and safe. Pure."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cdc.model.schema import TableId, TableSchema
+from cdc.topology.topology import Source, Topology
+from ingest.postgres import selects
+from ingest.records.chunks import literal, quoted
+from tailorbird.operate.status.dead_letters import Letter, remedy_of
+
+MOST_KEYS = 100  # rows of a table that are read again one by one; for more the table is read whole
+_PLAIN = {"int8", "int16", "int32", "int64", "uint64", "decimal", "string"}
+
+
+@dataclass(slots=True, kw_only=True)
+class Replay:
+    """What is done about some letters.
+
+    `rereads`: captured table → conditions, one per row, empty for the whole table; `rows`: index → row keys to index
+    again; `by_hand`: letters that a person must settle, each with the remedy; `done`: the letters that the rest
+    settles, by captured table or index.
+    """
+
+    rereads: dict[TableId, list[str]] = field(default_factory=dict)
+    rows: dict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))
+    by_hand: list[tuple[Letter, str]] = field(default_factory=list)
+    done: dict[str, list[Letter]] = field(default_factory=lambda: defaultdict(list))
+
+
+def replay_of(
+    topology: Topology,
+    letters: Iterable[tuple[Letter, Mapping[str, Any]]],
+    schemas: Mapping[TableId, TableSchema],
+) -> Replay:
+    """What replays letters, each given with its value; `schemas` are the newest of the captured tables.
+
+    A row is read again by its key. A table is read whole where a key is not known, or where the letter tells a delete:
+    only a whole snapshot finds out what is gone.
+    """
+    replay = Replay()
+    found: dict[TableId, list[str | None]] = defaultdict(list)
+    for letter, told in letters:
+        if letter.stage == "indexer" and letter.of in topology.indexes:
+            replay.rows[letter.of].append(bytes.fromhex(letter.key))
+            replay.done[letter.of].append(letter)
+            continue
+        table = topology.table_named(letter.table) if letter.reads else None
+        if table is None or _cannot_be_asked(topology.sources[table.source]):
+            replay.by_hand.append((letter, _by_hand(topology, letter, table)))
+            continue
+        postgres = topology.sources[table.source].type == "postgresql"
+        found[table].append(condition_of(letter, told, schemas.get(table), postgres=postgres))
+        replay.done[str(table)].append(letter)
+    for table, conditions in found.items():
+        rows = list(dict.fromkeys(each for each in conditions if each is not None))
+        replay.rereads[table] = rows if None not in conditions and len(rows) <= MOST_KEYS else []
+    return replay
+
+
+def where_of(conditions: Sequence[str]) -> str:
+    """The condition of a snapshot that reads some rows; empty for all."""
+    return " OR ".join(f"({each})" for each in conditions)
+
+
+def condition_of(
+    letter: Letter, told: Mapping[str, Any], schema: TableSchema | None, *, postgres: bool = False
+) -> str | None:
+    """SQL that names the record's row by its key, as its server reads it; None where the table must be read whole."""
+    if schema is None or not schema.primary_key:
+        return None
+    values = told.get("values") if letter.stage == "capture" else _key_of(told)
+    if not isinstance(values, Mapping):
+        return None
+    parts = []
+    for name in schema.primary_key:
+        column, value = schema.column(name), values.get(name)
+        if column is None or value is None or column.type.kind not in _PLAIN or isinstance(value, bool | dict | list):
+            return None
+        if column.column_type.startswith(("enum", "set", "bit")):
+            return None
+        try:
+            if postgres:
+                parts.append(f"{selects.quoted(name)} = {selects.literal(str(value))}")
+            else:
+                parts.append(f"{quoted(name)} = {literal(column, str(value))}")
+        except ValueError:
+            return None
+    return " AND ".join(parts)
+
+
+def _key_of(told: Mapping[str, Any]) -> object:
+    """The key of a record of a change topic, as capture writes it; None of a delete, or of what can not be read."""
+    try:
+        envelope = json.loads(base64.b64decode(str(told.get("value") or "")))
+        found: object = json.loads(base64.b64decode(str(told.get("key") or "")))
+    except ValueError:  # base64's error is one too
+        return None
+    return found if isinstance(envelope, dict) and envelope.get("op") in ("c", "u", "r") else None
+
+
+def _cannot_be_asked(source: Source) -> bool:
+    """Whether no single rows can be read again: a signal would do nothing, or not what was meant."""
+    return source.poll is not None or source.is_only_told
+
+
+def _by_hand(topology: Topology, letter: Letter, table: TableId | None) -> str:
+    if table is None:
+        return remedy_of(letter, topology.file)
+    resolve = f"`tailorbird dead-letters resolve {topology.file} {letter.id}`"
+    if topology.sources[table.source].is_only_told:
+        return f"table {table} is only told by others: have its sender tell the row again, then {resolve}"
+    return f"table {table} is polled: change the row at its source, which tells it again, then {resolve}"

@@ -1,0 +1,62 @@
+"""How far snapshots are, and how long they will take: from what captures commit with their rows; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from tailorbird.operate.status.captured_position import CapturedPosition
+
+PATIENCE = 10.0  # seconds until a snapshot that was asked for must have begun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotProgress:
+    """One table's snapshot: rows read, about how many there are (None: not known), seconds to go (None: not known)."""
+
+    table: str
+    rows: int
+    total: int | None
+    seconds_left: float | None
+
+
+def progress_of(positions: Mapping[str, CapturedPosition], now_ms: float) -> list[SnapshotProgress]:
+    """The snapshots under way, by name; `now_ms` is the present."""
+    found: list[SnapshotProgress] = []
+    for source, position in sorted(positions.items()):
+        for name, entry in sorted(position.snapshots.items()):
+            rows, total, began = entry.get("rows", 0), entry.get("total"), entry.get("began_ms")
+            left = None
+            if rows and total is not None and began is not None:
+                # the server's estimate may be too small: there is a little left as long as it goes on
+                left = max(total - rows, 0) * max(now_ms - began, 0) / rows / 1000
+            found.append(SnapshotProgress(table=f"{source}.{name}", rows=rows, total=total, seconds_left=left))
+    return found
+
+
+def shown(one: SnapshotProgress) -> str:
+    """One line of text."""
+    total = f" of about {one.total:,} ({min(100, 100 * one.rows // max(one.total, 1))} %)" if one.total else ""
+    left = f", about {one.seconds_left:.0f} s to go" if one.seconds_left is not None else ""
+    return f"{one.table}: {one.rows:,} rows{total}{left}"
+
+
+@contextmanager
+def bars() -> Iterator[Callable[[Iterable[SnapshotProgress]], None]]:
+    """A bar for each snapshot, drawn anew whenever the function is called with what is under way."""
+    known: dict[str, TaskID] = {}
+    with Progress(BarColumn(), TextColumn("{task.description}")) as drawn:
+
+        def draw(found: Iterable[SnapshotProgress]) -> None:
+            present = {one.table: one for one in found}
+            for table in known.keys() - present.keys():
+                drawn.update(known[table], completed=1, total=1, description=f"{table}: done")
+            for table, one in present.items():
+                if table not in known:
+                    known[table] = drawn.add_task(shown(one), total=None)
+                drawn.update(known[table], description=shown(one), completed=one.rows, total=one.total)
+
+        yield draw

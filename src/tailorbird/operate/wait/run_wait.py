@@ -1,0 +1,115 @@
+"""Waits on the real log, tables and indexes, over connections that are kept from one wait to the next."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+from cdc.model.errors import Retriable, UsageError
+from cdc.process.file_topology import load_serving
+from cdc.topology.topology import Topology
+from indexer.solr.solr_http import reading_session
+from ingest.postgres.messages import lsn_of
+from ingest.sources import log_end
+from joins.process.targets import target_of
+from tailorbird.operate.status.captured_position import CapturedPosition
+from tailorbird.operate.status.kafka_captured import PositionsReader
+from tailorbird.operate.status.solr_barriers import visible_positions
+from tailorbird.operate.wait.goal import Goal, Reached, Until, binlog_source, goal_of, lacking, logged, shows, targets
+
+_SHORTEST, _LONGEST = 0.01, 0.1  # seconds between two questions: a long wait costs little,
+_PART = 0.05  # and no wait lasts by more than this part of it too long
+
+Positions = Mapping[str, Mapping[str, Any]]
+
+
+def wait(
+    topology: str, source: str, *, gtid_set: str | None = None, until: Until = "index", table: str | None = None,
+    timeout: float = 60.0,
+) -> Reached:  # fmt: skip
+    """Wait until all that a source has committed (or a GTID set or LSN of it) can be read; returns then.
+
+    `topology` is the YAML file; `gtid_set` None means what is committed when this is called. NotYet after `timeout`
+    seconds. Many waits are cheaper with one `Waiter`.
+    """
+    with Waiter(load_serving(topology)) as waiter:
+        goal = waiter.now(source) if gtid_set is None else waiter.goal(source, gtid_set)
+        return waiter.wait(goal, until=until, table=table, timeout=timeout)
+
+
+class Waiter:
+    """Waits, one after the other, for goals of a topology's sources; a context manager, for one thread."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self._log = PositionsReader(topology)
+        self._tables: dict[str, Callable[[], Positions]] = {}
+        self._solr = reading_session(topology.solr)
+
+    def __enter__(self) -> Waiter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._log.__exit__()
+        self._solr.close()
+
+    def now(self, source: str) -> Goal:
+        """All that a source has committed by now; Retriable while it is away, UsageError for one that is polled."""
+        binlog_source(self.topology, source)
+        return Goal(source=source, position=log_end(self.topology.sources[source])())
+
+    def goal(self, source: str, position: str) -> Goal:
+        """What a person names: a GTID set, or the LSN of a commit on PostgreSQL. UsageError for anything else."""
+        binlog_source(self.topology, source)
+        named = self.topology.sources[source]
+        if named.type != "postgresql":
+            return goal_of(self.topology, source, position)
+        try:
+            lsn = lsn_of(position)
+        except ValueError as error:
+            what = f"{position!r} is no LSN, and source {source} is PostgreSQL"
+            raise UsageError(what, "SELECT pg_current_wal_insert_lsn() behind the commit gives one") from error
+        end = log_end(named)()  # names the log: an LSN alone does not
+        return Goal(source=source, position=replace(end, pos=lsn))
+
+    def wait(self, goal: Goal, *, until: Until = "index", table: str | None = None, timeout: float = 60.0) -> Reached:
+        """Return when the log, the tables (or `table`) or the indexes show all of a goal; NotYet after `timeout`.
+
+        A server that is away is asked again; the time being over, the last one that was is raised instead.
+        """
+        begun = time.monotonic()
+        left = list(targets(self.topology, goal.source, until, table))
+        captured: CapturedPosition | None = None
+        record: CapturedPosition | None = None  # which stands for the goal
+        away: Retriable | None = None
+        while True:
+            try:
+                if record is None:
+                    captured = self._log.read().get(goal.source)
+                    record = logged(goal, self._log.lately(goal.source))
+                if record is not None:
+                    left = [one for one in left if not shows(self._told(until, one), goal, record)]
+                    if not left:
+                        seconds = time.monotonic() - begun
+                        return Reached(source=goal.source, until=until, offset=record.offset, seconds=seconds)
+                away = None
+            except Retriable as error:
+                away = error
+            waited = time.monotonic() - begun
+            pause = min(max(_SHORTEST, _PART * waited), _LONGEST)
+            if waited + pause > timeout:
+                raise away or lacking(goal, until, timeout, left if record is not None else (), captured)
+            time.sleep(pause)
+
+    def _told(self, until: Until, name: str) -> Positions:
+        if until == "index":
+            collection = self.topology.indexes[name].collection
+            return visible_positions(f"{self.topology.solr.url}/{collection}", self._solr)
+        if name not in self._tables:
+            self._tables[name] = target_of(self.topology, self.topology.tables[name]).reached
+        return self._tables[name]()

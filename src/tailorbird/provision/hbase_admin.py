@@ -1,0 +1,247 @@
+"""HBase's master, spoken to from Python: namespaces, tables with replication scope, replication peers.
+
+happybase can do none of these. Every call waits for the master's procedure to end. Errors: Retriable while HBase is
+away or starting, Fatal with the master's own words for what it refuses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import TypeVar
+
+import happybase
+from google.protobuf.message import Message
+from thriftpy2.thrift import TException
+
+from cdc.model.errors import Fatal, Retriable, TailorbirdError
+from cdc.stored.cells import is_barrier
+from indexer.peer import wire, zk_registration
+from indexer.peer import wire_pb2 as pb
+from tailorbird.provision.stores import FamilySpec, PeerSpec, TableSpec
+
+M = TypeVar("M", bound=Message)
+
+_TIMEOUT = 60.0
+_PROCEDURE_TIMEOUT = 120.0
+_AWAY = "is HBase running? `tailorbird stack status`"
+_PASSING = (
+    "PleaseHoldException",
+    "ServerNotRunningYetException",
+    "NotServingRegionException",
+    "MasterStoppedException",
+)
+_UNSPLITTABLE: Mapping[str, str] = {
+    "SPLIT_POLICY": "org.apache.hadoop.hbase.regionserver.DisabledRegionSplitPolicy",
+    "SPLIT_ENABLED": "false",
+    "MERGE_ENABLED": "false",
+    "NORMALIZATION_ENABLED": "false",
+}
+
+
+class HBaseAdmin:
+    """One connection to the active master, and Thrift for the few things that are reads of tables.
+
+    `thrift` and `zookeeper` are addresses `host:port`. Use it as a context manager, from one thread.
+    """
+
+    def __init__(self, *, zookeeper: str, thrift: str) -> None:
+        self._zookeeper, self._thrift = zookeeper, thrift
+        host, port = zk_registration.master_address(zookeeper)
+        self._calls = itertools.count(1)
+        self._frames = wire.Frames()
+        try:
+            self._socket = socket.create_connection((host, port), _TIMEOUT)
+        except OSError as error:
+            raise Retriable(f"HBase's master at {host}:{port} does not answer: {error}", _AWAY) from error
+        header = pb.ConnectionHeader(service_name="MasterService")
+        header.user_info.effective_user = "tailorbird"
+        self._socket.sendall(wire.PREAMBLE + wire.frame(header.SerializeToString()))
+
+    def __enter__(self) -> HBaseAdmin:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._socket.close()
+
+    def namespaces(self) -> set[str]:
+        """Names of all namespaces."""
+        answer = self.call(
+            "ListNamespaceDescriptors", pb.ListNamespaceDescriptorsRequest(), pb.ListNamespaceDescriptorsResponse
+        )
+        return {found.name.decode() for found in answer.namespaceDescriptor}
+
+    def create_namespace(self, name: str) -> None:
+        """Make a namespace that does not exist."""
+        descriptor = pb.NamespaceDescriptor(name=name.encode())
+        self._run("CreateNamespace", pb.CreateNamespaceRequest(namespaceDescriptor=descriptor))
+
+    def drop_namespace(self, name: str) -> None:
+        """Remove an empty namespace."""
+        self._run("DeleteNamespace", pb.DeleteNamespaceRequest(namespaceName=name))
+
+    def tables(self, namespace: str) -> dict[str, tuple[FamilySpec, ...]]:
+        """The tables of a namespace, `namespace:name` → families."""
+        request = pb.GetTableDescriptorsRequest(namespace=namespace, regex=".*")
+        answer = self.call("GetTableDescriptors", request, pb.GetTableDescriptorsResponse)
+        return {
+            f"{found.table_name.namespace.decode()}:{found.table_name.qualifier.decode()}": tuple(
+                FamilySpec(
+                    name=family.name.decode(),
+                    replicated=any(a.first == b"REPLICATION_SCOPE" and a.second == b"1" for a in family.attributes),
+                )
+                for family in found.column_families
+            )
+            for found in answer.table_schema
+        }
+
+    def create_table(self, table: TableSpec) -> None:
+        """Make a table, split as said and never again, keeping one version of each cell, uncompressed."""
+        schema = pb.TableSchema(table_name=_table_name(table.name))
+        for name, value in _UNSPLITTABLE.items():
+            schema.attributes.add(first=name.encode(), second=value.encode())
+        schema.column_families.append(_family_schema(table.family))
+        self._run("CreateTable", pb.CreateTableRequest(table_schema=schema, split_keys=list(table.splits)))
+
+    def replicate(self, table: str, family: FamilySpec) -> None:
+        """Set a family of an existing table to be replicated from now on; what else is set of it stays."""
+        wanted = pb.GetTableDescriptorsRequest(table_names=[_table_name(table)])
+        answer = self.call("GetTableDescriptors", wanted, pb.GetTableDescriptorsResponse)
+        for found in answer.table_schema[0].column_families:
+            if found.name == family.name.encode():
+                kept = [each for each in found.attributes if each.first != b"REPLICATION_SCOPE"]
+                del found.attributes[:]
+                found.attributes.extend(kept)
+                found.attributes.add(first=b"REPLICATION_SCOPE", second=b"1" if family.replicated else b"0")
+                self._run("ModifyColumn", pb.ModifyColumnRequest(table_name=_table_name(table), column_families=found))
+
+    def drop_table(self, name: str) -> None:
+        """Remove a table and what is in it."""
+        with contextlib.suppress(Fatal):  # one that is disabled already is refused
+            self._run("DisableTable", pb.DisableTableRequest(table_name=_table_name(name)))
+        self._run("DeleteTable", pb.DeleteTableRequest(table_name=_table_name(name)))
+
+    def peers(self) -> dict[str, PeerSpec]:
+        """The replication peers by id."""
+        answer = self.call("ListReplicationPeers", pb.ListReplicationPeersRequest(), pb.ListReplicationPeersResponse)
+        return {
+            peer.id: PeerSpec(
+                id=peer.id,
+                cluster_key=peer.config.clusterkey,
+                tables=tuple(
+                    f"{t.table_name.namespace.decode()}:{t.table_name.qualifier.decode()}"
+                    for t in peer.config.table_cfs
+                ),
+                serial=peer.config.serial,
+                enabled=peer.state.state == pb.ReplicationState.ENABLED,
+            )
+            for peer in answer.peer_desc
+        }
+
+    def add_peer(self, peer: PeerSpec) -> None:
+        """Make a peer; HBase ships it the whole of its current write-ahead logs, then what follows.
+
+        It takes 1–2 s, since the regions of a serial peer's tables are reopened.
+        """
+        zk_registration.prepare_peer(self._zookeeper, peer.id)
+        config = pb.ReplicationPeer(clusterkey=peer.cluster_key, replicate_all=False, serial=peer.serial)
+        for table in peer.tables:
+            config.table_cfs.add(table_name=_table_name(table))
+        state = pb.ReplicationState(state=pb.ReplicationState.ENABLED)
+        self._run(
+            "AddReplicationPeer", pb.AddReplicationPeerRequest(peer_id=peer.id, peer_config=config, peer_state=state)
+        )
+
+    def remove_peer(self, peer: str) -> None:
+        """Remove a peer and its ZooKeeper nodes; its name must never be used again."""
+        self._run("RemoveReplicationPeer", pb.RemoveReplicationPeerRequest(peer_id=peer))
+        zk_registration.withdraw_peer(self._zookeeper, peer)
+
+    def has_rows(self, table: str) -> bool:
+        """Whether a table holds any row but barriers."""
+        with self._by_thrift() as connection:
+            return any(not is_barrier(key) for key, _ in connection.table(table).scan(limit=300, batch_size=300))
+
+    def regions(self, table: str) -> int:
+        """How many regions a table has."""
+        with self._by_thrift() as connection:
+            return len(connection.table(table).regions())
+
+    @contextlib.contextmanager
+    def _by_thrift(self) -> Iterator[happybase.Connection]:
+        host, _, port = self._thrift.rpartition(":")
+        try:
+            connection = happybase.Connection(host, int(port), timeout=int(_TIMEOUT * 1000))
+            try:
+                yield connection
+            finally:
+                connection.close()
+        except (TException, OSError) as error:
+            raise Retriable(f"HBase's Thrift server at {self._thrift} does not answer: {error}", _AWAY) from error
+
+    def _run(self, method: str, request: Message) -> None:
+        """Call a method that starts a procedure and wait for its end."""
+        started = self.call(method, request, pb.ProcedureStarted)
+        if not started.HasField("proc_id"):
+            return
+        poll = pb.GetProcedureResultRequest(proc_id=started.proc_id)
+        give_up = time.monotonic() + _PROCEDURE_TIMEOUT
+        while time.monotonic() < give_up:
+            result = self.call("getProcedureResult", poll, pb.GetProcedureResultResponse)
+            if result.HasField("exception"):
+                reason = result.exception.generic_exception
+                raise Fatal(f"HBase refused {method}: {reason.class_name}: {reason.message}")
+            if result.state != pb.GetProcedureResultResponse.RUNNING:
+                return
+            time.sleep(0.05)
+        raise Retriable(f"HBase does not finish {method}", "`tailorbird stack logs hbase`, then try again")
+
+    def call(self, method: str, request: Message, answer: type[M]) -> M:
+        """One call of MasterService and its answer."""
+        call_id = next(self._calls)
+        header = pb.RequestHeader(call_id=call_id, method_name=method, request_param=True)
+        try:
+            self._socket.sendall(wire.frame(wire.delimited(header), wire.delimited(request)))
+            while (received := self._frames.next()) is None:
+                data = self._socket.recv(1 << 16)
+                if not data:
+                    raise ConnectionResetError("connection closed")
+                self._frames.feed(data)
+        except OSError as error:
+            raise Retriable(f"HBase's master went away during {method}: {error}", _AWAY) from error
+        response, at = wire.read_delimited(received, 0, pb.ResponseHeader)
+        if response.HasField("exception"):
+            raise _refusal(method, response.exception)
+        return wire.read_delimited(received, at, answer)[0]
+
+
+def _refusal(method: str, reason: pb.ExceptionResponse) -> TailorbirdError:
+    first_line = reason.stack_trace.split("\n", 1)[0]
+    if reason.exception_class_name.endswith(_PASSING):
+        return Retriable(f"HBase is starting: {first_line}", "try again in a few seconds")
+    return Fatal(f"HBase refused {method}: {first_line or reason.exception_class_name}")
+
+
+def _table_name(name: str) -> pb.TableName:
+    namespace, _, qualifier = name.rpartition(":")
+    return pb.TableName(namespace=(namespace or "default").encode(), qualifier=qualifier.encode())
+
+
+def _family_schema(family: FamilySpec) -> pb.ColumnFamilySchema:
+    schema = pb.ColumnFamilySchema(name=family.name.encode())
+    # One version: a row delete's marker then hides all that is older, and whole-row puts replace what was there.
+    for name, value in {
+        "VERSIONS": "1",
+        "MIN_VERSIONS": "0",
+        "KEEP_DELETED_CELLS": "FALSE",
+        "COMPRESSION": "NONE",
+        "REPLICATION_SCOPE": "1" if family.replicated else "0",
+    }.items():
+        schema.attributes.add(first=name.encode(), second=value.encode())
+    return schema

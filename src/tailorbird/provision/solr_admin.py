@@ -1,0 +1,85 @@
+"""Solr's collections: whether one exists, making one with a configuration of its own, removing one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import requests
+
+from cdc.model.errors import Fatal, Retriable
+from cdc.topology.topology import Solr
+from indexer.solr.solr_http import reading_session
+
+_TIMEOUT = 60.0
+
+
+class SolrAdmin:
+    """The core admin interface of one Solr; `url` ends in `/solr`. Errors: Retriable while Solr is away.
+
+    `session` (of `indexer.solr.solr_http.reading_session`) carries credentials where Solr wants them. `install` lays
+    a core's configuration down, given the folder of Solr's cores and the core's name.
+    """
+
+    def __init__(
+        self, url: str, *, install: Callable[[str, str], None], session: requests.Session | None = None
+    ) -> None:
+        self._url = url
+        self._install = install
+        self._session = session or reading_session(Solr(url=url))
+
+    def exists(self, collection: str) -> bool:
+        """Whether a core of this name is loaded."""
+        return bool(self._call(action="STATUS", core=collection, indexInfo="false")["status"].get(collection))
+
+    def create(self, collection: str) -> None:
+        """Make an empty core."""
+        self._install(self._get("/admin/info/system")["core_root"], collection)
+        self._call(action="CREATE", name=collection, instanceDir=collection)
+
+    def remove(self, collection: str) -> None:
+        """Unload a core and delete its files."""
+        self._call(action="UNLOAD", core=collection, deleteInstanceDir="true")
+
+    def identity(self, collection: str) -> str:
+        """The folder of a core: it stays with the core when cores are swapped."""
+        return str(self._call(action="STATUS", core=collection, indexInfo="false")["status"][collection]["instanceDir"])
+
+    def standby_name(self, live: str, other: str) -> str:
+        """What the core `live` is called after a swap with `other`."""
+        return other
+
+    def swap(self, live: str, other: str) -> None:
+        """Exchange the names of two cores at once: a query sees either the one or the other."""
+        self._call(action="SWAP", core=live, other=other)
+
+    def _call(self, **parameters: str) -> dict[str, Any]:
+        return self._get("/admin/cores", **parameters)
+
+    def _get(self, path: str, **parameters: str) -> dict[str, Any]:
+        return solr_answer(self._session, self._url, path, parameters)
+
+
+def solr_answer(
+    session: requests.Session, url: str, path: str, parameters: Mapping[str, str], *, upload: bytes | None = None
+) -> dict[str, Any]:
+    """What an admin interface answers; `upload` is posted. Retriable while Solr is away, Fatal for what it refuses."""
+    try:
+        response = session.request(
+            "GET" if upload is None else "POST",
+            url + path,
+            params={**parameters, "wt": "json"},
+            data=upload,
+            headers=None if upload is None else {"Content-Type": "application/octet-stream"},
+            timeout=_TIMEOUT,
+        )
+        answer: dict[str, Any] = response.json()
+    except (requests.RequestException, ValueError) as error:
+        raise Retriable(
+            f"Solr at {url} does not answer: {type(error).__name__}", "is it up? `tailorbird stack status`"
+        ) from error
+    if response.status_code == 200:
+        return answer
+    message = str(answer.get("error", {}).get("msg", response.status_code))
+    what = parameters.get("action", path).lower()
+    raise Fatal(f"Solr refused {what}: {message}", "`tailorbird stack logs solr` says more")

@@ -1,0 +1,80 @@
+"""SolrCloud's collections: made with a configset of their own, and reached by aliases, which swaps move at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import requests
+
+from cdc.topology.topology import Solr
+from indexer.solr.solr_http import reading_session
+from tailorbird.provision.file_configset import install_configset, packed_configset
+from tailorbird.provision.solr_admin import SolrAdmin, solr_answer
+
+
+def admin_of(solr: Solr) -> SolrAdmin | SolrCloudAdmin:
+    """The admin interface of a Solr, as it runs: by itself or with ZooKeeper. Retriable while it is away."""
+    session = reading_session(solr)
+    if solr_answer(session, solr.url, "/admin/info/system", {}).get("mode") == "solrcloud":
+        return SolrCloudAdmin(solr.url, session=session)
+    return SolrAdmin(solr.url, install=install_configset, session=session)
+
+
+class SolrCloudAdmin:
+    """The collections interface of a SolrCloud; `url` ends in `/solr`. Errors: Retriable while Solr is away.
+
+    What is created as `name` is an alias of the collection `<name>_0`; a swap leads the alias elsewhere. One shard, so
+    that one searcher shows a batch's rows and its barrier together. `session` carries credentials.
+    """
+
+    def __init__(self, url: str, *, session: requests.Session) -> None:
+        self._url, self._session = url, session
+
+    def exists(self, collection: str) -> bool:
+        """Whether there is an alias or a collection of this name."""
+        return collection in self._aliases() or collection in self._call(action="LIST")["collections"]
+
+    def create(self, collection: str) -> None:
+        """Make an empty collection and its alias; may be repeated after it was cut off."""
+        name = f"{collection}_0"
+        if name not in self._call(action="LIST")["collections"]:
+            if name not in self._get("/admin/configs", action="LIST")["configSets"]:
+                self._upload(name)
+            shape = {"numShards": "1", "replicationFactor": "1", "waitForFinalState": "true"}
+            self._call(action="CREATE", name=name, **{"collection.configName": name}, **shape)
+        self._call(action="CREATEALIAS", name=collection, collections=name)
+
+    def remove(self, collection: str) -> None:
+        """Delete a collection, the aliases that lead to it and its configset."""
+        name = self.identity(collection)
+        for alias, target in self._aliases().items():
+            if target == name:
+                self._call(action="DELETEALIAS", name=alias)
+        self._call(action="DELETE", name=name)
+        self._get("/admin/configs", action="DELETE", name=name)
+
+    def identity(self, collection: str) -> str:
+        """The collection that a name leads to."""
+        return self._aliases().get(collection, collection)
+
+    def standby_name(self, live: str, other: str) -> str:
+        """What the collection behind `live` is called after a swap with `other`: by its own name."""
+        return self.identity(live)
+
+    def swap(self, live: str, other: str) -> None:
+        """Lead `live` to the collection of `other`, at once: a query sees either the one or the other."""
+        self._call(action="CREATEALIAS", name=live, collections=self.identity(other))
+
+    def _aliases(self) -> dict[str, str]:
+        found: dict[str, str] = self._call(action="LISTALIASES")["aliases"]
+        return found
+
+    def _upload(self, name: str) -> None:
+        parameters = {"action": "UPLOAD", "name": name}
+        solr_answer(self._session, self._url, "/admin/configs", parameters, upload=packed_configset())
+
+    def _call(self, **parameters: str) -> dict[str, Any]:
+        return self._get("/admin/collections", **parameters)
+
+    def _get(self, path: str, **parameters: str) -> dict[str, Any]:
+        return solr_answer(self._session, self._url, path, parameters)

@@ -1,0 +1,283 @@
+"""Fills collections from tables by scan, for `apply` and `index reindex`; compares what came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from cdc.model.errors import Fatal, Retriable
+from cdc.stored import fields
+from cdc.topology.topology import Index, Topology
+from indexer.foreign.hbase_foreign import ForeignReader
+from indexer.index.collapse import RowChange
+from indexer.index.kafka_dead_letters import KafkaDeadLetters
+from indexer.index.mapping import Document, fields_of
+from indexer.index.processor import DeadLetters, Tally
+from indexer.rebuild.rebuild import Counts, Nowhere, Scan, StateStore, TableRows
+from indexer.run_indexer import AnyCollection, AnyProcessor, build_processor
+from indexer.solr.solr_collection import SolrCollection
+from indexer.table.hbase_layouts import StoredLayouts
+from indexer.table.hbase_scan import PAGE, TableScan
+
+_SAMPLES = 200
+_TRIES = 20
+# Rows written within this time of a count may be in one collection and not yet in the other.
+_SETTLED_SECONDS = 10
+
+
+class Rebuilder:
+    """Scans the table of one index into a collection; `told` hears of the rows of each page, from several threads."""
+
+    def __init__(self, topology: Topology, index: Index, *, told: Callable[[int], None] = lambda rows: None) -> None:
+        self._topology, self._index, self._told = topology, index, told
+        self._layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=index.table)
+        foreign, table = topology.foreign_tables.get(index.table), topology.tables.get(index.table)
+        self._scanned: TableScan | None = None
+        self._sample = _Sample()
+        self._rows: TableRows
+        if foreign is not None:
+            self._rows, self._buckets = ForeignReader(topology.hbase.thrift, foreign), 1
+        elif table is not None:
+            self._rows = self._scanned = TableScan(topology, table)
+            self._buckets = table.salt_buckets
+
+    def expected(self) -> int | None:
+        """About how many rows there are to read: as many as the live collection shows. None where each of its documents
+        is a cell, or while Solr is away."""
+        foreign = self._topology.foreign_tables.get(self._index.table)
+        if foreign is not None and foreign.mapping == "column":
+            return None
+        try:
+            with self._collection(self._index.collection) as live:
+                return live.count_rows(until_ms=time.time_ns() // 1_000_000)
+        except Retriable:
+            return None
+
+    def fill(self, name: str, state: StateStore, *, rows_per_second: float | None = None) -> Counts:
+        """Index every row of the table into a collection, going on where `state` says that an earlier attempt was.
+
+        The newest layout's fields are made first, so that a column whose type has changed has its new one. Retriable
+        when a server stays away; interrupted, it has stored how far it is.
+        """
+        with self._collection(name) as collection:
+            newest = self._layouts.newest() if self._scanned else None
+            if newest is not None:
+                collection.ensure_fields(fields_of(newest, self._index.search))
+            return self._scan(name, state, self._processor([collection], self._letters()), rows_per_second)
+
+    def replay(self, keys: Sequence[bytes], names: Sequence[str]) -> Counts:
+        """Index some rows as they are in the table now; those that can not be indexed are dead letters again.
+
+        Rows that are gone need nothing: their delete was shipped. `names` are all collections of the index.
+        """
+        rows = dead = 0
+        with contextlib.ExitStack() as opened:
+            collections = [opened.enter_context(self._collection(name)) for name in names]
+            processor = self._processor(collections, self._letters())
+            for start in range(0, len(keys), PAGE):
+                some = keys[start : start + PAGE]
+                # rows of foreign tables are read by their processor
+                changes = self._scanned.rows(some) if self._scanned else [RowChange(k, 0, {}, False) for k in some]
+                dead += processor.index_rows(changes).dead
+                rows += len(changes)
+                self._told(len(changes))
+        return Counts(rows=rows, dead=dead)
+
+    def rehearse(self, state: StateStore, *, rows_per_second: float | None = None) -> Counts:
+        """The same without writing anything: what `fill` would index and what it would send to the dead letters,
+        documents that only Solr would refuse left out."""
+        nowhere = Nowhere()
+        return self._scan("", state, self._processor([nowhere], nowhere), rows_per_second)
+
+    def compare(self, new: str) -> str:
+        """How a filled collection differs from the live one in number, and from the table in a sample; empty when it
+        does not. Rows that change meanwhile are looked at again. The sample of a foreign table, whose keys may be
+        anything, is drawn while it is scanned."""
+        with self._collection(self._index.collection) as live, self._collection(new) as filled:
+            return self._compare_counts(live, filled) or self._compare_samples(filled)
+
+    def _compare_counts(self, live: SolrCollection, filled: SolrCollection) -> str:
+        differ = ""
+        for _ in range(_TRIES):
+            until_ms = time.time_ns() // 1_000_000 - _SETTLED_SECONDS * 1000
+            before, after = live.count_rows(until_ms=until_ms), filled.count_rows(until_ms=until_ms)
+            if before == after:
+                return ""
+            differ = f"{self._index.collection} shows {before} rows, the new collection {after}"
+            time.sleep(0.5)
+        return differ
+
+    def _compare_samples(self, filled: SolrCollection) -> str:
+        wanted = dict(self._samples(filled, self._scanned)) if self._scanned else self._read(filled, self._sample.rows)
+        for _ in range(_TRIES):
+            wanted = {key: document for key, document in wanted.items() if document}
+            held = filled.stored(list(wanted)) if wanted else {}
+            different = [key for key, document in wanted.items() if not _shows(held.get(key), document)]
+            if not different:
+                return ""
+            time.sleep(0.5)
+            # changed or deleted since the sample was taken? then the table says so now
+            if self._scanned:
+                wanted = {key: self._document(filled, key) or {} for key in different}
+            else:
+                wanted = self._read(filled, [bytes.fromhex(str(wanted[key][fields.ROW_KEY])) for key in different])
+        return f"{len(wanted)} of {_SAMPLES} sampled rows differ from the table, e.g. {next(iter(wanted))}"
+
+    def _read(self, filled: SolrCollection, rows: Sequence[bytes]) -> dict[str, Document]:
+        """The documents that some rows of a foreign table make now, by id."""
+        found: list[Document] = []
+        processor = self._processor([Nowhere(found.extend, ensure=filled.ensure_fields)], Nowhere())
+        processor.index_rows([RowChange(row, 0, {}, False) for row in rows])
+        return {
+            str(document[fields.UNIQUE_KEY]): {name: document[name] for name in document if name != "_version_"}
+            for document in found
+            if fields.KIND in document  # what else there is stands for a row that is gone
+        }
+
+    def _samples(self, filled: SolrCollection, rows: TableScan) -> Iterator[tuple[str, Document]]:
+        for _ in range(_SAMPLES):
+            bucket = random.randrange(self._buckets)
+            change = rows.first_from(bytes([bucket, 1]) + random.randbytes(4))
+            if change is not None and (document := self._mapped(filled, change)):
+                yield str(document[fields.UNIQUE_KEY]), document
+
+    def _document(self, filled: SolrCollection, key: str) -> Document | None:
+        changes = self._scanned.rows([bytes.fromhex(key)]) if self._scanned else []
+        return self._mapped(filled, changes[0]) if changes else None
+
+    def _mapped(self, filled: SolrCollection, change: RowChange) -> Document | None:
+        """The document of a row as the collection must hold it; None for one that goes to the dead letters."""
+        found: list[Document] = []
+        processor = self._processor([Nowhere(found.extend, ensure=filled.ensure_fields)], Nowhere())
+        processor.index_rows([change])
+        try:
+            return filled.converted(found[0]) if found else None
+        except ValueError:
+            return None
+
+    def _scan(self, name: str, state: StateStore, processor: AnyProcessor, rows_per_second: float | None) -> Counts:
+        stopped = threading.Event()
+
+        def indexed(page: Sequence[RowChange]) -> Tally:
+            self._sample.take(page)
+            return processor.index_rows(page)
+
+        scan = Scan(
+            self._rows,
+            indexed,
+            state,
+            collection=name,
+            buckets=self._buckets,
+            throttle=_throttle(rows_per_second),
+            pause=lambda seconds: _ignore(stopped.wait(seconds)),
+            stopped=stopped.is_set,
+            lock=threading.Lock(),
+        )
+        self._told(scan.counts().rows)
+        with ThreadPoolExecutor(max_workers=min(8, self._buckets)) as threads:
+            under_way = [threads.submit(scan.bucket, bucket, self._told) for bucket in scan.unfinished()]
+            try:
+                for each in under_way:
+                    each.result()
+            except BaseException:
+                stopped.set()
+                raise
+        return scan.counts()
+
+    def _letters(self) -> KafkaDeadLetters:
+        return KafkaDeadLetters(
+            self._topology.log.brokers,
+            topology=self._topology.name,
+            index=self._index.name,
+            replication_factor=self._topology.log.replication_factor,
+        )
+
+    def _processor(self, collections: Sequence[AnyCollection], dead_letters: DeadLetters) -> AnyProcessor:
+        return build_processor(self._topology, self._index, self._layouts, collections, dead_letters)
+
+    @contextlib.contextmanager
+    def _collection(self, name: str) -> Iterator[SolrCollection]:
+        collection = SolrCollection(self._topology.solr, name, commit_within=self._index.commit_within)
+        try:
+            yield collection
+        finally:
+            collection.close()
+
+
+class _Sample:
+    """Some rows of a scan, each as likely as any other; threads may share it."""
+
+    def __init__(self) -> None:
+        self.rows: list[bytes] = []
+        self._seen = 0
+        self._lock = threading.Lock()
+
+    def take(self, page: Sequence[RowChange]) -> None:
+        """The next rows of the scan."""
+        with self._lock:
+            for change in page:
+                self._seen += 1
+                if len(self.rows) < _SAMPLES:
+                    self.rows.append(change.row)
+                elif (place := random.randrange(self._seen)) < _SAMPLES:
+                    self.rows[place] = change.row
+
+
+def wait_for_collection(topology: Topology, name: str, *, seconds: float) -> None:
+    """Until Solr serves a collection that was just made; Fatal when it does not in time."""
+    collection = SolrCollection(topology.solr, name, commit_within=1.0)
+    deadline = time.monotonic() + seconds
+    try:
+        while True:
+            try:
+                if collection.exists():
+                    return
+            except Retriable:
+                pass  # it may be starting
+            if time.monotonic() > deadline:
+                raise Fatal(f"Solr does not serve {name}, which was just made", "`tailorbird stack logs solr`")
+            time.sleep(0.1)
+    finally:
+        collection.close()
+
+
+def _shows(held: Document | None, wanted: Document) -> bool:
+    """Whether a stored document shows a row as it is now; `held` may be newer than the row that was read."""
+    if held is None:
+        return False
+    if _fence(held) > _fence(wanted):
+        return True
+    return all(
+        held.get(name) == value
+        for name, value in wanted.items()
+        if not name.startswith(fields.MADE) and name != fields.INDEXED_AT
+    )
+
+
+def _fence(document: Document) -> int:
+    fence = document.get(fields.FENCE, 0)
+    assert isinstance(fence, int)
+    return fence
+
+
+def _throttle(rows_per_second: float | None) -> Callable[[int], None]:
+    """A function that waits so that the rows it hears of come at that rate, over all threads."""
+    if rows_per_second is None:
+        return lambda rows: None
+    lock, due = threading.Lock(), [time.monotonic()]
+
+    def wait(rows: int) -> None:
+        with lock:
+            due[0] = max(due[0], time.monotonic()) + rows / rows_per_second
+            pause = due[0] - time.monotonic()
+        time.sleep(max(0.0, pause))
+
+    return wait
+
+
+def _ignore(_: object) -> None:
+    """For a call whose result does not matter."""

@@ -1,0 +1,97 @@
+"""What HBase, Solr and ZooKeeper are asked for while a topology is provisioned, and how its things are described."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from cdc.topology.topology import Index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilySpec:
+    """A column family; `replicated` ones go to the peers (REPLICATION_SCOPE 1)."""
+
+    name: str
+    replicated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSpec:
+    """A table `namespace:name` of one family, split at the given keys and never again."""
+
+    name: str
+    family: FamilySpec
+    splits: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerSpec:
+    """A replication peer of some tables; `serial` keeps each region's order."""
+
+    id: str
+    cluster_key: str
+    tables: tuple[str, ...]
+    serial: bool
+    enabled: bool
+
+
+class TableStore(Protocol):
+    """Namespaces and tables, as HBase's master makes them (tailorbird.provision.hbase_admin)."""
+
+    def namespaces(self) -> set[str]: ...
+    def create_namespace(self, name: str) -> None: ...
+    def tables(self, namespace: str) -> dict[str, tuple[FamilySpec, ...]]: ...
+    def create_table(self, table: TableSpec) -> None: ...
+    def replicate(self, table: str, family: FamilySpec) -> None: ...
+    def has_rows(self, table: str) -> bool: ...
+    def regions(self, table: str) -> int: ...
+
+
+class PeerStore(Protocol):
+    """Replication peers, as HBase's master makes them (tailorbird.provision.hbase_admin)."""
+
+    def peers(self) -> dict[str, PeerSpec]: ...
+    def add_peer(self, peer: PeerSpec) -> None: ...
+
+
+class CollectionStore(Protocol):
+    """Solr's collections (tailorbird.provision.solr_admin)."""
+
+    def exists(self, collection: str) -> bool: ...
+    def create(self, collection: str) -> None: ...
+
+
+class PeerNames(Protocol):
+    """Which peer an index has (indexer.rebuild.zk_state): a name is never used again once its peer was removed.
+
+    `current` and `advance` tell the generation in the name; `was_made` whether HBase had a peer of that name once.
+    """
+
+    def current(self, topology: str, index: str) -> int: ...
+    def advance(self, topology: str, index: str) -> int: ...
+    def was_made(self, peer: str) -> bool: ...
+    def mark_made(self, peer: str) -> None: ...
+
+
+class Backfills(Protocol):
+    """Scans that fill a new index (tailorbird.cli.index.cli_index_rebuild). One that is noted is done, by whichever
+    apply.
+    """
+
+    def note(self, index: Index, peer: str) -> None: ...
+    def noted(self, index: Index, peer: str) -> bool: ...
+    def run(self, index: Index, peer: str) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stores:
+    """All of them. `cluster_key` addresses a peer by its name; Solr is only asked for where there is an index."""
+
+    tables: TableStore
+    peers: PeerStore
+    collections: Callable[[], CollectionStore]
+    names: PeerNames
+    backfills: Backfills
+    cluster_key: Callable[[str], str]

@@ -1,0 +1,152 @@
+"""What `status`, `run` and the page say of checks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from cdc.topology.topology import Check, Topology
+from tailorbird.operate.status.part_status import WIDE
+from tailorbird.verify.checks.runs import Checked, CheckRun, Outcome
+from tailorbird.verify.checks.schedule import overdue_ms
+
+State = Literal["equal", "in part", "DIFFERENT", "unknown", "overdue", "waiting"]
+_STATES: Mapping[Outcome, State] = {
+    "equal": "equal",
+    "equal in part": "in part",
+    "different": "DIFFERENT",
+    "could not tell": "unknown",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckStatus:
+    """How a check stands. `state`: `equal`; `in part`: equal, but for columns that were not compared; `DIFFERENT`;
+    `unknown`: it could not tell all; `overdue`: it should have run long ago; `waiting`: it never ran.
+
+    `told` says what it found last, a line each; `look` is the command that shows what differs, or catches up.
+    """
+
+    check: str
+    state: State
+    overdue: bool
+    told: tuple[str, ...]
+    look: str
+    run: CheckRun | None
+
+    @property
+    def well(self) -> bool:
+        """Whether nothing needs to be done about it: what could not be told is told, and is no difference."""
+        return self.state != "DIFFERENT" and not self.overdue
+
+    def to_json(self) -> dict[str, Any]:
+        """As `status --json` prints it."""
+        last = self.run.to_json() if self.run else {}
+        told = {"kind": "check", "check": self.check, "state": self.state, "overdue": self.overdue, "look": self.look}
+        return {**told, **{name: last.get(name) for name in ("began_ms", "ended_ms", "equal_ms", "error", "checked")}}
+
+
+def check_statuses(topology: Topology, runs: Mapping[str, CheckRun], now_ms: int) -> list[CheckStatus]:
+    """How each check of a topology stands; runs of checks that it has no more are left out."""
+    return [_status(topology.file, check, runs.get(name), now_ms) for name, check in topology.checks.items()]
+
+
+def _status(file: str, check: Check, run: CheckRun | None, now_ms: int) -> CheckStatus:
+    if run is None:
+        told = ("it has not run yet",)
+        return CheckStatus(check=check.name, state="waiting", overdue=False, told=told, look="", run=None)
+    late = overdue_ms(check, run, now_ms)
+    state, look = _STATES[run.outcome], ""
+    lines = [found_text(one, now_ms) for one in run.checked]
+    if run.error:
+        lines.append(f"could not tell: {run.error}")
+    if late:
+        every, began = ago(round(check.every * 1000)), ago(now_ms - run.began_ms)
+        lines.append(f"overdue: it is to run every {every}, and began {began} ago")
+        look = f"tailorbird checks {file}, or tailorbird run {file}"
+    if state == "DIFFERENT":
+        look = look_of(file, run.checked)
+    elif late:
+        state = "overdue"
+    return CheckStatus(check=check.name, state=state, overdue=bool(late), told=tuple(lines), look=look, run=run)
+
+
+def status_lines(one: CheckStatus) -> list[str]:
+    """The status for a person."""
+    first, *more = one.told or ("there was nothing to compare",)
+    lines = [f"{one.state:<{WIDE}}check {one.check}: {first}", *(f"{'':<{WIDE}}{line}" for line in more)]
+    return [*lines, f"{'':<{WIDE}}{one.look}"] if one.look else lines
+
+
+def look_of(file: str, checked: Iterable[Checked]) -> str:
+    """The command that shows what differs."""
+    found = [one for one in checked if one.outcome == "different"]
+    stages, tables = dict.fromkeys(one.stage for one in found), dict.fromkeys(one.table for one in found)
+    return " ".join(
+        ["tailorbird verify", file, *(f"--stage {name}" for name in stages), *(f"--table {name}" for name in tables)]
+    )
+
+
+def found_text(one: Checked, now_ms: int) -> str:
+    """What was found of one stage of one table: `index orders_wide: equal, 12,345 rows, 3 min ago`."""
+    what, when = f"{one.stage} {one.table}", f"{ago(now_ms - one.at_ms)} ago"
+    moving = f", {one.moving:,} of them moving" if one.moving else ""
+    if one.outcome == "equal":
+        return f"{what}: equal, {one.rows:,} rows{moving}, {when}"
+    if one.outcome == "equal in part":
+        return f"{what}: equal in part, {one.rows:,} rows{moving}, {when}; {'; '.join(one.untold)}"
+    if one.outcome == "could not tell":
+        return f"{what}: could not tell: {one.untold[0] if one.untold else 'no reason is known'}; {when}"
+    return f"{what}: {_differ(one.differing)} of {one.rows:,}{_first(one.findings)}, {when}"
+
+
+def page_text(checks: Sequence[CheckStatus], tables: Collection[tuple[str, str]], file: str, now_ms: int) -> PageCheck:
+    """What a page says of the tables behind it, by stage and table: the newest that was found; and all that differs.
+
+    Both texts are empty where no check has looked at them yet.
+    """
+    found = [one for each in checks if each.run for one in each.run.checked if (one.stage, one.table) in tables]
+    wrong = [one for one in found if one.outcome == "different"]
+    told = [one for one in found if one.outcome != "could not tell"]
+    newest = max(told or found, key=lambda one: one.at_ms, default=None)
+    alarm = ""
+    if wrong:
+        rows = sum(one.differing for one in wrong)
+        alarm = f"What you see is not all right: {_differ(rows)}, found {ago(now_ms - wrong[0].at_ms)} ago. "
+        alarm += f"Look: {look_of(file, wrong)}"
+    if newest is None:
+        return PageCheck(quiet="", alarm=alarm)
+    late = ", overdue" if any(each.overdue for each in checks if each.run and newest in each.run.checked) else ""
+    said = f"{newest.rows:,} rows" if newest.outcome != "could not tell" else "see `tailorbird status`"
+    quiet = f"verified {ago(now_ms - newest.at_ms)} ago: {newest.outcome}, {said}{late}"
+    return PageCheck(quiet=quiet, alarm=alarm)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageCheck:
+    """What a page says of checks: small and `quiet`; and the `alarm`, where something differs."""
+
+    quiet: str = ""
+    alarm: str = ""
+
+
+def _differ(rows: int) -> str:
+    return "1 row differs" if rows == 1 else f"{rows:,} rows differ"
+
+
+def _first(findings: Sequence[Mapping[str, Any]]) -> str:
+    for finding in findings:
+        key = ", ".join(f"{name}={value}" for name, value in finding.get("key", {}).items())
+        return f", the first: {key} {finding.get('difference', '')}".rstrip()
+    return ""
+
+
+def ago(milliseconds: float) -> str:
+    """A length of time: `12 s`, `3 min`, `5 h`, `2 days`."""
+    seconds = max(0.0, milliseconds / 1000)
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h" if seconds < 172_800 else f"{seconds / 86400:.0f} days"

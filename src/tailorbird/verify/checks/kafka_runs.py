@@ -1,0 +1,94 @@
+"""Keeps what checks found in the compacted topic `<topology>.checks`, a record a check, and reads it again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+
+from cdc.model.errors import Retriable
+from cdc.model.naming import checks_topic
+from cdc.topology.topology import Topology
+from ingest.log.kafka_topics import make_topic
+from tailorbird.operate.status.kafka_dead_letters import records_between
+from tailorbird.operate.status.proc_watch import Watch
+from tailorbird.verify.checks.runs import CheckRun, run_of
+
+_TIMEOUT = 10.0
+# small and rewritten often: cleaned by the hour, so that readers, who begin at its beginning, have little to read
+_CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000", "min.cleanable.dirty.ratio": "0.1"}
+
+
+class RunsReader:
+    """Reads the last run of each check, and later what came since; a context manager."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._brokers, self._topic = topology.log.brokers, checks_topic(topology.name)
+        self._consumer: Consumer | None = None
+        self._found: dict[str, CheckRun] = {}
+        self._next: dict[int, int] = {}
+
+    def __enter__(self) -> RunsReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def read(self) -> dict[str, CheckRun]:
+        """The last run by check; none where no check ever ran. Retriable while Kafka is away."""
+        with _translated(self._brokers, "what checks found is not told"):
+            if self._consumer is None:
+                self._consumer = Consumer(
+                    {
+                        **self._brokers.librdkafka(),
+                        "group.id": "tailorbird-checks",  # required by the client; nothing is ever committed
+                        "enable.auto.commit": False,
+                        "auto.offset.reset": "earliest",
+                        "enable.partition.eof": True,
+                        "fetch.wait.max.ms": 10,
+                        "log_level": 0,  # librdkafka would write to stderr by itself
+                    }
+                )
+            known = self._consumer.list_topics(timeout=_TIMEOUT).topics
+            partitions = sorted(known[self._topic].partitions) if self._topic in known else []
+            for record in records_between(self._consumer, self._topic, {p: self._next.get(p) for p in partitions}):
+                self._next[record.partition] = record.offset + 1
+                run = run_of(record.value) if record.value is not None else None
+                if run is not None:
+                    self._found[run.check] = run
+        return dict(self._found)
+
+
+def runs_watched(topology: Topology, every: float = 5.0) -> Watch[dict[str, CheckRun]]:
+    """The last runs, as of late."""
+    return Watch(RunsReader(topology).read, name="checks", every=every)
+
+
+def keep(topology: Topology, run: CheckRun) -> None:
+    """Write a run; returns when Kafka has it, having made the topic where there is none. Retriable while it is away."""
+    failed: list[KafkaError] = []
+
+    def told(error: KafkaError | None, _: object) -> None:
+        if error is not None:
+            failed.append(error)
+
+    topic = checks_topic(topology.name)
+    make_topic(topology.log, topic, 1, _CONFIG)
+    with _translated(topology.log.brokers, "what a check found is not kept"):
+        producer = Producer({**topology.log.brokers.librdkafka(), "enable.idempotence": True, "log_level": 0})
+        value = json.dumps(run.to_json()).encode()
+        producer.produce(topic, key=run.check.encode(), value=value, partition=0, on_delivery=told)
+        if producer.flush(_TIMEOUT) or failed:
+            raise KafkaException(failed[0] if failed else KafkaError(KafkaError._TIMED_OUT))
+
+
+@contextmanager
+def _translated(brokers: object, what: str) -> Iterator[None]:
+    try:
+        yield
+    except KafkaException as error:
+        raise Retriable(f"Kafka at {brokers}: {error.args[0].str()}; {what}", "tailorbird stack status") from error

@@ -1,0 +1,100 @@
+"""An explanation as text for people, and as JSON values for programs."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from tailorbird.verify.explain.explaining import ExplainedCell, Explanation, Witness
+
+_OPS = {"c": "inserted", "u": "updated", "d": "deleted", "r": "read"}
+
+
+def lines_of(found: Explanation) -> Iterator[str]:
+    """The row, its cells, then the events."""
+    row = found.row
+    yield f"{found.table}, row {row.row_key.hex()}: written in batch {row.batch} at stamp {found.stamp}"
+    yield f"  {_moment(found.stamp)}, layout {row.layout_id}, fence in Solr {found.fence}"
+    for group, rows in sorted(found.groups.items()):
+        yield f"  group {group} had {rows} rows; of those the event of the newest change is told"
+    if found.untold:
+        yield f"  could not tell: {found.untold}"
+    yield ""
+    width = max((len(cell.column) for cell in found.cells), default=0)
+    numbers = {event.node: number for number, event in enumerate(found.events, start=1)}
+    for cell in found.cells:
+        yield f"  {cell.column:{width}}  {_text(cell.value)}  ← {_from(cell, numbers)}"
+    for event in found.events:
+        yield ""
+        yield from _event(event, numbers[event.node])
+
+
+def _from(cell: ExplainedCell, numbers: dict[int, int]) -> str:
+    events = ", ".join(f"[{numbers[node]}]" for node in cell.events if node in numbers)
+    told = f"{cell.expression}  {events}".rstrip()
+    if cell.agrees is False:
+        told += f"  DIFFERS: the event says {', '.join(map(_text, cell.said.values()))}"
+    elif cell.agrees is None and cell.said:
+        told += "  of " + ", ".join(f"{name} {_text(value)}" for name, value in cell.said.items())
+    return told
+
+
+def _event(event: Witness, number: int) -> Iterator[str]:
+    named = f"{event.alias} {event.table}" if event.alias and event.alias != event.table else event.table
+    yield f"  [{number}] {named}  topic {event.topic}, partition {event.partition}, offset {event.offset}"
+    if event.state != "found":
+        yield f"      {event.why}"
+    if event.source is None:
+        return
+    source = event.source
+    when, what = _moment(source.get("ts_ms") or 0), _OPS.get(event.op, event.op)
+    yield f"      {what}, row {_text(event.key)}, committed {when}, table {source.get('db')}.{source.get('table')}"
+    version = "not known" if event.schema_version is None else event.schema_version
+    place = f"{source.get('file')}:{source.get('pos')}" if source.get("file") else "not logged"
+    yield f"      gtid {source.get('gtid') or '-'}, file {place}, schema version {version}"
+
+
+def json_of(found: Explanation) -> dict[str, Any]:
+    """As `--json` prints it: positions as they are in the envelope, values canonical."""
+    row = found.row
+    return {
+        "table": found.table,
+        "row_key": row.row_key.hex(),
+        "stamp": found.stamp,
+        "fence": found.fence,
+        "layout": row.layout_id,
+        "batch": row.batch,
+        "groups": {str(group): rows for group, rows in found.groups.items()},
+        "untold": found.untold,
+        "cells": [_json_of_cell(cell) for cell in found.cells],
+        "events": [_json_of_event(event) for event in found.events],
+    }
+
+
+def _json_of_cell(cell: ExplainedCell) -> dict[str, Any]:
+    return {
+        "column": cell.column, "value": cell.value, "expression": cell.expression,
+        "events": list(cell.events), "said": dict(cell.said), "agrees": cell.agrees,
+    }  # fmt: skip
+
+
+def _json_of_event(event: Witness) -> dict[str, Any]:
+    source = event.source or {}
+    return {
+        "event": event.node, "alias": event.alias, "table": event.table,
+        "topic": event.topic, "partition": event.partition, "offset": event.offset,
+        "state": event.state, "why": event.why, "op": event.op, "key": event.key,
+        "gtid": source.get("gtid"), "file": source.get("file"), "pos": source.get("pos"),
+        "committed_ms": source.get("ts_ms"), "schema_version": event.schema_version,
+    }  # fmt: skip
+
+
+def _text(value: object) -> str:
+    return orjson.dumps(value).decode()
+
+
+def _moment(ms: int) -> str:
+    return dt.datetime.fromtimestamp(ms / 1000, dt.UTC).isoformat(sep=" ", timespec="milliseconds")

@@ -1,0 +1,71 @@
+"""A row of an aggregated table, with its trace."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from cdc.model.errors import UsageError
+from cdc.model.naming import hbase_table
+from cdc.model.types import Canonical
+from cdc.stored.cells import FROM, RowCodec, layout_id_of
+from cdc.stored.traces import entries_of
+from cdc.topology.topology import Table, Topology
+from indexer.table.hbase_layouts import StoredLayouts
+from joins.stores.hbase_table import HBaseConnection
+from tailorbird.verify.explain.explaining import TracedRow
+
+
+class JoinedRows:
+    """Rows of one table. Retriable while HBase is away, UsageError where the table is missing or was never written."""
+
+    def __init__(self, topology: Topology, table: Table) -> None:
+        self._table, self._name = table, hbase_table(topology.name, table.name)
+        self._thrift = topology.hbase.thrift
+        self._layouts = StoredLayouts(self._thrift, topology=topology.name, table=table.name)
+        newest = self._layouts.newest()
+        if newest is None:
+            raise UsageError(f"table {table.name} has no layout yet", "has its join run? `tailorbird run`")
+        self.layout = newest
+
+    def row(self, key: Mapping[str, Canonical]) -> TracedRow | None:
+        """The row that has this key, None if there is none; UsageError for what is no key of the table."""
+        try:
+            row_key = RowCodec(self.layout).row_key(key)
+        except (ValueError, TypeError, AttributeError, struct.error) as error:
+            raise UsageError(f"{dict(key)} is no key of {self._table.name}: {error}", "its columns' values") from error
+        return self.row_at(row_key)
+
+    def row_at(self, row_key: bytes) -> TracedRow | None:
+        """The row at a row key as HBase has it, with its salt; None if there is none."""
+        found = self._cells(row_key)
+        return self._decoded(row_key, found) if found else None
+
+    def _cells(self, row_key: bytes) -> dict[bytes, tuple[bytes, int]]:
+        def read(connection: Any) -> dict[bytes, tuple[bytes, int]]:
+            columns = [self._table.family.encode()]
+            found = connection.table(self._name).row(row_key, columns=columns, include_timestamp=True)
+            return {name.partition(b":")[2]: cell for name, cell in found.items()}
+
+        with contextlib.closing(HBaseConnection(self._thrift)) as hbase:
+            return hbase.call(read)
+
+    def _decoded(self, row_key: bytes, found: Mapping[bytes, tuple[bytes, int]]) -> TracedRow:
+        cells, timestamp = {name: value for name, (value, _) in found.items()}, max(at for _, at in found.values())
+        layout = self.layout
+        try:
+            if (layout_id := layout_id_of(cells)) != layout.id:
+                layout = self._layouts.layout(layout_id)
+            row = RowCodec(layout).row(cells)
+            # of another time it is that of a row that an older program has overwritten since
+            told, at = found.get(FROM, (b"", timestamp))
+            trace = tuple(entries_of(told)) if told and at == timestamp else None
+        except (KeyError, ValueError, IndexError, struct.error) as error:
+            remedy = f"`tailorbird verify … --table {self._table.name}` compares it"
+            raise UsageError(f"row {row_key.hex()} is not whole: {error!r}", remedy) from error
+        return TracedRow(
+            row_key=row_key, timestamp=timestamp, values=row.values, layout_id=row.layout_id, batch=row.batch,
+            trace=trace,
+        )  # fmt: skip

@@ -1,0 +1,66 @@
+"""One record of a change topic, at exactly its offset."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from cdc.model.brokers import Brokers
+from cdc.model.errors import Retriable
+
+_ANSWER = 20.0  # seconds
+_RUNNING = "is Kafka running? `tailorbird stack status`"
+_UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+
+
+class Taken(NamedTuple):
+    """A record that the log does not hold, and why."""
+
+    why: str
+
+
+class RecordsAt(contextlib.AbstractContextManager["RecordsAt"]):
+    """Reads committed records one by one; leaving the context lets go of Kafka."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._consumer = Consumer(
+            {
+                **brokers.librdkafka(),
+                "group.id": "tailorbird-explain",  # required by the client; nothing is ever committed
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 10,
+                "log_level": 0,  # librdkafka would write to stderr by itself
+            }
+        )
+
+    def __exit__(self, *exc: object) -> None:
+        self._consumer.close()
+
+    def record(self, topic: str, partition: int, offset: int) -> tuple[bytes | None, bytes | None] | Taken:
+        """Key and value of a record, or why it is not there. Retriable while Kafka is away."""
+        place = f"{topic}, partition {partition}, offset {offset}"
+        try:
+            low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ANSWER)
+            if not low <= offset < high:
+                begins = "the log begins at" if offset < low else "the topic was made anew: it ends at"
+                return Taken(f"{begins} offset {low if offset < low else high}")
+            self._consumer.assign([TopicPartition(topic, partition, offset)])
+            message: Any = self._consumer.poll(_ANSWER)
+        except KafkaException as error:
+            if error.args[0].code() in _UNKNOWN:
+                return Taken("the topic, or its partition, is not there")
+            raise Retriable(f"Kafka at {self._brokers}: {error.args[0].str()}", _RUNNING) from error
+        if message is None:
+            raise Retriable(f"Kafka does not give {place}", _RUNNING)
+        fault = message.error()
+        if fault is not None and fault.code() != KafkaError._PARTITION_EOF:
+            raise Retriable(f"{place}: {fault.str()}", _RUNNING)
+        if fault is not None or message.offset() != offset:
+            return Taken("compaction has taken it: a newer record of its row, or its end, is in the log")
+        return message.key(), message.value()

@@ -1,0 +1,103 @@
+"""`explain`, wired: HBase has the row and its trace, the log its schemas and the events."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import orjson
+
+from cdc.model.errors import Retriable, UsageError
+from cdc.model.types import Canonical
+from cdc.stored.layout import Layout
+from cdc.stored.traces import Origin
+from cdc.topology.topology import Topology
+from joins.query.drift import remembering
+from joins.select.compiler import compile_plan
+from joins.select.parser import tables_of
+from joins.stores.kafka_schemas import read_versions
+from tailorbird.verify.explain.events import Versions, named, read
+from tailorbird.verify.explain.explaining import Explanation, TracedRow, Witness, explained
+from tailorbird.verify.explain.hbase_row import JoinedRows
+from tailorbird.verify.explain.kafka_event import RecordsAt, Taken
+
+_SCHEMAS = 10.0  # seconds
+
+
+class Explainer(contextlib.AbstractContextManager["Explainer"]):
+    """Explains rows of one table, one after the other; leaving the context lets go of Kafka.
+
+    UsageError for a table or a column that is not there; Retriable while a server is away.
+    """
+
+    def __init__(self, topology: Topology, table: str) -> None:
+        if table not in topology.tables:
+            raise UsageError(f"{topology.file}: no table {table}", "one of " + ", ".join(topology.tables))
+        self.table = topology.tables[table]
+        self._rows = JoinedRows(topology, self.table)
+        self._versions = _versions(topology, table)
+        schemas = {table_id: remembering(list(some)) for table_id, some in self._versions.items()}
+        self.plan = compile_plan(topology, self.table, schemas)
+        self._log = RecordsAt(topology.log.brokers)
+
+    def __exit__(self, *exc: object) -> None:
+        self._log.__exit__(*exc)
+
+    @property
+    def layout(self) -> Layout:
+        """The newest layout of the table."""
+        return self._rows.layout
+
+    def explain(self, key: Mapping[str, Canonical], columns: Sequence[str] = ()) -> Explanation | None:
+        """Where the row of a key comes from, None if there is no such row; only cells of `columns` if there are any."""
+        if unknown := [name for name in columns if name not in (one.name for one in self.layout.columns)]:
+            raise UsageError(f"table {self.table.name} has no column {unknown[0]}", "look at `tailorbird explain-plan`")
+        row = self._rows.row(key)
+        return None if row is None else self._explained(row, columns)
+
+    def explain_at(self, row_key: bytes) -> Explanation | None:
+        """The same of the row at a row key as HBase has it, which is what its document is called by."""
+        row = self._rows.row_at(row_key)
+        return None if row is None else self._explained(row, ())
+
+    def _explained(self, row: TracedRow, columns: Sequence[str]) -> Explanation:
+        untold = ""
+        if row.trace is None:
+            untold = (
+                "the row was written before rows kept where they come from; it is told once the row is written anew"
+            )
+        elif row.layout_id != self.layout.id:
+            untold = f"the row is of layout {row.layout_id}, of an older query, and was not written anew since"
+        origins = [one for one in row.trace or () if isinstance(one, Origin) and not untold]
+        events = [self._read(event) for one in origins if (event := named(self.plan, one)) is not None]
+        return explained(self.plan, row, events, columns, untold=untold)
+
+    def _read(self, event: Witness) -> Witness:
+        record = self._log.record(event.topic, event.partition, event.offset)
+        if isinstance(record, Taken):
+            return replace(event, state="gone", why=record.why)
+        return read(self.plan, event, *record, self._versions)
+
+
+def _versions(topology: Topology, table: str) -> Versions:
+    needed = tables_of(topology, topology.tables[table])
+    deadline = time.monotonic() + _SCHEMAS
+    brokers = topology.log.brokers
+    found = read_versions(brokers, topology.name, needed, lambda _: None, lambda: time.monotonic() > deadline)
+    if missing := sorted(str(one) for one in needed - set(found)):
+        raise Retriable(f"no schema of {', '.join(missing)} in the log at {brokers}", "`tailorbird status` says why")
+    return found
+
+
+def keys_of(layout: Layout, text: str) -> Iterator[tuple[str, Canonical]]:
+    """A row key as people write it: its values as JSON with commas between, or one text without quotes."""
+    try:
+        values = orjson.loads(f"[{text}]")
+    except ValueError:
+        values = [text]
+    if len(values) != len(layout.row_key):
+        names = ", ".join(layout.row_key)
+        raise UsageError(f"{text!r} is {len(values)} values", f"those of {names}, as JSON with commas between")
+    yield from zip(layout.row_key, values, strict=True)

@@ -1,0 +1,138 @@
+"""A table's rows in HBase, as the documents that the indexer makes of them: the near end of the index stage."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from cdc.model.errors import Skippable
+from cdc.stored import fields
+from cdc.stored.cells import document_id, layout_id_of
+from cdc.stored.layout import Layout
+from cdc.topology.topology import Index, Table, Topology
+from indexer.index.collapse import RowChange
+from indexer.index.mapping import Document, Field, Mapper
+from indexer.table.hbase_layouts import StoredLayouts
+from indexer.table.hbase_scan import PAGE, TableScan
+from joins.stores.hbase_table import joined_table
+from tailorbird.verify.index.index_stage import RowSeen
+from tailorbird.verify.proc_ahead import rows_in_order
+
+# When the indexer posted a document says nothing of the row; Solr's own version of it is Solr's affair.
+UNCOMPARED = frozenset({fields.INDEXED_AT, "_version_"})
+
+Fit = Callable[[Document], Document]
+
+
+class RowsSeen:
+    """Rows by document id; for one thread. Errors: Retriable while HBase is away, UsageError for a missing table.
+
+    `know` is told of the fields of each layout that is met, before `fit` brings a document into the form that the
+    collection's fields hold (ValueError where they can not). `whole`: `document` gives what is to be posted, not only
+    what is compared, which costs half.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        table: Table,
+        index: Index,
+        *,
+        know: Callable[[Sequence[Field]], object],
+        fit: Fit,
+        whole: bool = False,
+    ) -> None:
+        self._table, self._search = table, index.search
+        self._scanned = TableScan(topology, table)
+        self._layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=table.name)
+        self._joined = joined_table(topology, table)
+        self._know, self._fit, self._whole = know, fit, whole
+        self._mappers: dict[int, Mapper | Skippable] = {}
+        self._hidden: frozenset[str] = UNCOMPARED
+
+    def check(self, file: str) -> None:
+        """UsageError where the table is not there; Retriable while HBase is away."""
+        self._joined.check(file)
+
+    def newest_layout(self) -> Layout | None:
+        """The layout that rows are written under now; None before the first."""
+        return self._layouts.newest()
+
+    def scan(self) -> Iterator[tuple[str, RowSeen]]:
+        """Every row, in the order of the ids."""
+        scanned = self._scanned
+        found = rows_in_order(self._table.salt_buckets, lambda at, last: scanned.pages(at, None, to_the_end=last))
+        for change in found:
+            yield document_id(change.row), self._seen(change)
+
+    def versions(self) -> Iterator[tuple[str, int]]:
+        """The same rows' versions alone, which costs a fraction."""
+        scanned = self._scanned
+        found = rows_in_order(self._table.salt_buckets, lambda at, last: scanned.versions(at, to_the_end=last))
+        for key, version in found:
+            yield document_id(key), version
+
+    def rows(self, ids: Sequence[str]) -> Mapping[str, RowSeen]:
+        """Those of some rows that exist; an id that no row can have has none."""
+        return {key: self._seen(change) for key, change in self.changes(ids)}
+
+    def changes(self, ids: Sequence[str]) -> Iterator[tuple[str, RowChange]]:
+        """The same, as they are stored."""
+        keys = [key for key in map(_row_key, ids) if key]
+        for start in range(0, len(keys), PAGE):
+            for change in self._scanned.rows(keys[start : start + PAGE]):
+                yield document_id(change.row), change
+
+    def written(self) -> int:
+        """The newest stamp of any batch or barrier."""
+        return self._joined.last_stamp()
+
+    def document(self, change: RowChange, *, now_ms: int) -> Document:
+        """The document that the indexer would post; Skippable where it would refuse the row."""
+        try:
+            mapper = self._mapper(layout_id_of(change.cells))
+        except KeyError as error:
+            raise Skippable("not a whole row: cell _layout is missing") from error
+        except struct.error as error:
+            raise Skippable(f"cell _layout can not be read: {error}") from error
+        document = mapper.document(change, now_ms=now_ms)
+        try:
+            return self._fit(document)
+        except ValueError as error:
+            raise Skippable(str(error)) from error
+
+    def _seen(self, change: RowChange) -> RowSeen:
+        try:
+            document = self.document(change, now_ms=0)
+        except Skippable as error:
+            return RowSeen(change.version, None, error.message)
+        return RowSeen(change.version, without(document, self._hidden))
+
+    def _mapper(self, layout_id: int) -> Mapper:
+        known = self._mappers.get(layout_id)
+        if known is None:
+            try:
+                known = Mapper(self._layouts.layout(layout_id), self._search, queried=self._whole)
+            except Skippable as error:
+                known = error
+            else:
+                self._know(known.fields)
+                self._hidden |= {field.name for field in known.fields if not field.stored}
+            self._mappers[layout_id] = known
+        if isinstance(known, Skippable):
+            raise known
+        return known
+
+
+def without(document: Document, hidden: frozenset[str]) -> Document:
+    """A document without some of its fields."""
+    for name in hidden & document.keys():
+        del document[name]
+    return document
+
+
+def _row_key(name: str) -> bytes | None:
+    try:
+        return bytes.fromhex(name)
+    except ValueError:
+        return None

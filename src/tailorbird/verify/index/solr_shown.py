@@ -1,0 +1,113 @@
+"""The documents of one index that queries see: the far end of the index stage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from cdc.model.errors import Retriable
+from cdc.stored import fields
+from cdc.topology.topology import Index, Topology
+from indexer.index.mapping import Document
+from indexer.solr.solr_collection import SolrCollection
+from indexer.solr.solr_http import AWAY, SolrConnections
+from tailorbird.verify.proc_ahead import ahead
+from tailorbird.verify.settling import Patience
+
+_PAGE = 2000
+_KEYS_ONLY = 20_000
+_KEYS = 500
+_POLL = 0.1
+_ROWS = f"{fields.KIND}:{fields.ROW}"
+# Fields made from others, to query by: not stored, but Solr tells those that it keeps in columns.
+_MADE = fields.MADE
+_OURS = frozenset({fields.INDEXED_AT, "_version_"})
+
+
+class DocumentsShown:
+    """One collection, read as queries see it; never writes. Retriable while Solr is away or has no such collection."""
+
+    def __init__(self, topology: Topology, index: Index, *, patience: Patience) -> None:
+        self._url = topology.solr.url
+        self._path = f"/{index.collection}/select"
+        self._name = index.collection
+        self._connections = SolrConnections(topology.solr, timeout=60.0)
+        self._collection = SolrCollection(topology.solr, index.collection, commit_within=index.commit_within)
+        self._patience = patience
+
+    @property
+    def collection(self) -> SolrCollection:
+        """The collection, which knows the types of its fields."""
+        return self._collection
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._connections.close()
+        self._collection.close()
+
+    def count(self) -> int:
+        """How many documents of rows there are now."""
+        return int(self._select({"q": "*:*", "fq": _ROWS, "rows": 0})["response"]["numFound"])
+
+    def scan(self) -> Iterator[tuple[str, Document]]:
+        """Every row's document in the order of the ids, in pages, so that memory is bounded."""
+        for page in ahead(self._pages(_PAGE)):
+            yield from map(_compared, page)
+
+    def versions(self) -> Iterator[tuple[str, int]]:
+        """The same documents' fences alone, which costs a fraction."""
+        for page in ahead(self._pages(_KEYS_ONLY, fl=f"{fields.UNIQUE_KEY},{fields.FENCE}")):
+            for document in page:
+                yield str(document[fields.UNIQUE_KEY]), int(document[fields.FENCE])
+
+    def documents(self, ids: Sequence[str]) -> Mapping[str, Document]:
+        """Those of some documents that queries see."""
+        found: dict[str, Document] = {}
+        for start in range(0, len(ids), _KEYS):
+            some = [key for key in ids[start : start + _KEYS] if "\x1f" not in key]
+            query = f"{{!terms f={fields.UNIQUE_KEY} separator='\x1f'}}" + "\x1f".join(some)
+            answer = self._select({"q": query, "fq": _ROWS, "rows": len(some)})
+            found.update(map(_compared, answer["response"]["docs"]))
+        return found
+
+    def visible(self) -> int | None:
+        """The stamp of the last cut that every bucket has passed; None before the first."""
+        return self._collection.visible_stamp()
+
+    def wait(self, stamp: int) -> bool:
+        """Until a cut of this stamp is visible; False once the patience is used up."""
+        self._patience.begin(time.monotonic())
+        while (visible := self.visible()) is None or visible < stamp:
+            if self._patience.used_up(visible, time.monotonic()):
+                return False
+            time.sleep(_POLL)
+        return True
+
+    def _pages(self, rows: int, **more: str) -> Iterator[list[dict[str, Any]]]:
+        mark, order = "*", f"{fields.UNIQUE_KEY} asc"
+        while True:
+            asked = {"q": "*:*", "fq": _ROWS, "sort": order, "rows": rows, "cursorMark": mark, **more}
+            answer = self._select(asked)
+            if documents := answer["response"]["docs"]:
+                yield documents
+            if answer["nextCursorMark"] == mark:
+                return
+            mark = answer["nextCursorMark"]
+
+    def _select(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        status, answer = self._connections.json("POST", self._path, {"params": {"wt": "json", **parameters}})
+        if status == 404:
+            raise Retriable(f"Solr does not serve collection {self._name}", "`tailorbird apply` makes it")
+        if status != 200:
+            told = str(answer.get("error", {}).get("msg", ""))[:200]
+            raise Retriable(f"Solr at {self._url}/{self._name}: HTTP {status} for a query: {told}", AWAY)
+        return answer
+
+
+def _compared(document: dict[str, Any]) -> tuple[str, Document]:
+    """A document's id, and of its fields those that are compared."""
+    key = str(document[fields.UNIQUE_KEY])
+    for name in [name for name in document if name in _OURS or name.startswith(_MADE)]:
+        del document[name]
+    return key, document

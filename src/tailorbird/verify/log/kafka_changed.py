@@ -1,0 +1,88 @@
+"""Which rows of a table the log has named since a cut: O(changes), however large the table is."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+from cdc.model.errors import Retriable, UsageError
+from cdc.model.naming import TRUNCATE_KEY, positions_topic
+from cdc.topology.topology import Topology
+from ingest.ledger.ledger import Partition, read_reach
+from ingest.ledger.places import Reach
+from tailorbird.verify.positions import position_of
+
+_ANSWER = 20.0
+Ends = Mapping[Partition, int]
+
+
+class KafkaChanged:
+    """Reads a topology's topics from given offsets to their ends; `close` lets go of Kafka. Retriable: it is away."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._consumer = Consumer(
+            {
+                **topology.log.brokers.librdkafka(),
+                "group.id": "tailorbird-verify",  # required by the client; nothing is ever committed
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 10,
+                "log_level": 0,  # librdkafka would write to stderr by itself
+            }
+        )
+
+    def keys(self, starts: Ends) -> set[bytes] | None:
+        """The keys of all records from these offsets on; None where a marker stands there, which concerns all rows, or
+        the topic was made anew."""
+        for (topic, partition), offset in starts.items():
+            _, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ANSWER)
+            if high < offset:
+                return None
+        found = {key for key, _ in self._records(starts)}
+        return None if TRUNCATE_KEY in found else found
+
+    def ends(self, source: str, cut: str) -> Ends | None:
+        """The offsets behind what the log holds of a source at the newest position that a cut covers; None where it has
+        no such position any more. UsageError for what is no cut."""
+        try:
+            reach = Reach(position_of(cut))
+        except ValueError as error:
+            raise UsageError(f"--changed-since {cut}: {error}", "last, a GTID set, or file:position") from error
+        topic, found = positions_topic(self._topology.name), None
+        partitions = self._consumer.list_topics(topic, timeout=_ANSWER).topics[topic].partitions
+        for _, value in self._records({(topic, number): OFFSET_BEGINNING for number in partitions}):
+            if value is None:
+                continue
+            one = read_reach(json.loads(value))
+            if one.source == source and reach.includes(one.position):
+                found = one.ends
+        return found
+
+    def close(self) -> None:
+        """Let go of Kafka."""
+        self._consumer.close()
+
+    def _records(self, starts: Ends) -> Iterator[tuple[bytes, bytes | None]]:
+        left, deadline = set(starts), time.monotonic() + _ANSWER
+        try:
+            self._consumer.assign([TopicPartition(*one, offset) for one, offset in starts.items()])
+            while left:
+                for message in self._consumer.consume(10_000, 0.05):
+                    deadline = time.monotonic() + _ANSWER
+                    error = message.error()
+                    if error is None:
+                        yield message.key() or b"", message.value()
+                    elif error.code() == KafkaError._PARTITION_EOF:
+                        left.discard((message.topic() or "", message.partition() or 0))
+                    elif not error.retriable():
+                        raise KafkaException(error)
+                if time.monotonic() > deadline:
+                    raise Retriable(f"Kafka at {self._topology.log.brokers} does not give {sorted(left)[0][0]}")
+        except KafkaException as error:
+            raise Retriable(f"Kafka at {self._topology.log.brokers}: {error.args[0].str()}") from error

@@ -1,0 +1,82 @@
+"""Single records of change topics, read at the offsets that the ledger kept."""
+
+from __future__ import annotations
+
+import time
+
+import orjson
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from cdc.model.errors import Retriable
+from cdc.model.event import Position
+from cdc.topology.topology import Topology
+from ingest.ledger.ledger import Book
+from ingest.ledger.places import Reach, tag_of
+from ingest.ledger.run_ledger import Ledger
+from tailorbird.verify.log.stage import LogImage
+
+_PATIENCE = 60.0  # seconds that the ledger may need to come to a position
+_ANSWER = 20.0
+
+
+class KafkaRecords:
+    """Implements `stage.FarTable` for one table; `close` lets go of Kafka."""
+
+    def __init__(self, topology: Topology, ledger: Ledger, book: Book) -> None:
+        self._topology, self._ledger, self._book = topology, ledger, book
+        self._source = book.schema.table_id.source
+        self._consumer: Consumer | None = None
+
+    def covers(self, position: Position, *, wait: bool) -> bool:
+        """See `stage.FarTable`; the ledger reads on meanwhile."""
+        deadline = time.monotonic() + (_PATIENCE if wait else 0.0)
+        while True:
+            self._ledger.poll(0.0 if not wait else 0.02)
+            reached = self._ledger.books.reached.get(self._source)
+            if reached is not None and Reach(reached.position).includes(position):
+                return True
+            if time.monotonic() >= deadline:
+                return False
+
+    def record(self, partition: int, offset: int) -> LogImage | None:
+        """See `stage.FarTable`."""
+        try:
+            value = self._value(partition, offset)
+        except KafkaException as error:
+            raise Retriable(f"Kafka at {self._topology.log.brokers}: {error.args[0].str()}") from error
+        if value is None:
+            return None
+        envelope = orjson.loads(value)
+        tag = tag_of(envelope["source"])
+        told = f"{self._book.topic}, partition {partition}, offset {offset}" + (f", {tag}" if tag else ", a snapshot")
+        return LogImage(row=envelope["after"], tag=tag, told=told)
+
+    def close(self) -> None:
+        """Let go of Kafka."""
+        if self._consumer is not None:
+            self._consumer.close()
+
+    def _value(self, partition: int, offset: int) -> bytes | None:
+        if self._consumer is None:
+            self._consumer = Consumer(
+                {
+                    **self._topology.log.brokers.librdkafka(),
+                    "group.id": "tailorbird-verify",  # required by the client; nothing is ever committed
+                    "enable.auto.commit": False,
+                    "auto.offset.reset": "earliest",
+                    "isolation.level": "read_committed",
+                    "enable.partition.eof": True,
+                    "fetch.wait.max.ms": 10,
+                    "log_level": 0,  # librdkafka would write to stderr by itself
+                }
+            )
+        self._consumer.assign([TopicPartition(self._book.topic, partition, offset)])
+        message = self._consumer.poll(_ANSWER)
+        if message is None:
+            raise Retriable(f"Kafka does not give {self._book.topic}, partition {partition}, offset {offset}")
+        error = message.error()
+        if error is not None:
+            if error.code() == KafkaError._PARTITION_EOF:
+                return None
+            raise KafkaException(error)
+        return message.value() if message.offset() == offset else None

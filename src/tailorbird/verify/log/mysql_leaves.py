@@ -1,0 +1,198 @@
+"""A table at its source, as short transactions show it: digests and rows of leaves, each between two positions.
+
+Stock MySQL tells no transaction which position it shows: `gtid_executed` gets a transaction's GTID a moment after all
+can see it. So what was executed before the transaction began is `low`: it shows all of that. What is executed,
+or owned by who is about to commit, after it has read is `high`: it shows nothing else. MariaDB tells the position
+exactly. Without GTIDs a place in the binary log is written before what it holds can be seen: one waits behind `low`.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+
+from cdc.merkle.tree import Digest
+from cdc.model.errors import Retriable
+from cdc.model.event import Position
+from cdc.model.schema import TableId, TableSchema
+from cdc.model.types import Canonical
+from cdc.topology.topology import Source
+from ingest.binlog.format.gtid import GtidSet
+from ingest.events.log_events import Image
+from ingest.ledger.ledger import Book
+from ingest.mysql import mysql_schema
+from ingest.mysql.mysql_connection import Connection, connected, query, translated
+from ingest.mysql.mysql_digest import DigestSql, digest_sql, keyed_rows, leaf_digests, leaf_rows, range_digest
+from tailorbird.verify.log.load import Load
+from tailorbird.verify.log.proc_digests import ahead
+from tailorbird.verify.log.schemas import OTHER_COLUMNS, compared_schema
+from tailorbird.verify.log.spans import Span
+from tailorbird.verify.log.stage import Glimpse
+
+_SETTLE = 0.2  # seconds between a place in the log and the moment that all of it can be seen
+_OWNED = 5.0  # seconds that somebody may own a GTID and neither commit nor let it go
+_LONGEST = 3600.0
+
+
+class MySqlLeaves:
+    """Implements `stage.NearTable` for each table of a source, over one connection; over all of them while spans are
+    digested, which is what takes the time."""
+
+    def __init__(
+        self, source: Source, connections: Sequence[tuple[Connection, Load]], schemas: dict[TableId, TableSchema]
+    ) -> None:
+        self._source, self._connections, self._schemas = source, connections, schemas
+        self._connection = connection = connections[0][0]
+        with translated(source, "set up a comparison"):
+            for one, _ in connections:
+                query(one, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            version = str(query(connection, "SELECT VERSION()")[0][0])
+            self._maria = "mariadb" in version.lower()
+            self._gtids = not self._maria and str(query(connection, "SELECT @@GLOBAL.gtid_mode")[0][0]) == "ON"
+
+    def table(self, book: Book) -> _Leaves | str:
+        """The table of a book; or why it can not be compared."""
+        schema = self._schemas.get(book.schema.table_id)
+        if schema is None:
+            return "the source has no such table"
+        found = compared_schema(book, schema)
+        if found is None:
+            return OTHER_COLUMNS
+        sql = digest_sql(self._connection, *found, book.grid, stands_in=self._source.unrepresentable != "dead_letter")
+        first, *beside = (
+            _Leaves(self._source, connection, sql, load, maria=self._maria, gtids=self._gtids)
+            for connection, load in self._connections
+        )
+        first.beside = tuple(beside)
+        return first
+
+
+class _Leaves:
+    """One table of a source."""
+
+    def __init__(
+        self, source: Source, connection: Connection, sql: DigestSql, load: Load, *, maria: bool, gtids: bool
+    ) -> None:
+        self._source, self._connection, self._sql, self._load = source, connection, sql, load
+        self._maria, self._gtids = maria, gtids
+        self.beside: tuple[_Leaves, ...] = ()
+
+    def wholes(self, spans: Iterable[Span]) -> Iterator[tuple[Span, Glimpse]]:
+        """See `stage.NearTable`."""
+        return ahead((self, *self.beside), spans, _Leaves._whole)
+
+    def _whole(self, span: Span) -> Glimpse:
+        with self._between() as (low, high):
+            found = range_digest(self._connection, self._source, self._sql, *span)
+        return Glimpse(low=low, high=high[0], whole=found)
+
+    def digests(self, spans: Sequence[Span]) -> Glimpse:
+        """See `stage.NearTable`."""
+        found: dict[int, Digest] = {}
+        with self._between() as (low, high):
+            for first, last in spans:
+                found |= leaf_digests(self._connection, self._source, self._sql, first, last)
+        return Glimpse(low=low, high=high[0], digests=found)
+
+    def rows(self, leaves: Sequence[int]) -> Glimpse:
+        """See `stage.NearTable`."""
+        images = list[Image]()
+        with self._between() as (low, high):
+            if self._sql.grid.ranged:
+                for leaf in leaves:
+                    images += leaf_rows(self._connection, self._source, self._sql, leaf, leaf)
+            else:
+                images += leaf_rows(self._connection, self._source, self._sql, leaves[0], leaves[-1], leaves)
+        return Glimpse(low=low, high=high[0], images=images)
+
+    def keyed(self, keys: Sequence[dict[str, Canonical]]) -> Glimpse:
+        """See `stage.NearTable`."""
+        with self._between() as (low, high):
+            images = list(keyed_rows(self._connection, self._source, self._sql, keys))
+        return Glimpse(low=low, high=high[0], images=images)
+
+    @contextmanager
+    def _between(self) -> Iterator[tuple[Position, list[Position]]]:
+        """One transaction: the position all of which it shows, and, once it is over, the one behind which nothing."""
+        connection, high = self._connection, list[Position]()
+        self._load.wait()
+        with translated(self._source, "look at its position"):
+            low = self._executed()
+            if not (self._gtids or self._maria):
+                time.sleep(_SETTLE)
+            query(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
+            if self._maria:
+                low = self._shown()
+        try:
+            yield low, high
+        finally:
+            with translated(self._source, "end a transaction"):
+                query(connection, "COMMIT")
+        with translated(self._source, "look at its position"):
+            high.append(low if self._maria else self._settled() if self._gtids else self._executed())
+
+    def _executed(self) -> Position:
+        if not self._gtids:
+            return mysql_schema.head(self._connection, self._source)
+        executed = str(query(self._connection, "SELECT @@GLOBAL.gtid_executed")[0][0]).replace("\n", "")
+        return Position(file="", pos=0, gtid_set=executed, sequence=0)
+
+    def _shown(self) -> Position:
+        """What MariaDB's transaction shows."""
+        status = dict(query(self._connection, "SHOW STATUS LIKE 'binlog_snapshot_%%'"))
+        file, pos = str(status["Binlog_snapshot_file"]), int(status["Binlog_snapshot_position"])
+        gtids = str(query(self._connection, "SELECT BINLOG_GTID_POS(%s, %s)", file, pos)[0][0] or "")
+        return Position(file=file, pos=pos, gtid_set=gtids, sequence=0)
+
+    def _settled(self) -> Position:
+        """What is executed once nobody owns a GTID any more that was owned now."""
+        deadline = time.monotonic() + _OWNED
+        waiting: GtidSet | None = None
+        while True:
+            owned = self._owned()  # before what is executed: who is in between is in one of them
+            executed = self._executed()
+            done = GtidSet.parse(executed.gtid_set)
+            first = waiting is None
+            waiting = GtidSet(
+                {
+                    source: spans
+                    for source, spans in (owned if waiting is None else waiting).intervals.items()
+                    if not done.covers(GtidSet({source: spans})) and (first or source in owned.intervals)
+                }
+            )
+            if not waiting:
+                return executed
+            if time.monotonic() > deadline:
+                raise Retriable(f"source {self._source.name}: {waiting} is owned, and neither committed nor let go")
+            time.sleep(0.002)
+
+    def _owned(self) -> GtidSet:
+        text = str(query(self._connection, "SELECT @@GLOBAL.gtid_owned")[0][0] or "")
+        return GtidSet.parse(re.sub(r"#\d+", "", text))
+
+
+@contextmanager
+def leaves_of(
+    source: Source,
+    limits: Mapping[str, int] | None = None,
+    waits: Callable[[str], object] = lambda why: None,
+    threads: int = 1,
+) -> Iterator[MySqlLeaves]:
+    """The tables of a source, as they are there now, over so many connections; `waits` hears why one waits before a
+    transaction, where a limit of its status is passed. Retriable while it is away. Tables that are left
+    out have no leaves."""
+
+    def load(connection: Connection) -> Load:
+        def status(name: str) -> int | None:
+            with translated(source, "look at its load"):
+                found = query(connection, "SHOW GLOBAL STATUS LIKE %s", name.replace("_", "\\_"))
+            return int(found[0][1]) if found and str(found[0][1]).isdigit() else None
+
+        return Load(limits or {}, status, time.sleep, lambda why: waits(f"source {source.name}: {why}"))
+
+    with ExitStack() as opened:
+        connections = [opened.enter_context(connected(source, read_timeout=_LONGEST)) for _ in range(threads)]
+        schemas = mysql_schema.captured_schemas(connections[0], source)
+        yield MySqlLeaves(source, [(one, load(one)) for one in connections], schemas)

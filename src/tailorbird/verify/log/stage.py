@@ -1,0 +1,374 @@
+"""Compares one table at its source with what the log says of it, leaf by leaf; pure.
+
+The source's digests are read in short transactions, each between two positions: `low`, all of which it shows, and
+`high`, behind which it shows nothing. A leaf that no transaction between the two touches is the same at `low` for both
+sides, so its digests may be compared; others are looked at again. Where digests differ, or a leaf is touched at every
+look, its rows are read from both sides and compared one by one, and only what then differs in its values is told. A row
+whose last change lies behind `low` is looked at again; if it changes at every look, it is moving, and never different.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+import orjson
+
+from cdc.merkle.canonical import RowText, form_of, left_out
+from cdc.merkle.leaves import LeafOf
+from cdc.merkle.tree import Digest, Leaves
+from cdc.model.event import Position, Row
+from cdc.model.schema import TableSchema
+from cdc.model.types import Canonical
+from ingest.events.log_events import Image, RefusedImage
+from ingest.ledger.fold import HeldRow, RowPlace
+from ingest.ledger.ledger import Book
+from ingest.ledger.places import Reach
+from tailorbird.verify.findings import MOST_FINDINGS, Finding, Kind, Verdict
+from tailorbird.verify.log.spans import SettledSpan, Span, spans_of
+
+T = TypeVar("T")
+_LOOKS = 4  # at a leaf's digest, and then at its rows
+_MOST_LEAVES = 500  # of a table without ranges, whose rows one pass reads
+_FEW = 256  # leaves looked at in one transaction
+_KEYS = 4_096  # rows read by their keys in one transaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glimpse:
+    """What one transaction of the source showed, between two positions; `whole`: of all that was asked for."""
+
+    low: Position
+    high: Position
+    whole: Digest | None = None
+    digests: Mapping[int, Digest] = field(default_factory=dict)
+    images: Sequence[Image] = ()
+
+
+class NearTable(Protocol):
+    """The table at its source. Retriable while the server is away."""
+
+    def wholes(self, spans: Iterable[Span]) -> Iterator[tuple[Span, Glimpse]]:
+        """The digest of all rows of each span, in order: less work than that of each leaf. Some may be asked for ahead;
+        nothing else is asked meanwhile."""
+
+    def digests(self, spans: Sequence[Span]) -> Glimpse:
+        """Digests of the leaves of these spans that have rows."""
+
+    def rows(self, leaves: Sequence[int]) -> Glimpse:
+        """The rows of these leaves."""
+
+    def keyed(self, keys: Sequence[dict[str, Canonical]]) -> Glimpse:
+        """The rows of these keys; perhaps with others that the source takes for equal to one."""
+
+
+class NearSource(Protocol):
+    """The tables of one source, as they are there now."""
+
+    def table(self, book: Book) -> NearTable | str:
+        """The table of a book; or why it cannot be compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogImage:
+    """A record of the log: its row (None: it deletes it), its place at the source as a tag, and both in words."""
+
+    row: Row | None
+    tag: str
+    told: str
+
+
+class FarTable(Protocol):
+    """What the log says of the table. Retriable while Kafka is away."""
+
+    def covers(self, position: Position, *, wait: bool) -> bool:
+        """Whether the ledger has come to a position; `wait`: for a while, if need be."""
+
+    def record(self, partition: int, offset: int) -> LogImage | None:
+        """The record at an offset; None where compaction has taken it."""
+
+
+class _Undecided(Exception):
+    """The row is looked at again."""
+
+
+@dataclass(slots=True)
+class LogStage:
+    """One comparison: `verdict` of all rows, or `look` at those of some keys. `pause` waits between two looks; `clock`
+    tells seconds; `told` hears how many rows are done. `settled` are the spans that need no look, `settle` hears of
+    those that agree; `keys` are afterwards those of all rows that differ.
+    """
+
+    book: Book
+    source: NearTable
+    log: FarTable
+    pause: Callable[[], object]
+    clock: Callable[[], float]
+    told: Callable[[int], object] = lambda rows: None
+    settled: Sequence[SettledSpan] = ()
+    settle: Callable[[SettledSpan], object] = lambda settled: None
+    keys: list[bytes] = field(default_factory=list)
+    _read: int = 0
+    _rows: int = 0
+    _leaves: int = 0
+    _cut: str = ""
+    _findings: list[Finding] = field(default_factory=list)
+    _moving: int = 0
+    _refused: int = 0
+    _lost: int = 0
+    _untold: list[str] = field(default_factory=list)
+    _text: RowText = field(init=False)
+    _leaf: LeafOf = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._text, self._leaf = RowText(self.book.covered.forms), LeafOf(self.book.grid, self.book.covered)
+
+    def verdict(self) -> Verdict:
+        """Compare all leaves."""
+        began, suspects = self.clock(), set[int]()
+        spans = spans_of(self.book, self.settled)
+        self._rows, self._leaves = sum(one.rows for one in self.settled), sum(one.leaves for one in self.settled)
+        if self.book.grid.ranged:
+            spans = [span for span, seen in self._seen(self.source.wholes(spans)) if not self._agrees(span, seen)]
+        for span, seen in self._seen((span, self.source.digests([span])) for span in spans):
+            suspects |= self._unequal(span, seen)
+            if not self.book.grid.ranged:
+                self._covered(seen, sum(digest.count for digest in seen.digests.values()), len(seen.digests))
+        if not self._untold:
+            self._narrow(suspects)
+        return self._told(self.clock() - began)
+
+    def look(self, keys: Collection[bytes]) -> Verdict:
+        """Compare the rows of these keys (as records have them) alone."""
+        began, left = self.clock(), sorted(keys)
+        for number in range(_LOOKS):
+            again = set[bytes]()
+            for some in _some(left, _KEYS):
+                named = [orjson.loads(key) for key in some]
+                seen = self.source.keyed(named)
+                if not self._reached(seen):
+                    return self._told(self.clock() - began)
+                if number == 0:
+                    self._covered(seen, len(some), 0)
+                images = {key: image for _, key, image in self._keyed(seen.images)}
+                places = [RowPlace(self._leaf(name), key) for name, key in zip(named, some, strict=True)]
+                held, moved = self.book.rows_at(places, seen.low)
+                again |= self._row_by_row(some, images, held, seen.low, moved)
+            if not again:
+                break
+            left = sorted(again)
+            self.pause()
+        else:
+            self._moving += len(left)
+        return self._told(self.clock() - began)
+
+    def _seen(self, shown: Iterable[tuple[Span, Glimpse]]) -> Iterator[tuple[Span, Glimpse]]:
+        """What the source shows of each span, once the ledger covers it; the source goes on meanwhile."""
+        waiting: list[tuple[Span, Glimpse]] = []
+        for one in shown:
+            waiting.append(one)
+            while waiting and self.log.covers(waiting[0][1].high, wait=False):
+                yield waiting.pop(0)
+        for span, seen in waiting:
+            if not self._reached(seen):
+                return
+            yield span, seen
+
+    def _reached(self, seen: Glimpse) -> bool:
+        if self.log.covers(seen.high, wait=True):
+            return True
+        if not self._untold:
+            self._untold.append(f"the log does not come to {place_told(seen.high)}: is the capture running?")
+        return False
+
+    def _agrees(self, span: Span, seen: Glimpse) -> bool:
+        """Whether a span's one digest settles it: nothing touched it meanwhile, and both sides have the same."""
+        ours, unsure = self.book.as_of(*span, seen.low, seen.high)
+        assert seen.whole is not None, "the digest of the whole span was asked for"
+        self._covered(seen, seen.whole.count, len(ours.digests))
+        agrees = not unsure and ours.total() == seen.whole
+        if agrees:
+            self.settle(SettledSpan(*span, seen.whole.count, len(ours.digests)))
+        return agrees
+
+    def _covered(self, seen: Glimpse, rows: int, leaves: int) -> None:
+        self._rows += rows
+        self._leaves += leaves
+        self._cut = place_told(seen.low)
+        self.told(self._rows)
+
+    def _unequal(self, span: Span, seen: Glimpse) -> set[int]:
+        ours, unsure = self.book.as_of(*span, seen.low, seen.high)
+        theirs = Leaves(dict(seen.digests))
+        return set(unsure) | {leaf for leaf in ours.digests.keys() | seen.digests.keys() if ours[leaf] != theirs[leaf]}
+
+    def _narrow(self, suspects: set[int]) -> None:
+        """Look again at the digests of leaves that did not agree, where that is cheap, then at their rows."""
+        for _ in range(_LOOKS if self.book.grid.ranged else 0):
+            if not suspects:
+                return
+            left = set[int]()
+            for some in _some(sorted(suspects), _FEW):
+                seen = self.source.digests([(leaf, leaf) for leaf in some])
+                if not self._reached(seen):
+                    return
+                for leaf in some:
+                    digest = seen.digests.get(leaf)
+                    left |= self._unequal((leaf, leaf), _only(seen, {leaf: digest} if digest else {}))
+            if left == suspects:
+                break
+            suspects = left
+            self.pause()
+        leaves, keys = sorted(suspects), dict[int, set[bytes]]()
+        for _ in range(_LOOKS):
+            undecided: dict[int, set[bytes]] = {}
+            for some in _some(leaves, 1 if self.book.grid.ranged else _MOST_LEAVES):
+                seen = self.source.rows(some)
+                if not self._reached(seen):
+                    return
+                for leaf, images in _by_leaf(some, self._keyed(seen.images)).items():
+                    held, moved = self.book.rows_of(leaf, seen.low)
+                    among = keys.get(leaf, images.keys() | held.keys())
+                    if found := self._row_by_row(among, images, held, seen.low, frozenset({leaf} if moved else ())):
+                        undecided[leaf] = found
+            if not undecided:
+                return
+            leaves, keys = sorted(undecided), undecided
+            self.pause()
+        self._moving += sum(map(len, keys.values()))
+
+    def _keyed(self, images: Iterable[Image]) -> Iterator[tuple[int, bytes, Image]]:
+        names = self.book.schema.primary_key
+        for image in images:
+            self._read += 1
+            values = image.values if isinstance(image, RefusedImage) else image
+            key = {name: values[name] for name in names}
+            yield self._leaf(key), orjson.dumps(key), image
+
+    def _row_by_row(
+        self,
+        keys: Iterable[bytes],
+        images: Mapping[bytes, Image],
+        held: Mapping[bytes, tuple[int, HeldRow]],
+        low: Position,
+        moved: Collection[int],
+    ) -> set[bytes]:
+        """Compare rows of the source (`images`, as of `low`) with what the ledger holds; the leaves that
+        `moved` have changed since. The keys that must be looked at again."""
+        again, reach = set[bytes](), Reach(low)
+        for key in keys:
+            image = images.get(key)
+            if isinstance(image, RefusedImage):
+                self._refused += 1
+                continue
+            known = held.get(key)
+            if (image is None and known is None) or (
+                image is not None and known is not None and self._text.hash(image) == known[1].hash
+            ):  # fmt: skip
+                continue
+            try:
+                self._differs(key, image, known, reach, moved=self._leaf(orjson.loads(key)) in moved)
+            except _Undecided:
+                again.add(key)
+        return again
+
+    def _differs(
+        self, key: bytes, image: Row | None, known: tuple[int, HeldRow] | None, low: Reach, *, moved: bool
+    ) -> None:  # fmt: skip
+        """One row whose hashes differ: what both sides say of it, value by value."""
+        if known is None:
+            if moved:
+                raise _Undecided  # it may have been deleted behind `low`
+            self._find(
+                key, "missing", {}, f"the log has no row of this key; the source as of {place_told(low.position)}"
+            )
+            return
+        record = self.log.record(known[0], known[1].offset)
+        if record is None or record.row is None:
+            self._lost += 1
+            return
+        if not low.covers(record.tag):
+            raise _Undecided
+        if image is None:
+            self._find(key, "extra", {}, record.told)
+            return
+        columns = differing_columns(self.book.schema, image, record.row)
+        if columns:
+            self._find(key, "different", columns, record.told)
+
+    def _find(
+        self, key: bytes, kind: Kind, columns: Mapping[str, tuple[Canonical, Canonical]], position: str
+    ) -> None:  # fmt: skip
+        self.keys.append(key)
+        if len(self._findings) < MOST_FINDINGS:
+            self._findings.append(
+                Finding(
+                    stage="log",
+                    table=str(self.book.schema.table_id),
+                    key=orjson.loads(key),
+                    kind=kind,
+                    columns=columns,
+                    position=position,
+                )
+            )
+
+    def _told(self, seconds: float) -> Verdict:
+        untold = list(self._untold)
+        if self._refused:
+            untold.append(f"{self._refused} rows can not be told in the log: `tailorbird dead-letters list`")
+        if self._lost:
+            untold.append(f"of {self._lost} rows that differ, the log's record was gone when it was read")
+        if self.book.unread:
+            untold.append(f"{self.book.unread} records of the topic are no changes of this table")
+        return Verdict(
+            stage="log",
+            table=str(self.book.schema.table_id),
+            rows=self._rows,
+            leaves=self._leaves,
+            cut=self._cut,
+            columns=self.book.covered.names,
+            findings=tuple(self._findings),
+            differing=len(self.keys),
+            read=self._read,
+            moving=self._moving,
+            untold=tuple(untold),
+            seconds=seconds,
+        )
+
+
+def differing_columns(schema: TableSchema, near: Row, far: Row) -> dict[str, tuple[Canonical, Canonical]]:
+    """Columns whose values differ in a row at its source and in the log. What the log's record does not tell, and no
+    default either, is not compared."""
+    found: dict[str, tuple[Canonical, Canonical]] = {}
+    for column in schema.columns:
+        if column.name not in near or (column.name not in far and not column.default_known):
+            continue
+        ours, theirs = near[column.name], far.get(column.name, column.default)
+        part = None if left_out(column) else form_of(column).part()
+        same = ours == theirs if part is None or ours is None or theirs is None else part(ours) == part(theirs)
+        if not same:
+            found[column.name] = ours, theirs
+    return found
+
+
+def _by_leaf(leaves: Iterable[int], rows: Iterable[tuple[int, bytes, Image]]) -> dict[int, dict[bytes, Image]]:
+    found: dict[int, dict[bytes, Image]] = {leaf: {} for leaf in leaves}
+    for leaf, key, image in rows:
+        if leaf in found:
+            found[leaf][key] = image
+    return found
+
+
+def _only(seen: Glimpse, digests: Mapping[int, Digest]) -> Glimpse:
+    return Glimpse(low=seen.low, high=seen.high, digests=digests)
+
+
+def _some(all_: Sequence[T], most: int) -> Iterator[list[T]]:
+    for begin in range(0, len(all_), most):
+        yield list(all_[begin : begin + most])
+
+
+def place_told(position: Position) -> str:
+    """A position, in words."""
+    return f"GTIDs {position.gtid_set}" if position.gtid_set else f"{position.file}:{position.pos}"

@@ -1,0 +1,140 @@
+"""Reads whole tables of a PostgreSQL source for the comparison.
+
+Values come as the server prints them and are read here, apart from the capture's code, so that neither can hide the
+other's faults. Which tables and columns there are, and what an array's text means, is the capture's own knowledge.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable, Collection, Mapping
+from decimal import Decimal
+from typing import Any
+
+from cdc.model.errors import UsageError
+from cdc.model.filters import TableRule
+from cdc.model.schema import Column, TableId, TableSchema
+from cdc.model.types import Kind, from_mysql
+from cdc.topology.topology import Source
+from ingest.binlog.format.canonical import Unrepresentable
+from ingest.postgres import pg_schema, selects
+from ingest.postgres.pg_connection import PgConnection, connected, translated
+from ingest.postgres.relations import TableShown
+from tailorbird.verify.mysql_tables import SourceSnapshot, SourceTable
+from tailorbird.verify.positions import text_of
+
+_BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+Value = Callable[[str], Any]
+
+
+def read_postgres(source: Source) -> dict[TableId, SourceTable]:
+    """Every captured table of a source, read in one consistent snapshot. Retriable while it is away."""
+    with connected(source) as connection:
+        names = [TableId(source=source.name, database=d, table=t) for d, t in pg_schema.tables_of(connection, source)]
+    return dict(read_snapshot(source, [name for name in names if source.captures(name)]).tables)
+
+
+def read_snapshot(source: Source, tables: Collection[TableId]) -> SourceSnapshot:
+    """Some tables of a source, whole, in one consistent snapshot. Retriable while it is away."""
+    with connected(source) as connection:
+        shown = pg_schema.tables_of(connection, source)
+        for one in tables:
+            if (one.database, one.table) not in shown:
+                raise UsageError(*pg_schema.absent(source, one))
+        with translated(source, "read its tables"):
+            connection.query(_BEGIN)
+            connection.query("SELECT 1")  # takes the snapshot
+        position = pg_schema.end_of_log(connection, source)  # what the snapshot shows stands before it
+        with translated(source, "read its tables"):
+            found = {one: _read(connection, source, one, shown[one.database, one.table]) for one in tables}
+            connection.query("ROLLBACK")
+    return SourceSnapshot(position=text_of(position), tables=found)
+
+
+def _read(connection: PgConnection, source: Source, table: TableId, shown: TableShown) -> SourceTable:
+    rule = source.rules.get(table, TableRule(exact_case=True))
+    columns = tuple(
+        Column(name=column.name, column_type=column.column_type, nullable=column.nullable)
+        for column in shown.definition.columns
+        if not rule.leaves_out(column.name)
+    )
+    keys = {key.name: key.columns for key in shown.definition.keys}
+    schema = TableSchema(table_id=table, version=1, columns=columns, primary_key=keys.get("PRIMARY", ()))
+    as_text = source.unrepresentable == "text"
+    read = [_value(column, shown.reads[column.name], as_text=as_text) for column in columns]
+    rows = [
+        tuple(None if text is None else of(text.decode()) for of, text in zip(read, row, strict=True))
+        for row in connection.query(
+            selects.select_all(schema, selects.rows_of(table, partitioned=shown.partitioned), "")
+        )
+    ]
+    return SourceTable(
+        columns=tuple((column.name, from_mysql(column.column_type)) for column in columns),
+        rows=rows,
+        schema=schema,
+        json_as_logged=True,
+    )
+
+
+def _value(column: Column, captured: Callable[[bytes], Any], *, as_text: bool) -> Value:
+    """What makes a value of the server's text; None for one that has no canonical form."""
+    kind = from_mysql(column.column_type).kind
+    if kind == "json":
+        # an array is JSON in the topics; json and jsonb are the server's text
+        return lambda text: _json(text, captured, as_text=as_text)
+    return _VALUES.get(kind, str)
+
+
+def _json(text: str, captured: Callable[[bytes], Any], *, as_text: bool) -> Any:
+    try:
+        return captured(text.encode())
+    except Unrepresentable:  # an array that holds such a value is NULL as a whole, or a JSON string
+        return json.dumps(text, ensure_ascii=False) if as_text else None
+
+
+def _integer(text: str) -> int:
+    return int(text)
+
+
+def _flag(text: str) -> bool:
+    return text in ("t", "1")
+
+
+def _decimal(text: str) -> Decimal | None:
+    found = Decimal(text)
+    return found if found.is_finite() else None
+
+
+def _day(text: str) -> dt.date | None:
+    return dt.date.fromisoformat(text) if len(text) == 10 and text[4] == "-" else None
+
+
+def _moment(text: str) -> dt.datetime | None:
+    whole = text.removesuffix("+00")
+    if len(whole) < 19 or whole[4] != "-" or whole.endswith("BC"):
+        return None
+    return dt.datetime.fromisoformat(whole.ljust(26, "0") if "." in whole else whole)
+
+
+def _clock(text: str) -> dt.timedelta:
+    hours, minutes, seconds = text.split(":")
+    whole, _, fraction = seconds.partition(".")
+    micros = int(fraction.ljust(6, "0") or 0)
+    return dt.timedelta(hours=int(hours), minutes=int(minutes), seconds=int(whole), microseconds=micros)
+
+
+def _point(text: str) -> str | None:
+    finite = not any(word in text for word in ("NaN", "Infinity"))
+    return text if finite else None  # it has no canonical form
+
+
+def _bytes(text: str) -> bytes:
+    return bytes.fromhex(text.removeprefix("\\x"))
+
+
+_VALUES: Mapping[Kind, Value] = {
+    "bool": _flag, "int8": _integer, "int16": _integer, "int32": _integer, "int64": _integer, "uint64": _integer,
+    "float32": float, "float64": float, "decimal": _decimal, "date": _day, "datetime": _moment, "timestamp": _moment,
+    "time": _clock, "bytes": _bytes, "point": _point,
+}  # fmt: skip

@@ -1,0 +1,139 @@
+"""The same SELECT over the source tables, answered by DuckDB: what the far end of the pipeline must equal."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from struct import iter_unpack
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from cdc.model.errors import Skippable
+from cdc.model.geometry import NoGeometry, ewkt_of, point_of, struct_of
+from cdc.model.schema import TableId
+from cdc.model.types import SPATIAL, Canonical, Kind, LogicalType
+from cdc.topology.topology import Table, Topology
+from ingest.binlog.format.canonical import json_text
+from joins.oracle.duckdb_query import question
+from joins.oracle.sql_functions import Functions, arrow_type
+from joins.oracle.sql_oracle import prepare, rows_of
+from joins.query.value_types import MOST_DIGITS
+from tailorbird.verify.mysql_tables import SourceTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OracleAnswer:
+    """Rows of a query's answer, canonical values by output column, without the columns that are `untold`: these have a
+    value that is not known to be what the join computes, for the reason that is given.
+    """
+
+    rows: list[dict[str, Canonical]]
+    untold: Mapping[str, str]
+
+
+def answer(topology: Topology, table: Table, sources: Mapping[TableId, SourceTable]) -> OracleAnswer:
+    """The answer of an aggregated table's query; KeyError for a table not given.
+
+    Skippable where it is not known as a whole: an expression that decides which rows there are is not told, or DuckDB
+    can not answer. A query that numbers rows needs its tables' schemas.
+    """
+    names = {table_id: f"source_{n}" for n, table_id in enumerate(sources)}
+    columns = {table_id: dict(source.columns) for table_id, source in sources.items()}
+    schemas = {table_id: schema for table_id, source in sources.items() if (schema := source.schema) is not None}
+    asked = question(topology, table, names, columns, schemas)
+    try:
+        with duckdb.connect() as database:
+            prepare(database)
+            functions = Functions(database)
+            functions.register(asked.functions)
+            for table_id, name in names.items():
+                database.register(name, _arrow(sources[table_id]))
+            rows, reasons = rows_of(database.execute(asked.sql), asked), functions.reasons
+    except (duckdb.Error, pa.ArrowException, ValueError, OverflowError, ArithmeticError) as error:
+        raise Skippable(f"its query can not be answered here: {_first_line(error)}", "nothing was compared") from None
+    whole, untold = asked.untold(reasons)
+    if whole or (missing := [name for name in table.row_key if name in untold]):
+        why = whole or untold[missing[0]]
+        raise Skippable(f"which rows it has depends on {why}", "nothing was compared")
+    kept = [{name: value for name, value in row.items() if name not in untold} for row in rows] if untold else rows
+    return OracleAnswer(rows=kept, untold=untold)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+
+
+def duration(value: dt.timedelta) -> str:
+    """Canonical form of a TIME, which the driver gives as a duration."""
+    micros = value // dt.timedelta(microseconds=1)
+    seconds, fraction = divmod(abs(micros), 1_000_000)
+    text = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    digits = f".{fraction:06d}".rstrip("0") if fraction else ""
+    return ("-" if micros < 0 else "") + text + digits
+
+
+def _arrow(table: SourceTable) -> Any:
+    """The rows that the source publishes: one whose key cannot be represented is a dead-letter record."""
+    columns = list(zip(*table.rows, strict=True)) or [()] * len(table.columns)
+    found = {
+        name: values if type_.kind == "json" and table.json_as_logged else _arrow_values(values, type_)
+        for (name, type_), values in zip(table.columns, columns, strict=True)
+    }
+    made = pa.table({name: pa.array(found[name], arrow_type(type_)) for name, type_ in table.columns})
+    keys = [found[name] for name in (table.schema.primary_key if table.schema else ()) if name in found]
+    if any(None in key for key in keys):
+        made = made.filter(pa.array([None not in key for key in zip(*keys, strict=True)]))
+    return made
+
+
+def _arrow_values(values: Sequence[Any], type_: LogicalType) -> Sequence[Any]:
+    """What Arrow takes: MySQL has no booleans but numbers, sets that the driver gives as sets, JSON with blanks, times
+    as durations; and Arrow no decimals of more than 38 digits.
+    """
+    convert = _CONVERTED.get(type_.kind)
+    if type_.kind == "decimal" and type_.precision > MOST_DIGITS:
+        convert = partial(_digits, scale=type_.scale)
+    return values if convert is None else [None if value is None else convert(value) for value in values]
+
+
+def _ewkt(value: bytes | str) -> str | None:
+    """A geometry as MySQL's driver gives it, or a point of PostgreSQL's as it is printed; None for one without form."""
+    try:
+        if isinstance(value, bytes):
+            return ewkt_of(struct_of(value, point=False))
+        x, y = value.strip("()").split(",")
+        return ewkt_of(point_of(float(x), float(y)))
+    except NoGeometry:
+        return None
+
+
+def _numbers(value: str) -> list[float]:
+    """A VECTOR as MySQL's driver gives it."""
+    return [n for (n,) in iter_unpack("<f", bytes.fromhex(value))]
+
+
+def _digits(value: Any, *, scale: int) -> str:
+    return f"{value:.{scale}f}"
+
+
+def _moment(value: Any) -> Any:
+    return None if isinstance(value, str) else value  # MySQL's driver gives a day that is none as text
+
+
+def _text(value: Any) -> str:
+    return ",".join(value) if isinstance(value, set | frozenset) else value
+
+
+_CONVERTED: dict[Kind, Callable[[Any], Any]] = {
+    "bool": bool,
+    "string": _text,
+    "json": json_text,
+    "list": _numbers,
+    **dict.fromkeys(("date", "datetime", "timestamp"), _moment),
+    **dict.fromkeys(SPATIAL, _ewkt),
+    "time": lambda value: duration(value) if isinstance(value, dt.timedelta) else value,
+}

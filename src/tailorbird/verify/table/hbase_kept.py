@@ -1,0 +1,87 @@
+"""An aggregated table's rows and barriers in HBase: the far end of the table stage."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from cdc.model.errors import Skippable
+from cdc.stored.cells import RowCodec, document_id, layout_id_of
+from cdc.topology.topology import Table, Topology
+from indexer.index.collapse import RowChange
+from indexer.table.hbase_layouts import StoredLayouts
+from indexer.table.hbase_scan import PAGE, TableScan
+from joins.stores.hbase_table import joined_table, write_rows
+from tailorbird.verify.proc_ahead import rows_in_order
+from tailorbird.verify.settling import Patience
+from tailorbird.verify.table.covering import uncovered
+from tailorbird.verify.table.table_stage import Stored
+
+_POLL = 0.1
+
+
+class StoredRows:
+    """Rows by their keys in hexadecimal; for one thread. Errors: Retriable while HBase is away, UsageError for a table
+    that is missing.
+    """
+
+    def __init__(self, topology: Topology, table: Table, *, patience: Patience) -> None:
+        self._buckets, self._patience = table.salt_buckets, patience
+        self._scanned = TableScan(topology, table)
+        self.layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=table.name)
+        self.joined = joined_table(topology, table)
+        self._codecs: dict[int, RowCodec] = {}
+
+    def scan(self) -> Iterator[tuple[str, Stored]]:
+        """Every row, in the order of the keys."""
+        scanned = self._scanned
+        found = rows_in_order(self._buckets, lambda at, last: scanned.pages(at, None, to_the_end=last))
+        for change in found:
+            yield document_id(change.row), self._stored(change)
+
+    def rows(self, keys: Sequence[str]) -> Mapping[str, Stored]:
+        """Those of some rows that exist."""
+        found: dict[str, Stored] = {}
+        for start in range(0, len(keys), PAGE):
+            for change in self._scanned.rows([bytes.fromhex(key) for key in keys[start : start + PAGE]]):
+                found[document_id(change.row)] = self._stored(change)
+        return found
+
+    def remove(self, rows: Mapping[str, int]) -> None:
+        """Delete rows, each as of a timestamp (ms): what was written later stays."""
+        stamps: dict[int, list[bytes]] = {}
+        for key, stamp in rows.items():
+            stamps.setdefault(stamp, []).append(bytes.fromhex(key))
+        joined = self.joined
+        for stamp, keys in stamps.items():
+            write_rows(joined.hbase, joined.table, joined.family, keys, (), stamp)
+
+    def written(self) -> int:
+        """The newest stamp of any batch or barrier."""
+        return self.joined.last_stamp()
+
+    def wait(self, positions: Mapping[str, str]) -> int | None:
+        """Until a barrier covers positions; its stamp, None once the patience is used up."""
+        self._patience.begin(time.monotonic())
+        while True:
+            barrier = self.joined.barrier()
+            if barrier is not None and not uncovered(positions, barrier.positions):
+                return barrier.stamp
+            if self._patience.used_up(barrier and barrier.stamp, time.monotonic()):
+                return None
+            time.sleep(_POLL)
+
+    def _stored(self, change: RowChange) -> Stored:
+        try:
+            return Stored(change.version, self._codec(layout_id_of(change.cells)).row(change.cells).values)
+        except (KeyError, ValueError, IndexError, struct.error) as error:
+            return Stored(change.version, None, f"not a whole row of its layout: {error!r}")
+        except Skippable as error:
+            return Stored(change.version, None, error.message)
+
+    def _codec(self, layout_id: int) -> RowCodec:
+        codec = self._codecs.get(layout_id)
+        if codec is None:
+            codec = self._codecs[layout_id] = RowCodec(self.layouts.layout(layout_id))
+        return codec

@@ -1,0 +1,70 @@
+"""Has the captures read rows again, and waits until the join has written what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from cdc.model.event import Position
+from cdc.topology.topology import Topology
+from ingest.capture.signals import signal_value
+from ingest.log.kafka_signals import send
+from tailorbird.operate.status.captured_position import CapturedPosition
+from tailorbird.operate.status.kafka_captured import PositionsReader
+from tailorbird.operate.wait.goal import Goal, shows
+from tailorbird.verify.settling import Patience
+from tailorbird.verify.table.forcing import ReadAgain
+from tailorbird.verify.table.table_stage import Row
+
+_POLL = 0.1
+Reached = Callable[[], Mapping[str, Mapping[str, Any]]]
+
+
+class Teller:
+    """Implements `mending.Telling` for one table. `plan` says what is to be read again for some rows, `reached` which
+    positions the table's barrier tells.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        plan: Callable[[Sequence[Row]], Sequence[ReadAgain]],
+        reached: Reached,
+        *,
+        patience: Patience,
+    ) -> None:
+        self._topology, self._plan, self._reached, self._patience = topology, plan, reached, patience
+
+    def tell(self, rows: Sequence[Row]) -> str:
+        """See `Telling`. A capture obeys a signal once; that it did, it commits with the rows that were read."""
+        with PositionsReader(self._topology) as log:
+            for one in self._plan(rows):
+                name = one.table.name
+                signal = send(self._topology, one.table.source, signal_value("execute-snapshot", (name,), one.where))
+                if reason := self._told(log, one.table.source, name, signal):
+                    return reason
+        return ""
+
+    def _told(self, log: PositionsReader, source: str, name: str, signal: int) -> str:
+        """Until the rows that were read are in the table; else the reason why not."""
+        record: CapturedPosition | None = None
+        self._patience.begin(time.monotonic())
+        while True:
+            if record is None:
+                captured = log.read().get(source)
+                under_way = captured and captured.snapshots.get(name)
+                if captured is not None and captured.signals > signal and under_way is None:
+                    record = captured
+                moved: object = captured and (captured.signals, repr(under_way))
+                what = f"the capture of {source} has not read {name} again: `tailorbird status` says whether it runs"
+            else:
+                positions = self._reached()
+                at = Position(file=record.file, pos=record.pos, gtid_set=record.gtid_set, sequence=record.sequence)
+                if shows(positions, Goal(source=source, position=at), record):
+                    return ""
+                moved = positions.get(source)
+                what = f"the join has not written what {source} told again: `tailorbird status` says whether it runs"
+            if self._patience.used_up(moved, time.monotonic()):
+                return what
+            time.sleep(_POLL)

@@ -1,0 +1,66 @@
+"""What `tailorbird verify` prints for people: a line for each stage of each table, and its differences below it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterator, Mapping
+
+from cdc.model.types import Canonical
+from tailorbird.verify.findings import MOST_FINDINGS, Finding, Stage, Verdict
+
+# near end, far end
+ENDS: Mapping[Stage, tuple[str, str]] = {
+    "log": ("the source", "the log"),
+    "table": ("the sources", "HBase"),
+    "index": ("HBase", "Solr"),
+}
+_MOST_TOLD = 20
+_LONGEST = 80
+_WIDE = 7
+
+
+def lines_of(verdict: Verdict) -> Iterator[str]:
+    """A verdict, as lines."""
+    head = f"{verdict.stage:<{_WIDE}}{verdict.table}: {verdict.summary}"
+    leaves = f" in {verdict.leaves:,} leaves" if verdict.leaves else ""
+    yield f"{head}  ({verdict.rows:,} rows{leaves}, {verdict.cut}, {verdict.seconds:.1f} s)"
+    indent = " " * _WIDE
+    if verdict.differing:
+        near, far = ENDS[verdict.stage]
+        rows = "1 row differs" if verdict.differing == 1 else f"{verdict.differing:,} rows differ"
+        yield f"{indent}{rows} between {near} and {far}:"
+        for finding in verdict.findings[:_MOST_TOLD]:
+            yield from (f"{indent}  {line}" for line in finding_lines(finding))
+        if verdict.differing > _MOST_TOLD:
+            told = "all of them" if verdict.differing <= len(verdict.findings) else f"the first {MOST_FINDINGS:,}"
+            yield f"{indent}  … and {verdict.differing - _MOST_TOLD:,} more: --json tells {told} with their values"
+    if verdict.moving:
+        yield f"{indent}{verdict.moving:,} rows changed at every look: not compared"
+    for reason in verdict.untold:
+        yield f"{indent}could not tell: {reason}"
+    for column, reason in verdict.uncompared.items():
+        yield f"{indent}not compared: column {column}: {reason}"
+
+
+def finding_lines(finding: Finding) -> Iterator[str]:
+    """One difference: which row, and each column's values."""
+    near, far = ENDS[finding.stage]
+    key = ", ".join(f"{name}={_short(value)}" for name, value in finding.key.items())
+    what = {"missing": f"missing in {far}", "extra": f"only in {far}", "different": "different"}[finding.kind]
+    yield f"{what}: {key}  ({finding.position})"
+    for name, (ours, theirs) in finding.columns.items():
+        yield f"  {name}: {_short(ours)} in {near}, {_short(theirs)} in {far}"
+
+
+def stamp_told(stamp: int | None) -> str:
+    """A stamp, and the time that it is."""
+    if not stamp:
+        return "no cut yet"
+    at = dt.datetime.fromtimestamp(stamp / 1000, dt.UTC)
+    return f"stamp {stamp} = {at:%Y-%m-%d %H:%M:%S}.{stamp % 1000:03d} UTC"
+
+
+def _short(value: Canonical) -> str:
+    text = "NULL" if value is None else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text)} characters)"

@@ -1,0 +1,1 @@
+"""Serve the web pages: dashboards of indexes, and the fleet."""

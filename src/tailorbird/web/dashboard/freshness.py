@@ -1,0 +1,58 @@
+"""How long a change takes from its commit at the source to this page."""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median
+
+from tailorbird.web.dashboard.answer import Answer
+
+MINUTE_MS = 60_000
+# Documents posted side by side may become visible in another order than they were posted in.
+LEEWAY_MS = 2_000
+
+
+class Freshness:
+    """Notes when this page first saw each version of each row that it shows, and from that commit → visible times.
+
+    A row may also enter the page because the filters changed or another row left; that is no arrival. So a version
+    counts only if it was indexed after what the answer before, under the same filters, already had (less a leeway).
+    Times compare the source's clock with this machine's.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int], int | None] = {}
+        self._samples: deque[tuple[int, int]] = deque()
+        self._indexed_ms: int | None = None
+
+    def restart(self) -> None:
+        """Take the next answer as what was there before: the filters changed, or the browser was away."""
+        self._known.clear()
+        self._indexed_ms = None
+
+    def observe(self, answer: Answer) -> None:
+        """Note the rows of an answer; the caller gives every answer once, in the order of arrival."""
+        known: dict[tuple[str, int], int | None] = {}
+        for row in answer.rows:
+            seen = (row.key, row.version)
+            if seen in self._known:
+                known[seen] = self._known[seen]
+                continue
+            known[seen] = None
+            if self._indexed_ms is None or row.indexed_ms is None or row.committed_ms is None:
+                continue
+            if row.indexed_ms >= self._indexed_ms - LEEWAY_MS:
+                known[seen] = max(answer.received_ms - row.committed_ms, 0)
+                self._samples.append((answer.received_ms, known[seen] or 0))
+        self._known = known
+        self._indexed_ms = max(self._indexed_ms or 0, answer.newest_indexed_ms or 0)
+
+    def of(self, key: str, version: int) -> int | None:
+        """Milliseconds commit → visible of a row shown; None if it was there before this page looked."""
+        return self._known.get((key, version))
+
+    def p50(self, now_ms: int) -> int | None:
+        """Median milliseconds commit → visible of what arrived in the last minute; None if nothing did."""
+        while self._samples and self._samples[0][0] < now_ms - MINUTE_MS:
+            self._samples.popleft()
+        return round(median(latency for _, latency in self._samples)) if self._samples else None

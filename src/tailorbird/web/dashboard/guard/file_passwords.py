@@ -1,0 +1,22 @@
+"""Reads the file of who may look."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from cdc.model.errors import UsageError
+from tailorbird.web.dashboard.guard.passwords import read_passwords
+
+
+def load_passwords(file: str) -> Mapping[str, str]:
+    """Hashes by name; UsageError where the file cannot be read, is no such file, or others may read it, too."""
+    path = Path(file)
+    try:
+        mode, text = path.stat().st_mode, path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "no text in UTF-8"
+        raise UsageError(f"{file}: {why}", "lines `name:hash`, as tailorbird password NAME writes them") from error
+    if mode & 0o077:
+        raise UsageError(f"{file} may be read by others", f"chmod 600 {file}")
+    return read_passwords(text, file=file)

@@ -1,0 +1,161 @@
+"""A wall before all pages: whoever has no session is shown the login, and nothing else.
+
+Sessions live in this process and end with it, after twelve hours, or by logging out. The form bears a token that its
+cookie must repeat, beside what `SameOrigin` asks of every request that is no mere reading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import html
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from urllib.parse import parse_qs, quote
+
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tailorbird.web.dashboard.guard.http_guard import STRICT_POLICY
+from tailorbird.web.dashboard.guard.passwords import Attempts, is_right, safe_next
+
+SECONDS = 12 * 3600
+MOST_SESSIONS, LONGEST_FORM = 10_000, 40_000
+_OPEN = {"/health"}
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Log in</title><link rel="stylesheet" href="/login.css"></head><body><main><h1>Log in</h1>
+<p role="alert">{why}</p><form method="post" action="/login">
+<input type="hidden" name="token" value="{token}"><input type="hidden" name="next" value="{next}">
+<label>Name <input name="name" autocomplete="username" required maxlength="64"></label>
+<label>Password
+<input type="password" name="password" autocomplete="current-password" required maxlength="1024"></label>
+<button>Log in</button></form></main></body></html>
+"""
+_LOGOUT = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Log out</title><link rel="stylesheet" href="/login.css"></head>
+<body><main><h1>Log out</h1><form method="post" action="/logout"><button>Log out</button></form></main></body></html>
+"""
+_STYLE = """:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; display: grid; place-items: center; min-height: 90vh; margin: 0; }
+main { width: min(340px, 90vw); }
+form { display: grid; gap: 14px; }
+label { display: grid; gap: 4px; }
+input, button { font: inherit; padding: 8px 10px; }
+[role="alert"] { color: light-dark(#b42318, #ff8d80); min-height: 1.5em; }
+"""
+
+
+class LoginWall:
+    """The layer; `users` are hashes by name, `secure` says whether the server speaks TLS."""
+
+    def __init__(self, app: ASGIApp, users: Mapping[str, str], *, secure: bool) -> None:
+        self._app, self._users, self._secure = app, users, secure
+        self._sessions: OrderedDict[str, float] = OrderedDict()
+        self._attempts = Attempts()
+        self._hashing = asyncio.Semaphore(2)  # each takes 19 MiB and a processor
+        self._session = "__Host-tailorbird" if secure else "tailorbird"
+        self._form = "__Host-tailorbird-form" if secure else "tailorbird-form"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        known = self._known(HTTPConnection(scope))
+        if scope["type"] == "websocket":
+            if not known:
+                await receive()
+                await send({"type": "websocket.close", "code": 1008, "reason": "log in"})
+                return
+        elif (answer := await self._answer(Request(scope, receive), known)) is not None:
+            await answer(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _known(self, connection: HTTPConnection) -> bool:
+        token = _digest(connection.cookies.get(self._session, ""))
+        ends = self._sessions.get(token, 0.0)
+        if ends and ends <= time.time():
+            del self._sessions[token]
+        return ends > time.time()
+
+    async def _answer(self, request: Request, known: bool) -> Response | None:
+        """What the wall itself answers; None lets the request through."""
+        path = request.url.path
+        if path == "/login.css":
+            return Response(_STYLE, media_type="text/css")
+        if path == "/logout":
+            return self._out(request)
+        if path == "/login":
+            return await self._login(request) if request.method == "POST" else self._page(request)
+        if known or path in _OPEN:
+            return None
+        if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
+            query = f"?{request.url.query}" if request.url.query else ""
+            return RedirectResponse(f"/login?next={quote(path + query, safe='')}", 303)
+        return PlainTextResponse("log in", 401)
+
+    def _page(self, request: Request, why: str = "", status: int = 200, wanted: str | None = None) -> Response:
+        token = secrets.token_urlsafe(24)
+        to = safe_next(request.query_params.get("next", "/") if wanted is None else wanted)
+        page = _PAGE.format(why=html.escape(why), token=token, next=html.escape(to))
+        policy = STRICT_POLICY.replace("form-action 'none'", "form-action 'self'")
+        answer = HTMLResponse(page, status, {"Content-Security-Policy": policy, "Cache-Control": "no-store"})
+        answer.set_cookie(self._form, token, max_age=3600, httponly=True, samesite="strict", secure=self._secure)
+        return answer
+
+    async def _login(self, request: Request) -> Response:
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > LONGEST_FORM:
+                return PlainTextResponse("a form of this page is shorter", 413)
+        said = {name: values[0] for name, values in parse_qs(body.decode(errors="replace")).items()}
+        wanted, token = said.get("next", "/"), request.cookies.get(self._form, "")
+        if not token or not hmac.compare_digest(token.encode(), said.get("token", "").encode()):
+            return self._page(request, "The form was too old: try again.", 403, wanted)
+        name, now = said.get("name", "")[:64], time.monotonic()
+        address = request.client.host if request.client else ""
+        wait = max(self._attempts.seconds_to_wait(who, now) for who in (f"address {address}", f"name {name}"))
+        if wait:
+            answer = self._page(request, f"Too many wrong passwords: wait {wait / 60:.0f} minutes.", 429, wanted)
+            answer.headers["Retry-After"] = str(int(wait) + 1)
+            return answer
+        # noted before it is looked at: a hundred at once must not all be looked at
+        for who in (f"address {address}", f"name {name}"):
+            self._attempts.wrong(who, now)
+        async with self._hashing:
+            right = await asyncio.to_thread(is_right, self._users, name, said.get("password", ""))
+        if not right:
+            return self._page(request, "Wrong name or password.", 401, wanted)
+        for who in (f"address {address}", f"name {name}"):
+            self._attempts.right(who)
+        return self._in(safe_next(wanted))
+
+    def _in(self, to: str) -> Response:
+        token = secrets.token_urlsafe(32)
+        self._sessions[_digest(token)] = time.time() + SECONDS
+        while len(self._sessions) > MOST_SESSIONS:
+            self._sessions.popitem(last=False)
+        answer = RedirectResponse(to, 303)
+        # lax: a link that somebody sent must find whoever follows it logged in
+        answer.set_cookie(self._session, token, max_age=SECONDS, httponly=True, samesite="lax", secure=self._secure)
+        answer.delete_cookie(self._form, secure=self._secure, httponly=True)
+        return answer
+
+    def _out(self, request: Request) -> Response:
+        if request.method != "POST":
+            policy = STRICT_POLICY.replace("form-action 'none'", "form-action 'self'")
+            return HTMLResponse(_LOGOUT, headers={"Content-Security-Policy": policy})
+        self._sessions.pop(_digest(request.cookies.get(self._session, "")), None)
+        answer = RedirectResponse("/login", 303)
+        answer.delete_cookie(self._session, secure=self._secure, httponly=True)
+        return answer
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

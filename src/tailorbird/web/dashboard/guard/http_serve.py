@@ -1,0 +1,87 @@
+"""One server of pages: the port looked at, the layers before them, how it begins and ends."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+from nicegui import app, ui
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from cdc.model.errors import UsageError
+from tailorbird.operate.probes.tcp_probe import port_is_free
+from tailorbird.web.dashboard.guard.access import ANYBODY, Access
+from tailorbird.web.dashboard.guard.http_guard import SameOrigin, StrictHeaders
+from tailorbird.web.dashboard.guard.http_login import LoginWall
+
+SECONDS_TO_RECONNECT = 30.0
+ICON = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3" fill="#1f6feb"/>'
+    '<path d="M3 12V8h2v4zm4 0V4h2v8zm4 0V6h2v6z" fill="#fff"/></svg>'
+)
+
+
+def refuse_taken(host: str, port: int) -> None:
+    """UsageError where the address is foreign or the port taken."""
+    if not port_is_free(host, 0):
+        raise UsageError(f"{host} can not be served: it is no IPv4 address of this machine", "try --host 127.0.0.1")
+    if not port_is_free(host, port):
+        raise UsageError(f"{host}:{port} can not be served: the port is in use", f"try --port {port + 1}")
+
+
+def serve_pages(
+    what: str, *, host: str, port: int, title: str, told: Mapping[str, str], access: Access = ANYBODY
+) -> None:
+    """Serve all pages made so far until SIGTERM or SIGINT; `what` and `told` stand in the lines of the log."""
+    url = f"{'https' if access.secure else 'http'}://{host}:{port}/"
+    tls: dict[str, Any] = {"ssl_certfile": access.certificate, "ssl_keyfile": access.key} if access.secure else {}
+
+    @app.get("/health")
+    def health() -> dict[str, str]:
+        """As every process of ours tells it; whether the servers behind it are there, the page says."""
+        return {"status": "moving", "reason": f"serves {url}"}
+
+    if access.users:
+        app.add_middleware(LoginWall, users=access.users, secure=access.secure)
+    app.add_middleware(SameOrigin)
+    app.add_middleware(StrictHeaders)
+    if is_loopback(host):
+        # another site's page must not reach a private server through a name that it points here
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "[::1]", host])
+    # a page that a test started is a server too; NiceGUI would take it for one of its own tests, on another port
+    os.environ.pop("PYTEST_CURRENT_TEST", None)
+    # uvicorn stops cleanly on these and then raises them again, which would end the process as a failure
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    log = structlog.wrap_logger(structlog.PrintLogger(sys.stderr))
+    app.on_startup(lambda: log.info(f"{what} serves", url=url, **told))
+    ui.run(
+        host=host,
+        port=port,
+        title=title,
+        dark=None,
+        favicon=ICON,
+        language="en-US",
+        reload=False,
+        show=False,
+        show_welcome_message=False,
+        tailwind=False,
+        # of this follow the pings too: 5 s would drop, and reload, the page of a machine that is merely busy
+        reconnect_timeout=SECONDS_TO_RECONNECT,
+        timeout_graceful_shutdown=2,
+        **tls,
+    )
+    log.info(f"{what} stopped", **told)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches it."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

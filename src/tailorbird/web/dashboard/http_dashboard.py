@@ -1,0 +1,109 @@
+"""Serves dashboards as web pages, live, with nothing loaded from any other host."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+import structlog
+from nicegui import app, ui
+from nicegui.client import Client
+
+from cdc.model.errors import Retriable
+from tailorbird.web.dashboard.board import Board
+from tailorbird.web.dashboard.guard.access import ANYBODY, Access, refuse_open
+from tailorbird.web.dashboard.guard.http_serve import is_loopback, refuse_taken, serve_pages
+from tailorbird.web.dashboard.http_page import Page
+from tailorbird.web.dashboard.pages.http_explain import ExplainDesk, ExplainRow
+from tailorbird.web.dashboard.pages.http_hub import Hub
+from tailorbird.web.dashboard.pages.http_listed import serve_listed
+from tailorbird.web.dashboard.pages.http_overview import OVERVIEW, serve_overview
+from tailorbird.web.dashboard.pages.http_panels import serve_assets, serve_panels
+from tailorbird.web.dashboard.pages.http_rows import serve_rows
+from tailorbird.web.dashboard.panels.listed import ListedPage
+from tailorbird.web.dashboard.panels.reading import Told
+from tailorbird.web.dashboard.style import STYLE
+
+
+def serve_dashboards(
+    boards: Sequence[Board],
+    *,
+    host: str,
+    port: int,
+    access: Access = ANYBODY,
+    look: Callable[[], Told] | None = None,
+    listed: Mapping[str, tuple[str, Callable[[int], ListedPage]]] = MappingProxyType({}),
+    explain: ExplainRow | None = None,
+) -> None:
+    """Serve the pages until SIGTERM or SIGINT, the first at `/`, each with links to the others; then return.
+
+    A dashboard with panels shows them, and its rows at `/rows/<name>`; one without is a page of rows. `look` tells the
+    graph of `/overview`, `listed` has further pages by path: title, and what tells one at a moment;
+    `explain` tells of a table's row, by its row key, where its cells come from. Before it serves:
+    UsageError when the port is taken, the address foreign, or reached by others without a login and TLS; TopologyError
+    when a dashboard names a column that its index has not. A Solr that is away is no error: the page says so, and
+    recovers alone.
+    """
+    refuse_taken(host, port)
+    refuse_open(host, access, loopback=is_loopback(host))
+    paths = {board.dashboard.name: f"/dashboard/{board.dashboard.name}" for board in boards}
+    paths[boards[0].dashboard.name] = "/"
+    titles = {paths[board.dashboard.name]: board.dashboard.title for board in boards}
+    hubs = []
+    desk = None if explain is None else ExplainDesk(explain)
+    also = {OVERVIEW: "Overview"} if look is not None else {}
+    also |= {path: title for path, (title, _) in listed.items()}
+    for board in boards:
+        # when Solr is away, the page asks again at every refresh and says what is missing
+        with contextlib.suppress(Retriable):
+            board.fit()
+        path = paths[board.dashboard.name]
+        others = {to: title for to, title in titles.items() if to != path}
+        if board.dashboard.panels:
+            hubs.append(serve_panels(app, board, path, others | also))
+            serve_rows(app, hubs[-1], path, others | also, desk)
+        else:
+            _serve(board, path, others)
+    serve_assets(app)
+    if look is not None:
+        serve_overview(app, boards[0].topology.name, look, titles | {to: also[to] for to in listed})
+    for path, (title, tell) in listed.items():
+        serve_listed(app, path, title, tell, titles | {to: name for to, name in also.items() if to != path})
+    if hubs:
+        _keep(hubs)
+    title, told = boards[0].dashboard.title, {"dashboard": ",".join(paths)}
+    serve_pages("dashboard", host=host, port=port, title=title, told=told, access=access)
+
+
+def _keep(hubs: Sequence[Hub]) -> None:
+    """Have each hub look after its viewers while the server lives; a hub that ends by a bug says so in the log."""
+    tasks: list[asyncio.Task[None]] = []
+    log = structlog.wrap_logger(structlog.PrintLogger(sys.stderr))
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a dashboard is asked no more", error=repr(error))
+
+    async def start() -> None:
+        for hub in hubs:
+            tasks.append(asyncio.create_task(hub.keep()))
+            tasks[-1].add_done_callback(ended)
+
+    def stop() -> None:
+        for task in tasks:
+            task.cancel()
+
+    app.on_startup(start)
+    app.on_shutdown(stop)
+
+
+def _serve(board: Board, path: str, others: Mapping[str, str]) -> None:
+    """Make the page of a dashboard at a path; `others` are the titles of the other ones by path."""
+
+    @ui.page(path, title=board.dashboard.title)
+    def page(client: Client) -> None:
+        ui.add_css(STYLE)
+        Page(board, client, others)

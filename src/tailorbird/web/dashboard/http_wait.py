@@ -1,0 +1,78 @@
+"""`GET /wait` beside the page: a program that has written waits until it can read that.
+
+    /wait?source=shop&gtid=SET[&until=log|table|index][&table=NAME][&timeout=SECONDS]
+
+200 with `{"reached": true, …}`; 504 with `{"reached": false, "lacks": …}` when the time is over; 400 for what is asked
+wrongly; 503 while as many wait as may. Without `gtid` the source is asked what it has committed by now.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from typing import Any
+
+from nicegui import app
+from starlette.responses import JSONResponse
+
+from cdc.model.errors import Retriable, TailorbirdError, UsageError
+from cdc.topology.topology import Topology
+from tailorbird.operate.wait.goal import UNTIL, NotYet, Until
+
+_AT_ONCE = 16
+LONGEST = 60.0  # seconds: what a wait may ask for
+
+
+def serve_wait(topology: Topology) -> None:
+    """Answer `GET /wait` of this process's server."""
+    places = threading.BoundedSemaphore(_AT_ONCE)
+
+    # no coroutine: each waits in a thread of its own
+    @app.get("/wait")
+    def wait(source: str, gtid: str = "", until: str = "index", table: str = "", timeout: str = "10") -> JSONResponse:
+        if not places.acquire(blocking=False):
+            return JSONResponse({"reached": False, "error": f"{_AT_ONCE} are waiting; ask again"}, 503)
+        try:
+            return JSONResponse(*answer(topology, source, gtid, until=until, table=table, timeout=timeout))
+        finally:
+            places.release()
+
+
+def answer(
+    topology: Topology, source: str, gtid: str, *, until: str, table: str, timeout: str
+) -> tuple[dict[str, Any], int]:
+    """The JSON and the HTTP status for a question."""
+    # imported here: whoever serves pages alone may have no clients of the log and the tables
+    from tailorbird.operate.wait.run_wait import Waiter
+
+    try:
+        stage, seconds = _stage(until), _seconds(timeout)
+        with Waiter(topology) as waiter:
+            goal = waiter.goal(source, gtid) if gtid else waiter.now(source)
+            reached = waiter.wait(goal, until=stage, table=table or None, timeout=seconds)
+    except NotYet as late:
+        return {"reached": False, "lacks": late.message}, 504
+    except UsageError as error:
+        return {"reached": False, "error": str(error)}, 400
+    except Retriable as error:
+        return {"reached": False, "error": str(error)}, 504
+    except TailorbirdError as error:
+        return {"reached": False, "error": str(error)}, 500
+    return {"reached": True, **dataclasses.asdict(reached), "gtid_set": goal.position.gtid_set}, 200
+
+
+def _stage(text: str) -> Until:
+    for one in UNTIL:
+        if text == one:
+            return one
+    raise UsageError(f"until={text}", "one of " + ", ".join(UNTIL))
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+        if not 0 <= seconds <= LONGEST:
+            raise ValueError(text)
+    except ValueError as error:
+        raise UsageError(f"timeout={text}", f"seconds, at most {LONGEST:g}") from error
+    return seconds

@@ -1,0 +1,261 @@
+"""Asks Solr for all who look at one dashboard: one query per panel and choice, however many they are.
+
+Answers stand on a shelf of bounded size, by what was asked and how far the index was then; whoever asks the same while
+an answer is under way waits for that one. A round looks how far the index is; when that, or the time that a range
+means, has moved, every viewer gets what has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from cdc.model.errors import TailorbirdError
+from cdc.topology.panels import TimeRange
+from tailorbird.web.dashboard.board import Board
+from tailorbird.web.dashboard.panels.asking import (
+    axis_for,
+    crowded,
+    extent_params,
+    needs_extent,
+    panel_params,
+    steps_for,
+)
+from tailorbird.web.dashboard.panels.columns import Misfit
+from tailorbird.web.dashboard.panels.facets import facets_params, read_facets
+from tailorbird.web.dashboard.panels.fitting import FitBoard, FitPanel
+from tailorbird.web.dashboard.panels.reading import Told, nothing, read_counts, read_extent, read_panel
+from tailorbird.web.dashboard.panels.splitting import in_one, in_two_steps, parts_params, values_params
+from tailorbird.web.dashboard.panels.state import Chosen, stretch
+from tailorbird.web.dashboard.panels.watching import (
+    Moved,
+    barrier_params,
+    document_params,
+    read_barriers,
+    read_documents,
+)
+from tailorbird.web.dashboard.query import Params
+from tailorbird.web.dashboard.time import Span
+
+FACETS = -1  # the filters, as a panel among panels
+SHELF = 512  # answers
+AT_ONCE = 4  # queries
+Ask = Callable[[Params], Mapping[str, Any]]
+_Key = tuple[int, str, Span | None, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shelved:
+    """An answer: `told` for the browser, when it was asked (ms), how long Solr took (s), how far the index was."""
+
+    told: Told
+    asked_ms: int
+    seconds: float
+    token: str
+
+
+@dataclass(eq=False, slots=True)
+class Viewer:
+    """Somebody who looks: what is chosen, which panels are seen, how to tell; `shown` is what was told last."""
+
+    tell: Callable[[Told], Awaitable[None]]
+    chosen: Chosen = field(default_factory=Chosen)
+    number: int = 0
+    panels: tuple[int, ...] = ()
+    shown: dict[int, Shelved] = field(default_factory=dict)
+
+
+class Hub:
+    """The one asker of a dashboard. All methods belong to one event loop; queries run in threads of its own."""
+
+    def __init__(self, board: Board, *, shelf: int = SHELF) -> None:
+        self.board, self._most = board, shelf
+        self.viewers: set[Viewer] = set()
+        self._shelf: OrderedDict[_Key, Shelved] = OrderedDict()
+        self._under_way: dict[_Key, asyncio.Task[Shelved]] = {}
+        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="panel")
+        self._fit: FitBoard | None = None
+        self._moved: Moved | None = None
+        self._first = asyncio.Lock()  # of many who come at once one looks how far the index is
+        self._away = ""
+        self._checked_ms = 0
+        self._counting = threading.Lock()
+        self.queries = 0
+
+    async def fit(self) -> FitBoard:
+        """The panels; a TailorbirdError, or Misfit while the index has no columns."""
+        self._fit = await self._off(self.board.fit)
+        if self._fit is None:
+            raise Misfit("the index has no columns yet: it waits for the first rows of its table", "wait")
+        return self._fit
+
+    async def show(self, viewer: Viewer) -> None:
+        """Tell a viewer every panel that has changed for it; what cannot be asked is told with its reason."""
+        number, chosen = viewer.number, viewer.chosen
+        await asyncio.gather(*(self._show(viewer, number, chosen, one) for one in viewer.panels))
+
+    async def round(self) -> None:
+        """Look how far the index is, and tell all viewers; whoever keeps the time calls it once per refresh."""
+        try:
+            self._moved, self._away = await self._how_far(), ""
+            self._checked_ms = _now_ms()
+        except TailorbirdError as error:
+            self._away = str(error)
+        await asyncio.gather(*(self._tell_all(one) for one in list(self.viewers)))
+
+    async def keep(self) -> None:
+        """Rounds for as long as this task lives; none while nobody looks."""
+        while True:
+            began = time.monotonic()
+            if self.viewers:
+                await self.round()
+            await asyncio.sleep(max(self.board.dashboard.refresh - (time.monotonic() - began), 0.05))
+
+    async def get(self, number: int, chosen: Chosen) -> Shelved:
+        """The answer of a panel to a choice, off the shelf or asked; TailorbirdError or Misfit where there is none."""
+        async with self._first:
+            if self._moved is None:
+                self._moved = await self._how_far()
+                self._checked_ms = _now_ms()
+        board = self._fit or await self.fit()
+        span = self.span(chosen)
+        key = (number, chosen.key, span, self._moved.token)
+        if key in self._shelf:
+            self._shelf.move_to_end(key)
+            return self._shelf[key]
+        if key not in self._under_way:
+            task = asyncio.create_task(self._ask(board, key, chosen))
+            self._under_way[key] = task
+            task.add_done_callback(lambda _: self._under_way.pop(key, None))
+        # one viewer who leaves must not take the answer from the others
+        return await asyncio.shield(self._under_way[key])
+
+    @property
+    def kept(self) -> int:
+        """How many answers stand on the shelf."""
+        return len(self._shelf)
+
+    def span(self, chosen: Chosen) -> Span | None:
+        """The stretch of time that a choice means now."""
+        default: TimeRange = self.board.dashboard.range
+        return stretch(chosen, default, _now_ms()) if self.board.dashboard.time else None
+
+    async def _show(self, viewer: Viewer, number: int, chosen: Chosen, panel: int) -> None:
+        try:
+            found = await self.get(panel, chosen)
+        except (TailorbirdError, Misfit) as error:
+            viewer.shown.pop(panel, None)
+            hint = error.expected if isinstance(error, Misfit) else ""
+            await viewer.tell({"panel": panel, "state": number, "error": str(error), "hint": hint})
+            return
+        if viewer.shown.get(panel) is not found and viewer.number == number:
+            viewer.shown[panel] = found
+            span = self.span(chosen)
+            await viewer.tell(
+                {
+                    "panel": panel,
+                    "state": number,
+                    "told": found.told,
+                    "asked_ms": found.asked_ms,
+                    "seconds": found.seconds,
+                    "token": found.token,
+                    "span": None if span is None else [span.start, span.end],
+                }
+            )
+
+    async def _tell_all(self, viewer: Viewer) -> None:
+        await viewer.tell(self.status())
+        if not self._away:
+            await self.show(viewer)
+
+    def status(self) -> Told:
+        """How it stands: what is wrong, in words, and how far the index is."""
+        moved = self._moved or Moved(token="")
+        waiting, checked = self.board.waiting(), self.board.checked()
+        return {
+            "away": self._away,
+            "lacks": moved.incomplete if waiting is None else waiting,
+            "alarm": checked.alarm,
+            "quiet": checked.quiet,
+            "positions": dict(moved.positions),
+            "token": moved.token,
+            "checked_ms": self._checked_ms,
+            "now_ms": _now_ms(),
+        }
+
+    async def _how_far(self) -> Moved:
+        found = read_barriers(await self._off(self._select, barrier_params()))
+        return found or read_documents(await self._off(self._select, document_params()))
+
+    async def _ask(self, board: FitBoard, key: _Key, chosen: Chosen) -> Shelved:
+        number, _, span, token = key
+        began, asked_ms = time.monotonic(), _now_ms()
+        told = await self._off(self._told, board, number, chosen, span)
+        found = Shelved(told=told, asked_ms=asked_ms, seconds=round(time.monotonic() - began, 4), token=token)
+        self._shelf[key] = found
+        while len(self._shelf) > self._most:
+            self._shelf.popitem(last=False)
+        return found
+
+    def _told(self, board: FitBoard, number: int, chosen: Chosen, span: Span | None) -> Told:
+        if number == FACETS:
+            return read_facets(board, chosen, self._select(facets_params(board, chosen, span)))
+        return ask_panel(board, board.panels[number], chosen, span, self._select)
+
+    def _select(self, params: Params) -> Mapping[str, Any]:
+        with self._counting:
+            self.queries += 1
+        return self.board.solr.select(params)
+
+    async def _off(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+
+
+def ask_panel(board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | None, ask: Ask) -> Told:
+    """One panel's answer: one query; of a histogram, of a split series, and of all times, some more."""
+    if fit.panel.type == "text":
+        return read_panel(fit, {}, None)
+    if fit.panel.type == "histogram":
+        return _histogram(board, fit, chosen, span, ask)
+    seen, drawn = span, None
+    if needs_extent(fit, span):
+        extent = read_extent(ask(extent_params(board, fit, chosen, span)))
+        if extent is not None and extent.long:
+            extent = read_extent(ask(extent_params(board, fit, chosen, span, most=True)))
+        if extent is None:
+            return nothing(fit)
+        low, high = extent.shown
+        seen = Span(start=int(low), end=int(high) + 1)
+    if seen is not None and fit.panel.type in ("timeseries", "heatmap"):
+        drawn = axis_for(fit.panel, seen)
+        column = in_two_steps(fit)
+        if column is not None:
+            values = ask(values_params(board, fit, column, chosen, span))
+            parts = ask(parts_params(board, fit, column, chosen, span, drawn, values))
+            return read_panel(fit, in_one(values, parts), drawn)
+    return read_panel(fit, ask(panel_params(board, fit, chosen, span, drawn)), drawn)
+
+
+def _histogram(board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | None, ask: Ask) -> Told:
+    """Bars from the least to the greatest value; where nearly all rows would be in a few, only where those are."""
+    extent = read_extent(ask(extent_params(board, fit, chosen, span)))
+    if extent is None:
+        return nothing(fit)
+    whole = fit.fields[0].whole
+    drawn = steps_for(fit.panel, extent, whole=whole)
+    answer = ask(panel_params(board, fit, chosen, span, drawn))
+    if crowded(drawn, read_counts(answer, drawn)):
+        nearer = read_extent(ask(extent_params(board, fit, chosen, span, most=True))) or extent
+        drawn = steps_for(fit.panel, nearer, whole=whole)
+        answer = ask(panel_params(board, fit, chosen, span, drawn))
+    return read_panel(fit, answer, drawn)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,37 @@
+"""Serves the topology as a live graph at `/overview`; it is looked at once a second at most, however many look."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from fastapi import FastAPI
+from starlette.responses import HTMLResponse
+
+from tailorbird.web.dashboard.pages.http_panels import page_html
+from tailorbird.web.dashboard.panels.reading import Told
+
+OVERVIEW = "/overview"
+_SECONDS = 1.0
+
+
+def serve_overview(app: FastAPI, name: str, look: Callable[[], Told], others: Mapping[str, str]) -> None:
+    """Serve the page, and `GET /api/overview`; `look` tells the graph (panels.overview)."""
+    lock = threading.Lock()
+    kept: dict[str, Told] = {}
+    at = [0.0]
+
+    @app.get(OVERVIEW, response_class=HTMLResponse)
+    def page() -> HTMLResponse:
+        links = [{"path": to, "title": title} for to, title in others.items()]
+        return page_html("overview.html", f"{name}: overview", {"others": links})
+
+    # no coroutine: it waits for the processes in a thread of its own
+    @app.get("/api/overview")
+    def overview() -> Told:
+        with lock:
+            if time.monotonic() - at[0] > _SECONDS:
+                kept["told"] = look()
+                at[0] = time.monotonic()
+            return kept["told"]

@@ -1,0 +1,178 @@
+"""Serves the page of a dashboard with panels: its HTML, and a websocket that tells what has changed.
+
+browser → {"state": number, "query": the URL's query, "panels": [those it sees]}
+server  → {"panel", "state", "told", …} · {"panel", "state", "error", "hint"} · {"away", "token", …} every refresh
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import html
+import json
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from fastapi import FastAPI, WebSocket
+from starlette.responses import HTMLResponse, Response
+from starlette.websockets import WebSocketDisconnect
+
+from tailorbird.web.dashboard.board import Board
+from tailorbird.web.dashboard.guard.http_guard import STRICT_POLICY
+from tailorbird.web.dashboard.pages.http_hub import FACETS, Hub, Viewer
+from tailorbird.web.dashboard.panels.columns import Misfit
+from tailorbird.web.dashboard.panels.reading import Told
+from tailorbird.web.dashboard.panels.state import chosen_of
+from tailorbird.web.dashboard.view import heading
+
+ASSETS = files("tailorbird.web.dashboard.pages") / "assets"
+_TYPES = {"js": "text/javascript", "css": "text/css"}
+LONGEST_MESSAGE = 40_000  # letters
+MOST_WAITING = 400  # messages for a browser that does not read; then it is let go
+MOST_VIEWERS = 500
+
+
+def board_json(board: Board, path: str, others: Mapping[str, str]) -> Told:
+    """What the browser knows of a dashboard before it asks: its panels, and where the other pages are."""
+    dashboard = board.dashboard
+    return {
+        "name": dashboard.name,
+        "title": dashboard.title,
+        "path": path,
+        "time": dashboard.time or "",
+        "range": str(dashboard.range),
+        "search": bool(board.topology.indexes[dashboard.index].search),
+        "facets": [{"name": name, "heading": heading(name)} for name in dashboard.facets],
+        "panels": [
+            {
+                "type": panel.type,
+                "title": panel.title,
+                "width": panel.width,
+                "format": panel.format,
+                "field": panel.fields[0] if panel.fields else panel.by,
+                "measures": [str(one) for one in panel.measures],
+                "text": panel.text,
+            }
+            for panel in dashboard.panels
+        ],
+        "file": board.topology.file,
+        "others": [{"path": to, "title": title} for to, title in others.items()],
+    }
+
+
+def page_html(asset: str, title: str, data: Told) -> HTMLResponse:
+    """A page of ours with its title, and data for its script, which no text in them can leave."""
+    quoted = json.dumps(data, ensure_ascii=True).replace("<", "\\u003c")
+    return filled_html(asset, {"title": html.escape(title), "data": quoted})
+
+
+def filled_html(asset: str, parts: Mapping[str, str]) -> HTMLResponse:
+    """A page of ours with parts, which are HTML by now, in its places `{{name}}`; all begin with `{{head}}`."""
+    begin, text = ((ASSETS / name).read_text(encoding="utf-8") for name in ("head.html", asset))
+    text = text.replace("{{head}}\n", begin, 1)
+    # in one go: a title may hold what looks like a place for the data
+    filled = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], text)
+    return HTMLResponse(filled, headers={"Content-Security-Policy": STRICT_POLICY, "Cache-Control": "no-store"})
+
+
+def serve_assets(app: FastAPI) -> None:
+    """Scripts and styles of these pages, at `/assets`; nothing else is there."""
+
+    @app.get("/assets/{name}")
+    def asset(name: str) -> Response:
+        kind = _TYPES.get(name.rpartition(".")[2])
+        if kind is None or name not in {one.name for one in ASSETS.iterdir()}:
+            return Response(status_code=404)
+        # asked again after an update of ours, else at hand
+        return Response((ASSETS / name).read_bytes(), media_type=kind, headers={"Cache-Control": "max-age=60"})
+
+
+def serve_panels(app: FastAPI, board: Board, path: str, others: Mapping[str, str]) -> Hub:
+    """Serve a dashboard's page at a path, and its websocket at `/live/<name>`."""
+    hub = Hub(board)
+    name = board.dashboard.name
+
+    @app.get(path, response_class=HTMLResponse)
+    def page() -> HTMLResponse:
+        return page_html("board.html", board.dashboard.title, board_json(board, path, others))
+
+    @app.websocket(f"/live/{name}")
+    async def live(socket: WebSocket) -> None:
+        await socket.accept()
+        if len(hub.viewers) >= MOST_VIEWERS:
+            await socket.close(code=1013, reason=f"{MOST_VIEWERS} are looking")
+            return
+        with contextlib.suppress(WebSocketDisconnect):
+            await _serve_viewer(hub, socket)
+
+    return hub
+
+
+async def _serve_viewer(hub: Hub, socket: WebSocket) -> None:
+    waiting: asyncio.Queue[Told] = asyncio.Queue(MOST_WAITING)
+
+    async def tell(message: Told) -> None:
+        try:
+            waiting.put_nowait(message)
+        except asyncio.QueueFull:
+            sender.cancel()
+
+    async def send() -> None:
+        while True:
+            await socket.send_text(json.dumps(await waiting.get(), separators=(",", ":")))
+
+    viewer = Viewer(tell=tell)
+    sender = asyncio.create_task(send())
+    reader = asyncio.create_task(_read(hub, viewer, socket))
+    hub.viewers.add(viewer)
+    try:
+        done, _ = await asyncio.wait((sender, reader), return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            if not task.cancelled():
+                task.result()
+    finally:
+        hub.viewers.discard(viewer)
+        for task in (sender, reader):
+            task.cancel()
+        await asyncio.gather(sender, reader, return_exceptions=True)
+
+
+async def _read(hub: Hub, viewer: Viewer, socket: WebSocket) -> None:
+    asking: asyncio.Task[None] | None = None
+    while True:
+        text = await socket.receive_text()
+        message = _message(text) if len(text) <= LONGEST_MESSAGE else None
+        if message is None:
+            await socket.close(code=1008, reason="no message of this page")
+            return
+        number, query, wanted = message
+        if asking is not None:
+            asking.cancel()
+        try:
+            chosen = chosen_of(query)
+        except Misfit as misfit:
+            await viewer.tell({"panel": FACETS, "state": number, "error": str(misfit), "hint": misfit.expected})
+            viewer.number, viewer.panels = number, ()
+            continue
+        viewer.number, viewer.chosen, viewer.shown = number, chosen, {}
+        panels = range(FACETS, len(hub.board.dashboard.panels))
+        viewer.panels = tuple(one for one in dict.fromkeys(wanted) if one in panels)
+        asking = asyncio.create_task(_show(hub, viewer))
+
+
+async def _show(hub: Hub, viewer: Viewer) -> None:
+    await hub.show(viewer)
+    await viewer.tell(hub.status())
+
+
+def _message(text: str) -> tuple[int, str, list[int]] | None:
+    """A message of the browser's; None for what is none."""
+    try:
+        said: Any = json.loads(text)
+        number, query, wanted = said["state"], said["query"], said["panels"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    whole = isinstance(wanted, list) and len(wanted) <= 100 and all(type(one) is int for one in wanted)
+    return (number, query, wanted) if type(number) is int and isinstance(query, str) and whole else None

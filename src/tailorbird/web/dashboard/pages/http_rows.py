@@ -1,0 +1,181 @@
+"""Serves the rows behind a dashboard: its page at `/rows/<name>`, and what that page asks.
+
+    GET /api/rows/<name>?<what is chosen>&columns=&sort=&page=&panel=     one page, JSON
+    GET /api/rows/<name>.csv, .json                                       a download, streamed, 100,000 rows at most
+    GET /api/rows/<name>/row?key=                                         one row: columns, document, how to explain it
+    GET /api/rows/<name>/explain?key=                                     where its cells come from
+    GET /api/dashboards/<name>/yaml?<what is chosen>                      the view, to be declared
+
+All of it reads, nothing changes anything.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+
+from cdc.model.errors import TailorbirdError
+from cdc.stored.fields import KIND, ROW, UNIQUE_KEY
+from tailorbird.web.dashboard.pages.http_explain import ExplainDesk
+from tailorbird.web.dashboard.pages.http_hub import Hub
+from tailorbird.web.dashboard.pages.http_panels import board_json, page_html
+from tailorbird.web.dashboard.panels.columns import Misfit
+from tailorbird.web.dashboard.panels.explained import explained_of
+from tailorbird.web.dashboard.panels.fitting import FitBoard
+from tailorbird.web.dashboard.panels.reading import Told
+from tailorbird.web.dashboard.panels.rows import (
+    MOST_ROWS,
+    RowsAsked,
+    asked_of,
+    batch_params,
+    csv_line,
+    every,
+    page_params,
+    read_page,
+    read_row,
+    row_params,
+)
+from tailorbird.web.dashboard.panels.saving import view_yaml
+from tailorbird.web.dashboard.panels.state import Chosen, chosen_of
+from tailorbird.web.dashboard.time import Span
+
+LONGEST_KEY = 10_000
+_GONE = "there is no such row, or no longer"
+
+
+def serve_rows(app: FastAPI, hub: Hub, path: str, others: Mapping[str, str], desk: ExplainDesk | None = None) -> None:
+    """Serve them; `path` is where the dashboard's panels are, `others` are further pages by path, `desk` explains rows
+    of tables of ours.
+    """
+    board, name = hub.board, hub.board.dashboard.name
+    links = {path: board.dashboard.title, **others}
+
+    @app.get(f"/rows/{name}", response_class=HTMLResponse)
+    def page() -> HTMLResponse:
+        title = f"{board.dashboard.title}: rows"
+        return page_html("rows.html", title, board_json(board, f"/rows/{name}", links))
+
+    # no coroutines: each waits for Solr in a thread of its own
+    @app.get(f"/api/rows/{name}")
+    def rows(request: Request) -> Response:
+        def told(fit: FitBoard, asked: RowsAsked, chosen: Chosen, span: Span | None) -> Response:
+            return JSONResponse(read_page(fit, asked, board.solr.select(page_params(fit, asked, chosen, span))))
+
+        return _answered(hub, request, told)
+
+    @app.get(f"/api/rows/{name}.csv")
+    def csv(request: Request) -> Response:
+        return _answered(hub, request, lambda *asked: _download(hub, "csv", *asked))
+
+    @app.get(f"/api/rows/{name}.json")
+    def as_json(request: Request) -> Response:
+        return _answered(hub, request, lambda *asked: _download(hub, "json", *asked))
+
+    @app.get(f"/api/rows/{name}/row")
+    def row(key: str) -> Response:
+        def told(fit: FitBoard, *_: object) -> Response:
+            found = _row(hub, fit, key)
+            if found is None:
+                return JSONResponse({"error": _GONE}, 404)
+            return JSONResponse({**found, "explain": _explain(hub, found["document"]), "desk": desk is not None})
+
+        return _answered(hub, None, told)
+
+    @app.get(f"/api/rows/{name}/explain")
+    def explained(key: str) -> Response:
+        def told(fit: FitBoard, *_: object) -> Response:
+            # who may see the row may see where it comes from, and of no other row
+            found = _row(hub, fit, key)
+            table = board.topology.indexes[board.dashboard.index].table
+            if found is None or desk is None or table not in board.topology.tables:
+                return JSONResponse({"error": _GONE if found is None else "rows of others' tables have no trace"}, 404)
+            origin = desk.ask(table, bytes.fromhex(found["document"][UNIQUE_KEY]))
+            if origin is None:
+                return JSONResponse({"error": "HBase has no such row any more"}, 404)
+            return JSONResponse(explained_of(origin, every(fit)))
+
+        return _answered(hub, None, told)
+
+    @app.get(f"/api/dashboards/{name}/yaml")
+    def as_yaml(request: Request) -> Response:
+        try:
+            text = view_yaml(board.dashboard, chosen_of(request.url.query))
+        except Misfit as misfit:
+            return PlainTextResponse(f"{misfit}; expected {misfit.expected}", 400)
+        return PlainTextResponse(text)
+
+
+def _answered(hub: Hub, request: Request | None, told: Any) -> Response:
+    """What `told` makes of a request; 400 for one that does not fit, 503 while Solr is away."""
+    try:
+        fit = hub.board.fit()
+        if fit is None:
+            return JSONResponse({"error": "the index has no columns yet", "hint": "rows in its table"}, 503)
+        chosen = chosen_of(request.url.query) if request else Chosen()
+        asked = asked_of(fit, request.query_params if request else {})
+        response: Response = told(fit, asked, chosen, hub.span(chosen))
+    except Misfit as misfit:
+        return JSONResponse({"error": str(misfit), "hint": misfit.expected}, 400)
+    except TailorbirdError as error:
+        return JSONResponse({"error": str(error), "hint": ""}, 503)
+    return response
+
+
+def _download(hub: Hub, kind: str, fit: FitBoard, asked: RowsAsked, chosen: Chosen, span: Span | None) -> Response:
+    batches = _batches(hub, fit, asked, chosen, span)
+    first = next(batches)  # so that what cannot be asked is an error, and not a broken file
+    names = [column.name for column in asked.columns]
+
+    def parts() -> Iterator[str]:
+        yield csv_line(names) if kind == "csv" else "["
+        began, batch = False, first
+        while batch:
+            if kind == "csv":
+                yield "".join(csv_line([one.get(name) for name in names]) for one in batch)
+            else:
+                lines = (json.dumps({name: one.get(name) for name in names}, ensure_ascii=False) for one in batch)
+                yield (",\n" if began else "\n") + ",\n".join(lines)
+            began, batch = True, next(batches, [])
+        yield "" if kind == "csv" else "\n]\n"
+
+    media = "text/csv; charset=utf-8" if kind == "csv" else "application/json"
+    file = f"{hub.board.dashboard.name}.{kind}"
+    return StreamingResponse(
+        parts(), media_type=media, headers={"Content-Disposition": f'attachment; filename="{file}"'}
+    )
+
+
+def _batches(
+    hub: Hub, fit: FitBoard, asked: RowsAsked, chosen: Chosen, span: Span | None
+) -> Iterator[list[Mapping[str, Any]]]:
+    """Batches of documents, at most `MOST_ROWS` in all; the first one may be empty."""
+    mark, left = "*", MOST_ROWS
+    while left > 0:
+        answer = hub.board.solr.select(batch_params(fit, asked, chosen, span, mark))
+        documents = answer["response"]["docs"][:left]
+        left -= len(documents)
+        yield documents
+        if not documents or answer["nextCursorMark"] == mark:
+            return
+        mark = answer["nextCursorMark"]
+
+
+def _row(hub: Hub, fit: FitBoard, key: str) -> Told | None:
+    found = read_row(fit, hub.board.solr.select(row_params(key[:LONGEST_KEY])))
+    # barriers and stubs are nobody's rows
+    return found if found is not None and found["document"].get(KIND) == ROW else None
+
+
+def _explain(hub: Hub, document: Told) -> str:
+    """The command that tells where each cell of a row comes from; empty of a table of others."""
+    topology = hub.board.topology
+    table = topology.tables.get(topology.indexes[hub.board.dashboard.index].table)
+    if table is None or not table.row_key:
+        return ""
+    key = ",".join(json.dumps(document.get(name), ensure_ascii=False) for name in table.row_key)
+    return shlex.join(["tailorbird", "explain", topology.file, table.name, key])

@@ -1,0 +1,41 @@
+"""Where a row's cells come from, as its page shows it: what `tailorbird explain` tells, of the columns shown alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tailorbird.web.dashboard.panels.columns import PanelColumn
+from tailorbird.web.dashboard.panels.reading import Told
+
+# no keys and values of captured rows: they may have columns that no SELECT shows
+_EVENT = ("alias", "table", "topic", "partition", "offset", "state", "why", "op", "gtid", "file", "pos", "committed_ms",
+          "schema_version")  # fmt: skip
+
+
+def explained_of(found: Mapping[str, Any], shown: Sequence[PanelColumn]) -> Told:
+    """{stamp, batch, untold, cells: [{name, heading, expression, agrees, events: [place…]}], events: […]}.
+
+    `found` is `explain --json`; `events` of a cell are places in `events`, of which those of no cell here are left out.
+    """
+    columns = {column.name: column for column in shown}
+    cells = [cell for cell in found["cells"] if cell["column"] in columns]
+    wanted = {node for cell in cells for node in cell["events"]}
+    events = [event for event in found["events"] if event["event"] in wanted]
+    place = {event["event"]: i for i, event in enumerate(events)}
+    return {
+        "stamp": found["stamp"],
+        "batch": found["batch"],
+        "untold": found["untold"],
+        "cells": [
+            {
+                "name": cell["column"],
+                "heading": columns[cell["column"]].heading,
+                "expression": cell["expression"],
+                "agrees": cell["agrees"],
+                "events": [place[node] for node in cell["events"] if node in place],
+            }
+            for cell in cells
+        ],
+        "events": [{name: event[name] for name in _EVENT} for event in events],
+    }

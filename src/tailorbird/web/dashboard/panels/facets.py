@@ -1,0 +1,61 @@
+"""The filters above the panels: how many rows are meant, and of each facet the values with their counts.
+
+A facet's counts leave out its own filter, so that more values of it can be chosen.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tailorbird.web.dashboard.panels.asking import rows_params
+from tailorbird.web.dashboard.panels.columns import PanelColumn
+from tailorbird.web.dashboard.panels.fitting import FitBoard
+from tailorbird.web.dashboard.panels.reading import Told, named
+from tailorbird.web.dashboard.panels.state import Chosen
+from tailorbird.web.dashboard.query import Params
+from tailorbird.web.dashboard.time import Span
+
+MOST_VALUES = 50
+
+
+def facets_params(board: FitBoard, chosen: Chosen, span: Span | None) -> Params:
+    """One query for all of them."""
+    facets = {
+        f"f{i}": {
+            "type": "terms",
+            "field": column.counted,
+            "limit": MOST_VALUES,
+            "missing": True,
+            "numBuckets": True,
+            "domain": {"excludeTags": f"c_{column.name}"},
+        }
+        for i, column in enumerate(_columns(board))
+    }
+    return {**rows_params(board, None, chosen, span), "json.facet": json.dumps(facets)}
+
+
+def read_facets(board: FitBoard, chosen: Chosen, response: Mapping[str, Any]) -> Told:
+    """{total, facets: [{name, heading, more, values: [{label, value, kind, count, chosen}]}]}; what is chosen is
+    listed, though no row has it."""
+    told = []
+    facets = response.get("facets", {})
+    for i, column in enumerate(_columns(board)):
+        found = facets.get(f"f{i}", {})
+        buckets = found.get("buckets", [])
+        picked = chosen.picks.get(column.name, frozenset())
+        values = [named(column, one["val"]) | {"count": one["count"]} for one in buckets]
+        if found.get("missing", {}).get("count") or None in picked:
+            values.append(named(column, None) | {"count": found.get("missing", {}).get("count", 0)})
+        listed = {one["value"] for one in values}
+        values += [named(column, one) | {"count": 0} for one in sorted(v for v in picked - listed if v is not None)]
+        for one in values:
+            one["chosen"] = one["value"] in picked
+        more = max(found.get("numBuckets", 0) - len(buckets), 0)
+        told.append({"name": column.name, "heading": column.heading, "more": more, "values": values})
+    return {"total": response["response"]["numFound"], "facets": told}
+
+
+def _columns(board: FitBoard) -> list[PanelColumn]:
+    return [board.column(name) for name in board.dashboard.facets]

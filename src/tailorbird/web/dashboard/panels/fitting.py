@@ -1,0 +1,102 @@
+"""A dashboard's panels, matched with the fields that its index has: from here on every column and measure fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from cdc.stored.fields import words_field
+from cdc.topology.panels import Panel, PanelFilter
+from cdc.topology.topology import Dashboard, Topology
+from tailorbird.web.dashboard.panels.columns import Misfit, PanelColumn, column_of, filtered, measured
+from tailorbird.web.dashboard.view import IndexField
+
+Finder = Callable[[str], PanelColumn]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitPanel:
+    """A panel with its columns: `sums` are the aggregations of its measures, empty for a count, `measured` the columns
+    they are of, `fields` those that rows are parted by, or shown.
+    """
+
+    panel: Panel
+    sums: tuple[str, ...]
+    measured: tuple[PanelColumn | None, ...]
+    fields: tuple[PanelColumn, ...]
+    by: PanelColumn | None
+    where: tuple[tuple[PanelColumn, PanelFilter], ...]
+
+    @property
+    def split(self) -> PanelColumn | None:
+        """What a series, or a heatmap, is parted by."""
+        return self.fields[0] if self.panel.type == "heatmap" else self.by
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitBoard:
+    """A dashboard ready to be asked; `time` is None without one, `words` are the fields that words are sought in."""
+
+    dashboard: Dashboard
+    panels: tuple[FitPanel, ...]
+    time: PanelColumn | None
+    words: tuple[str, ...]
+    fields: Mapping[str, IndexField]
+
+    def column(self, name: str) -> PanelColumn:
+        """Any column of the index; Misfit for one that it has not."""
+        return column_of(name, self.fields)
+
+
+def fit(topology: Topology, dashboard: Dashboard, fields: Mapping[str, IndexField]) -> FitBoard:
+    """The dashboard over an index with these fields; TopologyError, with line and path, where a panel does not fit."""
+    base, index = f"dashboards.{dashboard.name}", topology.indexes[dashboard.index]
+
+    def found(path: str, name: str) -> PanelColumn:
+        try:
+            return column_of(name, fields)
+        except Misfit as misfit:
+            raise topology.error(path, str(misfit), misfit.expected) from misfit
+
+    def time(path: str, name: str) -> PanelColumn:
+        column = found(path, name)
+        if column.look != "time" or not column.ordered:
+            raise topology.error(path, f"column {name} holds no times", "a date, datetime or timestamp")
+        return column
+
+    def one(path: str, panel: Panel) -> FitPanel:
+        try:
+            return _fit_panel(panel, lambda name: column_of(name, fields))
+        except Misfit as misfit:
+            raise topology.error(path, str(misfit), misfit.expected) from misfit
+
+    return FitBoard(
+        dashboard=dashboard,
+        panels=tuple(one(f"{base}.panels[{i}]", panel) for i, panel in enumerate(dashboard.panels)),
+        time=None if dashboard.time is None else time(f"{base}.time", dashboard.time),
+        words=tuple(words_field(name) for name in index.search if words_field(name) in fields),
+        fields=fields,
+    )
+
+
+def _fit_panel(panel: Panel, column: Finder) -> FitPanel:
+    fields = tuple(column(name) for name in panel.fields)
+    by = column(panel.by) if panel.by else None
+    parted = panel.type in ("terms", "heatmap") or (panel.type == "table" and panel.measures)
+    for one in (*(fields if parted else ()), *((by,) if by else ())):
+        if not one.counted:
+            raise Misfit(f"column {one.name} is only stored, not counted", "a column of another type")
+    if panel.type == "histogram" and not fields[0].number:
+        raise Misfit(f"column {fields[0].name} holds no numbers", "a column of numbers; times: `timeseries`")
+    measured_columns = tuple(column(one.field) if one.field else None for one in panel.measures)
+    where = tuple((column(one.field), one) for one in panel.where)
+    for of, one in where:
+        filtered(of, one.operator, one.values, "w")  # Misfit for a value that is none of its column
+    return FitPanel(
+        panel=panel,
+        sums=tuple(measured(one, of) for one, of in zip(panel.measures, measured_columns, strict=True)),
+        measured=measured_columns,
+        fields=fields,
+        by=by,
+        where=where,
+    )

@@ -1,0 +1,154 @@
+"""A topology as a graph: what feeds what, how each part is, and in words what is wrong and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from cdc.topology.topology import Topology
+from tailorbird.operate.status.part_status import PartStatus
+from tailorbird.verify.checks.check_status import look_of
+from tailorbird.web.dashboard.panels.flow import (
+    FlowSeen,
+    captured_text,
+    indexed_text,
+    letters_of,
+    shown_text,
+    verified_text,
+)
+from tailorbird.web.dashboard.panels.reading import Told
+
+_COLUMNS = ("capture", "join", "index", "dashboard")
+_TITLES = {"capture": "source", "join": "table", "index": "index", "dashboard": "dashboard"}
+_WELL = ("moving", "unknown")
+NOTHING_SEEN = FlowSeen(now_ms=0)
+_FACTS = {
+    "lag_seconds": "seconds behind", "lag_changes": "changes behind", "dead_letters": "dead letters",
+    "quarantined": "in quarantine", "rows": "rows joined", "documents": "documents indexed", "restarts": "restarts",
+}  # fmt: skip
+
+
+def graph_of(
+    topology: Topology,
+    reads: Mapping[str, Iterable[str]],
+    parts: Sequence[PartStatus],
+    seen: FlowSeen = NOTHING_SEEN,
+) -> Told:
+    """{sentence, well, nodes: [{id, column, kind, name, state, well, reason, remedy, facts}],
+    edges: [{from, to, told}]}.
+
+    `reads`: the sources of each table; `parts`: what `tailorbird status` says of the processes. Several of one part are
+    one node: the worst of them speaks. `told` of an edge is how fast it moves and how far it is behind, empty where
+    that is not known.
+    """
+    names: list[tuple[str, str]] = [
+        *(("capture", name) for name in topology.sources),
+        *(("join", name) for name in topology.tables),
+        *(("join", name) for name in topology.foreign_tables),
+        *(("index", name) for name in topology.indexes),
+        *(("dashboard", name) for name in topology.dashboards),
+    ]
+    edges = [
+        _edge(f"capture {source}", f"join {table}", _both(captured_text(seen, source), _lag(table, parts)))
+        for table in topology.tables
+        for source in sorted(reads[table])
+    ]
+    edges += [
+        _edge(f"join {one.table}", f"index {one.name}", indexed_text(seen, one.name, reads.get(one.table, ())))
+        for one in topology.indexes.values()
+    ]
+    edges += [
+        _edge(f"index {one.index}", f"dashboard {one.name}", shown_text(seen, one.index))
+        for one in topology.dashboards.values()
+    ]
+    nodes = [_node(kind, name, topology, parts, seen) for kind, name in names]
+    troubles = _troubles(topology, seen)
+    return {
+        "sentence": " ".join([sentence(parts), *troubles]),
+        "well": all(one.moves for one in parts) and not troubles,
+        "nodes": nodes,
+        "edges": edges,
+    }
+
+
+def _both(one: str, other: str) -> str:
+    return ", ".join(filter(None, [one, other]))
+
+
+def _edge(begin: str, end: str, told: str) -> Told:
+    return {"from": begin, "to": end, "told": told}
+
+
+def _lag(table: str, parts: Sequence[PartStatus]) -> str:
+    """How far a join is behind its sources, as its process tells."""
+    more = next((one.more for one in parts if one.part == f"join {table}"), {})
+    changes, seconds = more.get("lag_changes"), more.get("lag_seconds")
+    if changes is None:
+        return ""
+    return f"{_figure(changes)} changes behind" + ("" if seconds is None else f", {_figure(seconds)} s")
+
+
+def _troubles(topology: Topology, seen: FlowSeen) -> list[str]:
+    """What is wrong though all moves: rows that were refused, and what checks found."""
+    found = []
+    if any(one.outcome == "different" for one in seen.checked):
+        found.append(f"A check found a difference: look at Proof. Do: {look_of(topology.file, seen.checked)}.")
+    if total := sum(one.letters for one in seen.waiting or ()):
+        found.append(f"Rows are missing: {total:,} were refused. Do: tailorbird dead-letters list {topology.file}.")
+    return found
+
+
+def sentence(parts: Sequence[PartStatus]) -> str:
+    """What is wrong and what to do, the first in the flow first; or that all moves."""
+    wrong = [one for one in parts if not one.moves]
+    if wrong:
+        first = wrong[0]
+        why = first.reason or first.error or "nothing tells why"
+        more = f" Then look at {', '.join(one.part for one in wrong[1:4])}." if wrong[1:] else ""
+        return f"{first.part} is {first.state}: {why}." + (f" Do: {first.remedy}." if first.remedy else "") + more
+    away = [one.part for one in parts if one.state == "elsewhere"]
+    if len(away) == len(parts):
+        return "Nothing of this topology runs on this machine, so nothing is known of it here."
+    told = "Everything moves that runs on this machine."
+    return told + (f" Nothing is known here of {', '.join(away)}." if away else "")
+
+
+def _node(kind: str, name: str, topology: Topology, parts: Sequence[PartStatus], seen: FlowSeen) -> Told:
+    told = [one for one in parts if one.part == f"{kind} {name}"]
+    worst = min(told, key=lambda one: one.moves, default=None)
+    state, reason, remedy, facts = "elsewhere", "", "", list[str]()
+    if kind == "join" and name in topology.foreign_tables:
+        reason = "others write it"
+    elif worst is not None:
+        state, reason, remedy = worst.state, worst.reason or worst.error, worst.remedy
+        facts = [
+            f"{_figure(worst.more[key])} {what}" for key, what in _FACTS.items() if worst.more.get(key) is not None
+        ]
+    letters = letters_of(seen, kind, name)
+    if letters is not None:  # what waits now, whichever process refused it
+        facts = [one for one in facts if not one.endswith((_FACTS["dead_letters"], _FACTS["quarantined"]))]
+        facts += [f"{letters:,} dead letters wait"] if letters else []
+    verified, equal = _verified(kind, name, topology, seen)
+    facts += [verified] if verified else []
+    return {
+        "id": f"{kind} {name}",
+        "column": _COLUMNS.index(kind),
+        "kind": _TITLES[kind],
+        "name": name,
+        "state": state,
+        "well": (worst is None or worst.moves) and equal and not letters,
+        "moving": state in _WELL,
+        "reason": reason,
+        "remedy": remedy,
+        "facts": facts,
+    }
+
+
+def _verified(kind: str, name: str, topology: Topology, seen: FlowSeen) -> tuple[str, bool]:
+    """The last verified cut of a table, or of an index over one; and whether nothing is known to differ."""
+    if kind == "join":
+        return verified_text(seen, "table", name)
+    return verified_text(seen, "index", topology.indexes[name].table) if kind == "index" else ("", True)
+
+
+def _figure(value: object) -> str:
+    return f"{value:,.1f}".removesuffix(".0") if isinstance(value, int | float) else str(value)

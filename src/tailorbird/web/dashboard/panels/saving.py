@@ -1,0 +1,86 @@
+"""A view as YAML: the dashboard as declared, with what is chosen written into it, to be put under `dashboards:`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from cdc.topology.panels import COUNT, WIDTHS, Panel, PanelFilter, TimeRange
+from cdc.topology.topology import Dashboard
+from tailorbird.web.dashboard.panels.columns import Misfit
+from tailorbird.web.dashboard.panels.state import Chosen
+
+
+def view_yaml(dashboard: Dashboard, chosen: Chosen) -> str:
+    """The view; what a declaration cannot say (words, a stretch that was dragged) stands in a comment.
+
+    Misfit for a value beside "no value" of the same column: `where:` has no `or`.
+    """
+    filters = [_text(_filter(name, values)) for name, values in sorted(chosen.picks.items()) if values]
+    for name, ends in sorted(chosen.between.items()):
+        filters += [f"{name} {operator} '{end}'" for operator, end in zip((">=", "<"), ends, strict=True)]
+    said: dict[str, Any] = {"title": dashboard.title, "index": dashboard.index}
+    if dashboard.time:
+        said["time"] = dashboard.time
+    wanted = chosen.range if chosen.range is not None and chosen.span is None else dashboard.range
+    if wanted != TimeRange():
+        said["range"] = str(wanted)
+    for key, names in (("facets", dashboard.facets), ("columns", dashboard.columns)):
+        if names:
+            said[key] = list(names)
+    said["panels"] = [_panel(panel, filters) for panel in dashboard.panels]
+    text = yaml.safe_dump({dashboard.name: said}, sort_keys=False, allow_unicode=True, width=110)
+    left = [f"the words {chosen.words!r}"] if chosen.words else []
+    left += ["the stretch of time that was dragged"] if chosen.span is not None else []
+    return (f"# not in it: {', '.join(left)}\n" if left else "") + text
+
+
+def _filter(name: str, values: frozenset[str | None]) -> PanelFilter:
+    texts = sorted(value for value in values if value is not None)
+    if None in values:
+        if texts:
+            raise Misfit(f"column {name}: a value or none", "one of the two: `where:` has no `or`")
+        return PanelFilter(field=name, operator="is null")
+    if len(texts) == 1:
+        return PanelFilter(field=name, operator="=", values=(texts[0],))
+    return PanelFilter(field=name, operator="in", values=tuple(texts))
+
+
+def _text(one: PanelFilter) -> str:
+    quoted = ["'" + value.replace("'", "''") + "'" for value in one.values]
+    if one.operator in ("in", "not in"):
+        return f"{one.field} {one.operator} ({', '.join(quoted)})"
+    return f"{one.field} {one.operator} {''.join(quoted)}".rstrip()
+
+
+def _panel(panel: Panel, filters: list[str]) -> dict[str, Any]:
+    if panel.type == "text":
+        return {"text": panel.text, **_about(panel)}
+    measures = [str(one) for one in panel.measures]
+    one_or_all = measures[0] if len(measures) == 1 else measures
+    said: dict[str, Any]
+    if panel.type in ("number", "timeseries"):
+        said = {panel.type: one_or_all}
+    elif panel.type == "table":
+        said = {"table": list(panel.fields), **({"measures": measures} if measures else {}), "top": panel.top}
+    else:
+        said = {panel.type: panel.fields[0]}
+        if panel.measures != (COUNT,):
+            said["measure"] = one_or_all
+        said |= {"buckets": panel.buckets} if panel.type == "histogram" else {"top": panel.top}
+    if panel.by:
+        said |= {"by": panel.by, "top": panel.top}
+    if panel.interval != "auto":
+        said["interval"] = panel.interval
+    where = [*(_text(one) for one in panel.where), *filters]
+    return {**said, **_about(panel), **({"where": where} if where else {})}
+
+
+def _about(panel: Panel) -> dict[str, Any]:
+    said: dict[str, Any] = {"title": panel.title} if panel.title else {}
+    if panel.width != WIDTHS[panel.type]:
+        said["width"] = panel.width
+    if panel.format:
+        said["format"] = panel.format
+    return said

@@ -1,0 +1,143 @@
+"""What a person has chosen on a dashboard, as the URL carries it, and the stretch of time that it means now.
+
+    q=words   range=last 7 days   from=2026-01-01T00:00:00Z&to=…   f.country=DE&f.country=AT   n.country=1 (no value)
+    b.amount=100..150 (from 100 on, below 150)
+
+A link may be written by anybody: what is not of these forms, or too much of it, is refused with a reason.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl
+
+from cdc.topology.panels import TimeRange, range_of
+from tailorbird.web.dashboard.panels.columns import LONGEST_VALUE, Misfit, moment_of
+from tailorbird.web.dashboard.time import DAY, HOUR, MINUTE, SECOND, Span
+
+LONGEST_STATE, MOST_CHOSEN, LONGEST_SEARCH = 16_000, 100, 400
+_UNITS = {"minute": MINUTE, "hour": HOUR, "day": DAY, "week": 7 * DAY}
+# How far "now" moves at once, so that all viewers of a range ask the same: a thousandth of it at most.
+_TICKS = (SECOND, 10 * SECOND, MINUTE, 10 * MINUTE, HOUR, 6 * HOUR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Words, values per column (None: no value), two ends per column between which values lie (the first belongs to
+    it), and a range of time, or a stretch that was dragged; None: the dashboard's.
+    """
+
+    words: str = ""
+    picks: Mapping[str, frozenset[str | None]] = field(default_factory=dict)
+    between: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    range: TimeRange | None = None
+    span: Span | None = None
+
+    @property
+    def key(self) -> str:
+        """The same for the same choice, whatever the order it came about in."""
+        picks = sorted((name, sorted(map(repr, values))) for name, values in self.picks.items() if values)
+        return repr((self.words.split(), picks, sorted(self.between.items()), str(self.range), self.span))
+
+
+def chosen_of(query: str) -> Chosen:
+    """What a URL's query says; keys of others are left alone. Misfit for what is no choice."""
+    if len(query) > LONGEST_STATE:
+        raise Misfit(f"a link of {len(query)} letters", f"{LONGEST_STATE} at most")
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=2 * MOST_CHOSEN, errors="strict")
+    except ValueError as error:
+        raise Misfit(f"a link that cannot be read: {error}", "one that this page wrote") from error
+    picks: dict[str, set[str | None]] = {}
+    between: dict[str, tuple[str, str]] = {}
+    for name, value in pairs:
+        kind, dot, column = name.partition(".")
+        if dot and kind in ("f", "n"):
+            picks.setdefault(column, set()).add(None if kind == "n" else value)
+        elif dot and kind == "b":
+            between[column] = _ends(column, value)
+    chosen = [value for values in (*picks.values(), *between.values()) for value in values]
+    if len(chosen) > MOST_CHOSEN or any(len(value or "") > LONGEST_VALUE for value in chosen):
+        raise Misfit("too many values, or too long ones", f"{MOST_CHOSEN} values of {LONGEST_VALUE} letters at most")
+    said = dict(pairs)
+    return Chosen(
+        words=said.get("q", "")[:LONGEST_SEARCH],
+        picks={name: frozenset(values) for name, values in picks.items()},
+        between=between,
+        range=_range(said["range"]) if "range" in said else None,
+        span=_span(said) if "from" in said or "to" in said else None,
+    )
+
+
+def stretch(chosen: Chosen, default: TimeRange, now_ms: int) -> Span | None:
+    """The stretch of time that a choice means at this moment; None: all times.
+
+    A range ends at the next tick, so that it holds what has just come in.
+    """
+    if chosen.span is not None:
+        return chosen.span
+    wanted = default if chosen.range is None else chosen.range
+    if not wanted.count:
+        return None
+    end = -(-now_ms // tick_ms(wanted)) * tick_ms(wanted)
+    return Span(start=_before(end, wanted), end=end)
+
+
+def tick_ms(wanted: TimeRange) -> int:
+    """How long a range means the same stretch."""
+    return max(tick for tick in _TICKS if tick == SECOND or tick * 1000 <= _length(wanted))
+
+
+def before(span: Span) -> Span:
+    """The stretch of the same length that ends where this one begins."""
+    return Span(start=span.start - (span.end - span.start), end=span.start)
+
+
+def _length(wanted: TimeRange) -> int:
+    days = {"month": 30 * DAY, "year": 365 * DAY}
+    return wanted.count * (_UNITS | days)[wanted.unit]
+
+
+def _before(end: int, wanted: TimeRange) -> int:
+    if wanted.unit in _UNITS:
+        return max(end - _length(wanted), -62_135_596_800_000)
+    months = wanted.count * (12 if wanted.unit == "year" else 1)
+    moment = dt.datetime(1970, 1, 1) + dt.timedelta(milliseconds=end)
+    year, month = divmod(moment.year * 12 + moment.month - 1 - months, 12)
+    if year < 1:
+        return -62_135_596_800_000  # the first moment of the year 1
+    day = moment.day
+    while True:  # 31 March less a month ends in February
+        try:
+            back = moment.replace(year=year, month=month + 1, day=day)
+            return (back - dt.datetime(1970, 1, 1)) // dt.timedelta(milliseconds=1)
+        except ValueError:
+            day -= 1
+
+
+def _range(text: str) -> TimeRange:
+    try:
+        return range_of(text)
+    except ValueError as error:
+        raise Misfit(str(error), "all, or last 30 days") from error
+
+
+def _ends(column: str, text: str) -> tuple[str, str]:
+    low, _, high = text.partition("..")
+    if not low or not high:
+        raise Misfit(f"column {column[:LONGEST_VALUE]} between {text[:LONGEST_VALUE]!r}", "two ends: 100..150")
+    return low, high
+
+
+def _span(said: Mapping[str, str]) -> Span:
+    start, end = moment_of(said.get("from", "")), moment_of(said.get("to", ""))
+    if start is None or end is None or start >= end:
+        raise Misfit("a stretch of time without begin or end", "from=2026-01-01T00:00:00Z&to=2026-02-01T00:00:00Z")
+    return Span(start=start, end=end)
+
+
+def columns_chosen(chosen: Chosen) -> Sequence[str]:
+    """The columns that a choice filters by, in order."""
+    return sorted(name for name, values in chosen.picks.items() if values)

@@ -1,0 +1,72 @@
+"""Asks Solr for what a dashboard shows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pysolr
+
+from cdc.model.errors import Fatal, Retriable, TailorbirdError
+from cdc.topology.topology import Solr
+from indexer.solr.solr_http import reading_session
+from tailorbird.web.dashboard.answer import Answer, read_answer
+from tailorbird.web.dashboard.query import Filters, query_params
+from tailorbird.web.dashboard.time import Axis
+from tailorbird.web.dashboard.view import IndexField, View
+
+SECONDS_TO_ANSWER = 10.0
+
+
+class SolrView:
+    """The read side of one Solr core; its calls block, and may come from several threads at a time.
+
+    Every call raises Retriable when Solr, or the core, is away: the next one may succeed.
+    """
+
+    def __init__(self, solr: Solr, collection: str) -> None:
+        self._collection, self._url = collection, solr.url
+        session = reading_session(solr)
+        self._client = pysolr.Solr(f"{solr.url}/{collection}", timeout=SECONDS_TO_ANSWER, session=session)
+
+    def fields(self) -> dict[str, IndexField]:
+        """The fields of the core, by name, in the order in which they were declared."""
+        answer = self._ask("schema/fields", {"q": "", "showDefaults": "true", "includeDynamic": "true"})
+        return {
+            field["name"]: IndexField(
+                name=field["name"],
+                type=field["type"],
+                counted=bool(field.get("docValues")),
+                many=bool(field.get("multiValued")),
+            )
+            for field in answer["fields"]
+        }
+
+    def answer(self, view: View, filters: Filters, axis: Axis | None) -> Answer:
+        """One refresh: one query."""
+        response = self._ask("select", query_params(view, filters, axis))
+        return read_answer(view, response, received_ms=time.time_ns() // 1_000_000)
+
+    def select(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Solr's answer to the parameters of one query, as it is."""
+        return self._ask("select", params)
+
+    def _ask(self, handler: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        rest = {name: value for name, value in params.items() if name != "q"}
+        try:
+            found: Mapping[str, Any] = self._client.search(params["q"], search_handler=handler, **rest).raw_response
+        except pysolr.SolrError as error:
+            raise self._explained(str(error)) from error
+        except ValueError as error:
+            raise Retriable(f"Solr at {self._url} answered no JSON", "see `tailorbird stack logs solr`") from error
+        return found
+
+    def _explained(self, message: str) -> TailorbirdError:
+        if "HTTP 404" in message:
+            return Retriable(
+                f"Solr at {self._url} has no collection {self._collection} yet", "create it: tailorbird apply TOPOLOGY"
+            )
+        if "HTTP 400" in message:
+            return Fatal(f"Solr refused the dashboard's query: {message}", "see `tailorbird stack logs solr`")
+        return Retriable(f"Solr at {self._url} does not answer", "start it: tailorbird stack up")

@@ -1,0 +1,182 @@
+"""A fleet's certificate authority in a folder: one key that signs who is who; ECDSA on P-256, PEM files.
+
+A certificate says who its holder is by its alternative names: `tailorbird://TENANT/agents/NAME`, and for a gateway the
+hosts that agents dial. Keys are made here, readable by their owner alone, and leave the folder with whoever carries it;
+or a host makes its own, and asks with a request (CSR). The authority keeps what it has signed in `issued`, by number.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from cdc.model.errors import UsageError
+from ingest.fleet.certificate import Certified, certified
+from ingest.fleet.identity import FleetIdentity
+
+_BEFORE = datetime.timedelta(minutes=5)  # clocks differ
+_AUTHORITY_DAYS = 3650
+
+
+def init(folder: Path, tenant: str) -> None:
+    """Make an authority; UsageError where there is one: to make another would lock out all that it has issued for."""
+    if (folder / "ca-key.pem").exists():
+        raise UsageError(f"{folder} has an authority already", "issue more with it, or choose another folder")
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = _name(f"tailorbird fleet of {tenant}")
+    certificate = (
+        _builder(name, name, key.public_key(), _AUTHORITY_DAYS)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    _write(folder / "ca-key.pem", _private(key), 0o600)
+    _write(folder / "ca.pem", certificate.public_bytes(serialization.Encoding.PEM), 0o644)
+
+
+def issue(authority: Path, who: FleetIdentity, into: Path, *, hosts: Sequence[str] = (), days: int = 365) -> str:
+    """Write `ca.pem`, `cert.pem` and `key.pem` of an agent or a gateway into a folder; the certificate's number.
+
+    UsageError without an authority, and where the folder holds a key already.
+    """
+    if (into / "key.pem").exists():
+        raise UsageError(f"{into / 'key.pem'} is there already", "choose another folder: --into")
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = _signed(authority, who, key.public_key(), hosts, days)
+    into.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _write(into / "key.pem", _private(key), 0o600)
+    return _handed(authority, certificate, into)
+
+
+def request(folder: Path, name: str) -> Path:
+    """Ask for a certificate of the key in a folder, made where there is none; the file to carry to the authority."""
+    file = folder / "key.pem"
+    if not file.exists():
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _write(file, _private(ec.generate_private_key(ec.SECP256R1())), 0o600)
+    key = _key(file, "restore the one that was there, or begin with an empty folder")
+    asked = x509.CertificateSigningRequestBuilder().subject_name(_name(name)).sign(key, hashes.SHA256())
+    _write(folder / "request.pem", asked.public_bytes(serialization.Encoding.PEM), 0o644)
+    return folder / "request.pem"
+
+
+def sign(
+    authority: Path, who: FleetIdentity, asked: Path, into: Path, *, hosts: Sequence[str] = (), days: int = 365
+) -> str:
+    """Write `ca.pem` and `cert.pem` for a key that stays where it is; the certificate's number. Who it is for is said
+    here: what a request says of itself counts for nothing.
+    """
+    try:
+        found = x509.load_pem_x509_csr(asked.read_bytes())
+    except OSError as error:
+        raise UsageError(f"{asked}: {error.strerror}", "tailorbird fleet ca request makes it") from error
+    except ValueError as error:
+        raise UsageError(f"{asked} is no request: {error}", "tailorbird fleet ca request makes it") from error
+    key = found.public_key()
+    if not found.is_signature_valid or not isinstance(key, ec.EllipticCurvePublicKey):
+        raise UsageError(f"{asked} is no request of ours", "tailorbird fleet ca request makes it")
+    certificate = _signed(authority, who, key, hosts, days)
+    into.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return _handed(authority, certificate, into)
+
+
+def issued(authority: Path) -> Iterator[Certified]:
+    """What an authority has signed."""
+    for file in sorted((authority / "issued").glob("*.pem"), key=lambda file: file.stat().st_mtime):
+        yield certified(file.read_bytes())
+
+
+def _handed(authority: Path, certificate: x509.Certificate, into: Path) -> str:
+    content, number = certificate.public_bytes(serialization.Encoding.PEM), f"{certificate.serial_number:x}"
+    (authority / "issued").mkdir(exist_ok=True)
+    _write(authority / "issued" / f"{number}.pem", content, 0o644)
+    _write(into / "cert.pem", content, 0o644)
+    _write(into / "ca.pem", (authority / "ca.pem").read_bytes(), 0o644)
+    return number
+
+
+def _signed(
+    authority: Path, who: FleetIdentity, key: ec.EllipticCurvePublicKey, hosts: Sequence[str], days: int
+) -> x509.Certificate:
+    signer, issuer = _authority(authority)
+    names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(who.uri), *map(_host, hosts)]
+    purpose = ExtendedKeyUsageOID.SERVER_AUTH if who.role == "gateways" else ExtendedKeyUsageOID.CLIENT_AUTH
+    return (
+        _builder(_name(who.name), issuer.subject, key, days)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([purpose]), critical=True)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+        .sign(signer, hashes.SHA256())
+    )
+
+
+def _authority(folder: Path) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    try:
+        certificate = x509.load_pem_x509_certificate((folder / "ca.pem").read_bytes())
+    except OSError as error:
+        raise UsageError(f"{folder} holds no authority: {error.strerror}", "tailorbird fleet ca init") from error
+    except ValueError as error:
+        raise UsageError(f"{folder} holds no authority: {error}", "restore ca.pem and ca-key.pem") from error
+    return _key(folder / "ca-key.pem", "restore the one that `fleet ca init` made"), certificate
+
+
+def _key(file: Path, remedy: str) -> ec.EllipticCurvePrivateKey:
+    try:
+        key = serialization.load_pem_private_key(file.read_bytes(), password=None)
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror}", remedy) from error
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{file} is no key: {error}", remedy) from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise UsageError(f"{file} is no key of ours", remedy)
+    return key
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int
+) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    return x509.CertificateBuilder(
+        issuer_name=issuer, subject_name=subject, public_key=key, serial_number=x509.random_serial_number(),
+        not_valid_before=now - _BEFORE, not_valid_after=now + datetime.timedelta(days=days),
+    )  # fmt: skip
+
+
+def _usage(*, signs: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs, key_cert_sign=signs, crl_sign=signs, content_commitment=False,
+        key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
+    )  # fmt: skip
+
+
+def _host(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _name(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    return key.private_bytes(encoding, form, serialization.NoEncryption())
+
+
+def _write(file: Path, content: bytes, mode: int) -> None:
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as stream:
+        stream.write(content)

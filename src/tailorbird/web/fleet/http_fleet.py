@@ -1,0 +1,103 @@
+"""The operators' API of a gateway, as the command line asks it: over TLS, with a token, one answer per question."""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cdc.model.errors import Fatal, Retriable, TailorbirdError, UsageError
+
+TOKEN = "TAILORBIRD_FLEET_TOKEN"
+_PATIENCE = 60.0  # seconds: the gateway itself waits for Kafka
+_REMEDIES = {
+    401: f"export {TOKEN}=…, as `tailorbird fleet token issue` told it",
+    403: "ask for a token whose role covers it",
+}
+
+
+class FleetApi:
+    """One gateway's API at `address` (host:port), whose certificate is of the authority in the file `ca`."""
+
+    def __init__(self, address: str, ca: Path, token: str) -> None:
+        self._address, self._token = address.removeprefix("https://").rstrip("/"), token
+        try:
+            self._context = ssl.create_default_context(cafile=str(ca))
+        except (OSError, ssl.SSLError) as error:
+            raise UsageError(
+                f"{ca}: {error}", "--ca: the ca.pem that `tailorbird fleet ca init` has written"
+            ) from error
+
+    def ask(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
+        """The answer's JSON; UsageError for what is refused, Retriable where gateway or Kafka are away."""
+        asked = {name: value for name, value in query.items() if value is not None}
+        url = f"https://{self._address}/v1/{path}" + (f"?{urllib.parse.urlencode(asked)}" if asked else "")
+        content = None if body is None and method in ("GET", "DELETE") else json.dumps(body or {}).encode()
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        try:
+            request = urllib.request.Request(url, content, headers, method=method)
+            with urllib.request.urlopen(request, timeout=_PATIENCE, context=self._context) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            raise _refused(error.code, error.read(65536)) from error
+        except ValueError as error:
+            raise UsageError(f"{self._address}: {error}", "--api HOST:PORT of a gateway's --api") from error
+        except OSError as error:
+            why = getattr(error, "reason", error)
+            remedy = "does a gateway serve --api there, and does its certificate name that host?"
+            raise Retriable(f"the gateway's API at {self._address}: {why}", remedy) from error
+
+    def settled(self, source: str, version: int, seconds: float) -> Mapping[str, Any]:
+        """What the source's agent reports of a version, or a later one, once it runs; Fatal where it failed, Retriable
+        where nothing is reported in time.
+        """
+        deadline, last = time.monotonic() + seconds, "no agent has the source"
+        while True:
+            found = next((one for one in self.ask("GET", "sources") if one["source"] == source), None)
+            told = found and found["reported"]
+            if told and told["version"] >= version:
+                if told["status"] == "applied":
+                    return dict(told)
+                last = f"{told['status']}: {told['reason']}"
+                if told["status"] == "failed":
+                    raise Fatal(f"source {source}, version {version}: {told['reason']}", "tailorbird fleet config show")
+            if time.monotonic() > deadline:
+                raise Retriable(
+                    f"source {source}, version {version} does not run yet ({last})", "tailorbird fleet agents"
+                )
+            time.sleep(0.2)
+
+
+def name_in_path(text: str) -> str:
+    """A name as one part of a path."""
+    return urllib.parse.quote(text, safe="")
+
+
+def _refused(code: int, body: bytes) -> TailorbirdError:
+    try:
+        told = json.loads(body)
+        error, remedy = str(told["error"]), str(told["remedy"])
+    except (ValueError, KeyError, TypeError):
+        error, remedy = f"HTTP {code}", ""
+    remedy = remedy or _REMEDIES.get(code, "")
+    if code in (429, 503):
+        return Retriable(error, remedy or "try again later")
+    return UsageError(error, remedy) if code < 500 else Fatal(error, remedy)
+
+
+def api_of(address: str, ca: Path, token_file: Path | None) -> FleetApi:
+    """The API with the token of the environment, or of a file: a command line is seen by everybody on a machine."""
+    try:
+        token = token_file.read_text().strip() if token_file else os.environ.get(TOKEN, "")
+    except OSError as error:
+        raise UsageError(f"{token_file}: {error.strerror}", "--token-file FILE with a token in it") from error
+    if not token:
+        raise UsageError("no token", f"{_REMEDIES[401]}, or --token-file FILE")
+    return FleetApi(address, ca, token)

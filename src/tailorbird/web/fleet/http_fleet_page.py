@@ -1,0 +1,296 @@
+"""One browser's page of the fleet: whose token it has, the round of refreshes, and what its person commands.
+
+All that it does it asks of a gateway's REST API, with that person's token: the page may do what the token may, and each
+command has its line of audit with that name. A token is kept in the memory of the server for the browser's tab alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from nicegui import app, run, ui
+from nicegui.client import Client
+
+from cdc.model.errors import TailorbirdError, UsageError
+from tailorbird.web.fleet.http_fleet import FleetApi, name_in_path
+from tailorbird.web.fleet.http_fleet_parts import AgentsPart, GatewaysPart, MapPart, SourcesPart, button, refusal
+from tailorbird.web.fleet.view import (
+    AgentLine,
+    GatewayLine,
+    SourceLine,
+    TableLine,
+    agents_of,
+    found,
+    gateways_of,
+    new_source,
+    source_for,
+    sources_of,
+    tables_of,
+)
+
+_REFRESH = 1.0  # seconds
+_TOKEN = "fleet token"
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSight:
+    """What was seen of the fleet at one moment."""
+
+    agents: list[AgentLine]
+    gateways: list[GatewayLine]
+    sources: list[SourceLine]
+    tables: list[TableLine]
+
+
+class FleetPage:
+    """A browser's page; `api` makes the way to a gateway for a token."""
+
+    def __init__(self, api: Callable[[str], FleetApi], client: Client) -> None:
+        self._make, self._client = api, client
+        self._api: FleetApi | None = None
+        self._words, self._shown = "", dict[str, Any]()
+        self._sight: FleetSight | None = None
+        self._lock = asyncio.Lock()
+        with ui.element("header").classes("tb-top"):
+            with ui.element("h1"):
+                ui.label("Fleet")
+            self._pill = ui.label("No token").classes("tb-pill away").props("data-testid=status role=status")
+            self._search = ui.input(placeholder="Search tables and columns", on_change=self._searched)
+            self._search.classes("tb-search").props("outlined dense clearable debounce=250 type=search")
+            self._search.props('data-testid=search aria-label="Search tables and columns"')
+        self._banner = ui.label().classes("tb-banner").props("data-testid=banner role=alert")
+        self._banner.set_visibility(False)
+        self._body = ui.element("main").classes("tb-fleet")
+        self._room = ui.element("div")  # of dialogs
+        self._login()
+
+    async def begin(self) -> None:
+        """Go on with the token that this tab has shown before."""
+        if token := app.storage.tab.get(_TOKEN):
+            await self._enter(str(token))
+
+    # who it is
+
+    def _login(self) -> None:
+        with self._body, ui.element("form").classes("tb-card tb-fleet-login") as form:
+            ui.label("A token of yours, as `tailorbird fleet token issue` has told it").classes("tb-heading")
+            token = ui.input(password=True).props("outlined dense data-testid=token aria-label=Token autocomplete=off")
+            button("Open", "enter", lambda: self._enter(token.value or ""))
+            form.on("submit.prevent", lambda: self._enter(token.value or ""))
+
+    async def _enter(self, token: str) -> None:
+        try:
+            if not token.strip():
+                raise UsageError("no token", "tailorbird fleet token issue NAME --role operate")
+            api = self._make(token.strip())
+            await run.io_bound(api.ask, "GET", "agents")
+        except TailorbirdError as error:
+            self._say(refusal(error))
+            return
+        app.storage.tab[_TOKEN] = token.strip()
+        self._api = api
+        self._shown.clear()
+        self._body.clear()
+        self._say("")
+        with self._body:
+            self._agents, self._map, self._sources = AgentsPart(self), MapPart(self), SourcesPart(self)
+            self._gateways = GatewaysPart(self)
+            ui.timer(_REFRESH, self.refresh)
+
+    # the round of refreshes
+
+    async def refresh(self) -> None:
+        """Ask, and show what has changed."""
+        if self._api is None or not self._client.has_socket_connection or self._lock.locked():
+            return
+        async with self._lock:
+            try:
+                self._sight = await run.io_bound(_seen, self._api)
+            except TailorbirdError as error:
+                self._pill.set_text("Away")
+                self._pill.classes(add="away")
+                self._say(refusal(error))
+                return
+            if self._pill.text == "Away":
+                self._say("")
+            self._pill.set_text("Live")
+            self._pill.classes(remove="away")
+            self._show()
+
+    def _searched(self, event: Any) -> None:
+        self._words = event.value or ""
+        self._show()
+
+    def _show(self) -> None:
+        """Only what is news is written anew: what a person is about to click stays where it is."""
+        sight = self._sight
+        if sight is None:
+            return
+        tables = found(sight.tables, self._words)
+        self._news("agents", sight.agents, lambda: self._agents.show(sight.agents))
+        self._news("map", tables, lambda: self._map.show(*tables))
+        self._news("sources", sight.sources, lambda: self._sources.show(sight.sources))
+        self._news("gateways", sight.gateways, lambda: self._gateways.show(sight.gateways))
+
+    def _news(self, part: str, what: Any, show: Callable[[], None]) -> None:
+        if self._shown.get(part) != what:
+            self._shown[part] = what
+            show()
+
+    def _say(self, text: str) -> None:
+        self._banner.set_text(text)
+        self._banner.set_visibility(bool(text))
+
+    # what is commanded; implements `http_fleet_parts.FleetActions`
+
+    async def sync(self, table: TableLine) -> None:
+        """Capture it, by a source that is there or a new one."""
+        sources = self._sight.sources if self._sight else []
+        name = source_for(table, sources)
+        if name is None:
+            name, spec = new_source(table, sources)
+            await self._ask("POST", f"sources/{name_in_path(name)}", spec)
+        else:
+            await self._ask("POST", f"sources/{name_in_path(name)}/start", {"tables": {table.full: {}}})
+
+    async def stop_table(self, source: SourceLine, table: str) -> None:
+        """Capture it no more."""
+        if await self._sure(f"Capture {table} no more? Its topic stays."):
+            await self._ask("POST", f"sources/{name_in_path(source.name)}/stop", {"tables": [table]})
+
+    async def run(self, source: SourceLine, running: bool) -> None:
+        """Start or stop a whole source."""
+        await self._ask("PATCH", f"sources/{name_in_path(source.name)}", {"running": running})
+
+    async def drain(self, one: AgentLine | GatewayLine) -> None:
+        """Take an agent's sources, or send a gateway's agents elsewhere; or let it come back."""
+        role = "agents" if isinstance(one, AgentLine) else "gateways"
+        await self._ask("POST", "drain", {"role": role, "name": one.name, "drained": not one.drained})
+
+    async def configure(self, source: SourceLine) -> None:
+        """Show the configuration and all versions; write the next one, or an older one again."""
+        path = f"sources/{name_in_path(source.name)}"
+        told = await self._ask("GET", f"{path}/config")
+        if told is None:
+            return
+        with self._dialog(f"Configuration of {source.name}") as dialog:
+            text = ui.textarea(value=json.dumps(told["spec"], indent=2)).props(
+                "outlined autogrow data-testid=config aria-label=Configuration"
+            )
+            button("Write it", "config-write", lambda: self._write(dialog, path, text.value or ""))
+            for one in reversed(told["versions"]):
+                again = f", version {one['of']} again" if one["of"] else ""
+                with ui.element("div").classes("tb-headline").props("data-testid=version"):
+                    ui.label(f"version {one['version']}, {_when(one['at_ms'])}, {one['by']}{again}").classes("tb-note")
+                    if one["version"] != told["version"]:
+                        back = partial(
+                            self._close_and_ask, dialog, "POST", f"{path}/rollback", {"version": one["version"]}
+                        )
+                        button("Roll back to it", "rollback", back, f"version {one['version']}")
+
+    async def _write(self, dialog: ui.dialog, path: str, text: str) -> None:
+        try:
+            spec = json.loads(text)
+        except ValueError as error:
+            self._say(f"That is no JSON: {error}.")
+            return
+        await self._close_and_ask(dialog, "PUT", f"{path}/config", spec)
+
+    async def place(self, source: SourceLine) -> None:
+        """Show where it can be set back to."""
+        path = f"sources/{name_in_path(source.name)}/positions"
+        told = await self._ask("GET", path)
+        if told is None:
+            return
+        with self._dialog(f"Positions of {source.name}") as dialog:
+            for one in reversed(told[-50:]):
+                with ui.element("div").classes("tb-headline").props("data-testid=place"):
+                    ui.label(f"{one['sequence']}: {one['file']}:{one['pos']}, {_when(one['ts_ms'])}").classes("tb-note")
+                    back = partial(self._close_and_ask, dialog, "POST", path, {"sequence": one["sequence"]})
+                    button("Set back to it", "set-back", back, f"sequence {one['sequence']}")
+            if not told:
+                ui.label("None is kept yet.").classes("tb-note")
+
+    async def dump(self, source: SourceLine) -> None:
+        """Have a table read again."""
+        path = f"sources/{name_in_path(source.name)}/dump"
+        with self._dialog(f"Read again of {source.name}") as dialog:
+            table = ui.select(list(source.tables), value=next(iter(source.tables), None))
+            table.props("outlined dense data-testid=dump-table aria-label=Table")
+            where = ui.input(placeholder="all rows, or a condition: status = 'open'").props(
+                "outlined dense data-testid=dump-where aria-label=Condition"
+            )
+
+            async def read() -> None:
+                body = {"tables": [str(table.value)], "where": where.value or ""}
+                await self._close_and_ask(dialog, "POST", path, body)
+
+            button("Read it again", "dump-read", read)
+
+    def _dialog(self, title: str) -> _Inside:
+        """A dialog with a title, open until it is closed. Not where it was asked for: that may be written anew."""
+        with self._room, ui.dialog() as dialog, ui.card().classes("tb-fleet-dialog").props("data-testid=dialog"):
+            ui.label(title).classes("tb-heading")
+            content = ui.element("div").classes("tb-fleet-dialog-body")
+        dialog.on("hide", dialog.delete)
+        dialog.open()
+        return _Inside(dialog, content)
+
+    async def _sure(self, question: str) -> bool:
+        with self._dialog(question) as dialog, ui.element("div").classes("tb-chips"):
+            button("Yes", "yes", partial(_submit, dialog, True))
+            button("No", "no", partial(_submit, dialog, False))
+        return bool(await dialog)
+
+    async def _close_and_ask(self, dialog: ui.dialog, method: str, path: str, body: Any) -> None:
+        dialog.close()
+        await self._ask(method, path, body)
+
+    async def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        """The gateway's answer; None where it refuses, which the page tells."""
+        assert self._api is not None, "nothing is commanded without a token"
+        try:
+            answer = await run.io_bound(self._api.ask, method, path, body)
+        except TailorbirdError as error:
+            self._say(refusal(error))
+            return None
+        self._say("")
+        if method != "GET":
+            await self.refresh()
+        return answer
+
+
+def _seen(api: FleetApi) -> FleetSight:
+    now_ms = time.time() * 1000
+    sources = sources_of(api.ask("GET", "sources"), now_ms)
+    gateways = gateways_of(api.ask("GET", "gateways"), now_ms)
+    return FleetSight(agents_of(api.ask("GET", "agents")), gateways, sources, tables_of(api.ask("GET", "map"), sources))
+
+
+class _Inside:
+    """Puts what is made inside into a dialog."""
+
+    def __init__(self, dialog: ui.dialog, content: Any) -> None:
+        self._dialog, self._content = dialog, content
+
+    def __enter__(self) -> ui.dialog:
+        self._content.__enter__()
+        return self._dialog
+
+    def __exit__(self, *error: Any) -> None:
+        self._content.__exit__(*error)
+
+
+async def _submit(dialog: ui.dialog, answer: bool) -> None:
+    dialog.submit(answer)
+
+
+def _when(ms: float | None) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(sep=" ", timespec="seconds") if ms else "never"

@@ -1,0 +1,37 @@
+"""The fleet of a topology straight in Kafka, for whoever may write there: the first token, and `tailorbird apply`."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cdc.topology.topology import Topology
+from ingest.gateway.commands import FleetCommands, FleetOperator
+from ingest.gateway.kafka_audit import KafkaAudit
+from ingest.gateway.kafka_state import KafkaState
+from ingest.gateway.run_gateway import commands_of
+from tailorbird.web.fleet.file_fleet import said_of
+from tailorbird.web.fleet.wanted import WantedSource, wanted
+
+
+@contextmanager
+def by_kafka(topology: Topology) -> Iterator[tuple[KafkaState, FleetCommands, FleetOperator]]:
+    """Commands that ask for no token, since who may write to Kafka could write what he likes; audited as his."""
+    topic, audit = KafkaState(topology.log, topology.name), KafkaAudit(topology.log, topology.name)
+    try:
+        yield topic, commands_of(topology, topic, audit), FleetOperator(f"{getpass.getuser()}, by Kafka")
+    finally:
+        topic.close()
+        audit.close()
+
+
+def written(topology: Topology, *, dry_run: bool) -> Iterator[WantedSource]:
+    """Write what the file wants of its fleet, and the fleet has not; errors as in `wanted`, Retriable without Kafka."""
+    with by_kafka(topology) as (topic, commands, who):
+        for one in list(wanted(topology, said_of(topology), topic.fresh())):
+            if one.done == "made" and not dry_run:
+                commands.add(who, one.source, one.told)
+            elif one.done == "changed" and not dry_run:
+                commands.configure(who, one.source, one.told)
+            yield one

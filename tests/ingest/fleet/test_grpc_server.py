@@ -1,0 +1,399 @@
+"""The front door on a real socket: a session, a seat, and what is answered to what is not known. What is refused:
+test_bad_input.py.
+"""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import structlog
+
+from cdc.model.errors import Retriable
+from ingest.fleet.fleet_pb2 import (
+    Control_MSSQLClient,
+    Control_Syslog,
+    Empty,
+    Header,
+    LogCall,
+    Ready,
+    Report,
+    StreamRequest,
+    Withdraw,
+)
+from ingest.fleet.identity import FleetIdentity
+from ingest.fleet.wire import MESSAGE, METHOD, hello
+from ingest.gateway import grpc_server, grpc_streams
+from ingest.gateway.gateway_interfaces import AgentSeat
+from ingest.gateway.grpc_session import Opened
+from ingest.gateway_client import grpc_stream
+from ingest.gateway_client.gateway_log import GatewayLog
+from ingest.gateway_client.grpc_stream import Credentials, Gateways, GrpcStream
+from ingest.records.capture_interfaces import Record
+from ingest.records.findings import Search
+from tailorbird.web.fleet.file_ca import init, issue
+from tests.ingest.fleet.test_desk import AT, TOPIC, Log, Source, records
+from tests.support.gateways import TENANT, certificates, door_open
+from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Served:
+    """One source for every agent of the tenant."""
+
+    def __init__(self) -> None:
+        self.opened = Source()
+        self.lines: list[Mapping[str, Any]] = []
+        self.said: queue.Queue[tuple[str, AgentSeat, StreamRequest | None]] = queue.Queue()
+
+    def source(self, agent: FleetIdentity, name: str, epoch: int) -> Opened | None:
+        return self.opened if (agent.tenant, name) == (TENANT, "s") else None
+
+    def serves(self, agent: FleetIdentity) -> bool:
+        return True
+
+    def revoked(self, agent: FleetIdentity, serial: str) -> bool:
+        return False
+
+    def bearer(self, token: str) -> FleetIdentity | str:
+        return "no such token"
+
+    def joined(self, seat: AgentSeat, request: StreamRequest, version: str) -> None:
+        self.said.put(("joined", seat, request))
+
+    def heard(self, seat: AgentSeat, request: StreamRequest) -> None:
+        self.said.put(("heard", seat, request))
+
+    def left(self, seat: AgentSeat) -> None:
+        self.said.put(("left", seat, None))
+
+    def refused(self, said: Mapping[str, Any], agent: FleetIdentity | None) -> None:
+        self.lines.append(said)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return certificates(tmp_path_factory.mktemp("fleet"))
+
+
+@pytest.fixture(scope="module")
+def served() -> Served:
+    return Served()
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path, served: Served) -> Iterator[str]:
+    structlog.reset_defaults()
+    with door_open(served, folder) as address:
+        GrpcStream(address, Credentials.of(folder / "agent")).close()  # it serves
+        yield address
+
+
+def speak(address: str, credentials: grpc.ChannelCredentials, *requests: StreamRequest) -> list[StreamRequest]:
+    """What the gateway says to an agent of no code of ours; raises how it turned it away."""
+    with grpc.secure_channel(address, credentials) as channel:
+        outgoing: queue.Queue[StreamRequest | None] = queue.Queue()
+        for request in requests:
+            outgoing.put(request)
+        call = channel.stream_stream(
+            METHOD, request_serializer=StreamRequest.SerializeToString, response_deserializer=StreamRequest.FromString
+        )(iter(outgoing.get, None), timeout=20)
+        heard = list[StreamRequest]()
+        for reply in call:
+            heard.append(reply)
+            if len(heard) == len(requests):
+                break
+        outgoing.put(None)
+        return heard
+
+
+def test_a_session_over_a_socket(address: str, folder: Path, served: Served) -> None:
+    """Recover, append megabytes, commit, find it again: through TLS and the event loop."""
+    stream = GrpcStream(address, Credentials.of(folder / "agent"))
+    log = GatewayLog(stream, "s")
+    log.recover()
+    log.extend([record._replace(value=b"x" * 40_000) for record in records(300)])
+    log.commit(AT)
+    log.close()
+    again = GatewayLog(stream, "s")
+    assert again.recover().checkpoint == AT
+    again.close()
+    stream.close()
+    assert len(served.opened.broker.records) == 300
+    served.opened.broker.records.clear()
+
+
+class Heard(Search):
+    """Keeps every record that it is shown; `fails` raises at the first one."""
+
+    def __init__(self, topic: str, *, fails: bool = False) -> None:
+        self.records, self._fails = list[tuple[bytes, bytes | None]](), fails
+        super().__init__(topic, (), (), 0)
+
+    def see(self, partition: int, key: bytes, value: bytes | None) -> None:
+        if self._fails:
+            raise ValueError("a bug")
+        self.records.append((key, value))
+
+
+def test_large_records_are_searched(address: str, folder: Path, served: Served) -> None:
+    """One that no message holds whole passes in parts; the stream goes on, which other sources share. So it does where
+    whoever searches fails: he alone is told.
+    """
+    sizes = [10, 2 * MESSAGE, 262_144, 0, 3 * MESSAGE + 7, 800_000, 300_000]
+    told: list[tuple[bytes, bytes | None]] = [(b"%d" % n, b"x" * size) for n, size in enumerate(sizes)]
+    told.insert(3, (b"gone", None))
+    served.opened.broker.records[:] = [Record(TOPIC, key, value) for key, value in told]
+    stream = GrpcStream(address, Credentials.of(folder / "agent"))
+    log = GatewayLog(stream, "s")
+    log.recover()
+    heard, failing = Heard(TOPIC), Heard(TOPIC, fails=True)
+    for search in (failing, heard):
+        log.search(search)
+        wait_for(lambda: search.done or search.failed is not None, "the search does not end")  # noqa: B023
+    assert (heard.failed, heard.records == told) == (None, True)
+    assert repr(failing.failed) == "ValueError('a bug')"
+    log.commit(AT)
+    assert stream.open
+    log.close()
+    stream.close()
+    served.opened.broker.records.clear()
+
+
+def test_a_gateway_of_another_fleet_is_not_trusted(address: str, tmp_path: Path) -> None:
+    """An agent tells it nothing."""
+    init(tmp_path / "authority", TENANT)
+    issue(tmp_path / "authority", FleetIdentity(TENANT, "agents", "a1"), tmp_path / "agent")
+    with pytest.raises(Retriable, match="is the gateway running there"):
+        GrpcStream(address, Credentials.of(tmp_path / "agent"))
+
+
+def test_a_session_too_many_fails_by_itself(
+    address: str, folder: Path, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others of its stream go on; when one ends, there is room."""
+    monkeypatch.setattr(grpc_streams, "_LANES", 2)
+    stream = GrpcStream(address, Credentials.of(folder / "agent"))
+    logs = [GatewayLog(stream, "s") for _ in range(2)]
+    for log in logs:
+        log.recover()
+    lines = len(served.lines)
+    late = GatewayLog(stream, "s")
+    with pytest.raises(Retriable, match="2 sessions at most"):
+        late.recover()
+    assert len(served.lines) == lines + 1
+    logs[-1].commit(AT)
+    logs[0].close()
+    again = GatewayLog(stream, "s")
+    again.recover()
+    assert stream.open
+    stream.close()
+
+
+def test_a_stream_that_nobody_gets_is_closed(address: str, folder: Path) -> None:
+    """It broke while its agent said who it is: its connection does not stay."""
+    made = list[GrpcStream]()
+
+    def opened(stream: GrpcStream) -> None:
+        made.append(stream)
+        raise Retriable("it broke")
+
+    gateways = Gateways([address], Credentials.of(folder / "agent"), opened=opened)
+    with pytest.raises(Retriable, match="it broke"):
+        gateways.stream()
+    assert not made[0].open
+
+
+def test_sources_dial_together(folder: Path) -> None:
+    """While no gateway is there a host's fifty sources are no flood of connections."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        nobody = f"127.0.0.1:{server.getsockname()[1]}"
+    tried = list[str]()
+
+    class Counted(itertools.cycle):  # type: ignore[type-arg]
+        def __next__(self) -> str:
+            tried.append(nobody)
+            return nobody
+
+    gateways = Gateways([nobody], Credentials.of(folder / "agent"))
+    gateways._addresses = Counted([nobody])
+    began = time.monotonic()
+    for _ in range(50):
+        with pytest.raises(Retriable, match="is the gateway running there"):
+            gateways.stream()
+    assert len(tried) <= 2 + (time.monotonic() - began) / 0.5
+
+
+def test_an_agent_has_so_many_streams_at_most(address: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has lanes, threads, memory; those that it has go on."""
+    monkeypatch.setattr(grpc_server, "_STREAMS", 1)
+    stream = GrpcStream(address, Credentials.of(folder / "agent"))
+    with pytest.raises(Retriable, match="more than 1 streams of one agent"):
+        GrpcStream(address, Credentials.of(folder / "agent"))
+    assert stream.open
+    stream.close()
+
+
+def test_an_unknown_type_is_answered_and_the_stream_goes_on(address: str, folder: Path) -> None:
+    """A newer agent is told, and may do without."""
+    credentials = Credentials.of(folder / "agent").channel()
+    heard = speak(
+        address, credentials, hello("9"), StreamRequest(type=Control_MSSQLClient), StreamRequest(type=Control_Syslog)
+    )
+    assert [reply.WhichOneof("payload") for reply in heard] == ["hello", "unsupported", "unsupported"]
+    assert [reply.unsupported.type for reply in heard[1:]] == [17, 12]
+
+
+def test_a_seat_is_commanded_and_ended(address: str, folder: Path, served: Served) -> None:
+    """What the steward says goes out, a lane whose lease is withdrawn ends, a stream that it ends says why."""
+    said, heard = queue.Queue[StreamRequest](), list[StreamRequest]()
+    with grpc.secure_channel(address, Credentials.of(folder / "agent").channel()) as channel:
+        call = channel.stream_stream(
+            METHOD, request_serializer=StreamRequest.SerializeToString, response_deserializer=StreamRequest.FromString
+        )(iter(said.get, None), timeout=30)
+        for one in (
+            hello("9"),
+            StreamRequest(ready=Ready(labels={"site": "x"})),
+            StreamRequest(report=Report(source="s")),
+            StreamRequest(header=Header(source="s"), log_call=LogCall(lane=1, call=1, recover=Empty())),
+        ):
+            said.put(one)
+        while not (heard and heard[-1].HasField("log_reply")):
+            heard.append(next(call))
+        what, seat, request = served.said.get(timeout=10)
+        assert request is not None
+        assert (what, seat.agent.name, dict(request.ready.labels)) == ("joined", "a1", {"site": "x"})
+        assert served.said.get(timeout=10)[0] == "heard"
+        seat.say(StreamRequest(withdraw=Withdraw(source="s", epoch=1, why="stopped")))
+        assert next(call).withdraw.why == "stopped"
+        assert "was withdrawn" in next(call).log_reply.failure.message, "its session hears it when it asks next"
+        said.put(StreamRequest(header=Header(source="s"), log_call=LogCall(lane=1, call=2, history=Empty())))
+        assert "was withdrawn" in next(call).log_reply.failure.message, "the lane's desk is still there"
+        seat.end("drained")
+        with pytest.raises(grpc.RpcError) as ended:
+            next(call)
+    assert (ended.value.code(), ended.value.details()) == (grpc.StatusCode.UNAVAILABLE, "drained")
+    assert served.said.get(timeout=10)[:2] == ("left", seat)
+
+
+def test_a_session_that_waits_for_credit_hears_of_its_end(address: str, folder: Path, served: Served) -> None:
+    """It sends nothing that could be answered: it would wait for two minutes, and its successor behind it."""
+    stream = GrpcStream(address, Credentials.of(folder / "agent"), lambda command: None)
+    stream.tell(StreamRequest(ready=Ready()))
+    what, seat, _ = served.said.get(timeout=10)
+    assert what == "joined"
+    log, failed = GatewayLog(stream, "s"), list[Retriable]()
+    log.recover()
+
+    def append() -> None:
+        try:
+            log.extend(record._replace(value=b"x" * 100_000) for record in records(100))
+        except Retriable as error:
+            failed.append(error)
+
+    Log.waits.clear()
+    try:
+        appending = threading.Thread(target=append)
+        appending.start()
+        wait_for(lambda: log._lane._credit <= 0, "it has credit for all", seconds=20)
+        seat.say(StreamRequest(withdraw=Withdraw(source="s", epoch=1, why="another agent has it")))
+        appending.join(20)
+        assert not appending.is_alive(), "nobody told it"
+    finally:
+        Log.waits.set()
+    assert [error.message for error in failed] == ["source s was withdrawn"]
+    assert stream.open
+    log.close()
+    stream.close()
+    assert served.said.get(timeout=10)[0] == "left"
+
+
+@pytest.mark.long
+def test_a_silent_agent_leaves_no_commit_open(
+    address: str, folder: Path, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers would wait for one that is suspended until Kafka gives its transaction up, a minute later. Who is there
+    says so, however long a commit takes it; of who has nothing uncommitted nothing is wanted.
+    """
+    looks, silent = list[object](), grpc_streams.AgentStream.silent
+
+    def look(stream: grpc_streams.AgentStream) -> None:
+        looks.append(stream)
+        silent(stream)
+
+    monkeypatch.setattr(grpc_streams.AgentStream, "silent", look)
+    monkeypatch.setattr(grpc_server, "_WATCH", 0.05)
+    monkeypatch.setattr(grpc_stream, "_BEAT", 0.05)
+    given_up = threading.Event()
+
+    def close(log: Log) -> None:
+        log.abort()
+        given_up.set()
+
+    monkeypatch.setattr(Log, "close", close)
+    stream = GrpcStream(address, Credentials.of(folder / "agent"))
+    log = GatewayLog(stream, "s")
+
+    def looked_at(often: int) -> None:
+        due = len(looks) + often
+        wait_for(lambda: len(looks) >= due, "nobody looks", seconds=20)
+
+    log.recover()
+    log.extend(records(5))
+    log._flush()
+    looked_at(40)
+    log.commit(AT)
+    monkeypatch.setattr(grpc_stream, "_BEAT", 60.0)
+    looked_at(40)
+    log.commit(AT)
+    log.extend(records(5))
+    log._flush()
+    assert given_up.wait(20), "its commit stays open"
+    with pytest.raises(Retriable, match="the agent was silent for 10 s"):
+        log.commit(AT)
+    log.close()
+    assert stream.open
+    stream.close()
+    assert len(served.opened.broker.records) == 5
+    served.opened.broker.records.clear()
+
+
+def test_words_of_one_that_is_not_seated_are_not_heard(address: str, folder: Path) -> None:
+    """It is told that they are not known."""
+    credentials = Credentials.of(folder / "agent").channel()
+    heard = speak(address, credentials, hello("9"), StreamRequest(report=Report(source="s")))
+    assert heard[1].WhichOneof("payload") == "unsupported"
+
+
+def test_a_command_that_an_agent_does_not_know_ends_nothing(
+    address: str, folder: Path, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says so, and both go on: neither answers the other for ever, nor gives the stream up."""
+    counted, count = threading.Event(), grpc_streams.AgentStream._counted
+
+    async def noted(stream: grpc_streams.AgentStream) -> None:
+        counted.set()
+        await count(stream)
+
+    monkeypatch.setattr(grpc_streams.AgentStream, "_counted", noted)
+    stream = GrpcStream(address, Credentials.of(folder / "agent"))
+    stream.tell(StreamRequest(ready=Ready()))
+    _, seat, _ = served.said.get(timeout=10)
+    seat.say(StreamRequest(withdraw=Withdraw(source="other", epoch=1, why="stopped")))
+    log = GatewayLog(stream, "s")
+    assert counted.wait(20), "its answer was answered"
+    log.recover()
+    log.commit(AT)
+    assert stream.open
+    log.close()
+    stream.close()
+    assert served.said.get(timeout=10)[0] == "left"

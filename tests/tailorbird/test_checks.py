@@ -1,0 +1,248 @@
+"""Checks on a schedule: when each runs, what stays told of what they found, and how it is said."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc.model.errors import TopologyError
+from cdc.topology.reader import read_topology
+from cdc.topology.topology import Check, Topology
+from tailorbird.verify.checks.check_status import check_statuses, page_text, status_lines
+from tailorbird.verify.checks.http_metrics import DIFFERING, OUTCOME, CheckMetrics
+from tailorbird.verify.checks.runs import Checked, CheckRun, Outcome, ended, run_of, shortened
+from tailorbird.verify.checks.schedule import AGAIN, due_ms, next_check, overdue_ms, turn_of
+
+NOW = 1_800_000_000_000
+SHOP = """
+name: t
+sources: {shop: {type: mysql, hostname: h, username: u, password: p, database: shop, tables: [orders], server_id: 1}}
+tables: {orders_wide: {query: SELECT o.id FROM shop.orders o, row_key: [id]}}
+indexes: {main: {table: orders_wide}}
+"""
+OUTCOMES: tuple[Outcome, ...] = ("equal", "different", "could not tell")
+
+
+def checked(outcome: Outcome = "equal", *, table: str = "orders_wide", stage: str = "index", **more: Any) -> Checked:
+    differing = int(outcome == "different")
+    untold = ("a server was away",) if outcome == "could not tell" else ()
+    values = {"rows": 12_345, "moving": 0, "cut": "stamp 7", "at_ms": NOW, "seconds": 1.5, **more}
+    return Checked(stage=stage, table=table, outcome=outcome, differing=differing, untold=untold, **values)
+
+
+def run(*found: Checked, check: str = "hourly", began_ms: int = NOW, error: str = "") -> CheckRun:
+    return ended(check, None, found, began_ms=began_ms, now_ms=began_ms + 1000, turn=0, error=error)
+
+
+def checks_of(text: str) -> Topology:
+    return read_topology(f"{SHOP}checks: {text}\n", file="t.yml", environ={})
+
+
+# Which runs when
+
+LENGTHS = st.lists(st.tuples(st.integers(1, 500), st.integers(1, 200)), min_size=1, max_size=5)
+
+
+@given(LENGTHS, st.lists(st.booleans(), min_size=1, max_size=20), st.integers(30, 120))
+def test_each_check_has_its_turn(lengths: list[tuple[int, int]], away: list[bool], runs: int) -> None:
+    """Random schedules, one check at a time, servers away now and then: none begins before it is due, none waits for
+    longer than one run of each other one."""
+    checks = {f"c{i}": Check(name=f"c{i}", every=float(every)) for i, (every, _) in enumerate(lengths)}
+    takes = {f"c{i}": 1000 * seconds for i, (_, seconds) in enumerate(lengths)}
+    now, last = NOW, dict[str, CheckRun]()
+    for number in range(runs):
+        found = next_check(checks, last, now)
+        if found is None:
+            now = min(due_ms(check, last.get(name)) for name, check in checks.items())
+            found = next_check(checks, last, now)
+        assert found is not None
+        due = due_ms(found, last.get(found.name))
+        assert now >= due
+        others = sum(taken for name, taken in takes.items() if name != found.name)
+        assert now - max(due, NOW) <= others
+        outcome: Outcome = "could not tell" if away[number % len(away)] else "equal"
+        begun, now = now, now + takes[found.name]
+        last[found.name] = ended(
+            found.name, None, [checked(outcome)], began_ms=begun, now_ms=now, turn=0, error=""
+        )  # fmt: skip
+        if outcome == "could not tell":
+            assert due_ms(found, last[found.name]) <= now + 1000 * AGAIN
+
+
+@given(st.integers(1, 12), st.lists(st.sampled_from(OUTCOMES), max_size=40))
+def test_a_sample_comes_round(parts: int, outcomes: list[Outcome]) -> None:
+    """Parts follow one another, each again until it is found equal: so many equal runs have compared all."""
+    check, seen = Check(name="c", every=1.0, sample=parts), list[int]()
+    last: CheckRun | None = None
+    for outcome in outcomes + [OUTCOMES[0]] * parts:
+        turn = turn_of(check, last)
+        last = ended("c", last, [checked(outcome)], began_ms=NOW, now_ms=NOW, turn=turn, error="")
+        if outcome == "equal":
+            seen.append(turn)
+    assert set(seen[-parts:]) == set(range(parts))
+    assert all((b - a) % parts == 1 % parts for a, b in pairwise(seen))
+
+
+def test_a_run_of_the_future_and_a_late_one() -> None:
+    """Another machine's clock stops no check; one that should have run long ago is overdue, one just late is not."""
+    check = Check(name="hourly", every=3600.0)
+    assert next_check({"hourly": check}, {"hourly": run(began_ms=NOW + 10**9)}, NOW) == check
+    assert next_check({"hourly": check}, {"hourly": run(checked(), began_ms=NOW - 3_599_000)}, NOW) is None
+    assert overdue_ms(check, None, NOW) == 0
+    assert overdue_ms(check, run(began_ms=NOW - 7_100_000), NOW) == 0
+    assert overdue_ms(check, run(began_ms=NOW - 7_300_000), NOW) == 3_700_000
+
+
+# What stays told
+
+TABLES = ("a", "b")
+STEPS = st.lists(
+    st.tuples(st.dictionaries(st.sampled_from(TABLES), st.lists(st.sampled_from(OUTCOMES), min_size=1, max_size=2)),
+              st.booleans()),
+    max_size=12,
+)  # fmt: skip
+
+
+@given(STEPS)
+def test_a_difference_stays_told_until_it_is_looked_at(steps: list[tuple[dict[str, list[Outcome]], bool]]) -> None:
+    """Random runs, of tables with one or two indexes, some ended early: a table that differed does so until a run
+    decides otherwise about it, or covers it no more; equality is never told of what could not be."""
+    last: CheckRun | None = None
+    differs: dict[str, bool] = defaultdict(bool)
+    for number, (found, broken) in enumerate(steps):
+        some = [checked(outcome, table=table) for table, outcomes in found.items() for outcome in outcomes]
+        error = "HBase went away" if broken else ""
+        last = ended("c", last, some, began_ms=NOW + number, now_ms=NOW + number, turn=0, error=error)
+        for table in TABLES:
+            outcomes = found.get(table, [])
+            if "different" in outcomes:
+                differs[table] = True
+            elif (outcomes and set(outcomes) == {"equal"}) or (not outcomes and not broken):
+                differs[table] = False
+        assert {one.table for one in last.checked if one.outcome == "different"} == {t for t in TABLES if differs[t]}
+        untold = broken or any("could not tell" in outcomes for outcomes in found.values()) or not found
+        expected = "different" if any(differs.values()) else "could not tell" if untold else "equal"
+        assert last.outcome == expected
+        assert (last.equal_ms == NOW + number) == (expected == "equal")
+        assert run_of(json.dumps(last.to_json()).encode()) == last
+
+
+def test_records_that_are_none_of_ours() -> None:
+    """They tell nothing, and stop nobody."""
+    for text in (b"", b"7", b"[]", b"{}", b'{"format": 2}', b'{"format": 1, "checked": [{}]}', b"\xff"):
+        assert run_of(text) is None
+    long = shortened({"columns": {"note": {"near": "x" * 10**6, "far": None}}, "key": {"id": 7}})
+    assert len(json.dumps(long)) < 400
+    assert long["key"] == {"id": 7}
+
+
+# How it is said
+
+
+def test_status_says_how_checks_stand() -> None:
+    """Equal, different with the command that shows it, what could not be told and why, overdue, not run yet."""
+    topology = checks_of("{hourly: {every: 1h, stage: index}, daily: {every: 1d}, never: {every: 1h, stage: log}}")
+    finding = {"key": {"id": 7}, "difference": "missing"}
+    found = {
+        "hourly": run(checked(), began_ms=NOW - 180_000),
+        "daily": run(
+            checked("different", stage="table", findings=(finding,)),
+            checked("could not tell"),
+            check="daily",
+            error="Solr went away",
+        ),
+        "gone": run(checked("different"), check="gone"),
+    }
+    hourly, daily, never = check_statuses(topology, found, NOW + 180_000)
+    assert [one.well for one in (hourly, daily, never)] == [True, False, True]
+    assert status_lines(hourly) == ["equal      check hourly: index orders_wide: equal, 12,345 rows, 3 min ago"]
+    assert status_lines(daily) == [
+        "DIFFERENT  check daily: table orders_wide: 1 row differs of 12,345, the first: id=7 missing, 3 min ago",
+        "           index orders_wide: could not tell: a server was away; 3 min ago",
+        "           could not tell: Solr went away",
+        f"           tailorbird verify {topology.file} --stage table --table orders_wide",
+    ]
+    assert status_lines(never) == ["waiting    check never: it has not run yet"]
+    (late, *_) = check_statuses(topology, found, NOW + 3 * 3_600_000)
+    assert (late.state, late.well) == ("overdue", False)
+    assert "overdue: it is to run every 60 min, and began 3 h ago" in status_lines(late)[1]
+    assert json.loads(json.dumps(daily.to_json()))["checked"][0]["findings"] == [finding]
+    assert json.loads(json.dumps(never.to_json()))["checked"] is None
+
+
+def test_the_page_says_what_concerns_its_tables() -> None:
+    """Small while all is equal; loud where one of its tables differs, at whatever stage; silent of other tables."""
+    topology = checks_of("{hourly: {every: 1h}}")
+    tables = {("index", "orders_wide"), ("table", "orders_wide"), ("log", "shop.shop.orders")}
+
+    def text(*found: Checked, after: int = 180_000) -> tuple[str, str]:
+        statuses = check_statuses(topology, {"hourly": run(*found)}, NOW + after)
+        told = page_text(statuses, tables, topology.file, NOW + after)
+        return told.quiet, told.alarm
+
+    assert text() == text(checked(table="other")) == ("", "")
+    assert text(checked()) == ("verified 3 min ago: equal, 12,345 rows", "")
+    assert text(checked(), after=10**8)[0].endswith("12,345 rows, overdue")
+    assert text(checked("could not tell")) == ("verified 3 min ago: could not tell, see `tailorbird status`", "")
+    quiet, alarm = text(checked(), checked("different", stage="log", table="shop.shop.orders", at_ms=NOW - 1))
+    assert quiet == "verified 3 min ago: equal, 12,345 rows"
+    look = f"tailorbird verify {topology.file} --stage log --table shop.shop.orders"
+    assert alarm == f"What you see is not all right: 1 row differs, found 3 min ago. Look: {look}"
+
+
+def test_metrics_are_of_the_last_run() -> None:
+    """Of a table with two indexes the sum and the worse outcome; a table that a check covers no more is not told."""
+    metrics = CheckMetrics()
+    metrics.ran(run(checked("different"), checked(), checked(table="other"), check="metrics"))
+    labels = ("metrics", "index", "orders_wide")
+    assert DIFFERING.labels(*labels)._value.get() == 1
+    assert [OUTCOME.labels(*labels, one)._value.get() for one in OUTCOMES] == [0, 1, 0]
+    metrics.ran(run(checked(), check="metrics"))
+    assert DIFFERING.labels(*labels)._value.get() == 0
+    samples = [sample for metric in DIFFERING.collect() for sample in metric.samples]
+    shown = {sample.labels["table"] for sample in samples if sample.labels["check"] == "metrics"}
+    assert shown == {"orders_wide"}
+
+
+# How it is written
+
+
+def test_checks_are_read() -> None:
+    """All keys, and what is left out."""
+    topology = checks_of("{a: {every: 90s}, b: {every: 1d, stage: index, tables: [orders_wide], sample: 1/64}}")
+    assert list(topology.checks.values()) == [
+        Check(name="a", every=90.0),
+        Check(name="b", every=86_400.0, stage="index", tables=("orders_wide",), sample=64),
+    ]
+    assert topology.keeps_ledger
+    assert not replace(topology, checks={"b": topology.checks["b"]}).keeps_ledger
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{}", "checks: nothing in it"),
+        ("{a: {}}", "checks.a: key every is missing"),
+        ("{a: {every: 0s}}", "checks.a.every: 0s, expected 1s at least"),
+        ("{a: {every: 1h, stage: far}}", "checks.a.stage: 'far', expected one of log, table, index"),
+        ("{a: {every: 1h, sample: 64}}", "checks.a.sample: '64', expected a part such as 1/64"),
+        ("{a: {every: 1h, stage: log, sample: 1/64}}", "checks.a.sample: a sample of stage log, which compares all"),
+        ("{a: {every: 1h, tables: []}}", "checks.a.tables: an empty list"),
+        ("{a: {every: 1h, tables: [none]}}", "checks.a.tables[0]: no table none to compare, expected orders_wide"),
+        ("{a: {every: 1h, stage: index, tables: [orders]}}", "checks.a.tables[0]: no table orders to compare"),
+        ("{a: {every: 1h, when: noon}}", "checks.a.when: unknown key when"),
+    ],
+)
+def test_what_is_no_check_is_refused(text: str, said: str) -> None:
+    """Line, path, what, and what was expected."""
+    with pytest.raises(TopologyError) as failed:
+        checks_of(text)
+    assert str(failed.value).startswith("t.yml:6: ")
+    assert said in str(failed.value)

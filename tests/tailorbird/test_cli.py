@@ -1,0 +1,44 @@
+"""The command line helps: every command and sub-command shows an example; and it ends when it is told to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from tailorbird.__main__ import main
+from tailorbird.cli.app import app
+
+
+def commands(command: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield path
+    for name, child in getattr(command, "commands", {}).items():
+        yield from commands(child, (*path, name))
+
+
+PATHS = sorted(commands(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize("path", PATHS, ids=" ".join)
+def test_help_shows_an_example(path: tuple[str, ...]) -> None:
+    """`--help` of everything says how it is used, by an example that begins with our name."""
+    result = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
+    assert result.exit_code == 0, result.output
+    assert "Example: " + " ".join(("tailorbird", *path)) in result.output
+
+
+def test_ctrl_c_before_the_commands_are_loaded_is_no_stack_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading them takes half a second, in which people change their minds."""
+
+    class Interrupted(ModuleType):
+        def __getattr__(self, name: str) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "tailorbird.cli.app", Interrupted("tailorbird.cli.app"))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130

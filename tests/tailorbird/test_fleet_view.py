@@ -1,0 +1,120 @@
+"""What the fleet's page shows: health means moving, the map is searched, the first table makes a source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tailorbird.web.fleet.view import (
+    SourceLine,
+    agents_of,
+    found,
+    gateways_of,
+    new_source,
+    source_for,
+    sources_of,
+    tables_of,
+)
+
+NOW = 1_000_000.0
+
+
+def told(**said: Any) -> dict[str, Any]:
+    return {
+        "status": "applied",
+        "reason": "",
+        "at_ms": NOW,
+        "position": {"file": "b.1", "pos": 4, "lag_ms": 20},
+        **said,
+    }
+
+
+def source(name: str = "shop", reported: Any = None, **spec: Any) -> dict[str, Any]:
+    whole = {"agents": ["paris"], "connection": "db", "running": True, "tables": {"d.t": {}}, **spec}
+    return {"source": name, "version": 3, "agent": "paris", "spec": whole, "reported": reported}
+
+
+def seen(table: str = "t", captured: str | None = None, **said: Any) -> dict[str, Any]:
+    return {
+        "agent": "paris", "connection": "db", "database": "d", "table": table, "rows": 100,
+        "columns": [["id", "int"], ["mail", "text"]], "captured": captured, **said,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("one", "health", "why"),
+    [
+        (source(reported=told()), "moving", ""),
+        (source(reported=told(at_ms=NOW - 600_000)), "away", "not heard of for minutes"),
+        (source(reported=told(status="failed", reason="no grant")), "stuck", "no grant"),
+        (source(reported=told(status="applying", reason="waiting: Kafka")), "waiting", "waiting: Kafka"),
+        (source(), "waiting", "its agent has not told anything"),
+        ({**source(), "agent": ""}, "waiting", "no agent has it"),
+        (source(reported=told(), running=False), "idle", "stopped"),
+    ],
+)
+def test_a_sources_health(one: dict[str, Any], health: str, why: str) -> None:
+    """Not that a process is there, but that it moves; else why not."""
+    [line] = sources_of([one], NOW)
+    assert (line.health, line.why) == (health, why)
+
+
+@pytest.mark.parametrize(
+    ("said", "health"),
+    [
+        ({"connected": False}, "away"), ({"drained": True, "sources": []}, "drained"), ({"sources": []}, "idle"),
+        ({}, "moving"),
+        ({"sources": [{"source": "s", "status": "failed", "reason": "x"}]}, "stuck"),
+        ({"sources": [{"source": "s", "status": "applying", "reason": ""}]}, "waiting"),
+    ],
+)  # fmt: skip
+def test_an_agents_health(said: dict[str, Any], health: str) -> None:
+    """The worst of its sources."""
+    whole = {
+        "agent": "paris", "connected": True, "gateway": "g1#ab", "version": "1", "drained": False,
+        "sources": [{"source": "s", "status": "applied", "reason": ""}],
+    }  # fmt: skip
+    [line] = agents_of([{**whole, **said}])
+    assert (line.health, line.gateway) == (health, "g1")
+
+
+def test_a_gateways_health() -> None:
+    """It says every few seconds that it is there."""
+    told = {"gateway": "g1", "heard_ms": NOW - 5000, "agents": 2, "drained": False}
+    every = [told, {**told, "drained": True}, {**told, "heard_ms": NOW - 60_000}]
+    assert [one.health for one in gateways_of(every, NOW)] == ["moving", "drained", "away"]
+
+
+def test_a_snapshots_progress() -> None:
+    """Of about so many rows, never all of them before it is done; nonsense that an agent tells is passed over."""
+    reading = source(reported=told(position={"reading": {"d.t": 50, "d.u": "many"}, "read": {"d.v": 7}}))
+    lines = sources_of([reading], NOW)
+    t, u, v, w = tables_of([seen(name, "shop" if name != "w" else None) for name in "tuvw"], lines)
+    assert (t.progress, t.read, t.done) == (0.5, 50, False)
+    assert u.progress is None
+    assert (v.progress, v.done) == (1.0, True)
+    assert w.progress is None
+    assert tables_of([seen(captured="shop", rows=10)], lines)[0].progress == 0.99
+    assert sources_of([source(reported=told(position={"reading": [1]}))], NOW)[0].reading == {}
+
+
+def test_the_map_is_searched_by_words() -> None:
+    """In places, names and columns; so many are shown, the others counted."""
+    tables = tables_of([*(seen(f"t{n}") for n in range(300)), seen("users", columns=[["Phone", "text"]])], [])
+    assert [one.name for one in found(tables, "paris PHONE")[0]] == ["users"]
+    assert (len(found(tables, "")[0]), found(tables, "")[1]) == (200, 101)
+    assert found(tables, "nothing") == ([], 0)
+
+
+def test_the_first_table_of_a_connection_makes_a_source() -> None:
+    """Under a name that no source has; later ones go to the source that is there."""
+    [table] = tables_of([seen(connection="shop-db")], [])
+    assert source_for(table, []) is None
+    name, spec = new_source(table, [])
+    assert (name, spec["tables"], spec["agents"]) == ("shop_db", {"d.t": {}}, ["paris"])
+    other: list[SourceLine] = sources_of([source("shop_db", agents=["lyon"], connection="shop-db")], NOW)
+    assert source_for(table, other) is None, "another agent's"
+    assert new_source(table, other)[0] == "shop_db_2"
+    ours = sources_of([source("x", connection="shop-db")], NOW)
+    assert source_for(table, ours) == "x"

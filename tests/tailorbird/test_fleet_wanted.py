@@ -1,0 +1,98 @@
+"""Sources of a topology that agents capture: what `tailorbird apply` writes of them, and who does not capture them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cdc.model.errors import TopologyError, UsageError
+from cdc.topology.reader import read_topology
+from cdc.topology.topology import Topology
+from ingest import run_capture
+from ingest.fleet.leases import Presence
+from ingest.fleet.state import presence_record
+from tailorbird.operate.pipeline.proc_pipeline import parts
+from tailorbird.operate.status.part_status import parts_of
+from tailorbird.web.fleet.file_fleet import said_of
+from tailorbird.web.fleet.wanted import WantedSource, wanted
+from tests.ingest.fleet.test_commands import WHO, Desk
+
+TEXT = """
+name: t
+sources:
+  shop: {type: mysql, hostname: 10.0.0.5, username: u, password: p, database: d, server_id: 7,
+         agent: {labels: {site: paris}, connection: shop-db}, tables: {orders: {mask: {mail: redact}}}}
+  own: {type: mysql, hostname: h, username: u, password: p, database: d, server_id: 8, tables: [users]}
+tables: {w: {query: SELECT o.id FROM shop.orders o, row_key: [id]}}
+"""
+
+
+def topology(folder: Path, text: str = TEXT) -> Topology:
+    (folder / "t.yml").write_text(text)
+    return read_topology(text, file=str(folder / "t.yml"), environ={})
+
+
+def applied(desk: Desk, made: Topology) -> list[WantedSource]:
+    found = list(wanted(made, said_of(made), desk.topic.state))
+    for one in found:
+        if one.done == "made":
+            desk.commands.add(WHO, one.source, one.told)
+        elif one.done == "changed":
+            desk.commands.configure(WHO, one.source, one.told)
+    return found
+
+
+def test_what_the_file_says_is_what_agents_shall_capture(tmp_path: Path) -> None:
+    """Without address and password, by the agents that have the labels; written once, again where the file or its
+    agents changed, or an operator said otherwise beside it; whether it runs is his to say.
+    """
+    desk = Desk()
+    made = topology(tmp_path)
+    with pytest.raises(UsageError, match="source shop: no agent with site=paris has dialled"):
+        applied(desk, made)
+    for name, site in (("b", "paris"), ("a", "paris"), ("c", "rome")):
+        labels = {"site": site, "rack": "1"}
+        desk.topic.write(presence_record(Presence(agent=name, gateway="g", connected=True, labels=labels)))
+    [one] = applied(desk, made)
+    assert (one.source, one.done, one.note) == ("shop", "made", "by a or b")
+    spec = desk.spec("shop")
+    assert spec is not None
+    assert (spec.agents, spec.connection, spec.running) == (("a", "b"), "shop-db", True)
+    assert spec.keys == {"database": "d", "server_id": 7, "tables": {"orders": {"mask": {"mail": "redact"}}}}
+    assert [one.done for one in applied(desk, made)] == ["kept"]
+    desk.commands.configure(WHO, "shop", {"running": False}, change=True)
+    assert [one.done for one in applied(desk, made)] == ["kept"], "stopped, it stays so"
+    desk.commands.start(WHO, "shop", {"users": {}})
+    assert [one.done for one in applied(desk, made)] == ["changed"]
+    spec = desk.spec("shop")
+    assert spec is not None
+    assert (set(spec.tables), spec.running) == ({"orders"}, False)
+    named = topology(tmp_path, TEXT.replace("labels: {site: paris}", "names: [c]"))
+    assert [one.note for one in applied(desk, named)] == ["by c"]
+    assert len(desk.topic.state.desired["shop"]) == 5
+
+
+def test_no_process_beside_the_topology_captures_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agents and a capture of `run` would take the source from each other for ever."""
+    made = topology(tmp_path)
+    assert [part.name for part in parts(made, home=tmp_path) if part.stage == "capture"] == ["capture own"]
+    assert [part for part in parts_of(made) if part.startswith("capture")] == ["capture own"]
+    with pytest.raises(UsageError, match="source shop is captured by agents of a fleet"):
+        run_capture.run(made.file, "shop")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("labels: {site: paris}, ", "", "which agents"),
+        ("labels: {site: paris}", "labels: {site: paris}, names: [a]", "which agents"),
+        (", connection: shop-db", "", "key connection is missing"),
+        ("labels:", "label:", "unknown key label"),
+        ("server_id: 7,", "capture: poll,", "agents read no other"),
+    ],
+)
+def test_a_choice_is_read_strictly(tmp_path: Path, old: str, new: str, why: str) -> None:
+    """With the key that is wrong."""
+    with pytest.raises(TopologyError, match=why):
+        topology(tmp_path, TEXT.replace(old, new, 1))

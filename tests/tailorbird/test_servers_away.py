@@ -1,0 +1,81 @@
+"""Commands while every server is away: one line that names which, and the remedy, not their clients' own noise."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.ports import free_port
+
+pytestmark = pytest.mark.long  # each client's patience is waited for
+
+COMMANDS = {
+    "index reindex": "ZooKeeper at {away} does not answer; is HBase running? `tailorbird stack status`",
+    "index rm --yes": "ZooKeeper at {away} does not answer; is HBase running? `tailorbird stack status`",
+    "apply": "ZooKeeper at {away} does not answer; is HBase running? `tailorbird stack status`",
+    "dead-letters list": "Kafka at {away}: the dead letters are not told: ",
+    "explain-plan": "no schema of shop.shop.orders in the log at {away}, nor can its server tell; ",
+    "verify": "Kafka at {away}: ",
+    "state inspect": "Kafka at {away} does not tell the schema of shop.shop.orders; is it running, ",
+}
+
+
+@pytest.fixture
+def away(tmp_path: Path) -> str:
+    """A topology's address at which nobody listens."""
+    port = free_port()
+    address = f"127.0.0.1:{port}"
+    (tmp_path / "away.yml").write_text(f"""name: away
+sources:
+  shop: {{type: mysql, hostname: 127.0.0.1, port: {port}, username: u, password: p, database: shop, tables: [orders],
+          server_id: 1}}
+log: {{bootstrap_servers: '{address}'}}
+hbase: {{thrift: '{address}', zookeeper: '{address}'}}
+solr: {{url: 'http://{address}/solr'}}
+tables: {{wide: {{query: 'SELECT o.id, o.status FROM shop.orders o', row_key: [id]}}}}
+indexes: {{wide: {{table: wide}}}}
+""")
+    (tmp_path / "checkpoints" / "away" / "wide" / "spark" / "state").mkdir(parents=True)
+    return address
+
+
+def begin(command: str, folder: Path) -> subprocess.Popen[str]:
+    more = ["wide", "1"] if command == "state inspect" else []
+    name, _, option = command.partition(" --")
+    words = [*name.split(), str(folder / "away.yml"), *more, *([f"--{option}"] if option else [])]
+    environ = {**os.environ, "TAILORBIRD_HOME": str(folder)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "tailorbird", *words],
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_server_that_is_away_is_told_in_one_line(away: str, tmp_path: Path) -> None:
+    """Each ends by itself, verify with 3, since it could not tell, the others with 1 or 2; its line begins with what is
+    away; no retries of a client, no stack trace."""
+    begun = {command: begin(command, tmp_path) for command in COMMANDS}
+    for command, process in begun.items():
+        output, errors = process.communicate(timeout=120)
+        said = errors.strip().splitlines()
+        codes = (3,) if command == "verify" else (1, 2)
+        assert (process.returncode in codes, len(said), output.strip()) == (True, 1, ""), f"{command}: {output}{errors}"
+        assert said[0].startswith("tailorbird: " + COMMANDS[command].format(away=away)), f"{command}: {errors}"
+
+
+def test_status_tells_the_processes_and_each_server_that_is_away(away: str, tmp_path: Path) -> None:
+    """Kafka's absence is told once, though three of its readers would ask."""
+    process = begin("status", tmp_path)
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert [line.split()[0] for line in output.splitlines()] == ["elsewhere"] * 3
+    first, second = errors.strip().splitlines()
+    assert first.startswith(f"away       Kafka at {away}: ")
+    assert first.endswith("; tailorbird stack status")
+    assert second.startswith(f"away       indexes: ZooKeeper at {away} does not answer")

@@ -1,0 +1,77 @@
+"""Parts of the log stage: which spans are left, when one waits for a source, what is kept between runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc.merkle.leaves import Grid
+from cdc.model.errors import Fatal, UsageError
+from tailorbird.verify.log.file_kept import OLDEST_MS, KeptFile, Progress
+from tailorbird.verify.log.load import Load, limits_of
+from tailorbird.verify.log.spans import GROUP_ROWS, SettledSpan, spans_of
+
+
+def book(counts: dict[int, int]) -> Any:
+    """A table whose ledger has so many rows in each leaf."""
+    return SimpleNamespace(grid=Grid(kind="integer", column="id"), counts=lambda: counts)
+
+
+leaves = st.integers(0, 200)
+
+
+@given(st.dictionaries(leaves, st.integers(1, GROUP_ROWS)), st.sets(leaves, max_size=8))
+def test_settled_and_spans_are_all_leaves(counts: dict[int, int], edges: set[int]) -> None:
+    """What a run has not settled is looked at, all of it and once, in pieces of bounded size."""
+    bounds = sorted(edges)
+    settled = [SettledSpan(*pair, 0, 0) for pair in zip(bounds[::2], bounds[1::2], strict=False)]
+    spans = spans_of(book(counts), settled)
+    last, begin = Grid(kind="integer", column="id").last, 0
+    for first, end in sorted([*spans, *(one[:2] for one in settled)]):
+        assert first == begin <= end
+        begin = end + 1
+    assert begin == last + 1
+    for first, end in spans:
+        assert sum(rows for leaf, rows in counts.items() if first <= leaf < end) < GROUP_ROWS
+
+
+def test_one_waits_while_a_server_is_busy() -> None:
+    """As pt-table-checksum's --max-load: longer each time, told once; an unknown status is no limit."""
+    running, pauses, told = iter([30, 40, 26, 25]), list[float](), list[str]()
+    Load(limits_of("Threads_running=25"), lambda name: next(running), pauses.append, told.append).wait()
+    assert pauses == [0.2, 0.4, 0.8]
+    assert told == ["Threads_running is 30, more than 25"]
+    with pytest.raises(UsageError, match="no such status"):
+        Load({"Threads_walking": 1}, lambda name: None, pauses.append, told.append).wait()
+    with pytest.raises(UsageError, match="--max-load Threads_running=25"):
+        limits_of("25")
+
+
+def test_what_is_kept_between_runs(tmp_path: Path) -> None:
+    """What was interrupted is gone on with; an equal table has a cut; neither under another shape, nor for ever."""
+    kept = KeptFile(tmp_path, "shop")
+    assert list(tmp_path.iterdir()) == []
+    kept.begin("s.d.t", Progress("GTIDs a:1-5", {("topic", 0): 7}, 1000, "3|"))
+    kept.settle("s.d.t", SettledSpan(0, 9, 100, 3))
+    kept.close()
+    kept = KeptFile(tmp_path, "shop")
+    found = kept.interrupted("s.d.t", "3|")
+    assert found is not None
+    assert (found.settled, found.ends) == ([SettledSpan(0, 9, 100, 3)], {("topic", 0): 7})
+    assert kept.interrupted("s.d.t", "4|") is None
+    assert kept.equal("s.d.t", "3|", 1000) is None
+    kept.end("s.d.t", equal=True)
+    kept = KeptFile(tmp_path, "shop")
+    assert kept.interrupted("s.d.t", "3|") is None
+    equal = kept.equal("s.d.t", "3|", 2000)
+    assert equal is not None
+    assert (equal.cut, equal.settled) == ("GTIDs a:1-5", [])
+    assert kept.equal("s.d.t", "3|", 1000 + OLDEST_MS) is None
+    (tmp_path / "verify" / "shop.json").write_text("{}")
+    with pytest.raises(Fatal, match="remove it"):
+        KeptFile(tmp_path, "shop")

@@ -1,0 +1,151 @@
+"""What `tailorbird verify` accepts, prints and exits with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cdc.model.errors import Retriable, UsageError
+from cdc.topology.reader import read_topology
+from tailorbird.cli.app import app
+from tailorbird.cli.verify import cli_verify
+from tailorbird.verify.findings import Finding, Verdict, exit_code
+from tailorbird.verify.request import Said, wanted
+from tailorbird.verify.verdict_text import lines_of
+
+SHOP = Path(__file__).parents[2] / "topologies" / "shop.yml"
+DIFFERENT = Finding(
+    stage="index",
+    table="wide",
+    key={"id": 7},
+    kind="different",
+    columns={"amount": ("1.00", "2.00"), "note": (None, "x" * 100)},
+    position="row 0001, HBase's version 8",
+)
+EQUAL = Verdict(
+    stage="index",
+    table="wide",
+    rows=1_234,
+    leaves=0,
+    cut="stamp 5 = 1970-01-01 00:00:00.005 UTC, index wide",
+    columns=("id", "amount", "note"),
+    findings=(),
+    differing=0,
+    moving=0,
+    untold=(),
+    seconds=1.25,
+)
+WRONG = replace(EQUAL, findings=(DIFFERENT,), differing=1)
+LATE = replace(EQUAL, untold=("3 rows: index wide shows stamp 4, the table is written up to stamp 5",), moving=2)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"),
+    [
+        ([EQUAL], 0),
+        ([EQUAL, WRONG], 1),
+        ([LATE, WRONG], 1),
+        ([EQUAL, LATE], 3),
+        ([], 3),
+        ([replace(EQUAL, moving=1)], 0),
+    ],
+)
+def test_exit_codes(verdicts: list[Verdict], code: int) -> None:
+    """A proved difference weighs most; what was not told is never equal; a row that only moved is no fault."""
+    assert exit_code(verdicts) == code
+
+
+def test_what_is_printed() -> None:
+    """The row, each column, both values, where; NULL is no text, long values are cut."""
+    assert list(lines_of(WRONG)) == [
+        "index  wide: different  (1,234 rows, stamp 5 = 1970-01-01 00:00:00.005 UTC, index wide, 1.2 s)",
+        "       1 row differs between HBase and Solr:",
+        "         different: id=7  (row 0001, HBase's version 8)",
+        '           amount: "1.00" in HBase, "2.00" in Solr',
+        f'           note: NULL in HBase, "{"x" * 79}… (102 characters) in Solr',
+    ]
+    assert list(lines_of(LATE))[1:] == [
+        "       2 rows changed at every look: not compared",
+        "       could not tell: 3 rows: index wide shows stamp 4, the table is written up to stamp 5",
+    ]
+    many = replace(WRONG, findings=(DIFFERENT,) * 30, differing=30)
+    assert list(lines_of(many))[-1] == "         … and 10 more: --json tells all of them with their values"
+    more = replace(WRONG, findings=(DIFFERENT,) * 1000, differing=2000)
+    assert list(lines_of(more))[-1] == "         … and 1,980 more: --json tells the first 1,000 with their values"
+
+
+def test_json_has_all_of_it() -> None:
+    """A line for each difference, one for the verdict."""
+    told = DIFFERENT.to_json()
+    assert (told["kind"], told["difference"], told["key"]) == ("difference", "different", {"id": 7})
+    assert told["columns"]["amount"] == {"near": "1.00", "far": "2.00"}
+    assert (WRONG.to_json()["outcome"], WRONG.to_json()["differing"]) == ("different", 1)
+
+
+def test_tables_and_stages_are_chosen() -> None:
+    """All that are kept in HBase, or those that are named; in the order of the data's flow."""
+    topology = read_topology(SHOP.read_text(), file="shop.yml", environ={})
+    assert (wanted(topology, None, None).tables, wanted(topology, None, None).stages) == (
+        ("orders_wide",), ("log", "table", "index"),
+    )  # fmt: skip
+    assert wanted(topology, ["index"], ["orders_wide"]).stages == ("index",)
+    assert [str(one) for one in wanted(topology, None, ["shop.orders"]).captured] == ["shop.shop.orders"]
+    with pytest.raises(UsageError, match="no table orders to compare"):
+        wanted(topology, ["index"], ["orders"])
+    for stages, tables, words in (
+        (["fish"], None, "no stage fish; there is log, table, index"),
+        (None, ["fish"], "shop.yml: no table fish to compare; it has orders_wide"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            wanted(topology, stages, tables)
+    with pytest.raises(UsageError, match="add --repair"):
+        wanted(topology, None, None, dry_run=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--table", "fish"], "no table fish to compare; it has orders_wide"),
+        (["--stage", "fish"], "no stage fish; there is log, table, index"),
+        (["--sample", "64"], "--sample 64: no part of a whole; write e.g. --sample 1/64"),
+        (["--sample", "1/64", "--all"], "--sample and --all exclude one another"),
+        (["--dry-run"], "--dry-run says what --repair would do; add --repair"),
+        (["--repair"], "--repair writes, and there is no terminal to ask on; add --yes, or --dry-run"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_3(words: list[str], told: str) -> None:
+    """Before any server is asked."""
+    result = CliRunner().invoke(app, ["verify", str(SHOP), *words])
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert len(result.stderr.splitlines()) == 1
+    assert told in result.stderr
+
+
+@pytest.mark.parametrize("stage", ["table", "index"])
+@pytest.mark.parametrize("repair", [[], ["--repair", "--yes"]])
+def test_servers_that_are_away_are_one_line_and_exit_3(stage: str, repair: list[str], tmp_path: Path) -> None:
+    """HBase is asked first, so nothing was written."""
+    away = re.sub(r"(thrift: |brokers: |http://)\S+:\S+?(?=/|\n)", r"\g<1>127.0.0.1:1", SHOP.read_text())
+    (tmp_path / "away.yml").write_text(away)
+    result = CliRunner().invoke(app, ["verify", str(tmp_path / "away.yml"), "--stage", stage, *repair])
+    assert (result.exit_code, result.stdout) == (3, "")
+    (told,) = result.stderr.splitlines()
+    assert told.startswith("tailorbird: HBase")
+    assert told.endswith("`tailorbird stack status`")
+
+
+def test_a_proved_difference_outlives_a_server_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was found before is told, and is the exit code."""
+
+    def said(*_: object) -> Iterator[Said]:
+        yield Said(verdict=WRONG)
+        raise Retriable("HBase is away")
+
+    monkeypatch.setattr(cli_verify, "said_of", said)
+    result = CliRunner().invoke(app, ["verify", str(SHOP)])
+    assert (result.exit_code, "amount" in result.stdout, result.stderr) == (1, True, "tailorbird: HBase is away\n")
