@@ -1,7 +1,7 @@
 """Where the published artefacts of the local stack are kept: names only, nothing here touches a disk.
 
-`tailorbird.devtools` downloads the bundles and `joins` reads one of them (Spark's Kafka connector). Neither may import the
-other, so the naming is shared here. The folder of a bundle carries its version: a new version never mixes with
+`tailorbird.devtools` downloads the bundles and `joins` reads one of them (Spark's Kafka connector). Neither may import
+the other, so the naming is shared here. The folder of a bundle carries its version: a new version never mixes with
 an old one, and the folder exists only when it is complete (it is renamed into place).
 """
 
