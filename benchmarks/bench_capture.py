@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.capture.kafka_topics import count, make_topic, stamp_by_broker, wait_for_records
+from benchmarks.capture.kafka_topics import count, make_topic, timestamp_by_broker, wait_for_records
 from benchmarks.capture.proc_captures import Watched, our_command, running, stage_costs
 from benchmarks.capture.report import (
     SIDES,
@@ -39,7 +39,7 @@ from benchmarks.capture.report import (
 from benchmarks.decode.mysql_log import LogServer, serve_logs
 from benchmarks.decode.proc_peers import check_tools, runtimes
 from benchmarks.decode.workload import DATABASE, Shape, shape
-from benchmarks.sitting import facts_of, options_of, output_of, sit, tell, warn_if_busy
+from benchmarks.sitting import facts_of, options_of, output_of, report, sit, warn_if_busy
 from cdc.model.artefacts import cache_folder
 from cdc.model.errors import TailorbirdError
 from cdc.model.event import Position
@@ -130,7 +130,7 @@ class Bench:
             finally:
                 log.close()
         topic = change_topic(name, TableId(source="bench", database=DATABASE, table=table_name))
-        stamp_by_broker(self.brokers, topic)
+        timestamp_by_broker(self.brokers, topic)
         return our_command(file), topic
 
     def _debezium(self, task: Task, table_name: str, turn: int) -> tuple[list[str], str]:
@@ -168,7 +168,9 @@ def _stages(server: LogServer, shapes: tuple[Shape, ...], tasks: Sequence[Task],
         file = folder / f"stages_{one.name}.yml"
         file.write_text(_topology(f"stages_{one.name}", "127.0.0.1:1", server.port, one.table, one.name))
         costs = stage_costs(file, server.places[one.name], one.changes)
-        tell(f"{one.name}: {costs['decoded']:.1f} µs to decode a change, {costs['recorded']:.1f} µs with its envelope")
+        report(
+            f"{one.name}: {costs['decoded']:.1f} µs to decode a change, {costs['recorded']:.1f} µs with its envelope"
+        )
         found.append(Stages(task=one.name, decoded=costs["decoded"], recorded=costs["recorded"]))
     return found
 
@@ -190,12 +192,12 @@ def _run(options: argparse.Namespace, given: str) -> int:
     java: list[str] = []
     if "Debezium" in sides:
         check_tools(["Debezium"])
-        tell("building Debezium's side")
+        report("building Debezium's side")
         java = debezium_command(cache, find_java(cache, os.environ, silent))
     warn_if_busy()
     shapes = (shape("bulk", options.bulk), shape("oltp", options.oltp))
     passes: list[Pass] = []
-    with serve_logs(cache, shapes, options.port, tell) as server:
+    with serve_logs(cache, shapes, options.port, report) as server:
         versions = f"MySQL {server.version}, Kafka 4.3.1, Debezium 3.6.1, {runtimes(['Debezium'])}"
         facts = facts_of("bench-capture", given, versions)
         for turn in range(options.rounds):
@@ -213,7 +215,7 @@ def _run(options: argparse.Namespace, given: str) -> int:
                         )
                         done = bench.one(task, side, turn)
                     passes.append(done)
-                    tell(f"{task}: round {turn + 1} of {options.rounds}, {side}: {done.counted.rate:,.0f} changes/s")
+                    report(f"{task}: round {turn + 1} of {options.rounds}, {side}: {done.counted.rate:,.0f} changes/s")
         stages = _stages(server, shapes, tasks, _home(cache)) if "tailorbird" in sides else []
     complete = (tasks, sides) == (list(TASKS), list(SIDES))
     output = output_of(options, "capture.md", full=complete and options.rounds >= 2)

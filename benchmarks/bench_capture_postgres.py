@@ -22,12 +22,12 @@ from typing import Any
 
 import psycopg
 
-from benchmarks.capture.kafka_topics import count, make_topic, stamp_by_broker, wait_for_records
+from benchmarks.capture.kafka_topics import count, make_topic, timestamp_by_broker, wait_for_records
 from benchmarks.capture.postgres_load import SHAPES, ShapeName, expected, load, preparation
 from benchmarks.capture.proc_captures import our_command, running
 from benchmarks.capture.report import SIDES, Pass, Side, as_json, missing, rate_of, table
 from benchmarks.decode.proc_peers import check_tools, runtimes
-from benchmarks.sitting import facts_of, options_of, output_of, sit, tell, warn_if_busy
+from benchmarks.sitting import facts_of, options_of, output_of, report, sit, warn_if_busy
 from cdc.model.artefacts import VERSIONS, cache_folder
 from cdc.model.errors import TailorbirdError
 from cdc.model.event import Position
@@ -110,7 +110,7 @@ class Bench:
         finally:
             log.close()
         topic = change_topic(name, TableId(source="bench", database="public", table=task))
-        stamp_by_broker(self.brokers, topic)
+        timestamp_by_broker(self.brokers, topic)
         return our_command(file), topic
 
     def _debezium(self, task: ShapeName, slot: str) -> tuple[list[str], str]:
@@ -160,7 +160,7 @@ def filled(port: int, changes: Mapping[ShapeName, int]) -> str:
             connection.execute(preparation(shape).encode())
             connection.execute(f"CREATE PUBLICATION bench_{shape} FOR TABLE {shape}".encode())
             connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (f"base_{shape}",))
-            tell(f"making the log of {shape}")
+            report(f"making the log of {shape}")
             connection.execute("SET synchronous_commit = off")
             connection.execute(load(shape, changes[shape]).encode())
         return connection.info.parameter_status("server_version") or ""
@@ -195,7 +195,7 @@ def _run(options: argparse.Namespace, given: str) -> int:
     java: list[str] = []
     if "Debezium" in sides:
         check_tools(["Debezium"])
-        tell("building Debezium's side")
+        report("building Debezium's side")
         java = debezium_command(cache, find_java(cache, os.environ, silent))
     warn_if_busy()
     changes: dict[ShapeName, int] = {"bulk": options.bulk, "oltp": options.oltp}
@@ -218,7 +218,7 @@ def _run(options: argparse.Namespace, given: str) -> int:
                 for side in sides:
                     passes.append(bench.one(task, side, turn))
                     rate = passes[-1].counted.rate
-                    tell(f"{task}: round {turn + 1} of {options.rounds}, {side}: {rate:,.0f} changes/s")
+                    report(f"{task}: round {turn + 1} of {options.rounds}, {side}: {rate:,.0f} changes/s")
     finally:
         stack.down(purge=True)
     complete = (tasks, sides) == (list(SHAPES), list(SIDES)) and options.rounds >= 2
@@ -228,8 +228,8 @@ def _run(options: argparse.Namespace, given: str) -> int:
         lines += ["", *table(passes), "", *(f"- {line}" for line, _ in verdicts(passes)), ""]
         output.write_text("\n".join([*lines, *(f"- {note}" for note in NOTES)]) + "\n")
     if options.json:
-        told = {**as_json(passes, [], facts), "verdicts": [{"text": t, "failed": f} for t, f in verdicts(passes)]}
-        print(json.dumps(told, ensure_ascii=False, indent=2))
+        reported = {**as_json(passes, [], facts), "verdicts": [{"text": t, "failed": f} for t, f in verdicts(passes)]}
+        print(json.dumps(reported, ensure_ascii=False, indent=2))
     else:
         print(*(f"{name}: {value}" for name, value in facts.items()), *table(passes), sep="\n")
         print(*(line for line, _ in verdicts(passes)), sep="\n")

@@ -179,7 +179,7 @@ def fill(collection: SolrCollection, count: int, url: str) -> None:
 
 
 def barrier(collection: SolrCollection, fence: int) -> None:
-    made = Barrier(bucket=0, buckets=1, batch=1, stamp=1, positions={})
+    made = Barrier(bucket=0, buckets=1, batch=1, timestamp=1, positions={})
     assert collection.post([barrier_document(made, fence, now_ms=1)]) == []
 
 
@@ -300,7 +300,7 @@ async def viewers(topology: Topology, collection: SolrCollection) -> float:
     for many in (1, 50):
         hub = Hub(Board(topology, topology.dashboards["sales"]))
         for _ in range(many):
-            hub.viewers.add(Viewer(tell=nobody, panels=(FACETS, *range(9))))
+            hub.viewers.add(Viewer(report=no_one, panels=(FACETS, *range(9))))
         for _ in range(5):
             before = hub.status()["token"]
             barrier(collection, time.time_ns() // 1_000_000)
@@ -310,7 +310,7 @@ async def viewers(topology: Topology, collection: SolrCollection) -> float:
     return counts[1] / counts[0]
 
 
-async def nobody(message: object) -> None:
+async def no_one(message: object) -> None:
     """Who hears nothing."""
 
 

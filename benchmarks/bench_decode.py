@@ -31,7 +31,7 @@ from benchmarks.decode.report import (
     ratios,
 )
 from benchmarks.decode.workload import SHAPES, Shape, ShapeName, shape
-from benchmarks.sitting import facts_of, options_of, output_of, sit, tell, warn_if_busy
+from benchmarks.sitting import facts_of, options_of, output_of, report, sit, warn_if_busy
 from cdc.model.artefacts import cache_folder
 
 NOTES = (
@@ -70,18 +70,18 @@ def _run(options: argparse.Namespace, given: str) -> int:
     check_tools(libraries)
     cache = cache_folder(os.environ)
     warn_if_busy()
-    tell("building the readers")
+    report("building the readers")
     commands = build_readers(cache, libraries)
     checked: dict[ShapeName, list[Reading]] = {}
     measurements: list[Measurement] = []
-    with serve_logs(cache, shapes, options.port, tell) as server:
+    with serve_logs(cache, shapes, options.port, report) as server:
         facts = facts_of("bench-decode", given, f"MySQL {server.version}, {runtimes(libraries)}")
         for chosen in (one for one in shapes if one.name in names):
             checked[chosen.name] = _check(commands, server, chosen)
             if lines := differences(checked[chosen.name], chosen.changes):
                 print(*(f"{chosen.name}: {line}" for line in lines), sep="\n", file=sys.stderr)
                 return 1
-            tell(f"{chosen.name}: {' = '.join(commands)} in every value of {chosen.changes:,} changes")
+            report(f"{chosen.name}: {' = '.join(commands)} in every value of {chosen.changes:,} changes")
             measurements += _measure(commands, server, chosen, options.rounds)
     return _show(options, libraries, measurements, checked, facts)
 
@@ -89,7 +89,7 @@ def _run(options: argparse.Namespace, given: str) -> int:
 def _check(commands: dict[Library, list[str]], server: LogServer, chosen: Shape) -> list[Reading]:
     readings = []
     for library, command in commands.items():
-        tell(f"{chosen.name}: summing the values of {library}")
+        report(f"{chosen.name}: summing the values of {library}")
         readings.append(read_once(library, command, server, server.places[chosen.name], chosen, check=True))
     return readings
 
@@ -101,7 +101,7 @@ def _measure(commands: dict[Library, list[str]], server: LogServer, chosen: Shap
             reading = read_once(library, command, server, server.places[chosen.name], chosen, check=False)
             readings[library].append(reading)
             rate = reading.changes / reading.seconds
-            tell(f"{chosen.name}: round {turn + 1} of {rounds}, {library}: {rate:,.0f} changes/s")
+            report(f"{chosen.name}: round {turn + 1} of {rounds}, {library}: {rate:,.0f} changes/s")
     return [Measurement(shape=chosen.name, readings=tuple(passes)) for passes in readings.values()]
 
 

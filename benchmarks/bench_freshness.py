@@ -50,7 +50,7 @@ from tailorbird.devtools.demo.solr_freshness import percentile
 from tailorbird.devtools.demo.warm_up import rounds_until_warm
 from tailorbird.devtools.stack.settings import LOAD_LOGIN
 from tailorbird.operate.pipeline.proc_pipeline import Pipeline
-from tailorbird.operate.probes.proc_steal import Stolen
+from tailorbird.operate.probes.proc_steal import CpuSteal
 
 ROOT: Final = Path(__file__).parent.parent
 SIZES: Final = {"customers": 5_000, "products": 2_000, "orders": 50_000}
@@ -58,7 +58,7 @@ A_SECOND: Final = 6.0
 LOOK_EVERY: Final = 0.1
 LEAST: Final = 50
 Version = tuple[int, int]  # an order and its revision
-HOPS: Final = (
+LOOKUPS: Final = (
     "COMMIT → readable in Kafka (the capture, Kafka's transaction)",
     "→ its batch begins to write (the batch before it, Spark's plan)",
     "→ posted to Solr (join, HBase, its replication, the indexer)",
@@ -73,7 +73,7 @@ class Followed:
     at: tuple[float, float, float, float, float]
 
     @property
-    def hops(self) -> list[int]:
+    def lookups(self) -> list[int]:
         """Milliseconds of each hop; clocks of one machine, but a stamp may be a millisecond early."""
         return [max(0, round(later - before)) for before, later in zip(self.at, self.at[1:], strict=False)]
 
@@ -139,13 +139,13 @@ class Follower:
             for one in found:
                 self._shown(int(one["id"]), int(one["revision"]), int(one[FENCE]) / 2, float(one[INDEXED_AT]), now)
 
-    def _shown(self, order: int, revision: int, stamp: float, posted: float, now: float) -> None:
+    def _shown(self, order: int, revision: int, timestamp: float, posted: float, now: float) -> None:
         with self._lock:
             for version in [each for each in self._committed if each[0] == order and each[1] <= revision]:
                 committed, readable = self._committed.pop(version), self._readable.get(version)
                 # a later version was faster: its hops are another change's
                 if version[1] == revision and readable is not None:
-                    self.followed.append(Followed(at=(committed, readable, stamp, posted, now)))
+                    self.followed.append(Followed(at=(committed, readable, timestamp, posted, now)))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -167,9 +167,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(figures)
     if options.output:
         words = f"--seconds {options.seconds} --rate {options.rate:.0f} --output docs/results/freshness.md"
-        told = f'Written by `make bench-freshness ARGS="{words}"`, {datetime.now(UTC):%Y-%m-%d}, {machine()}.'
-        told += "\nThe demo's pipeline and traffic; all servers on one machine."
-        options.output.write_text(f"# Where freshness goes\n\n{told}\n\n{figures}\n")
+        reported = f'Written by `make bench-freshness ARGS="{words}"`, {datetime.now(UTC):%Y-%m-%d}, {machine()}.'
+        reported += "\nThe demo's pipeline and traffic; all servers on one machine."
+        options.output.write_text(f"# Where freshness goes\n\n{reported}\n\n{figures}\n")
     return 0
 
 
@@ -205,7 +205,7 @@ def run(folder: Path, closing: ExitStack, seconds: int, rate: float) -> tuple[li
     quiet()
     print(f"warm after {rounds_until_warm(a_round)} rounds", file=sys.stderr)
     log = next(part.log for part in pipeline.parts if part.stage == "join")
-    before, chance, due, stolen = log.stat().st_size, Random(8), 0.0, Stolen()
+    before, chance, due, cpu_steal = log.stat().st_size, Random(8), 0.0, CpuSteal()
     with Follower(topology) as follower:
         ends = time.monotonic() + seconds
         for change in traffic(generator, rate=rate, until=lambda: time.monotonic() >= ends):
@@ -213,7 +213,7 @@ def run(folder: Path, closing: ExitStack, seconds: int, rate: float) -> tuple[li
             if change.order is not None and change.revision is not None and at >= due:
                 follower.expect((change.order, change.revision))
                 due = at + chance.uniform(0.5, 1.5) / A_SECOND
-        withheld = stolen.share()
+        withheld = cpu_steal.share()
         quiet()
         time.sleep(1.0)  # the index is asked once more
     return follower.followed, log.read_bytes()[before:].decode(), withheld
@@ -223,7 +223,7 @@ def table(followed: Sequence[Followed]) -> str:
     """The hops in Markdown: their medians do not add up to the median of all, their means do."""
     whole = [round(one.at[-1] - one.at[0]) for one in followed]
     columns = [("all of it", whole)]
-    columns += [(name, [one.hops[number] for one in followed]) for number, name in enumerate(HOPS)]
+    columns += [(name, [one.lookups[number] for one in followed]) for number, name in enumerate(LOOKUPS)]
     lines = [f"{len(followed)} changes, ms:", "", "| hop | mean | p50 | p90 | p99 |", "|---|--:|--:|--:|--:|"]
     for name, found in columns:
         cuts = " | ".join(str(percentile(found, share)) for share in (0.5, 0.9, 0.99))

@@ -44,11 +44,11 @@ from ingest.gateway_client.grpc_stream import Credentials, GrpcStream
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_topics import make_topics
 from ingest.records.capture_interfaces import Checkpoint, OpenLog, Record
-from tailorbird.operate.probes.proc_steal import Stolen
+from tailorbird.operate.probes.proc_steal import CpuSteal
 from tailorbird.web.fleet.file_ca import init, issue
 
 _TENANT, _COMMIT, _BATCH = "bench", 10_000, 1000
-_PATIENCE = 300.0
+_TIMEOUT = 300.0
 _IDLE = 10.0
 
 
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--turns", type=int, default=3)
     options = parser.parse_args(arguments)
     print(machine())
-    stolen = Stolen()
+    cpu_steal = CpuSteal()
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder))
         try:
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 asyncio.run(bench.command(options.agents))
         finally:
             bench.close()
-    print(f"- processors withheld meanwhile: {100 * stolen.share():.1f}%")
+    print(f"- processors withheld meanwhile: {100 * cpu_steal.share():.1f}%")
     return 0
 
 
@@ -136,13 +136,13 @@ class Bench:
             asyncio.create_task(_listen(self.address, shown, name, versions))
             for name, shown in zip(names, credentials, strict=True)
         ]
-        await _told(versions, 1, listening)
+        await _reported(versions, 1, listening)
         took, spent = time.monotonic() - began, self._used() - used
         print(f"- {agents} agents connected and told: {took:.1f} s, {spent:.1f} s of CPU")
         began, used = time.monotonic(), self._used()
         await asyncio.to_thread(self._desire, topic, names, 2)
         written = time.monotonic() - began
-        await _told(versions, 2, listening)
+        await _reported(versions, 2, listening)
         took, spent = time.monotonic() - began, self._used() - used
         print(f"- all told of a change: {took:.1f} s ({written:.1f} s to write it), {spent:.1f} s of CPU")
         used = self._used()
@@ -166,8 +166,8 @@ class Bench:
     def _desire(self, topic: KafkaState, names: Sequence[str], version: int) -> None:
         records = []
         for number, name in enumerate(names):
-            told = {"agents": [name], "connection": "db", "database": "d", "tables": {"t": {}}}
-            spec = spec_of({**told, "snapshot_max_threads": version}, self.name, f"s{number}")
+            reported = {"agents": [name], "connection": "db", "database": "d", "tables": {"t": {}}}
+            spec = spec_of({**reported, "snapshot_max_threads": version}, self.name, f"s{number}")
             records.append(desired_record(Desired(source=f"s{number}", version=version, spec=spec), f"bench {version}"))
         topic.write(*records)
 
@@ -208,15 +208,15 @@ async def _listen(address: str, shown: grpc.ChannelCredentials, name: str, versi
                 versions[name] = reply.assign.version
 
 
-async def _told(versions: dict[str, int], version: int, listening: Sequence[asyncio.Task[None]]) -> None:
-    deadline = time.monotonic() + _PATIENCE
-    while any(told < version for told in versions.values()):
+async def _reported(versions: dict[str, int], version: int, listening: Sequence[asyncio.Task[None]]) -> None:
+    deadline = time.monotonic() + _TIMEOUT
+    while any(reported < version for reported in versions.values()):
         for one in listening:
             if one.done():
                 one.result()
         if time.monotonic() > deadline:
-            waiting = sum(told < version for told in versions.values())
-            raise TimeoutError(f"{waiting} agents were not told within {_PATIENCE:.0f} s")
+            waiting = sum(reported < version for reported in versions.values())
+            raise TimeoutError(f"{waiting} agents were not told within {_TIMEOUT:.0f} s")
         await asyncio.sleep(0.05)
 
 

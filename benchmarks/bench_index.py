@@ -35,7 +35,7 @@ from cdc.model.errors import TailorbirdError
 from indexer.index.mapping import fields_of
 from indexer.index.processor import CHUNK_DOCUMENTS
 from indexer.solr.solr_collection import SolrCollection
-from tailorbird.operate.probes.proc_steal import Stolen
+from tailorbird.operate.probes.proc_steal import CpuSteal
 from tailorbird.provision.file_configset import install_configset
 from tailorbird.provision.solr_admin import SolrAdmin
 
@@ -75,29 +75,29 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
     peers: list[float] = []
     rebuilt: list[float] = []
     latency: dict[str, float] = {}
-    stolen, withheld = Stolen(), dict.fromkeys(("ours", "pysolr", "reindex", "latency"), 0.0)
+    cpu_steal, withheld = CpuSteal(), dict.fromkeys(("ours", "pysolr", "reindex", "latency"), 0.0)
     for number in range(options.rounds):
         with World() as world:
             _say(f"round {number + 1}: writing {options.rows} rows to HBase")
             _fill(world, options.rows)
-            stolen.lap()
+            cpu_steal.lap()
             processor = _processor_of_children()
             ours.append(_index_backlog(world, options.rows))
             used.append((_processor_of_children() - processor) / options.rows)
-            withheld["ours"] = max(withheld["ours"], stolen.lap())
+            withheld["ours"] = max(withheld["ours"], cpu_steal.lap())
             _say(f"ours {ours[-1]:,.0f} docs/s; pysolr …")
             peers.append(_post_directly(world, options.rows))
-            withheld["pysolr"] = max(withheld["pysolr"], stolen.lap())
+            withheld["pysolr"] = max(withheld["pysolr"], cpu_steal.lap())
             _say(f"pysolr {peers[-1]:,.0f} docs/s; reindex …")
             world.start()
-            stolen.lap()
+            cpu_steal.lap()
             rebuilt.append(_reindex(world, options.rows))
-            withheld["reindex"] = max(withheld["reindex"], stolen.lap())
+            withheld["reindex"] = max(withheld["reindex"], cpu_steal.lap())
             _say(f"reindex {rebuilt[-1]:,.0f} docs/s")
             if number == options.rounds - 1 and options.seconds:
                 _say(f"latency at {options.rate} rows/s")
                 latency = _latency(world, rate=options.rate, seconds=options.seconds)
-                withheld["latency"] = stolen.lap()
+                withheld["latency"] = cpu_steal.lap()
     ratio = statistics.median(ours) / statistics.median(peers)
     missed = [] if ratio >= MUST_RATIO else [f"{ratio:.2f}x pysolr, must be {MUST_RATIO}x"]
     if statistics.median(rebuilt) < statistics.median(ours):
@@ -224,9 +224,9 @@ def _with_query_fields(world: World) -> Iterator[dict[str, Any]]:
     mapper = Mapper(world.codec.layout, world.index.search)
     for number in range(world_rows(world)):
         values = row(number)
-        cells = world.codec.cells(values, batch=1, ts_ms=world.stamp)
-        change = RowChange(world.codec.row_key(values), 2 * world.stamp, cells, False)
-        yield mapper.document(change, now_ms=world.stamp)
+        cells = world.codec.cells(values, batch=1, ts_ms=world.timestamp)
+        change = RowChange(world.codec.row_key(values), 2 * world.timestamp, cells, False)
+        yield mapper.document(change, now_ms=world.timestamp)
 
 
 def world_rows(world: World) -> int:
@@ -314,8 +314,8 @@ def _report(result: dict[str, Any]) -> str:
             f"p99 {latency['p99'] * 1000:.0f} ms, max {latency['max'] * 1000:.0f} ms "
             f"(must: p50 ≤ {MUST_P50 * 1000:.0f} ms, p99 ≤ {MUST_P99 * 1000:.0f} ms).",
         ]
-    told = ", ".join(f"{name} {share:.1%}" for name, share in result["withheld"].items())
-    lines += ["", f"Most of the processors' time that the machine's host withheld in a round: {told}."]
+    reported = ", ".join(f"{name} {share:.1%}" for name, share in result["withheld"].items())
+    lines += ["", f"Most of the processors' time that the machine's host withheld in a round: {reported}."]
     lines += [f"Missed: {missed}." for missed in result["missed"]]
     return "\n".join(lines)
 

@@ -47,14 +47,14 @@ from cdc.stored.cells import TS, RowCodec
 from cdc.topology.topology import Topology
 from joins.select.compiler import compile_plan
 from tailorbird.cli.change.cli_apply import provision
-from tailorbird.operate.probes.proc_steal import Stolen
+from tailorbird.operate.probes.proc_steal import CpuSteal
 from tailorbird.provision.hbase_admin import HBaseAdmin
 
 ROOT = Path(__file__).parent.parent
 CUSTOMERS, PRODUCTS, ORDERS = 5_000, 1_000, 50_000
 _WATCHED_AT_ONCE: Final = 16
 _LOOK_EVERY: Final = 0.02
-_PATIENCE: Final = 10
+_TIMEOUT: Final = 10
 _COLUMNS = {
     "shop.orders": {
         "id": "int", "customer_id": "int", "product_id": "int", "status": "varchar(20)", "quantity": "int",
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     figures = found(bench.samples, phases_of(bench.log), rate=options.rate)
     figures += f"\n- the host of the machine withheld {bench.withheld:.1%} of its processors meanwhile"
     if bench.unseen:
-        figures += f"\n- {bench.unseen} watched changes were not to be seen {_PATIENCE} s after the last"
+        figures += f"\n- {bench.unseen} watched changes were not to be seen {_TIMEOUT} s after the last"
     print(figures)
     if options.output:
         options.output.write_text(
@@ -153,11 +153,11 @@ class Bench:
         self._seen(file)
         self._changes(warm, rate, sample=False)
         self.samples.clear()
-        told, stolen = file.stat().st_size, Stolen()
+        reported, cpu_steal = file.stat().st_size, CpuSteal()
         self._changes(seconds, rate, sample=True)
-        self.withheld = stolen.share()
-        self.log = file.read_bytes()[told:].decode()
-        deadline = time.monotonic() + _PATIENCE
+        self.withheld = cpu_steal.share()
+        self.log = file.read_bytes()[reported:].decode()
+        deadline = time.monotonic() + _TIMEOUT
         while self.waiting and time.monotonic() < deadline:
             time.sleep(0.1)
         self.unseen = len(self.waiting)

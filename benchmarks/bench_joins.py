@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--beside: no commit {options.beside}; name one of `git log --oneline`")
     build()
     if options.beside:
-        return _beside(options.beside, [*names, *([] if options.no_steady else ["steady"])], options.scale)
+        return _alongside(options.beside, [*names, *([] if options.no_steady else ["steady"])], options.scale)
     flink = flink_python()
     lines, missed = [], []
     with tempfile.TemporaryDirectory(dir=os.environ.get("TAILORBIRD_BENCH_FOLDER")) as folder:
@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if missed else 0
 
 
-def _beside(commit: str, names: list[str], scale: float) -> int:
+def _alongside(commit: str, names: list[str], scale: float) -> int:
     found = []
     with tempfile.TemporaryDirectory(dir=os.environ.get("TAILORBIRD_BENCH_FOLDER")) as folder, checkout(commit) as tree:
         for name in names:

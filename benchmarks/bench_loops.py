@@ -22,7 +22,7 @@ from ingest.binlog.transports.file_transport import FileTransport
 from ingest.binlog.writer.writer import BinlogWriter
 from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition
 from ingest.ddl.dialect import dialect_of
-from ingest.events.logged import ENVELOPE, LoggedFacts
+from ingest.events.logged import ENVELOPE, BinlogEvents
 from ingest.events.tables import Tables
 from ingest.records.capture_interfaces import Checkpoint
 from ingest.records.records import Recorder
@@ -65,7 +65,7 @@ def records_of(path: Path) -> int:
     table = TableDefinition(columns=definitions, keys=(key,))
     tables.begin(Catalog(databases={"d": "utf8mb4"}, tables={("d", "t"): table}))
     options = StreamOptions(flavour=ENVELOPE, schema=tables, tables=tables.captured)
-    stream = LoggedFacts(BinlogReader(FileTransport(path), None, options), tables, lambda: False)
+    stream = BinlogEvents(BinlogReader(FileTransport(path), None, options), tables, lambda: False)
     start = Checkpoint(position=Position(file="", pos=4, gtid_set="", sequence=0), snapshot="done", ts_ms=0)
     transactions, count = Transactions(Recorder("bench"), tables, start), 0
     for fact in stream:

@@ -28,11 +28,11 @@ from cdc.process.file_topology import load_topology
 from tailorbird.cli.change.cli_apply import provision
 from tailorbird.devtools.stack.settings import LOAD_LOGIN
 from tailorbird.operate.pipeline.proc_pipeline import Part, Pipeline
-from tailorbird.operate.probes.proc_steal import Stolen
+from tailorbird.operate.probes.proc_steal import CpuSteal
 from tailorbird.operate.status.http_metrics import read_metrics
 
 _ROWS = 500
-_PATIENCE = 900.0
+_TIMEOUT = 900.0
 _IDLE = 10.0
 
 
@@ -45,14 +45,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--isolation", choices=("shared", "process"), default="shared")
     options = parser.parse_args(arguments)
     print(machine())
-    stolen = Stolen()
+    cpu_steal = CpuSteal()
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder), options.tables, options.isolation)
         try:
             bench.run()
         finally:
             bench.close()
-    print(f"- processors withheld meanwhile: {100 * stolen.share():.1f}%")
+    print(f"- processors withheld meanwhile: {100 * cpu_steal.share():.1f}%")
     return 0
 
 
@@ -173,11 +173,11 @@ def _written(port: int) -> float:
 
 
 def _wait(condition: Callable[[], bool], meanwhile: Callable[[], None]) -> None:
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _TIMEOUT
     while not condition():
         meanwhile()
         if time.monotonic() > deadline:
-            raise SystemExit(f"not within {_PATIENCE:.0f} s; is `tailorbird stack up` running?")
+            raise SystemExit(f"not within {_TIMEOUT:.0f} s; is `tailorbird stack up` running?")
         time.sleep(0.2)
 
 

@@ -28,7 +28,7 @@ import pymysql
 from benchmarks.capture.proc_captures import Watched, our_command, running
 from benchmarks.decode.proc_peers import machine
 from benchmarks.ending import end
-from benchmarks.sitting import tell, warn_if_busy
+from benchmarks.sitting import report, warn_if_busy
 from cdc.model.artefacts import cache_folder
 from cdc.model.errors import Fatal, Retriable, TailorbirdError
 from cdc.process.file_topology import home, load_topology
@@ -76,11 +76,11 @@ class Bench:
             for statement in ("CREATE DATABASE shop DEFAULT CHARSET utf8mb4", "USE shop", TABLE):
                 cursor.execute(statement)
             cursor.execute(f"SET SESSION cte_max_recursion_depth = {2 * self.rows}")
-            tell(f"making {self.rows:,} rows")
+            report(f"making {self.rows:,} rows")
             cursor.execute(FILL.format(rows=self.rows))
             cursor.execute("ANALYZE TABLE orders")
         with running("capture", our_command(self.file), self.folder / "capture.log") as capture:
-            found = self._beside(capture)
+            found = self._alongside(capture)
             found |= self._faults()
             found |= self._changes()
             found |= self._ledger()
@@ -119,8 +119,8 @@ class Bench:
                 raise TailorbirdError(f"{self.file}: {found}")
             time.sleep(1)
 
-    def _beside(self, capture: Watched) -> dict[str, Any]:
-        tell("capturing them; the ledger reads them up")
+    def _alongside(self, capture: Watched) -> dict[str, Any]:
+        report("capturing them; the ledger reads them up")
         self.equal(capture)
         ours, theirs = list[tuple[float, float]](), list[tuple[float, float]]()
         for _ in range(ROUNDS):
@@ -188,7 +188,7 @@ class Bench:
         return {"changed": found.rows, "changed_since_s": seconds}
 
     def _ledger(self) -> dict[str, Any]:
-        tell("changing rows for the ledger to fold")
+        report("changing rows for the ledger to fold")
         with self.cursor() as cursor:
             for step in range(2):
                 cursor.execute(f"UPDATE shop.orders SET quantity = {step + 20}")
@@ -201,13 +201,13 @@ class Bench:
                 if "event=began" not in said:
                     ledger.alive()
                 time.sleep(0.2)
-        told = dict(part.partition("=")[::2] for part in said[said.index("event=ended") :].split())
+        reported = dict(part.partition("=")[::2] for part in said[said.index("event=ended") :].split())
         with running("ledger", command, self.folder / "ledger-idle.log") as ledger, self._traffic():
             share = ledger.idle(5.0, 20.0)
         return {
-            "ledger_changes": int(told["records"]),
-            "ledger_changes_per_s": float(told["a_second"]),
-            "ledger_changes_per_processor_s": float(told["a_processor_second"]),
+            "ledger_changes": int(reported["records"]),
+            "ledger_changes_per_s": float(reported["a_second"]),
+            "ledger_changes_per_processor_s": float(reported["a_processor_second"]),
             "ledger_percent_of_a_core_at_500_per_s": share,
         }
 
@@ -259,10 +259,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     finally:
         stack.down(purge=True)
-    return told(found, as_json=options.json)
+    return reported(found, as_json=options.json)
 
 
-def told(found: dict[str, Any], *, as_json: bool) -> int:
+def reported(found: dict[str, Any], *, as_json: bool) -> int:
     """Print the figures; 1 where one is not as it must be."""
     if as_json:
         print(json.dumps({**found, "machine": machine()}))

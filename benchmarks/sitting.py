@@ -75,9 +75,9 @@ def output_of(options: argparse.Namespace, file: str, *, full: bool) -> Path | N
 def warn_if_busy() -> None:
     """Say so when the machine has other things to do."""
     if load() > 1:
-        tell(f"the load of this machine is {load():.1f}: repeat on a quiet one before believing the figures")
+        report(f"the load of this machine is {load():.1f}: repeat on a quiet one before believing the figures")
 
 
-def tell(text: str) -> None:
+def report(text: str) -> None:
     """Progress, on standard error."""
     print(text, file=sys.stderr, flush=True)

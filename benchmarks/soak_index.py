@@ -26,7 +26,7 @@ from benchmarks.index.chart import charts, growth
 from benchmarks.index.load import Load, differences
 from benchmarks.index.world import World, environment
 from cdc.model.errors import TailorbirdError
-from tailorbird.operate.probes.proc_steal import Stolen
+from tailorbird.operate.probes.proc_steal import CpuSteal
 
 KEYS = 20_000
 SAMPLE_SECONDS = 5.0
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     os.environ.update(environment())
     try:
-        with World(stubs="2m") as world:
+        with World(tombstones="2m") as world:
             return _soak(world, options)
     except (TailorbirdError, TimeoutError) as error:
         print(f"soak-index: {error}", file=sys.stderr)
@@ -72,7 +72,7 @@ def _soak(world: World, options: argparse.Namespace) -> int:
     print(f"soak-index: half of what it can is {half:.0f} rows/s", file=sys.stderr)
     print(f"soak-index: {rate:.0f} rows/s for {options.minutes:g} minutes", file=sys.stderr, flush=True)
     samples, began, written, last = Samples(), time.time(), 0, (time.time(), 0)
-    size, stolen = max(1, round(rate / 4)), Stolen()
+    size, cpu_steal = max(1, round(rate / 4)), CpuSteal()
     with world.sink() as sink:
         while (elapsed := time.time() - began) < options.minutes * 60:
             if written / rate > elapsed:
@@ -86,9 +86,9 @@ def _soak(world: World, options: argparse.Namespace) -> int:
                     "RSS of the indexer (MB)": _rss_mb(process.pid),
                     "write-ahead logs (files)": float(_log_files()),
                     "stubs": float(solr.search("-_kind:[* TO *]", rows=0).hits),
-                    "lag (s)": max(0.0, now - max(began, world.visible_stamp(solr) / 1000)),
+                    "lag (s)": max(0.0, now - max(began, world.visible_timestamp(solr) / 1000)),
                     "rows/s": (written - last[1]) / max(0.001, now - last[0]),
-                    WITHHELD: 100 * stolen.lap(),
+                    WITHHELD: 100 * cpu_steal.lap(),
                 }
                 last = (now, written)
                 samples.minutes.append(elapsed / 60)

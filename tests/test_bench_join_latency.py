@@ -12,7 +12,7 @@ from joins.engine.progress import mean_milliseconds
 REPORTS = [{"durationMs": {"triggerExecution": 300, "addBatch": 200}}, {"durationMs": {"triggerExecution": 500}}]
 
 
-def told(batches: int, milliseconds: dict[str, int]) -> str:
+def reported(batches: int, milliseconds: dict[str, int]) -> str:
     """A line of the join's log, as `python -m joins` writes it."""
     out = io.StringIO()
     log = structlog.wrap_logger(
@@ -29,18 +29,22 @@ def told(batches: int, milliseconds: dict[str, int]) -> str:
 def test_phases_are_the_mean_batch_of_the_joins_log() -> None:
     """Every batch counts once, whichever line tells of it; other lines say nothing."""
     assert mean_milliseconds(REPORTS) == {"triggerExecution": 400, "addBatch": 100}
-    log = told(2, mean_milliseconds(REPORTS)) + "timestamp=x level=info event=waiting\n" + told(1, {"addBatch": 400})
+    log = (
+        reported(2, mean_milliseconds(REPORTS))
+        + "timestamp=x level=info event=waiting\n"
+        + reported(1, {"addBatch": 400})
+    )
     phases = phases_of(log)
     assert phases.batches == 3
     assert phases.milliseconds == {"triggerExecution": 800 / 3, "addBatch": 200}
     assert phases_of("").batches == 0
 
 
-def test_figures_tell_tables_halves_and_phases_apart() -> None:
+def test_figures_report_tables_halves_and_phases_apart() -> None:
     """A slow table or a join that falls behind is to be seen."""
     samples = [Sample(table="shop.orders", appended=at, seconds=0.5 if at < 50 else 1.5) for at in range(100)]
     samples += [Sample(table="crm.customers", appended=50, seconds=9.0)]
-    text = found(samples, phases_of(told(3, {"addBatch": 400, "walCommit": 10})), rate=500)
+    text = found(samples, phases_of(reported(3, {"addBatch": 400, "walCommit": 10})), rate=500)
     assert "500 changes/s: p50 1.50 s" in text
     assert "(101 samples)" in text
     assert "first half of the time and of the second: 0.50 s (50), 1.50 s (51)" in text

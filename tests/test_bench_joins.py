@@ -25,7 +25,7 @@ WARM_UP = (100, 9.0, 0)
 FLINK = Reading(engine="flink", changes=500, seconds=20.0, state_bytes=1)
 
 
-def test_a_slower_half_is_a_miss_also_where_it_wrote_more_rows_which_is_told() -> None:
+def test_a_slower_half_is_a_miss_also_where_it_wrote_more_rows_which_is_reported() -> None:
     ours = reading("ours", [WARM_UP, (100, 1.0, 100), (100, 1.0, 100), (100, 2.0, 300), (100, 2.0, 300)])
     assert misses("star", ours, FLINK) == ["star: the second half runs at 0.50× the first, 0.9× is asked for"]
     line = line_of("star", ours, FLINK)
@@ -33,7 +33,7 @@ def test_a_slower_half_is_a_miss_also_where_it_wrote_more_rows_which_is_told() -
     assert "rows written for a change: 1.00, then 3.00" in line
 
 
-def test_a_half_that_does_less_a_second_is_told() -> None:
+def test_a_half_that_does_less_a_second_is_reported() -> None:
     ours = reading("ours", [WARM_UP, (100, 1.0, 100), (100, 1.2, 100)])
     assert misses("n1", ours, FLINK) == ["n1: the second half runs at 0.83× the first, 0.9× is asked for"]
     assert not misses("n1", reading("ours", [WARM_UP, (100, 1.0, 100), (100, 1.1, 100)]), FLINK)
@@ -45,13 +45,13 @@ def test_growth_is_the_cost_of_a_change_in_the_larger_tables() -> None:
     assert growth(small, [reading("ours", [WARM_UP, (100, 3.0, 0)])]) == pytest.approx(1.5)
 
 
-def test_what_the_host_withheld_is_told() -> None:
+def test_what_the_host_withheld_is_reported() -> None:
     ours = replace(reading("ours", [WARM_UP, (100, 1.0, 0), (100, 1.0, 0)]), withheld=0.041)
     assert "withheld by the host: 4.1% of ours, 0.0% of Flink's run" in line_of("n1", ours, FLINK)
     assert "(processors withheld: up to 4.1% of a run)" in growth_line([ours, FLINK], [FLINK])
 
 
-def test_what_a_restart_reads_is_told_beside_all_that_is_kept(tmp_path: Path) -> None:
+def test_what_a_restart_reads_is_reported_during_all_that_is_kept(tmp_path: Path) -> None:
     """The newest snapshot of each store with the tables that it names, and the changelogs behind it."""
     assert state_parts(tmp_path) == StateParts()
     for store, newest in (("0/0", 4), ("0/1/left", 0)):
@@ -82,7 +82,7 @@ def test_a_run_without_its_processors_is_taken_again(
     assert left == []
 
 
-def test_the_steady_star_is_told_and_judged_by_its_halves_alone() -> None:
+def test_the_steady_star_is_reported_and_judged_by_its_halves_alone() -> None:
     ours = replace(reading("ours", [WARM_UP, (100, 1.0, 160), (100, 0.8, 160)]), withheld=0.035)
     assert steady_line(ours) == (
         "star whose facts are all there at first: second half 1.25× the first in changes read and rows written, 1.25×"

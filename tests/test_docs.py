@@ -51,7 +51,7 @@ def parse(line: str) -> None:
 
 
 @pytest.mark.parametrize(("page", "line"), COMMANDS, ids=[f"{page}: {line}" for page, line in COMMANDS])
-def test_what_is_told_can_be_typed(page: str, line: str) -> None:
+def test_what_is_reported_can_be_typed(page: str, line: str) -> None:
     """Every command of README and docs has the sub-command, the options and the arguments that it shows."""
     parse(line)
 
@@ -80,14 +80,14 @@ BLOCKS = [
 
 
 @pytest.mark.parametrize("text", [text for _, text in BLOCKS], ids=[name for name, _ in BLOCKS])
-def test_yaml_that_is_told_is_read(text: str) -> None:
+def test_yaml_that_is_reported_is_read(text: str) -> None:
     """A whole topology as it is; a part of one as a part of the shop's."""
     said = yaml.safe_load(text)
     shop = yaml.safe_load((ROOT / "topologies" / "shop.yml").read_text())
     read_topology(yaml.safe_dump(said if "name" in said else {**shop, **said}), file="docs.yml", environ={})
 
 
-def test_the_pages_tell_commands() -> None:
+def test_the_pages_report_commands() -> None:
     """Else the test above says nothing; and what is no command is refused."""
     assert len(COMMANDS) > 40
     for wrong in (

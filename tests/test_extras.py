@@ -185,14 +185,14 @@ def dials_within(command: Path, folder: Path) -> float:
     )
     spent = list[float]()
     for _ in range(2):  # the first one compiles what it imports
-        with socket.create_server(("127.0.0.1", 0)) as door:
-            door.settimeout(60)
-            dials = ["--gateway", f"127.0.0.1:{door.getsockname()[1]}", "--identity", str(folder / "a1")]
+        with socket.create_server(("127.0.0.1", 0)) as agent_server:
+            agent_server.settimeout(60)
+            dials = ["--gateway", f"127.0.0.1:{agent_server.getsockname()[1]}", "--identity", str(folder / "a1")]
             agent = subprocess.Popen(
                 [str(command), "agent", *dials, "--policy", str(policy)], env=OWN, stderr=subprocess.PIPE
             )
             try:
-                door.accept()[0].close()
+                agent_server.accept()[0].close()
                 fields = Path(f"/proc/{agent.pid}/stat").read_text().rpartition(")")[2].split()
             finally:
                 agent.kill()

@@ -32,7 +32,7 @@ def make_topic(brokers: str, topic: str) -> None:
     admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=config)])[topic].result(30)
 
 
-def stamp_by_broker(brokers: str, topic: str) -> None:
+def timestamp_by_broker(brokers: str, topic: str) -> None:
     """Let the broker stamp the records of a topic that is there already."""
     entry = ConfigEntry("message.timestamp.type", "LogAppendTime", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])

@@ -22,7 +22,7 @@ from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.devtools.stack.proc_tools import locked
 from tailorbird.devtools.stack.settings import LOAD_LOGIN, Ports, StackSettings
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 HOST = "127.0.0.1"
 
 
@@ -46,27 +46,27 @@ class LogServer:
 
 
 @contextmanager
-def serve_logs(cache: Path, shapes: tuple[Shape, ...], port: int, tell: Tell) -> Iterator[LogServer]:
+def serve_logs(cache: Path, shapes: tuple[Shape, ...], port: int, report: Report) -> Iterator[LogServer]:
     """Start the server, make the binlogs if they are not there yet, and stop the server at the end."""
     kept = cache / "bench-decode" / f"log-{fingerprint(shapes)}"
     kept.parent.mkdir(parents=True, exist_ok=True)
     # A second run waits: it would share the server, and the first to end would stop it.
     with locked(kept.parent / "lock"):
-        yield from _serve(kept, cache, shapes, port, tell)
+        yield from _serve(kept, cache, shapes, port, report)
 
 
-def _serve(kept: Path, cache: Path, shapes: tuple[Shape, ...], port: int, tell: Tell) -> Iterator[LogServer]:
+def _serve(kept: Path, cache: Path, shapes: tuple[Shape, ...], port: int, report: Report) -> Iterator[LogServer]:
     manifest = kept / "places.json"
     if kept.exists() and not manifest.exists():
         # a generation that was cut short: its half binlog must not be measured
         shutil.rmtree(kept)
     stack = Stack(StackSettings(home=kept / "stack", cache=cache, ports=Ports(mysql_shop=port)))
-    tell(f"starting MySQL on port {port}")
+    report(f"starting MySQL on port {port}")
     try:
         _start(stack, port)
         with _connected(port) as cursor:
             if not manifest.exists():
-                places = _make(cursor, shapes, tell)
+                places = _make(cursor, shapes, report)
                 manifest.write_text(json.dumps({name: asdict(place) for name, place in places.items()}))
             places = {name: LogPlace(**place) for name, place in json.loads(manifest.read_text()).items()}
             _check_present(cursor, places, kept)
@@ -100,7 +100,7 @@ def _connected(port: int) -> Iterator[pymysql.cursors.Cursor]:
         yield cursor
 
 
-def _make(cursor: pymysql.cursors.Cursor, shapes: tuple[Shape, ...], tell: Tell) -> dict[str, LogPlace]:
+def _make(cursor: pymysql.cursors.Cursor, shapes: tuple[Shape, ...], report: Report) -> dict[str, LogPlace]:
     for setting in ("sync_binlog = 0", "innodb_flush_log_at_trx_commit = 0"):
         cursor.execute(f"SET GLOBAL {setting}")
     cursor.execute(f"CREATE DATABASE {DATABASE}")
@@ -109,7 +109,7 @@ def _make(cursor: pymysql.cursors.Cursor, shapes: tuple[Shape, ...], tell: Tell)
             cursor.execute(statement)
     places: dict[str, LogPlace] = {}
     for shape in shapes:
-        tell(f"making the {shape.name} binlog of {shape.changes:,} changes (kept for the next time)")
+        report(f"making the {shape.name} binlog of {shape.changes:,} changes (kept for the next time)")
         began = time.monotonic()
         cursor.execute("FLUSH BINARY LOGS")
         file, position, gtids = _position(cursor)
@@ -119,7 +119,7 @@ def _make(cursor: pymysql.cursors.Cursor, shapes: tuple[Shape, ...], tell: Tell)
         if end_file != file:
             raise TailorbirdError(f"the {shape.name} binlog does not fit one file", "ask for fewer changes")
         places[shape.name] = LogPlace(file=file, position=position, gtids=gtids, size=end - position)
-        tell(f"made {(end - position) / 1e6:,.0f} MB in {time.monotonic() - began:.0f} s")
+        report(f"made {(end - position) / 1e6:,.0f} MB in {time.monotonic() - began:.0f} s")
     return places
 
 

@@ -145,11 +145,11 @@ def runtimes(libraries: Collection[Library]) -> str:
     """The versions of the languages' runtimes that were used."""
     parts = [f"Python {platform.python_version()}"]
     if any(library.startswith("Debezium") for library in libraries):
-        told = subprocess.run(["javac", "-version"], capture_output=True, text=True, check=False)
-        parts.append(f"Java {(told.stdout or told.stderr).split()[-1]}")
+        reported = subprocess.run(["javac", "-version"], capture_output=True, text=True, check=False)
+        parts.append(f"Java {(reported.stdout or reported.stderr).split()[-1]}")
     if "go-mysql" in libraries:
-        told = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=False)
-        parts.append(f"Go {told.stdout.strip().removeprefix('go')}")
+        reported = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=False)
+        parts.append(f"Go {reported.stdout.strip().removeprefix('go')}")
     return ", ".join(parts)
 
 

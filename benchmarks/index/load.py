@@ -68,7 +68,7 @@ class Load:
             self.deleted.update(dict.fromkeys(deletes, self._revision))
         self._world.write(sink, [row(key, self._revision) for key in puts], deletes, barrier=False)
         with self._lock:
-            self.promised[self._world.stamp] = dict.fromkeys(puts[:20], self._revision)
+            self.promised[self._world.timestamp] = dict.fromkeys(puts[:20], self._revision)
             while len(self.promised) > 400:
                 self.promised.pop(next(iter(self.promised)))
         self._world.write_barriers(sink)
@@ -84,19 +84,21 @@ class Load:
         row_key = self._world.codec.row_key({"id": key})
         with self._world.hbase() as connection:
             table = connection.table(hbase_table(self._world.name, "wide"))
-            table.put(row_key, {b"d:" + q: value for q, value in cells.items()}, timestamp=self._world.next_stamp() + 1)
+            table.put(
+                row_key, {b"d:" + q: value for q, value in cells.items()}, timestamp=self._world.next_timestamp() + 1
+            )
 
     def gone_since(self, key: int, revision: int) -> bool:
         """Whether a later batch than that of a revision deletes the key."""
         with self._lock:
             return self.deleted.get(key, 0) > revision
 
-    def recent(self, stamp: int) -> dict[int, int]:
+    def recent(self, batch_timestamp: int) -> dict[int, int]:
         """Of the newest batches up to a stamp: keys, and the revision that each must show at least, unless deleted
         later."""
         with self._lock:
-            stamps = [each for each in self.promised if each <= stamp][-5:]
-            return {key: revision for each in stamps for key, revision in self.promised[each].items()}
+            timestamps = [each for each in self.promised if each <= batch_timestamp][-5:]
+            return {key: revision for each in timestamps for key, revision in self.promised[each].items()}
 
 
 class BarrierWatch(threading.Thread):
@@ -114,8 +116,8 @@ class BarrierWatch(threading.Thread):
         solr = self._world.solr()
         while not self._stopped.wait(0.1):
             try:
-                stamp = self._world.visible_stamp(solr)
-                wanted = self._load.recent(stamp)
+                batch_timestamp = self._world.visible_timestamp(solr)
+                wanted = self._load.recent(batch_timestamp)
                 if not wanted:
                     continue
                 shown = self._shown(solr, list(wanted))
@@ -125,7 +127,9 @@ class BarrierWatch(threading.Thread):
             for key, revision in wanted.items():
                 # deleted, or replaced, by a batch behind the barrier is fine; older, or not there at all, is not
                 if shown.get(key, 0) < revision and not (key not in shown and self._load.gone_since(key, revision)):
-                    self.early.append(f"row {key} shows {shown.get(key)}, the barrier at {stamp} promised {revision}")
+                    self.early.append(
+                        f"row {key} shows {shown.get(key)}, the barrier at {batch_timestamp} promised {revision}"
+                    )
 
     def stop(self) -> None:
         """End it."""

@@ -30,7 +30,7 @@ from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from indexer.solr.solr_http import reading_session
 from joins.steps.records import Record, RowGone, RowPut
-from joins.steps.sink import barriers, next_stamp, writes_of
+from joins.steps.sink import barriers, next_timestamp, writes_of
 from joins.stores.hbase_table import HBaseConnection, JoinedTable, write_rows
 from tailorbird.cli.change.cli_apply import provision
 from tailorbird.provision.hbase_admin import HBaseAdmin
@@ -119,7 +119,7 @@ class World:
         *,
         buckets: int = 2,
         commit_within: str = "200ms",
-        stubs: str = "1h",
+        tombstones: str = "1h",
         foreign: bool = False,
         solr: str = STACK_SOLR,
     ) -> None:
@@ -127,12 +127,12 @@ class World:
         self._folder = tempfile.TemporaryDirectory(prefix="tailorbird-")
         self.file = Path(self._folder.name) / "bench.yml"
         text = TOPOLOGY + FOREIGN_INDEX + FOREIGN_TABLE if foreign else TOPOLOGY
-        settings = {"buckets": buckets, "commit_within": commit_within, "stubs": stubs, "solr": solr}
+        settings = {"buckets": buckets, "commit_within": commit_within, "stubs": tombstones, "solr": solr}
         self.file.write_text(text.format(name=self.name, **settings))
         self.topology: Topology = read_topology(self.file.read_text(), file=str(self.file), environ=os.environ)
         self.index = self.topology.indexes["wide"]
         self.buckets = buckets
-        self.stamp = self.batch = 0
+        self.timestamp = self.batch = 0
         # it logs every failed request with a stack trace, also those that are tried again
         logging.getLogger("pysolr").setLevel(logging.CRITICAL)
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -163,9 +163,9 @@ class World:
             admin.drop_namespace(self.name)
         with reading_session(self.topology.solr) as session:
             cores = session.get(f"{self.topology.solr.url}/admin/cores", params={"wt": "json"}, timeout=30).json()
-            for core, told in cores["status"].items():
+            for core, reported in cores["status"].items():
                 if core.startswith(self.name):
-                    admin_of(self.topology.solr).remove(told.get("cloud", {}).get("collection", core))
+                    admin_of(self.topology.solr).remove(reported.get("cloud", {}).get("collection", core))
         kafka = AdminClient({"bootstrap.servers": self.topology.log.bootstrap_servers, "log_level": 0})
         for deleted in kafka.delete_topics([dead_letter_topic(self.name)]).values():
             with contextlib.suppress(Exception):  # made with the first letter only
@@ -207,27 +207,27 @@ class World:
                 buckets=self.buckets,
             )
 
-    def next_stamp(self) -> int:
+    def next_timestamp(self) -> int:
         """The stamp of the next batch."""
         self.batch += 1
-        self.stamp = next_stamp(time.time_ns() // 1_000_000, self.stamp)
-        return self.stamp
+        self.timestamp = next_timestamp(time.time_ns() // 1_000_000, self.timestamp)
+        return self.timestamp
 
     def write(
         self, sink: JoinedTable, rows: Sequence[Row], deletes: Sequence[int] = (), *, barrier: bool = True
     ) -> None:
         """One batch through the join's sink: deletes at its stamp, rows at stamp + 1, a barrier per bucket."""
-        stamp = self.next_stamp()
+        timestamp = self.next_timestamp()
         records: list[Record] = [RowGone([key]) for key in deletes]
-        records += [RowPut([one[name] for name in TYPES], stamp) for one in rows]
+        records += [RowPut([one[name] for name in TYPES], timestamp) for one in rows]
         writes = writes_of(records, self.codec, self.batch)
-        write_rows(sink.hbase, sink.table, sink.family, writes.deletes, writes.puts, stamp)
+        write_rows(sink.hbase, sink.table, sink.family, writes.deletes, writes.puts, timestamp)
         if barrier:
             self.write_barriers(sink)
 
     def write_barriers(self, sink: JoinedTable) -> None:
         """A barrier per bucket at the last batch's stamp."""
-        sink.write_barriers(barriers(self.buckets, self.batch, self.stamp, {}), self.stamp)
+        sink.write_barriers(barriers(self.buckets, self.batch, self.timestamp, {}), self.timestamp)
 
     def start(self, *arguments: str, log: Path | None = None) -> subprocess.Popen[bytes]:
         """An indexer's process."""
@@ -250,7 +250,7 @@ class World:
         url = f"{self.topology.solr.url}/{collection or self.index.collection}"
         return pysolr.Solr(url, timeout=60, session=reading_session(self.topology.solr))
 
-    def visible_stamp(self, solr: pysolr.Solr) -> int:
+    def visible_timestamp(self, solr: pysolr.Solr) -> int:
         """The least stamp that every bucket's barrier has reached for queries; 0 before the first full cut."""
         found = list(solr.search("*:*", fq="_kind:barrier", rows=300))
         return min((int(b["_stamp"]) for b in found), default=0) if len(found) == self.buckets else 0
@@ -261,7 +261,7 @@ class World:
         while True:
             # a Solr that is away is asked again
             with contextlib.suppress(pysolr.SolrError, requests.RequestException):
-                if self.visible_stamp(solr) >= self.stamp:
+                if self.visible_timestamp(solr) >= self.timestamp:
                     return time.time()
             if time.time() > deadline:
                 raise TimeoutError(f"the last batch is not visible within {seconds:.0f} s")

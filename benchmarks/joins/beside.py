@@ -24,7 +24,7 @@ Run = Callable[[Path], Reading]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class Alongside:
     """Readings of one shape, of the other commit and of this tree."""
 
     shape: str
@@ -38,8 +38,8 @@ class Beside:
 
     def costs(self, some: tuple[Reading, ...]) -> list[float]:
         """Seconds for a change: of the processors, or by the clock where a commit is so old that it does not tell."""
-        told = all(one.cpu_seconds for one in (*self.before, *self.now))
-        return [(one.cpu_seconds if told else one.seconds) / one.changes for one in some]
+        reported = all(one.cpu_seconds for one in (*self.before, *self.now))
+        return [(one.cpu_seconds if reported else one.seconds) / one.changes for one in some]
 
     @property
     def line(self) -> str:
@@ -55,15 +55,15 @@ class Beside:
         )
 
 
-def beside(shape: str, before: Path, run: Run) -> Beside:
+def beside(shape: str, before: Path, run: Run) -> Alongside:
     """One shape in turns."""
     found: dict[str, list[Reading]] = {"before": [], "now": []}
     for turn in TURNS:
         found[turn].append(run(before if turn == "before" else ROOT))
-    return Beside(shape=shape, before=tuple(found["before"]), now=tuple(found["now"]))
+    return Alongside(shape=shape, before=tuple(found["before"]), now=tuple(found["now"]))
 
 
-def slower(found: Iterable[Beside]) -> list[str]:
+def slower(found: Iterable[Alongside]) -> list[str]:
     """The shapes that lost more than is allowed."""
     return [
         f"{one.shape}: {one.ratio:.2f}× of before, {1 - MOST_SLOWER:.2f}× is allowed"

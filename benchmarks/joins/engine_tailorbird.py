@@ -93,10 +93,10 @@ def run(shape: Shape, data: Path, scratch: Path) -> Reading:
 def _cpu_seconds(spark: SparkSession) -> float:
     """What the JVM has used of the processors; 0 where there is no /proc to tell."""
     jvm: Any = spark.sparkContext._jvm
-    told = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/stat")
-    if not told.exists():
+    reported = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/stat")
+    if not reported.exists():
         return 0.0
-    fields = told.read_text().rpartition(")")[2].split()
+    fields = reported.read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 

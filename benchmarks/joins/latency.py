@@ -33,12 +33,12 @@ class Phases:
 
 def phases_of(log: str) -> Phases:
     """From the join's lines of a while: each tells of the batches since the one before."""
-    told = [(int(number), ast.literal_eval(means)) for number, means in _BATCH.findall(log)]
+    reported = [(int(number), ast.literal_eval(means)) for number, means in _BATCH.findall(log)]
     sums: dict[str, float] = defaultdict(float)
-    for number, means in told:
+    for number, means in reported:
         for phase, milliseconds in means.items():
             sums[phase] += number * milliseconds
-    batches = sum(number for number, _ in told)
+    batches = sum(number for number, _ in reported)
     return Phases(batches=batches, milliseconds={phase: total / batches for phase, total in sums.items()})
 
 

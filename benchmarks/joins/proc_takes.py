@@ -12,7 +12,7 @@ from typing import Final
 
 from benchmarks.joins.report import MOST_WITHHELD, Reading, reading_of
 from cdc.model.artefacts import cache_folder
-from tailorbird.operate.probes.proc_steal import Stolen
+from tailorbird.operate.probes.proc_steal import CpuSteal
 
 ROOT: Final = Path(__file__).parents[2]
 FLINK: Final = "apache-flink==2.3.*"
@@ -31,8 +31,8 @@ def run(
     while len(takes) < TAKES and not (takes and takes[-1].withheld <= MOST_WITHHELD):
         takes.append(_take(python, engine, name, scale, data, changes, words, root))
         last, called = takes[-1], " ".join([engine, *words])
-        told = f"{called} on {name}: {last.rate:,.0f} changes/s, {last.withheld:.1%} of the processors withheld"
-        print(told, file=sys.stderr, flush=True)
+        reported = f"{called} on {name}: {last.rate:,.0f} changes/s, {last.withheld:.1%} of the processors withheld"
+        print(reported, file=sys.stderr, flush=True)
     return min(takes, key=lambda take: take.withheld)
 
 
@@ -50,9 +50,9 @@ def _take(
     scratch.mkdir()
     environ = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'src'}"}
     command = [*python, "-m", f"benchmarks.joins.{engine}", name, str(scale), str(data), str(scratch), *words]
-    stolen = Stolen()
+    cpu_steal = CpuSteal()
     done = subprocess.run(command, env=environ, cwd=root, capture_output=True, text=True, timeout=TIMEOUT, check=False)
-    withheld = stolen.share()
+    withheld = cpu_steal.share()
     shutil.rmtree(scratch)
     if done.returncode:
         raise SystemExit(f"{engine} on {name} failed:\n{done.stderr[-3000:]}")

@@ -46,9 +46,9 @@ def _snapshot(store: Path) -> int:
         return 0
     file = store / f"{newest}.zip"
     with ZipFile(file) as archive:
-        told = archive.read("metadata").decode()
+        reported = archive.read("metadata").decode()
     # a first line tells the format's version
-    tables = json.loads(told.partition("\n")[2]).get("sstFiles", [])
+    tables = json.loads(reported.partition("\n")[2]).get("sstFiles", [])
     return file.stat().st_size + sum(int(table["sizeBytes"]) for table in tables)
 
 

@@ -70,7 +70,7 @@ def holding(
         while True:
             try:
                 tally = process(edits, give_up)
-                health.goes_on(_BATCHES)
+                health.resumes(_BATCHES)
                 return tally
             except Retriable as error:
                 health.waits(_BATCHES, str(error), time.monotonic())
@@ -168,7 +168,7 @@ class Indexing:
         self._topology, self._index, self._client, self._peer = topology, index, client, name
         self._targets: TargetStore = StoredTargets(client, name, collection=index.collection)
         self._layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=index.table)
-        self._letters = KafkaDeadLetters(
+        self._dead_letters = KafkaDeadLetters(
             topology.log.brokers,
             topology=topology.name,
             index=index.name,
@@ -196,7 +196,7 @@ class Indexing:
             targets = checked(self._targets)
             if len(targets.collections) > 1:
                 return  # a rebuild's scan may still bring back what a stub fences
-            purged = self._collection(targets.collections[0]).purge_stubs(
+            purged = self._collection(targets.collections[0]).purge_tombstones(
                 before_ms=time.time_ns() // 1_000_000 - round(self._index.stub_retention * 1000),
                 buckets=self._buckets,
             )
@@ -240,7 +240,9 @@ class Indexing:
             self._processors, self._collections = {}, {}
         collections = [self._collection(name) for name in targets.collections]
         progress = StoredProgress(self._client, self._peer, epoch=targets.epoch)
-        processor = build_processor(self._topology, self._index, self._layouts, collections, self._letters, progress)
+        processor = build_processor(
+            self._topology, self._index, self._layouts, collections, self._dead_letters, progress
+        )
         with self._lock:
             return self._processors.setdefault(targets.epoch, processor)
 

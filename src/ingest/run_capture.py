@@ -32,7 +32,7 @@ from ingest.report.http_reports import RESTARTS, Reports
 from ingest.sources import log_end, server_of
 
 if TYPE_CHECKING:
-    from ingest.gateway_client.gateway_log import Lanes
+    from ingest.gateway_client.gateway_log import SessionChannels
 
 _LONGEST_WAIT = 15.0  # seconds between attempts while a server is away
 
@@ -129,7 +129,7 @@ class IntoKafka:
 class ThroughGateway:
     """Over a stream to a gateway, whose desk writes to Kafka."""
 
-    stream: Callable[[], Lanes]
+    stream: Callable[[], SessionChannels]
     source: str
 
     def open(self) -> tuple[OpenLog, ClosableSignals]:
@@ -196,7 +196,7 @@ def _follow_log(
         position_lost=source.position_lost,
         cascades=source.cascades if source.type in ("mysql", "mariadb") else "ignore",
         dumps=source.dumps,
-        rereads=not source.is_only_told,
+        rereads=not source.is_only_reported,
         signals=signals,
         parallel=source.snapshot_max_threads,
         limits=Limits(heartbeat=source.heartbeat_interval_ms / 1000),

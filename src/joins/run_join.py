@@ -21,10 +21,10 @@ from joins.process.proc_tables import TableJoins, join_table
 from joins.process.spark_application import Application
 from joins.select.compiler import compile_plan
 from joins.select.parser import tables_of
-from joins.stores.kafka_log import settle_letters
+from joins.stores.kafka_log import resolve_dead_letters
 from joins.stores.kafka_schemas import read_schemas
 
-_INSPECT_PATIENCE = 15.0
+_INSPECT_TIMEOUT = 15.0
 
 log = structlog.get_logger()
 
@@ -81,16 +81,16 @@ def _as_declared(file: str, names: Sequence[str]) -> Topology:
     if not versions.tables:
         return topology
     bases = [name.partition(".")[0] for name in names] or list(topology.tables)
-    anew = recorded(topology, versions, serving(versions), [name for name in bases if name in topology.tables])
-    keep_versions(topology.name, anew)
-    return in_versions(topology, anew)
+    again = recorded(topology, versions, serving(versions), [name for name in bases if name in topology.tables])
+    keep_versions(topology.name, again)
+    return in_versions(topology, again)
 
 
 def settle_rebuilt(topology: Topology, tables: Sequence[Table]) -> None:
     """Settle the dead letters of tables that are rebuilt; while Kafka is away they wait on, and that is told."""
     names = [table.name for table in tables]
     try:
-        settle_letters(topology.log.brokers, topology.name, names)
+        resolve_dead_letters(topology.log.brokers, topology.name, names)
     except Retriable as error:
         remedy = f"tailorbird dead-letters resolve {topology.file}"
         log.warning("dead letters from before the rebuild wait on", tables=names, reason=str(error), remedy=remedy)
@@ -109,7 +109,7 @@ def inspect_state(file: str, table_name: str, key: str) -> list[Held]:
     if table.engine != "jvm" or not (checkpoint / "state").is_dir():
         raise UsageError(f"{checkpoint} holds no state of the JVM engine", "run the join first; a copy 1:1 has none")
     servers, wanted = topology.log.brokers, tables_of(topology, table)
-    deadline = time.monotonic() + _INSPECT_PATIENCE
+    deadline = time.monotonic() + _INSPECT_TIMEOUT
     schemas = read_schemas(servers, topology.name, wanted, lambda _: None, lambda: time.monotonic() > deadline)
     if missing := sorted(str(table_id) for table_id in wanted - set(schemas)):
         what = f"Kafka at {servers} does not tell the schema of {', '.join(missing)}"

@@ -68,10 +68,10 @@ def test_each_client_is_given_all_of_it_in_its_own_words() -> None:
 def test_no_text_of_it_has_a_secret() -> None:
     """Brokers stand in messages, plans and logs: their addresses, and nothing that opens a door."""
     found = brokers(f"protocol: SASL_SSL, {LOGIN}, {TLS}")
-    told = f"{found} {found!r} {found.security!r} {found.java('/run/x')}"
+    reported = f"{found} {found!r} {found.security!r} {found.java('/run/x')}"
     assert str(found) == "k:9"
-    assert "sesame" not in told
-    assert "hush" not in told
+    assert "sesame" not in reported
+    assert "hush" not in reported
 
 
 @pytest.mark.parametrize(

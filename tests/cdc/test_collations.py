@@ -32,12 +32,12 @@ ALL: tuple[Fold, ...] = ("case", "accents", "trailing spaces")
         ("utf8mb4_uca1400_nopad_as_ci", ("case",)),
     ],
 )
-def test_a_collations_name_tells_what_it_folds(collation: str | None, wanted: tuple[Fold, ...]) -> None:
+def test_a_collations_name_reports_what_it_folds(collation: str | None, wanted: tuple[Fold, ...]) -> None:
     """Case, accents and trailing spaces, as MySQL and MariaDB name them."""
     assert folds(collation) == wanted
 
 
-def test_it_is_told_in_words_with_its_remedy() -> None:
+def test_it_is_reported_in_words_with_its_remedy() -> None:
     """What a person reads, and the collation to take instead."""
     assert [listed(ALL[:n]) for n in (1, 2, 3)] == ["case", "case and accents", "case, accents and trailing spaces"]
     assert exact_collation("utf8mb4_0900_ai_ci") == "utf8mb4_0900_bin"

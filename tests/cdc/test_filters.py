@@ -58,7 +58,7 @@ def test_masks_and_ignored_columns() -> None:
         ("postgresql", {"A": 1, "b": "x", "m": 2}),
     ],
 )
-def test_columns_are_the_same_in_any_case_unless_the_server_tells_them_apart(
+def test_columns_are_the_same_in_any_case_unless_the_server_reports_them_apart(
     kind: str, left: dict[str, object]
 ) -> None:
     """`ignored_columns: [Password]` of a MySQL table whose column is `password` hides it; PostgreSQL's are two."""

@@ -18,7 +18,7 @@ from cdc.formats.debezium import from_envelope, to_envelope
 from cdc.formats.maxscale import (
     RowWriter,
     TransactionNumber,
-    columns_told,
+    columns_reported,
     hearer,
     number_of,
     parse_number,
@@ -78,27 +78,27 @@ def rows(kind: Kind) -> list[Row]:
 
 def through_debezium(kind: Kind) -> list[Row]:
     """Our own envelope."""
-    told = [json.loads(json.dumps(to_envelope(event("c", None, row), "x"))) for row in rows(kind)]
-    return [found for one in told if (found := from_envelope(one).after) is not None]
+    reported = [json.loads(json.dumps(to_envelope(event("c", None, row), "x"))) for row in rows(kind)]
+    return [found for one in reported if (found := from_envelope(one).after) is not None]
 
 
 def through_maxwell(kind: Kind) -> list[Row]:
     """Read by the reader of Maxwell's topics that mirrors have."""
     writer, hear, found = MaxwellWriter(schema_of(kind)), maxwell_hearer(from_mysql(VALUES[kind][0])), list[Row]()
     for row in rows(kind):
-        told = maxwell(None, json.dumps(writer.value(event("c", None, row))).encode())
-        assert told is not None
-        assert told.after is not None
-        value = told.after["v"]
-        found.append({"id": told.after["id"], "v": None if value is None else hear(value)})
+        reported = maxwell(None, json.dumps(writer.value(event("c", None, row))).encode())
+        assert reported is not None
+        assert reported.after is not None
+        value = reported.after["v"]
+        found.append({"id": reported.after["id"], "v": None if value is None else hear(value)})
     return found
 
 
 def through_maxscale(kind: Kind) -> list[Row]:
     """A line a row."""
     writer, hear = RowWriter(schema_of(kind)), hearer(from_mysql(VALUES[kind][0]), binary=False)
-    told = [json.loads(json.dumps(one)) for row in rows(kind) for one in writer.rows_of(event("c", None, row))]
-    return [{"id": one["id"], "v": hear(one["v"])} for one in told]
+    reported = [json.loads(json.dumps(one)) for row in rows(kind) for one in writer.rows_of(event("c", None, row))]
+    return [{"id": one["id"], "v": hear(one["v"])} for one in reported]
 
 
 def through_avro(kind: Kind) -> list[Row]:
@@ -186,7 +186,7 @@ def test_every_type_is_there() -> None:
     assert set(VALUES) == set(Kind.__args__) == set(TYPES)  # type: ignore[attr-defined]  # Literal's members
 
 
-def test_changes_of_every_kind_are_told() -> None:
+def test_changes_of_every_kind_are_reported() -> None:
     """Updates, deletes and truncations in each format that has a word for them."""
     schema = schema_of("string")
     old, new = {"id": 1, "v": "a"}, {"id": 1, "v": "b"}
@@ -196,9 +196,9 @@ def test_changes_of_every_kind_are_told() -> None:
     assert [(one["event_type"], one["v"]) for one in scale.rows_of(event("d", old, None))] == [("delete", "a")]
     assert scale.rows_of(event("t", None, None)) == []
     well = MaxwellWriter(schema)
-    told = maxwell(None, json.dumps(well.value(event("u", old, new))).encode())
-    assert told is not None
-    assert (told.op, told.before, told.after) == ("u", old, new)
+    reported = maxwell(None, json.dumps(well.value(event("u", old, new))).encode())
+    assert reported is not None
+    assert (reported.op, reported.before, reported.after) == ("u", old, new)
     assert well.value(event("t", None, None)) is None
     assert well.key(event("d", old, None)) == {"database": "d", "table": "t", "pk.id": 1}
     own = debezium(None, json.dumps(to_envelope(event("d", old, None), "x")).encode())
@@ -217,7 +217,7 @@ def test_names_numbers_and_columns() -> None:
     schema = TableSchema(table_id=TABLE, version=1, columns=columns, primary_key=("1st",))
     line = schema_line(schema, TransactionNumber(0, 1, 2))
     assert [field["name"] for field in line["fields"][6:]] == ["sequence_", "gr__e", "_1st", "sequence__"]
-    assert columns_told(line["fields"])[1] == ("gr__e", "int")
+    assert columns_reported(line["fields"])[1] == ("gr__e", "int")
     fastavro.parse_schema(line)
     assert parse_number("0-1-2") == TransactionNumber(0, 1, 2)
     with pytest.raises(ValueError, match="no GTID"):

@@ -46,7 +46,7 @@ def test_health_is_200_or_503_with_a_reason() -> None:
         server.server_close()
 
 
-def test_a_process_that_waits_is_away_after_its_patience() -> None:
+def test_a_process_that_waits_is_away_after_its_timeout() -> None:
     """Short absences are no fault; what waits under one key is not called back by another's success."""
     standing = Standing()
     assert standing.judge(0.0).status == "starting"
@@ -54,11 +54,11 @@ def test_a_process_that_waits_is_away_after_its_patience() -> None:
     assert standing.judge(0.0).healthy
     standing.waits("hbase", "HBase is away", 10.0)
     standing.waits("hbase", "HBase is still away", 39.0)
-    standing.goes_on("kafka")
+    standing.resumes("kafka")
     assert standing.judge(40.0).healthy
     verdict = standing.judge(41.0)
     assert (verdict.status, verdict.reason) == ("away", "waits for 31 s: HBase is still away")
-    standing.goes_on("hbase")
+    standing.resumes("hbase")
     assert standing.judge(41.0).healthy
 
 

@@ -26,7 +26,7 @@ with announced("t", "join wide", 9):
 """
 
 
-def tells(stopped: tuple[int, ...]) -> bool:
+def reports(stopped: tuple[int, ...]) -> bool:
     """Whether those processes of the one that runs are told to be stopped."""
     return [one.stopped for one in running("t")] == [stopped]
 
@@ -45,11 +45,11 @@ def test_a_process_is_there_while_it_runs() -> None:
     assert ended("t") == {}
     with pytest.raises(Fatal), announced("t", "capture shop", 0):
         raise Fatal("the position is purged", "position_lost: resnapshot")
-    told = ended("t")["capture shop"]
-    assert (told.kind, told.said) == ("Fatal", "the position is purged; position_lost: resnapshot")
+    reported = ended("t")["capture shop"]
+    assert (reported.kind, reported.said) == ("Fatal", "the position is purged; position_lost: resnapshot")
 
 
-def test_a_killed_process_is_gone_and_a_stopped_one_is_told() -> None:
+def test_a_killed_process_is_gone_and_a_stopped_one_is_reported() -> None:
     """SIGKILL leaves the file; SIGSTOP leaves the process, which does nothing."""
     child = subprocess.Popen([sys.executable, "-c", CHILD], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
@@ -58,9 +58,9 @@ def test_a_killed_process_is_gone_and_a_stopped_one_is_told() -> None:
     (grandchild,) = map(int, Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split())
     for pids in ((child.pid,), (child.pid, grandchild)):
         os.kill(pids[-1], signal.SIGSTOP)
-        wait_for(partial(tells, pids), "it is not told to be stopped", 20)
+        wait_for(partial(reports, pids), "it is not told to be stopped", 20)
     os.kill(child.pid, signal.SIGCONT)
-    wait_for(partial(tells, (grandchild,)), "its child is not told alone", 20)
+    wait_for(partial(reports, (grandchild,)), "its child is not told alone", 20)
     os.kill(grandchild, signal.SIGKILL)
     child.kill()
     child.wait(20)

@@ -21,7 +21,7 @@ BLOCKS: list[Any] = [json.loads(text) for text in re.findall(r"```json\n(.*?)```
 ROW: dict[str, Canonical] = {"id": 17, "status": "paid", "tags": "", "total": "12.30", "customer": None}
 
 
-def test_every_type_is_told() -> None:
+def test_every_type_is_reported() -> None:
     """None is left to be guessed."""
     assert {parse_type(name).kind for name, _, _ in TYPES} == set(get_args(Kind))
 
@@ -40,8 +40,8 @@ def test_the_row_of_the_page() -> None:
     assert json.loads(dump_layout(layout)) == BLOCKS[0]
     codec = RowCodec(layout)
     cells = codec.cells(ROW, batch=7, ts_ms=0)
-    told = PAGE.split("By this layout")[1].partition("```json")[0]
-    shown = dict(re.findall(r"^\| `?([\w ]+?)`? \| (?:`([0-9a-f ]+)` )?\|$", told, re.MULTILINE))
+    reported = PAGE.split("By this layout")[1].partition("```json")[0]
+    shown = dict(re.findall(r"^\| `?([\w ]+?)`? \| (?:`([0-9a-f ]+)` )?\|$", reported, re.MULTILINE))
     assert shown.pop("row key") == codec.row_key(ROW).hex(" ")
     assert shown.keys() == {*ROW, "_nulls", "_layout", "_batch"}
     assert {name: cells[name.encode()].hex(" ") for name in shown} == shown

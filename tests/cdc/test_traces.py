@@ -10,7 +10,7 @@ from cdc.stored.traces import NOWHERE, Counted, Origin, count_entry, entries_of,
 
 
 @given(st.integers(0, 254), st.integers(0, 4095), st.integers(0, 2**44 - 1), st.integers(0, 255), st.integers(0, 2**48))
-def test_what_is_kept_is_told(node: int, partition: int, offset: int, group: int, rows: int) -> None:
+def test_what_is_kept_is_reported(node: int, partition: int, offset: int, group: int, rows: int) -> None:
     """Every entry comes back as it was, in any company."""
     kept = entry(node, place_of(partition, offset)) + count_entry(group, rows)
     assert list(entries_of(kept)) == [Origin(node, partition, offset), Counted(group, min(rows, 2**48 - 1))]

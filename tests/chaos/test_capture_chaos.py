@@ -190,8 +190,8 @@ def test_rows_whose_columns_are_not_known_are_kept_and_decoded_later(run_of: Cal
             cursor.execute("INSERT INTO t (id, v) VALUES (%s, 1)", (key,))
             cursor.execute("UPDATE t SET v = 2 WHERE id = %s", (key,))
         cursor.execute("INSERT INTO other VALUES (1)")
-        letters = f"{run.captured.name}.quarantine"
-        wait_for(lambda: len(run.captured.read(letters, 1)) == 40, "nothing was kept", seconds=60)
+        dead_letters = f"{run.captured.name}.quarantine"
+        wait_for(lambda: len(run.captured.read(dead_letters, 1)) == 40, "nothing was kept", seconds=60)
         # the server is asked, and every row follows; so do the next ones, at once
         wait_for(lambda: len(published(run)[0]) == 40, "what was kept was not published", seconds=60)
         cursor.execute("UPDATE t SET v = 3 WHERE id = 30000")
@@ -201,5 +201,5 @@ def test_rows_whose_columns_are_not_known_are_kept_and_decoded_later(run_of: Cal
     assert changes == list(logged(run.server))[-len(changes) :]
     assert len(changes) == 41
     assert state[30_000] == {"id": 30_000, "v": 3, "w": "x", "secretly": 7}
-    assert len(run.captured.read(letters, 1)) == 40
+    assert len(run.captured.read(dead_letters, 1)) == 40
     assert len(run.captured.read(f"{run.captured.name}.shop.d.other")) == 1

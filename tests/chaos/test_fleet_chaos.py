@@ -28,7 +28,7 @@ from tests.support.gateways import TENANT
 
 pytestmark = [pytest.mark.chaos, pytest.mark.integration, pytest.mark.kafka(), pytest.mark.timeout(1800)]
 SECONDS = float(os.environ.get("TAILORBIRD_CHAOS_SECONDS", "300"))
-AWAY = 60.0  # seconds of a network that is cut, and of an agent that is suspended
+UNAVAILABLE = 60.0  # seconds of a network that is cut, and of an agent that is suspended
 AGENTS = {"paris": TENANT, "lyon": TENANT, "rome": "beta"}
 
 
@@ -143,11 +143,11 @@ def test_a_fleet_survives_chaos(fleet: FleetOfTwo, server: Server) -> None:
     try:
         while (now := time.monotonic()) < begun + SECONDS:
             for proxy in fleet.proxies:
-                (proxy.cut.set if cut <= now < cut + AWAY else proxy.cut.clear)()
+                (proxy.cut.set if cut <= now < cut + UNAVAILABLE else proxy.cut.clear)()
             if not slept and now >= sleep and (asleep := fleet.holder()):
                 slept = True
                 processes[asleep].send_signal(signal.SIGSTOP)
-            elif asleep and now >= sleep + AWAY:
+            elif asleep and now >= sleep + UNAVAILABLE:
                 processes[asleep].send_signal(signal.SIGCONT)
                 asleep = ""
             name = random.choice([name for name in fleet.names if name != asleep])

@@ -42,7 +42,7 @@ def second(stack: Stack) -> Iterator[SecondRegionServer]:
 
 @pytest.fixture
 def world(second: SecondRegionServer) -> Iterator[World]:
-    with World(stubs="5m", foreign=True) as made:
+    with World(tombstones="5m", foreign=True) as made:
         yield made
         second.tend()  # what is taken down needs all regions
 
@@ -64,8 +64,8 @@ def dead_rows(world: World, count: int) -> set[tuple[str, bytes]]:
         while time.monotonic() < deadline:
             message = consumer.poll(1.0)
             if message is not None and message.error() is None:
-                letter = json.loads(message.value() or b"")
-                found.add((letter["index"], bytes.fromhex(letter["row"])))
+                dead_letter = json.loads(message.value() or b"")
+                found.add((dead_letter["index"], bytes.fromhex(dead_letter["row"])))
             elif message is not None and len(found) >= count:
                 break
     finally:
@@ -76,8 +76,8 @@ def dead_rows(world: World, count: int) -> set[tuple[str, bytes]]:
 class Chaos:
     """What may happen to the processes, one method each."""
 
-    def __init__(self, world: World, stack: Stack, second: SecondRegionServer, mover: Mover, solr_away: float) -> None:
-        self._world, self._stack, self._solr_away = world, stack, solr_away
+    def __init__(self, world: World, stack: Stack, second: SecondRegionServer, mover: Mover, solr_down: float) -> None:
+        self._world, self._stack, self._solr_down = world, stack, solr_down
         self._second_server, self._mover = second, mover
         self._people = world.start("--index", PEOPLE)
         self._first = world.start()
@@ -102,8 +102,8 @@ class Chaos:
     def kill_solr(self) -> None:
         self._restart("solr", after=0.0)
 
-    def solr_is_away(self) -> None:
-        self._restart("solr", after=self._solr_away)
+    def solr_is_down(self) -> None:
+        self._restart("solr", after=self._solr_down)
 
     def kill_hbase(self) -> None:
         self._mover.wait()
@@ -143,13 +143,13 @@ def run(
     rows: int,
     size: int,
     keys: int,
-    solr_away: float,
+    solr_down: float,
     every: int,
 ) -> None:
     """Write `rows` rows, in batches of `size` by the join and of half of that by the application, while something
     happens after each `every` rows; then compare."""
     mover = Mover(stack, [hbase_table(world.name, "wide"), f"{world.name}_people"])
-    chaos = Chaos(world, stack, second, mover, solr_away)
+    chaos = Chaos(world, stack, second, mover, solr_down)
     load, people = Load(world, keys=keys), ForeignLoad(world, keys=keys // 2)
     watch = BarrierWatch(world, load)
     watch.start()
@@ -163,7 +163,7 @@ def run(
         chaos.a_region_moves,
         chaos.kill_hbase,
         chaos.the_second_indexer_leaves,
-        chaos.solr_is_away,
+        chaos.solr_is_down,
     ]
     events, happened, due, began = cycle(happenings), 0, every, time.monotonic()
     while load.written + people.written < rows or happened < len(happenings):
@@ -210,7 +210,7 @@ def _until_equal(people: ForeignLoad) -> list[str]:
 def test_nothing_is_lost_whatever_is_killed(world: World, stack: Stack, second: SecondRegionServer) -> None:
     """kill -9 of indexers, Solr and HBase, Solr away, an indexer that joins and leaves, regions that move; poison in
     between."""
-    run(world, stack, second, rows=6000, size=200, keys=3000, solr_away=4.0, every=600)
+    run(world, stack, second, rows=6000, size=200, keys=3000, solr_down=4.0, every=600)
 
 
 @pytest.mark.matrix
@@ -218,4 +218,4 @@ def test_nothing_is_lost_whatever_is_killed(world: World, stack: Stack, second: 
 @pytest.mark.timeout(3600)
 def test_nothing_is_lost_in_200_000_rows(world: World, stack: Stack, second: SecondRegionServer) -> None:
     """The same for longer: Solr away for a minute, several rounds of everything."""
-    run(world, stack, second, rows=200_000, size=500, keys=60_000, solr_away=60.0, every=6_500)
+    run(world, stack, second, rows=200_000, size=500, keys=60_000, solr_down=60.0, every=6_500)

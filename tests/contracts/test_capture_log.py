@@ -24,7 +24,7 @@ from cdc.model.schema import Column, TableId, TableSchema
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from ingest.fleet.permits import Permits
-from ingest.gateway.grpc_session import DeskLog, SignalValues
+from ingest.gateway.grpc_session import SessionLog, SignalValues
 from ingest.gateway.kafka_sources import KafkaFleet
 from ingest.gateway_client.gateway_log import GatewayLog
 from ingest.gateway_client.grpc_stream import Credentials, GrpcStream
@@ -34,7 +34,7 @@ from ingest.log.memory_log import Broker, MemoryLog
 from ingest.records.capture_interfaces import ChangeLog, Checkpoint, OpenLog, Record
 from ingest.records.findings import Search
 from ingest.records.records import Recorder
-from tests.support.gateways import TENANT, certificates, door_open
+from tests.support.gateways import TENANT, certificates, server_open
 from tests.support.nearby_gateway import NearbyGateway
 
 FIRST = Checkpoint(position=Position(file="f", pos=4, gtid_set="", sequence=0), snapshot="running", ts_ms=1)
@@ -88,7 +88,7 @@ class InKafka:
         return read_topic(self.settings.log.bootstrap_servers, topic(self.topology), {0})
 
 
-class MemoryDesk(MemoryLog):
+class MemorySession(MemoryLog):
     """The log in memory, as a desk opens it."""
 
     def ensure_topic(self, name: str) -> None:
@@ -120,8 +120,8 @@ class BehindGateway:
     def permits(self) -> Permits:
         return Permits(self.topology, "s", (topic(self.topology),), open_ended=False)
 
-    def log(self) -> DeskLog:
-        return MemoryDesk(self.place.broker, schemas_topic(self.topology), history_topic(self.topology))
+    def log(self) -> SessionLog:
+        return MemorySession(self.place.broker, schemas_topic(self.topology), history_topic(self.topology))
 
     def signals(self) -> SignalValues:
         raise UsageError("no signals here")
@@ -178,7 +178,7 @@ ON_KAFKA = [pytest.mark.integration, pytest.mark.kafka]
 
 
 @dataclass
-class ThroughDoor(InKafka):
+class ThroughServer(InKafka):
     """Kafka's, over mTLS."""
 
     stream: GrpcStream | None = None
@@ -211,10 +211,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     else:
         folder = certificates(tmp_path)
         with (
-            door_open(KafkaFleet(topology, TENANT), folder) as address,
+            server_open(KafkaFleet(topology, TENANT), folder) as address,
             closing(GrpcStream(address, Credentials.of(folder / "agent"))) as stream,
         ):
-            kafka = ThroughDoor(topology, stream=stream)
+            kafka = ThroughServer(topology, stream=stream)
             yield kafka
             for log in kafka.logs:
                 log.close()
@@ -337,7 +337,7 @@ class Speechless:
 @pytest.mark.parametrize("place", ["kafka"], indirect=True)
 @pytest.mark.integration
 @pytest.mark.kafka
-def test_who_is_locked_out_is_told_so_even_when_the_client_loses_its_words(place: Place) -> None:
+def test_who_is_locked_out_is_reported_so_even_when_the_client_loses_its_words(place: Place) -> None:
     """The client's bare SystemError is looked behind: no capture may end with a message that helps nobody."""
     old = place.open()
     assert isinstance(old, KafkaLog)
@@ -386,18 +386,18 @@ def test_a_restated_history_is_all_that_is_read(place: Place) -> None:
     old = [(f'["change", "s", "d", "t", {n}]', {"n": n}) for n in range(50)]
     log.extend(recorder.history(old))
     log.commit(FIRST)
-    anew = [('["state", "s", "d", "t"]', {"n": 49}), *((key, None) for key, _ in old)]
-    log.restate(recorder.history(anew))
+    again = [('["state", "s", "d", "t"]', {"n": 49}), *((key, None) for key, _ in old)]
+    log.restate(recorder.history(again))
     log.abort()
     log = place.open()
     assert log.recover().history == tuple(old)
-    log.restate(recorder.history(anew[:1]))
+    log.restate(recorder.history(again[:1]))
     log.commit(FIRST)
     following = ('["change", "s", "d", "t", 60]', {"n": 60})
     log.extend(recorder.history([following]))
     log.commit(SECOND)
-    assert log.history() == (anew[0], following)
-    assert place.open().recover().history == (anew[0], following)
+    assert log.history() == (again[0], following)
+    assert place.open().recover().history == (again[0], following)
 
 
 @pytest.mark.integration

@@ -14,7 +14,7 @@ from cdc.model.schema import TableId
 from ingest.changes.feed_interfaces import ChangeTables, ahead
 from ingest.changes.kafka_changes import KafkaChanges
 from ingest.changes.merging import Offsets
-from tests.support.changes_made import KafkaCommitted, MemoryChanges, SourceTold, images, schema_of, topology_named
+from tests.support.changes_made import KafkaCommitted, MemoryChanges, SourceLog, images, schema_of, topology_named
 from tests.support.waiting import wait_for
 
 TABLE = TableId(source="s", database="d", table="t")
@@ -24,7 +24,7 @@ TABLE = TableId(source="s", database="d", table="t")
 class Place:
     """A history that is told, and who reads it."""
 
-    source: SourceTold
+    source: SourceLog
     log: ChangeTables
     look: Callable[[], object]
 
@@ -53,13 +53,13 @@ class Place:
 def place(request: Any, unique: Callable[[str], str]) -> Iterator[Place]:
     if request.param == "memory":
         log = MemoryChanges()
-        source = SourceTold(log)
+        source = SourceLog(log)
         source.columns(schema_of(name="varchar(20)"))
         yield Place(source, log, lambda: None)
         return
     topology = topology_named(unique("changes"), f"127.0.0.1:{os.environ['TAILORBIRD_PORT_KAFKA']}")
     committed = KafkaCommitted(topology)
-    source = SourceTold(committed)
+    source = SourceLog(committed)
     source.columns(schema_of(name="varchar(20)"))
     source.commit()
     changes = KafkaChanges(topology)
@@ -79,15 +79,15 @@ def test_changes_are_read_in_the_sources_order_and_whole_commits_alone(place: Pl
     place.commit()
     place.insert(100)
     first, at = place.read()
-    assert images(first) == images(place.source.told[:-1])
-    assert [event.source.sequence for event in first] == [event.source.sequence for event in place.source.told[:-1]]
+    assert images(first) == images(place.source.reported[:-1])
+    assert [event.source.sequence for event in first] == [event.source.sequence for event in place.source.reported[:-1]]
     assert not ahead(at, place.log.released(TABLE))
     place.commit()
     assert images(place.read(at)[0]) == [("c", {"id": 100, "name": "x"})]
     assert place.log.tables() == (TABLE,)
 
 
-def test_rows_that_a_snapshot_read_keep_their_place_and_a_truncation_is_told_once(place: Place) -> None:
+def test_rows_that_a_snapshot_read_keep_their_place_and_a_truncation_is_reported_once(place: Place) -> None:
     """Their number is older than those of changes before them, and behind these they stay."""
     place.insert(*range(8))
     low = place.source.sequence
@@ -115,7 +115,7 @@ def test_schemas_are_known_with_the_rows_that_have_them(place: Place) -> None:
     found, _ = place.read(at)
     versions = place.log.schemas(TABLE)
     assert [versions.at(event.source.sequence).version for event in found] == [2]
-    assert versions.at(place.source.told[0].source.sequence).version == 1
+    assert versions.at(place.source.reported[0].source.sequence).version == 1
 
 
 def test_a_position_is_found_again(place: Place) -> None:
@@ -123,12 +123,14 @@ def test_a_position_is_found_again(place: Place) -> None:
     for number in range(4):
         place.insert(number)
         place.commit()
-    for wanted in place.source.told:
+    for wanted in place.source.reported:
         number = wanted.source.sequence
         starts = place.log.before(TABLE, lambda position, number=number: position.sequence >= number)  # type: ignore[misc]
         assert starts is not None
         found = [event.source.sequence for event in place.read(starts)[0]]
-        assert found == [event.source.sequence for event in place.source.told][-len(found) :]
+        assert found == [event.source.sequence for event in place.source.reported][-len(found) :]
         assert found[0] <= number < found[0] + 2
     newest = place.log.newest(TABLE, place.log.released(TABLE))
-    assert [change.event.source.sequence for change in newest.changes] == [e.source.sequence for e in place.source.told]
+    assert [change.event.source.sequence for change in newest.changes] == [
+        e.source.sequence for e in place.source.reported
+    ]

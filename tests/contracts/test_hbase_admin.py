@@ -119,8 +119,8 @@ def test_a_second_apply_is_refused_and_a_plan_is_not(topology: Topology, tmp_pat
         list(provision(topology))
     planned = CliRunner().invoke(app, ["plan", str(file), "--json"])
     assert planned.exit_code == 0, planned.output
-    told = [json.loads(line) for line in planned.stdout.splitlines()]
-    assert [(one["action"], one["kind"]) for one in told] == [
+    reported = [json.loads(line) for line in planned.stdout.splitlines()]
+    assert [(one["action"], one["kind"]) for one in reported] == [
         ("keep", "namespace"), ("make", "table"), ("make", "table"), ("make", "collection"), ("make", "peer"),
         ("read", "source"), ("join", "join"),
     ]  # fmt: skip
@@ -220,7 +220,7 @@ def test_an_index_over_a_table_with_rows_is_filled(
     assert {outcome.done for outcome in provision(topology)} == {"kept"}
 
 
-def test_a_peer_of_another_table_is_told(topology: Topology, admin: HBaseAdmin) -> None:
+def test_a_peer_of_another_table_is_reported(topology: Topology, admin: HBaseAdmin) -> None:
     """A peer of that name that ships another table would leave the index empty for ever."""
     name = topology.name
     list(provision(topology))

@@ -26,7 +26,7 @@ from tailorbird.web.dashboard.pages.http_hub import FACETS, Hub, Viewer, ask_pan
 from tailorbird.web.dashboard.panels.columns import Misfit
 from tailorbird.web.dashboard.panels.facets import facets_params, read_facets
 from tailorbird.web.dashboard.panels.fitting import FitBoard, FitPanel
-from tailorbird.web.dashboard.panels.reading import Told
+from tailorbird.web.dashboard.panels.reading import Reported
 from tailorbird.web.dashboard.panels.state import Chosen, before, chosen_of, stretch
 from tailorbird.web.dashboard.panels.watching import barrier_params, read_barriers
 from tailorbird.web.dashboard.time import Span
@@ -144,7 +144,7 @@ def text(value: Any) -> str | None:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def told(shop: Shop, panel: str, chosen: Chosen, span: Span | None) -> tuple[FitPanel, Told]:
+def reported(shop: Shop, panel: str, chosen: Chosen, span: Span | None) -> tuple[FitPanel, Reported]:
     board = shop.board(panel)
     return board.panels[0], ask_panel(board, board.panels[0], chosen, span, shop.ask)
 
@@ -166,7 +166,7 @@ def test_numbers_and_the_period_before(shop: Shop) -> None:
     for i, measure in enumerate([*MEASURES, "count"]):
         where = f'where: ["{WHERE[i % len(WHERE)]}"]' if '"' not in WHERE[i % len(WHERE)] else "where: note is null"
         for chosen, span in states():
-            panel, found = told(shop, f"{{number: {measure}, {where if i % 2 else 'width: 3'}}}", chosen, span)
+            panel, found = reported(shop, f"{{number: {measure}, {where if i % 2 else 'width: 3'}}}", chosen, span)
             sql = f"SELECT {measure_sql(panel.panel.measures[0])} FROM sales WHERE "
             assert near(found["value"], one(shop, sql + where_sql(panel, chosen, span))), (measure, chosen, span, found)
             if span is None:
@@ -184,7 +184,7 @@ def one(shop: Shop, sql: str) -> Any:
 
 def test_percentiles_are_near(shop: Shop) -> None:
     """Solr's digest is an estimate: it lies between neighbouring percentiles."""
-    _, found = told(shop, "{number: 'percentile(amount, 95)'}", Chosen(), None)
+    _, found = reported(shop, "{number: 'percentile(amount, 95)'}", Chosen(), None)
     low, high = (one(shop, f"SELECT quantile_cont(amount::DOUBLE, {p}) FROM sales") for p in (0.94, 0.96))
     assert low <= found["value"] <= high
 
@@ -194,7 +194,7 @@ def test_terms_with_the_rest_and_none(shop: Shop, field: str) -> None:
     """Bars are the greatest groups, `other` is what is in none of them, no value is a bar of its own."""
     for measure in ("count", "sum(amount)", "avg(amount)", "max(quantity)", "unique(product)"):
         for chosen, span in states():
-            panel, found = told(shop, f"{{terms: {field}, measure: {measure}, top: 3}}", chosen, span)
+            panel, found = reported(shop, f"{{terms: {field}, measure: {measure}, top: 3}}", chosen, span)
             sql, where = measure_sql(panel.panel.measures[0]), where_sql(panel, chosen, span)
             groups = dict(shop.rows.execute(f"SELECT {field}, {sql} FROM sales WHERE {where} GROUP BY 1").fetchall())
             expected = {text(value): y for value, y in groups.items()}
@@ -221,7 +221,7 @@ def rank(value: Any) -> float:
 
 def test_members_are_counted_one_by_one(shop: Shop) -> None:
     """A row of two tags is in two bars, and no `other` is made up."""
-    _, found = told(shop, "{terms: tags, top: 1}", Chosen(), None)
+    _, found = reported(shop, "{terms: tags, top: 1}", Chosen(), None)
     new = one(shop, "SELECT count(*) FROM sales WHERE tags LIKE '%new%'")
     assert (found["bars"][0]["value"], found["bars"][0]["y"], found["more"]) == ("new", new, 1)
     assert all(bar["kind"] != "other" for bar in found["bars"])
@@ -231,7 +231,7 @@ def test_members_are_counted_one_by_one(shop: Shop) -> None:
 def test_series_split_by_a_column(shop: Shop, kind: str) -> None:
     """Each point of each part, of what is in none of them, and of rows without a value."""
     for chosen, span in states():
-        panel, found = told(shop, f"{{{kind}, interval: day}}", chosen, span)
+        panel, found = reported(shop, f"{{{kind}, interval: day}}", chosen, span)
         sql, where = measure_sql(panel.panel.measures[0]), where_sql(panel, chosen, span)
         day = 86_400_000
         inside = f"{where} AND epoch_ms(sold_at) BETWEEN {found['edges'][0]} AND {found['end'] - 1}"
@@ -260,7 +260,7 @@ def test_series_split_by_a_column(shop: Shop, kind: str) -> None:
 
 def test_several_measures_over_time(shop: Shop) -> None:
     """An outlier of the year 9999 leaves the axis to all others, and is told."""
-    panel, found = told(shop, "{timeseries: [count, 'avg(amount)', 'unique(product)']}", Chosen(), None)
+    panel, found = reported(shop, "{timeseries: [count, 'avg(amount)', 'unique(product)']}", Chosen(), None)
     assert [one["label"] for one in found["series"]] == ["count", "avg(amount)", "unique(product)"]
     assert found["outside"] == 1
     assert len(found["edges"]) > 20
@@ -277,7 +277,7 @@ def test_several_measures_over_time(shop: Shop) -> None:
 def test_histograms(shop: Shop, field: str) -> None:
     """Every row with a value is in a bar, or told as left out."""
     for chosen, span in states():
-        panel, found = told(shop, f"{{histogram: {field}, buckets: 12}}", chosen, span)
+        panel, found = reported(shop, f"{{histogram: {field}, buckets: 12}}", chosen, span)
         where = where_sql(panel, chosen, span)
         total = one(shop, f"SELECT count({field}) FROM sales WHERE {where}")
         assert sum(found["bars"]) + found["below"] + found["above"] == total
@@ -290,7 +290,7 @@ def test_histograms(shop: Shop, field: str) -> None:
 
 def test_tables_of_groups_and_of_rows(shop: Shop) -> None:
     """Groups with their measures, the greatest first; rows, the newest first."""
-    _, found = told(shop, "{table: [country, paid], measures: ['sum(amount)', count], top: 200}", Chosen(), None)
+    _, found = reported(shop, "{table: [country, paid], measures: ['sum(amount)', count], top: 200}", Chosen(), None)
     rows = shop.rows.execute("SELECT country, paid, sum(amount)::DOUBLE, count(*) FROM sales GROUP BY ALL").fetchall()
     expected = {(text(country), text(paid)): (amount, count) for country, paid, amount, count in rows}
     shown = {(a["value"], b["value"]): (amount, count) for a, b, amount, count in found["rows"]}
@@ -299,7 +299,7 @@ def test_tables_of_groups_and_of_rows(shop: Shop) -> None:
     order = [row[2] for row in found["rows"] if row[2] is not None]
     assert order == sorted(order, reverse=True)
     assert found["more"] == 0
-    _, found = told(shop, "{table: [id, amount, note], top: 5}", Chosen(), None)
+    _, found = reported(shop, "{table: [id, amount, note], top: 5}", Chosen(), None)
     newest = shop.rows.execute("SELECT id, amount, note FROM sales ORDER BY sold_at DESC, id LIMIT 5").fetchall()
     assert [row[0] for row in found["rows"]] == [row[0] for row in newest]
     assert found["more"] == 695
@@ -322,7 +322,7 @@ def test_random_filters_mean_what_sql_says(shop: Shop) -> None:
     for _ in range(40):
         some = random.sample([one for one in WHERE if '"' not in one], 2)
         chosen, span = random.choice(states())
-        panel, found = told(shop, f"{{number: count, where: {some!r}}}".replace("\\'", "''"), chosen, span)
+        panel, found = reported(shop, f"{{number: count, where: {some!r}}}".replace("\\'", "''"), chosen, span)
         expected = one(shop, f"SELECT count(*) FROM sales WHERE {where_sql(panel, chosen, span)}")
         assert found["value"] == expected, (some, chosen)
 
@@ -343,7 +343,9 @@ def test_no_value_is_syntax(shop: Shop) -> None:
             with pytest.raises(Misfit):
                 ask_panel(board, board.panels[0], Chosen(picks={number: frozenset({value})}), None, shop.ask)
         words = ask_panel(board, board.panels[0], Chosen(words=value), None, shop.ask)
-        assert words["value"] < 700 or not any(letter.isalnum() or letter == "_" for letter in value), value
+        assert words["value"] < 700 or not any(dead_letter.isalnum() or dead_letter == "_" for dead_letter in value), (
+            value
+        )
     with pytest.raises(Misfit, match="unknown column"):
         ask_panel(board, board.panels[0], Chosen(picks={"_kind": frozenset({BARRIER})}), None, shop.ask)
     assert KIND not in COLUMNS
@@ -374,10 +376,10 @@ def test_types_that_do_not_fit_are_refused_with_their_line(shop: Shop) -> None:
         assert str(caught.value).startswith("t.yml:16: dashboards.sales.panels[1]: "), caught.value
 
 
-def test_great_sums_of_whole_numbers_are_told_inexact(shop: Shop) -> None:
+def test_great_sums_of_whole_numbers_are_reported_inexact(shop: Shop) -> None:
     """Past 2^53 a double tells no longer every whole number; smaller sums, and those of decimals, are not accused."""
     many = {"{number: sum(views)}": True, "{number: sum(quantity)}": False}
-    found: Mapping[str, bool] = {panel: told(shop, panel, Chosen(), None)[1]["inexact"] for panel in many}
+    found: Mapping[str, bool] = {panel: reported(shop, panel, Chosen(), None)[1]["inexact"] for panel in many}
     assert found == many
 
 
@@ -394,14 +396,14 @@ async def _look(board: Board, shop: Shop) -> None:
     alone = Hub(board)
     await alone.show(_viewer(alone, []))
     one, hub = alone.queries, Hub(board, shelf=40)
-    told: list[Told] = []
-    viewers = [_viewer(hub, told) for _ in range(50)]
+    reported: list[Reported] = []
+    viewers = [_viewer(hub, reported) for _ in range(50)]
     await asyncio.gather(*(hub.show(viewer) for viewer in viewers))
     assert hub.queries == one
-    assert len(told) == 50 * 5
+    assert len(reported) == 50 * 5
     await hub.round()
     assert hub.queries == one + 1  # whether the barrier has moved
-    assert sum("panel" in message for message in told) == 50 * 5
+    assert sum("panel" in message for message in reported) == 50 * 5
     token = hub.status()["token"]
     shop.index.barrier()
     before_round = hub.queries
@@ -415,10 +417,10 @@ async def _look(board: Board, shop: Shop) -> None:
     assert hub.kept == 40
 
 
-def _viewer(hub: Hub, told: list[Told]) -> Viewer:
-    async def tell(message: Told) -> None:
-        told.append(message)
+def _viewer(hub: Hub, reported: list[Reported]) -> Viewer:
+    async def report(message: Reported) -> None:
+        reported.append(message)
 
-    viewer = Viewer(tell=tell, panels=(FACETS, 0, 1, 2, 3))
+    viewer = Viewer(report=report, panels=(FACETS, 0, 1, 2, 3))
     hub.viewers.add(viewer)
     return viewer

@@ -76,9 +76,9 @@ def test_a_barrier_is_not_waited_for_as_long_as_a_row(url: str, name: str) -> No
     with contextlib.closing(SolrCollection(Solr(url=url), name, commit_within=16.0)) as collection:
         begun = time.monotonic()
         assert collection.post([row("1", 10)]) == []
-        barrier = Barrier(bucket=0, buckets=1, batch=1, stamp=5, positions={})
+        barrier = Barrier(bucket=0, buckets=1, batch=1, timestamp=5, positions={})
         assert collection.post([barrier_document(barrier, 11, now_ms=1)]) == []
-        wait_for(lambda: collection.visible_stamp() == 5, "the barrier is not visible", 14)
+        wait_for(lambda: collection.visible_timestamp() == 5, "the barrier is not visible", 14)
         answer = requests.get(f"{url}/{name}/select", params={"q": "_id:1", "wt": "json"}, timeout=30).json()
         assert answer["response"]["numFound"] == 1
         assert time.monotonic() - begun < 14
@@ -91,14 +91,14 @@ def test_the_greater_version_stays_whatever_the_order(collection: SolrCollection
     posts: list[Document] = []
     for history in range(40):
         key = f"{history:02d}"
-        stamps = random.sample(range(1000, 1100, 2), 5)
+        timestamps = random.sample(range(1000, 1100, 2), 5)
         writes: list[Document] = []
-        for stamp in stamps:
+        for timestamp in timestamps:
             # as the sink writes: a delete at stamp, a put at stamp + 1, at times both
             if random.random() < 0.5:
-                writes.append({"_id": key, "_fence": 2 * stamp + 1})
+                writes.append({"_id": key, "_fence": 2 * timestamp + 1})
             if random.random() < 0.6:
-                writes.append(row(key, 2 * (stamp + 1), n=stamp))
+                writes.append(row(key, 2 * (timestamp + 1), n=timestamp))
         posts += writes + random.choices(writes, k=3) if writes else []
         newest = max(writes, key=lambda document: int(str(document["_fence"])), default={})
         if "n" in newest:

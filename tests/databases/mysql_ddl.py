@@ -207,8 +207,8 @@ class MySqlDdl:
 
     def _moved(self, table: Table) -> Unit:
         """Away to a database that is not captured, and back."""
-        away = f"elsewhere.{quoted(self.make.prefix + 'away')}"
-        if (yield Line(0, f"RENAME TABLE {quoted(table.name)} TO {away}")):
-            yield Line(0, f"INSERT IGNORE INTO {away} () VALUES ()")
-            yield Line(0, f"DELETE FROM {away} LIMIT 1")
-            yield Line(0, f"RENAME TABLE {away} TO {quoted(table.name)}")
+        unavailable = f"elsewhere.{quoted(self.make.prefix + 'away')}"
+        if (yield Line(0, f"RENAME TABLE {quoted(table.name)} TO {unavailable}")):
+            yield Line(0, f"INSERT IGNORE INTO {unavailable} () VALUES ()")
+            yield Line(0, f"DELETE FROM {unavailable} LIMIT 1")
+            yield Line(0, f"RENAME TABLE {unavailable} TO {quoted(table.name)}")

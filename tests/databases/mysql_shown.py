@@ -43,16 +43,16 @@ def shown(cursor: Any, database: str) -> dict[str, ShownTable]:
     keys = _keys(cursor, database)
     found = {}
     for table, (kind, engine) in tables.items():
-        told = columns.get(table, [])
-        nullable = {column.name for column in told if column.nullable}
+        reported = columns.get(table, [])
+        nullable = {column.name for column in reported if column.nullable}
         key = _usable(keys.get(table, {}), nullable)
         found[table] = ShownTable(
             name=table,
             kind=kind,
             engine=engine or "",
-            columns=tuple(told),
+            columns=tuple(reported),
             key=key,
-            rows=_rows(cursor, database, table, told),
+            rows=_rows(cursor, database, table, reported),
         )
     return found
 

@@ -46,8 +46,8 @@ def shown(connection: Any) -> dict[str, ShownTable]:
         connection.execute(statement)
     columns: dict[int, list[ShownColumn]] = {}
     for oid, name, kind, sort, nullable, base, generated in connection.execute(_COLUMNS).fetchall():
-        told = "enum" if sort == "e" else base or kind
-        one = ShownColumn(name=name, kind=told, column_type=generated or kind, nullable=nullable)
+        reported = "enum" if sort == "e" else base or kind
+        one = ShownColumn(name=name, kind=reported, column_type=generated or kind, nullable=nullable)
         columns.setdefault(oid, []).append(one)
     keys: dict[int, list[tuple[bool, bool, tuple[str, ...], bool]]] = {}
     for oid, primary, identity, names, whole in connection.execute(_KEYS).fetchall():

@@ -12,8 +12,8 @@ from typing import Any
 import pymysql
 import pytest
 
-from tailorbird.operate.doctor.doctor import LONG_TRANSACTION, ServerFacts, judge
-from tailorbird.operate.doctor.mysql_doctor import server_facts
+from tailorbird.operate.doctor.doctor import LONG_TRANSACTION, ServerInspection, judge
+from tailorbird.operate.doctor.mysql_doctor import server_inspection
 from tests.databases.capturing import Capturing
 from tests.databases.cases import Line
 from tests.databases.harm import altered, effects, harmed
@@ -183,11 +183,11 @@ def test_doctor_sees_a_transaction_that_stays_open(server: MySqlServer) -> None:
         cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
         cursor.execute("SELECT * FROM a")
         deadline = time.monotonic() + 20
-        while not (isinstance(facts := server_facts(source), ServerFacts) and facts.longest):
-            assert time.monotonic() < deadline, facts
+        while not (isinstance(log_events := server_inspection(source), ServerInspection) and log_events.longest):
+            assert time.monotonic() < deadline, log_events
             threading.Event().wait(0.2)
-    assert isinstance(facts, ServerFacts)
-    checks = judge(source, replace(facts, longest=facts.longest + LONG_TRANSACTION))
+    assert isinstance(log_events, ServerInspection)
+    checks = judge(source, replace(log_events, longest=log_events.longest + LONG_TRANSACTION))
     assert [one.status for one in checks if one.check == "row versions"] == ["warning"]
     database.drop()
 

@@ -92,7 +92,7 @@ def test_verify_raises_no_alarm(
     )  # fmt: skip
     assert not outcome.wrong, complaints(outcome)
     assert [(one.table, one.findings[:2]) for one in verdicts if one.outcome == "different"] == []
-    assert sum(one.outcome == "equal" for one in verdicts) > 20, [(one.table, one.untold) for one in verdicts]
+    assert sum(one.outcome == "equal" for one in verdicts) > 20, [(one.table, one.unknown) for one in verdicts]
 
 
 @pytest.mark.integration

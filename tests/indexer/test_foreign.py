@@ -34,8 +34,8 @@ class Servers:
         self.now = 0.0
         self.read: list[bytes] = []
         self.documents: list[Document] = []
-        self.letters: list[DeadLetter] = []
-        self.kafka_is_away = False
+        self.dead_letter_records: list[DeadLetter] = []
+        self.kafka_is_down = False
 
     def rows(self, keys: Sequence[bytes]) -> list[ForeignRow]:
         self.now += 1.0
@@ -61,10 +61,10 @@ class Servers:
     def accepted(self, rows: Mapping[bytes, int]) -> None:
         pass
 
-    def put(self, letters: Sequence[DeadLetter]) -> None:
-        if self.kafka_is_away:
+    def put(self, dead_letter_records: Sequence[DeadLetter]) -> None:
+        if self.kafka_is_down:
             raise Retriable("Kafka is away")
-        self.letters += letters
+        self.dead_letter_records += dead_letter_records
 
 
 def batch(*, rows: int = 6) -> Edits:
@@ -122,17 +122,17 @@ def test_a_batch_sent_again_goes_on_where_it_was() -> None:
     """To another process, since the first one died: what was read behind its events is not read again, no letter is
     lost on the way, and the tally is that of the whole."""
     servers, store = Servers(), Store()
-    servers.kafka_is_away = True
+    servers.kafka_is_down = True
     with pytest.raises(Retriable, match="Kafka"):
         processor_over(servers, store).process(batch(), give_up=100.0)
-    servers.kafka_is_away = False
+    servers.kafka_is_down = False
     servers.read.clear()
     for done in (2, 5):
         with pytest.raises(Retriable, match=f"{done} documents"):
             processor_over(servers, store).process(batch(rows=8), give_up=servers.now + 0.5)
     tally = processor_over(servers, store).process(batch(rows=8), give_up=servers.now + 0.5)
     assert servers.read == [b"r%d" % number for number in range(8)]
-    assert [letter.row for letter in servers.letters] == [b"r0"]
+    assert [dead_letter.row for dead_letter in servers.dead_letter_records] == [b"r0"]
     assert (tally.accepted, tally.dead) == (7, 1)
     assert store.stored == {}
 

@@ -51,7 +51,7 @@ def test_an_indexer_becomes_a_topology() -> None:
     assert topology.indexes["people"].table == "people"
 
 
-def test_what_is_left_out_is_told() -> None:
+def test_what_is_left_out_is_reported() -> None:
     """Nothing is dropped in silence: every attribute and element that has no counterpart is named."""
     left_out = "\n".join(import_lily(XML, file="x.xml", name="people").left_out)
     for what in ("com.example.MyMapper", "table-name-field t", "colour='blue'", "com.example.MyType", "no-family"):

@@ -24,7 +24,7 @@ from indexer.index.mapping import (
     fitted,
     indexed_row,
     solr_value,
-    stub,
+    tombstone,
 )
 
 TYPES: dict[str, tuple[Canonical, str, object, str | None, object]] = {
@@ -186,7 +186,7 @@ def test_numbers_that_json_lacks_are_not_lost(value: float, stored: str) -> None
 @example(3.4028234663852886e38)
 @example(1.401298464324817e-45)
 @example(-0.0)
-def test_a_float_is_told_by_its_shortest_number_and_stays_the_same(value: float) -> None:
+def test_a_float_is_reported_by_its_shortest_number_and_stays_the_same(value: float) -> None:
     """Whoever reads the index gets the very FLOAT back, in no more digits than tell it from its neighbours."""
     shown = solr_value("float32", value)
     if not math.isfinite(value):
@@ -220,10 +220,10 @@ def test_cells_that_are_no_row_are_skippable(cell: bytes, value: bytes | None, r
         Mapper(one, ()).document(RowChange(row=b"r", version=1, cells=cells, deleted=False), now_ms=0)
 
 
-def test_stub_and_barrier() -> None:
+def test_tombstone_and_barrier() -> None:
     """A stub is a key and a version, so that `_kind:row` hides it; a barrier says what a query sees for certain."""
-    assert stub(RowChange(row=b"\x01\x01k", version=43, cells={}, deleted=True)) == {"_id": "01016b", "_fence": 43}
-    barrier = Barrier(bucket=1, buckets=2, batch=7, stamp=1000, positions={"shop": {"sequence": 5}}, incomplete=3)
+    assert tombstone(RowChange(row=b"\x01\x01k", version=43, cells={}, deleted=True)) == {"_id": "01016b", "_fence": 43}
+    barrier = Barrier(bucket=1, buckets=2, batch=7, timestamp=1000, positions={"shop": {"sequence": 5}}, incomplete=3)
     assert barrier_document(barrier, 2002, now_ms=99) == {
         "_id": "barrier-1", "_fence": 2002, "_kind": "barrier", "_stamp": 1000, "_batch": 7, "_buckets": 2,
         "_positions": '{"shop":{"sequence":5}}', "_indexed_at": 99,

@@ -38,7 +38,7 @@ class FakeSolr:
     def __init__(self) -> None:
         self.fields: set[str] = set()
         self.posts: list[list[Document]] = []
-        self.away_after: int | None = None
+        self.unavailable_after: int | None = None
 
     def ensure_fields(self, wanted: Iterable[Field]) -> bool:
         before = len(self.fields)
@@ -49,7 +49,7 @@ class FakeSolr:
         return lambda: self.post(documents, backlog=backlog)
 
     def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[RefusedDocument]:
-        if self.away_after is not None and len(self.posts) >= self.away_after:
+        if self.unavailable_after is not None and len(self.posts) >= self.unavailable_after:
             raise Retriable("Solr is away")
         self.posts.append(list(documents))
         known = self.fields | {"_id"}
@@ -70,16 +70,16 @@ class FakeLayouts:
 
 class FakeDeadLetters:
     def __init__(self) -> None:
-        self.letters: list[DeadLetter] = []
-        self.away = False
+        self.dead_letter_records: list[DeadLetter] = []
+        self.unavailable = False
 
     def accepted(self, rows: Mapping[bytes, int]) -> None:
         pass
 
-    def put(self, letters: Sequence[DeadLetter]) -> None:
-        if self.away:
+    def put(self, dead_letter_records: Sequence[DeadLetter]) -> None:
+        if self.unavailable:
             raise Retriable("Kafka is away")
-        self.letters += letters
+        self.dead_letter_records += dead_letter_records
 
 
 @pytest.fixture
@@ -110,16 +110,16 @@ def edit(*cells: Cell, table: bytes = b"t:wide", region: bytes = b"r") -> Edit:
     return Edit(table=table, region=region, sequence=1, write_time=1, cells=list(cells))
 
 
-def row(number: int, name: str | None = "Ada", stamp: int = 10, layout_id: int = 1) -> list[Cell]:
+def row(number: int, name: str | None = "Ada", timestamp: int = 10, layout_id: int = 1) -> list[Cell]:
     cells = CODEC.cells({"id": number, "name": name}, batch=1, ts_ms=5)
     cells[b"_layout"] = layout_id.to_bytes(4, "big")
     key = CODEC.row_key({"id": number})
-    return [Cell(key, b"d", qualifier, stamp, PUT, value) for qualifier, value in cells.items()]
+    return [Cell(key, b"d", qualifier, timestamp, PUT, value) for qualifier, value in cells.items()]
 
 
-def barrier(stamp: int = 10) -> Cell:
-    record = Barrier(bucket=0, buckets=1, batch=1, stamp=stamp, positions={})
-    return Cell(barrier_key(0), b"d", b"_barrier", stamp + 1, PUT, record.to_bytes())
+def barrier(timestamp: int = 10) -> Cell:
+    record = Barrier(bucket=0, buckets=1, batch=1, timestamp=timestamp, positions={})
+    return Cell(barrier_key(0), b"d", b"_barrier", timestamp + 1, PUT, record.to_bytes())
 
 
 def names(documents: Iterable[Document]) -> list[object]:
@@ -161,12 +161,12 @@ def test_poison_is_isolated_and_the_rest_flows(
         ),
         give_up=NEVER,
     )
-    assert {letter.row: letter.reason for letter in dead_letters.letters} == {
+    assert {dead_letter.row: dead_letter.reason for dead_letter in dead_letters.dead_letter_records} == {
         CODEC.row_key({"id": 2}): "HTTP 400",
         CODEC.row_key({"id": 3}): "not a whole row: cell _layout is missing",
         CODEC.row_key({"id": 4}): "layout 9 is not stored",
     }
-    assert dead_letters.letters[0].cells
+    assert dead_letters.dead_letter_records[0].cells
     assert (tally.accepted, tally.barriers, tally.dead) == (2, 1, 3)
     assert names(solr.posts[-1]) == ["barrier-0"]
 
@@ -175,14 +175,14 @@ def test_a_damaged_barrier_is_a_dead_letter(indexer: Processor, dead_letters: Fa
     """Nobody may take a batch for visible because of bytes that we could not read."""
     for value in (b"{", b"[]", b"{}", b'{"format": 2}', b'{"format": 1, "x": 1}'):
         indexer.process(Edits.of([edit(barrier()._replace(value=value))]), give_up=NEVER)
-    assert len(dead_letters.letters) == 5
+    assert len(dead_letters.dead_letter_records) == 5
 
 
-def test_no_barrier_passes_when_letters_can_not_be_held(
+def test_no_barrier_passes_when_dead_letters_can_not_be_held(
     indexer: Processor, solr: FakeSolr, dead_letters: FakeDeadLetters
 ) -> None:
     """A dead letter that Kafka does not take sends the batch back: poison must not vanish."""
-    dead_letters.away = True
+    dead_letters.unavailable = True
     with pytest.raises(Retriable):
         indexer.process(Edits.of([edit(*row(2, "poison")), edit(barrier())]), give_up=NEVER)
     assert names(solr.posts[-1]) == ["poison"]
@@ -209,7 +209,7 @@ def test_a_deleted_barrier_is_no_barrier_any_more(indexer: Processor, solr: Fake
     assert solr.posts == [[{"_id": "barrier-0", "_fence": 43}]]
 
 
-def test_deletes_leave_stubs(indexer: Processor, solr: FakeSolr) -> None:
+def test_deletes_leave_tombstones(indexer: Processor, solr: FakeSolr) -> None:
     """A deleted row is posted as key and version, so that an older write can not bring it back."""
     key = CODEC.row_key({"id": 1})
     indexer.process(Edits.of([edit(*row(1), Cell(key, b"d", b"", 12, DELETE_FAMILY, b""))]), give_up=NEVER)
@@ -228,10 +228,10 @@ def test_a_batch_sent_again_goes_on_where_it_was(
     """A batch that takes longer than HBase waits must end some time, and count each row once."""
     monkeypatch.setattr(processor, "CHUNK_DOCUMENTS", 2)
     batch = [edit(*row(n, f"n{n}")) for n in range(5)]
-    solr.away_after = 1
+    solr.unavailable_after = 1
     with pytest.raises(Retriable):
         indexer.process(Edits.of(batch), give_up=NEVER)
-    solr.away_after = None
+    solr.unavailable_after = None
     assert indexer.process(Edits.of(batch), give_up=NEVER).accepted == 5
     assert [names(post) for post in solr.posts] == [["n0", "n1"], ["n2", "n3"], ["n4"]]
     assert indexer.process(Edits.of(batch), give_up=NEVER).accepted == 5
@@ -244,13 +244,13 @@ def test_poison_is_looked_at_once_however_often_its_batch_comes(
     """A batch full of poison ends some time too: what was refused is not posted again, and its letters are not lost."""
     monkeypatch.setattr(processor, "CHUNK_DOCUMENTS", 2)
     batch = [edit(*row(n, "poison" if n < 2 else "Ada")) for n in range(4)] + [edit(*row(9, layout_id=5))]
-    solr.away_after = 1
+    solr.unavailable_after = 1
     with pytest.raises(Retriable):
         indexer.process(Edits.of(batch), give_up=NEVER)
-    assert dead_letters.letters == []
-    solr.away_after = None
+    assert dead_letters.dead_letter_records == []
+    solr.unavailable_after = None
     tally = indexer.process(Edits.of(batch), give_up=NEVER)
-    assert (tally.accepted, tally.dead, len(dead_letters.letters)) == (2, 3, 3)
+    assert (tally.accepted, tally.dead, len(dead_letters.dead_letter_records)) == (2, 3, 3)
     assert [names(post) for post in solr.posts] == [["poison", "poison"], ["Ada", "Ada"]]
 
 
@@ -284,7 +284,7 @@ def test_fields_that_a_collection_lost_are_added_again(
     indexer.process(Edits.of([edit(*row(1))]), give_up=NEVER)
     solr.fields.clear()
     assert indexer.process(Edits.of([edit(*row(2))]), give_up=NEVER).accepted == 1
-    assert dead_letters.letters == []
+    assert dead_letters.dead_letter_records == []
 
 
 def test_barriers_have_their_fields_in_older_collections(indexer: Processor, solr: FakeSolr) -> None:

@@ -66,10 +66,10 @@ def test_a_chunk_of_an_altered_table_waits_for_the_log(monkeypatch: pytest.Monke
     assert len(table.asked) == asked, "the old request is not tried any more"
 
 
-def test_a_change_that_the_log_does_not_tell_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_that_the_log_does_not_report_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """PostgreSQL tells an altered table with its next row only: the next session asks the catalogue."""
     monkeypatch.setattr(proc_chunks, "_PAUSE", 0.01)
-    monkeypatch.setattr(proc_chunks, "PATIENCE", 0.1)
+    monkeypatch.setattr(proc_chunks, "TIMEOUT", 0.1)
     chunks = threads(Altered())
     chunks.request(REQUEST)
     with pytest.raises(TableChanged, match="Unknown column"):

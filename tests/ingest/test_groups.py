@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ingest.capture.groups import Lull
+from ingest.capture.groups import IdleDetector
 
 
 class Log:
@@ -24,11 +24,11 @@ class Log:
         self.now = max(self.now, self.arrivals.pop(0))
 
 
-def told(log: Log, lull: Lull) -> list[float]:
+def reported(log: Log, idle: IdleDetector) -> list[float]:
     """When the source was found idle, until nothing comes any more."""
     found = []
     while True:
-        if lull():
+        if idle():
             found.append(round(log.now, 3))
             if not log.arrivals:
                 return found
@@ -38,13 +38,13 @@ def told(log: Log, lull: Lull) -> list[float]:
 def test_a_lone_transaction_waits_for_nothing() -> None:
     """Far apart, each is followed by a lull at once."""
     log = Log(1.0, 2.0, 3.0)
-    assert told(log, Lull(log.nothing_within, 0.05, lambda: log.now)) == [0.0, 1.0, 2.0, 3.0]
+    assert reported(log, IdleDetector(log.nothing_within, 0.05, lambda: log.now)) == [0.0, 1.0, 2.0, 3.0]
 
 
-def test_transactions_in_close_order_share_a_lull() -> None:
+def test_transactions_in_close_order_share_a_idle() -> None:
     """A hundred a second are told at most twenty times a second, and the last one within the gap."""
     log = Log(*(1 + n / 100 for n in range(101)))
-    lulls = told(log, Lull(log.nothing_within, 0.05, lambda: log.now))
+    lulls = reported(log, IdleDetector(log.nothing_within, 0.05, lambda: log.now))
     assert lulls[:2] == [0.0, 1.0]
     assert lulls[-1] >= 2.0
     assert lulls[-1] <= 2.051
@@ -55,4 +55,4 @@ def test_transactions_in_close_order_share_a_lull() -> None:
 def test_without_a_gap_every_pause_counts() -> None:
     """As while a snapshot waits for its turns."""
     log = Log(1.0, 1.001, 1.002)
-    assert told(log, Lull(log.nothing_within, 0.0, lambda: log.now)) == [0.0, 1.0, 1.001, 1.002]
+    assert reported(log, IdleDetector(log.nothing_within, 0.0, lambda: log.now)) == [0.0, 1.0, 1.001, 1.002]

@@ -34,10 +34,10 @@ class Lines(Observer):
     """Keeps what is told."""
 
     def __init__(self) -> None:
-        self.told: list[dict[str, Any]] = []
+        self.reported: list[dict[str, Any]] = []
 
     def phase(self, what: str, **details: object) -> None:
-        self.told.append(details)
+        self.reported.append(details)
 
 
 def test_columns_of_other_types_are_left_out_and_named() -> None:
@@ -69,7 +69,7 @@ def test_every_type_of_mysql_and_mariadb_is_captured() -> None:
             published(replace(schema, primary_key=(name,)), (), None)
 
 
-def test_a_key_must_be_told() -> None:
+def test_a_key_must_be_reported() -> None:
     """Nothing identifies the rows of a table whose key has such a type."""
     with pytest.raises(Skippable, match=r"column place of its key has type xmltype.*message_key_columns"):
         published(replace(SCHEMA, primary_key=("place",)), (), None)
@@ -88,7 +88,7 @@ def tables(rule: TableRule | None = None) -> Tables:
     return known
 
 
-def test_images_lose_them_and_each_table_is_told_once() -> None:
+def test_images_lose_them_and_each_table_is_reported_once() -> None:
     """Nothing of the column leaves; one line per table names it with the remedy, and another when others come."""
     known, lines = tables(), Lines()
     shape = known.shape(TABLE)
@@ -100,15 +100,15 @@ def test_images_lose_them_and_each_table_is_told_once() -> None:
     assert [c.name for c in known.read_schema(TABLE).columns] == ["id"]
     for _ in range(3):
         lines.left_out(known.take_left_out())
-    ((told),) = lines.told
-    assert (told["table"], told["columns"]) == ("s.d.t", "place xmltype")
-    assert "ignored_columns: [place]" in told["remedy"]
+    ((reported),) = lines.reported
+    assert (reported["table"], reported["columns"]) == ("s.d.t", "place xmltype")
+    assert "ignored_columns: [place]" in reported["remedy"]
     table = known.catalog.tables["d", "t"]
     more = ColumnDefinition(name="area", column_type="xmltype", nullable=True, charset=None)
     wider = replace(table, columns=(*table.columns, more))
     position = Position(file="f", pos=9, gtid_set="", sequence=1)
     known.adopt(known.catalog.with_table(("d", "t"), wider), position)
     lines.left_out(known.take_left_out())
-    assert lines.told[1]["columns"] == "place xmltype, area xmltype"
+    assert lines.reported[1]["columns"] == "place xmltype, area xmltype"
     silent = tables(TableRule(ignored_columns=("place",)))
     assert silent.take_left_out() == []

@@ -33,11 +33,11 @@ LIMITS = st.builds(
 
 @settings(max_examples=400)
 @given(LIMITS, st.booleans(), st.booleans(), INPUTS)
-def test_every_state_meets_every_input(limits: Limits, busy: bool, mends: bool, inputs: list[Any]) -> None:
+def test_every_state_meets_every_input(limits: Limits, busy: bool, repairs: bool, inputs: list[Any]) -> None:
     """Nothing waits without cause, nothing is committed without one, no transaction is torn that fits a commit."""
-    pace, now, last, quiet = Pace(limits, 0.0, busy=busy, mends=mends), 0.0, 0.0, BUSY if mends else 0.0
+    pace, now, last, quiet = Pace(limits, 0.0, busy=busy, repairs=repairs), 0.0, 0.0, BUSY if repairs else 0.0
     asked = came = False
-    for stand, records, seconds, stopped, moved, reads, mending, reopens in inputs:
+    for stand, records, seconds, stopped, moved, reads, repairing, reopens in inputs:
         now += seconds
         if stand != "inside":
             pace.group.begin()
@@ -51,7 +51,7 @@ def test_every_state_meets_every_input(limits: Limits, busy: bool, mends: bool, 
         if moved and reads:
             pace.progressed()
             came = True
-        moment = Moment(stand, now, stopped, moved, reads or mending, mending)
+        moment = Moment(stand, now, stopped, moved, reads or repairing, repairing)
         size, due = pace.group.size, pace.due(moment)
         if size and (stand == "idle" or stopped):
             assert due, "whoever waits for nothing, or ends, leaves nothing behind"
@@ -64,30 +64,30 @@ def test_every_state_meets_every_input(limits: Limits, busy: bool, mends: bool, 
         if not size and not came and not moved:
             assert due == bool(limits.heartbeat and stand == "idle" and now - last >= limits.heartbeat)
         if due:
-            pace.committed(now, 0.0, mends=mending)
+            pace.committed(now, 0.0, repairs=repairing)
             last, came = now, False
-            quiet = now + BUSY if mending else quiet
+            quiet = now + BUSY if repairing else quiet
             assert pace.group.size == 0
             assert not pace.due(moment), "once is enough"
-        anew = pace.anew(moment)
+        again = pace.again(moment)
         if stand == "inside" or stopped:
-            assert not anew
+            assert not again
         else:
-            assert anew == (asked or busy != (moment.reads or now < quiet))
+            assert again == (asked or busy != (moment.reads or now < quiet))
 
 
 def test_a_late_commit_is_followed_by_larger_ones() -> None:
     """Until the capture has caught up: a commit costs more than it makes fresh."""
     limits = Limits(rows=10, catch_up=100, linger=0.05, behind=1.0)
-    pace = Pace(limits, 0.0, busy=False, mends=False)
+    pace = Pace(limits, 0.0, busy=False, repairs=False)
     moment = Moment("between", 0.01, False, False, False, False)
     pace.group.add(10, 0.0)
     assert pace.due(moment)
-    pace.committed(0.01, lag=5.0, mends=False)
+    pace.committed(0.01, lag=5.0, repairs=False)
     pace.group.add(10, 0.01)
     assert not pace.due(moment._replace(now=0.5))
     assert pace.due(moment._replace(now=1.02))
     late = replace(limits, rows=200)
-    assert Pace(late, 0.0, busy=False, mends=False).signalled("idle", 0.0)
-    assert not Pace(late, 0.0, busy=False, mends=False).signalled("between", 0.5)
-    assert Pace(late, 0.0, busy=False, mends=False).signalled("between", 1.5)
+    assert Pace(late, 0.0, busy=False, repairs=False).signalled("idle", 0.0)
+    assert not Pace(late, 0.0, busy=False, repairs=False).signalled("between", 0.5)
+    assert Pace(late, 0.0, busy=False, repairs=False).signalled("between", 1.5)

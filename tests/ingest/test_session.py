@@ -25,10 +25,10 @@ from ingest.ddl.dialect import dialect_of
 from ingest.events.foreign_keys import ForeignKeys
 from ingest.events.log_events import (
     CaughtUp,
-    Fact,
     Image,
+    LogEvent,
     RowsLogged,
-    RowsUntold,
+    RowsUnlogged,
     StatementLogged,
     TransactionBegan,
     TransactionEnded,
@@ -54,7 +54,7 @@ def shown(column_type: str, *names: str) -> Catalog:
 class Script:
     """A source that tells what it is given: tables, pages of rows, then facts; a float lets so many seconds pass."""
 
-    told: list[Fact | float | Exception] = field(default_factory=list)
+    reported: list[LogEvent | float | Exception] = field(default_factory=list)
     pages: list[list[Image]] = field(default_factory=list)
     names: tuple[str, ...] = ("t", "added")
     captured: tuple[str, ...] = ("t",)
@@ -122,21 +122,21 @@ class Script:
     def gtid_set(self) -> str:
         return "" if not self.ended else f"{UUID}:1" if self.ended == 1 else f"{UUID}:1-{self.ended}"
 
-    def __iter__(self) -> Iterator[Fact]:
-        while self.told:  # a stream that is opened anew goes on behind what was told
-            fact = self.told.pop(0)
-            if isinstance(fact, float):
-                self.now += fact
-            elif isinstance(fact, Exception):
-                raise fact
+    def __iter__(self) -> Iterator[LogEvent]:
+        while self.reported:  # a stream that is opened anew goes on behind what was told
+            log_event = self.reported.pop(0)
+            if isinstance(log_event, float):
+                self.now += log_event
+            elif isinstance(log_event, Exception):
+                raise log_event
             else:
-                self.ended += isinstance(fact, TransactionEnded)
-                yield fact
+                self.ended += isinstance(log_event, TransactionEnded)
+                yield log_event
         self.over = True
         yield CaughtUp()
 
 
-def transaction(number: int, *ids: int, commit_us: int = 1_000_000_000) -> list[Fact]:
+def transaction(number: int, *ids: int, commit_us: int = 1_000_000_000) -> list[LogEvent]:
     rows = [RowsLogged(TABLE, "insert", [{"id": i}], True, "f", number) for i in ids]
     return [TransactionBegan(f"{UUID}:{number}", commit_us, 1, "f", number), *rows, TransactionEnded("f", number)]
 
@@ -177,37 +177,37 @@ def test_an_idle_source_is_committed_at_once_a_busy_one_in_groups() -> None:
     broker = Broker()
     alone = [*transaction(1, 10), CaughtUp()]
     in_line = [*transaction(2, 11), *transaction(3, 12, 13), CaughtUp()]
-    run(Script(told=[*alone, *in_line]), broker)
+    run(Script(reported=[*alone, *in_line]), broker)
     assert commits(broker) == [("", 0), (":1", 1), (":1-3", 4)]
 
 
 def test_a_group_ends_at_its_limits() -> None:
     """Rows and time bound a group, at a transaction's end and never inside one."""
     broker = Broker()
-    told = [*transaction(1, 1, 2, 3), *transaction(2, 4), 0.06, *transaction(3, 5), *transaction(4, 6)]
-    run(Script(told=list(told)), broker, limits=Limits(rows=3, linger=0.03))
+    reported = [*transaction(1, 1, 2, 3), *transaction(2, 4), 0.06, *transaction(3, 5), *transaction(4, 6)]
+    run(Script(reported=list(reported)), broker, limits=Limits(rows=3, linger=0.03))
     assert commits(broker) == [("", 0), (":1", 3), (":1-3", 5), (":1-4", 6)]
     broker = Broker()
-    slow: list[Fact | float | Exception] = [*transaction(1, 1), *transaction(2, 2)[:-1], 0.06, transaction(2)[-1]]
-    run(Script(told=[*slow, *transaction(3, 3)]), broker)
+    slow: list[LogEvent | float | Exception] = [*transaction(1, 1), *transaction(2, 2)[:-1], 0.06, transaction(2)[-1]]
+    run(Script(reported=[*slow, *transaction(3, 3)]), broker)
     assert commits(broker) == [("", 0), (":1-2", 2), (":1-3", 3)]
 
 
 def test_a_capture_that_is_behind_commits_larger_groups() -> None:
     """Once a commit comes late, the next ones hold more, until one is in time again."""
     broker = Broker()
-    late: list[Fact | float | Exception] = []
+    late: list[LogEvent | float | Exception] = []
     for number in range(1, 8):
         late += [*transaction(number, number, commit_us=900_000_000), 0.06]
     in_time = [*transaction(8, 8), *transaction(9, 9), *transaction(10, 10)]
-    run(Script(told=[*late, *in_time]), broker, limits=Limits(rows=2, catch_up=4, behind=0.5))
+    run(Script(reported=[*late, *in_time]), broker, limits=Limits(rows=2, catch_up=4, behind=0.5))
     assert commits(broker) == [("", 0), (":1-2", 2), (":1-6", 6), (":1-10", 10)]
 
 
 def test_foreign_changes_move_the_position_now_and_then() -> None:
     """Transactions of other tables publish nothing, but the position follows, so that the log may be purged."""
     broker = Broker()
-    run(Script(told=[*transaction(1), CaughtUp(), 0.5, *transaction(2), CaughtUp(), 0.6, CaughtUp()]), broker)
+    run(Script(reported=[*transaction(1), CaughtUp(), 0.5, *transaction(2), CaughtUp(), 0.6, CaughtUp()]), broker)
     assert commits(broker) == [("", 0), (":1-2", 0)]
     assert [record.topic for record in broker.records] == ["top.history"] * 3 + ["top.schemas", "top.history"]
 
@@ -216,16 +216,16 @@ def test_an_idle_capture_stands_where_the_log_ends() -> None:
     """A new file of the log without a transaction moves the position, so that the file before may be purged; a
     heartbeat commits although nothing moved."""
     broker = Broker()
-    script = Script(told=[*transaction(1, 1), CaughtUp(), 1.5, CaughtUp(), 1.5, CaughtUp(), 1.5, CaughtUp()])
+    script = Script(reported=[*transaction(1, 1), CaughtUp(), 1.5, CaughtUp(), 1.5, CaughtUp(), 1.5, CaughtUp()])
     script.rests = ("g", 4)
     run(script, broker)
     assert [(c.position.file, c.position.pos) for c in broker.checkpoints] == [("f", 4), ("g", 4)]
     broker = Broker()
-    told = [*transaction(1, 1), CaughtUp(), 1.5, CaughtUp(), 1.5, CaughtUp(), 1.5, CaughtUp()]
-    run(Script(told=list(told)), broker, limits=Limits(heartbeat=3.0))
+    reported = [*transaction(1, 1), CaughtUp(), 1.5, CaughtUp(), 1.5, CaughtUp(), 1.5, CaughtUp()]
+    run(Script(reported=list(reported)), broker, limits=Limits(heartbeat=3.0))
     assert commits(broker) == [("", 0), (":1", 1), (":1", 1)]
     broker = Broker()
-    run(Script(told=list(told)), broker)
+    run(Script(reported=list(reported)), broker)
     assert commits(broker) == [("", 0), (":1", 1)]
 
 
@@ -233,17 +233,17 @@ def test_a_long_history_is_restated_and_read_from_there() -> None:
     """Start-up reads what the tables need, not everything that ever happened to them; what was restated tells the same.
     It may be restated once no position is kept that stands before all of it."""
     broker = Broker()
-    facts: list[Fact | float | Exception] = []
+    log_events: list[LogEvent | float | Exception] = []
     for n in range(SLACK + 200):
         begin, end = transaction(n + 1)
         altered = StatementLogged("d", f"ALTER TABLE t {'DROP COLUMN c' if n % 2 else 'ADD c INT'}", 1, 0)
-        facts += [begin, altered, end]
-    run(Script(told=[*facts, CaughtUp()]), broker)
+        log_events += [begin, altered, end]
+    run(Script(reported=[*log_events, CaughtUp()]), broker)
     log = MemoryLog(broker, schemas_topic("top"), history_topic("top"))
     long = len(log.history())
-    run(Script(told=[CaughtUp()]), broker)
+    run(Script(reported=[CaughtUp()]), broker)
     assert len(log.history()) >= long > SLACK
-    run(Script(told=[CaughtUp(), *transaction(9999, 5), CaughtUp()], purged=True), broker)
+    run(Script(reported=[CaughtUp(), *transaction(9999, 5), CaughtUp()], purged=True), broker)
     assert len(log.history()) < 10
     state = history_from_records(log.history(), "s").last_state(TABLE)
     assert state is not None
@@ -255,7 +255,7 @@ def test_a_long_history_is_restated_and_read_from_there() -> None:
 def test_an_idle_source_publishes_nothing() -> None:
     """No change, no record, however long it lasts."""
     broker = Broker()
-    run(Script(told=[CaughtUp(), 100.0, CaughtUp(), 100.0, CaughtUp()]), broker)
+    run(Script(reported=[CaughtUp(), 100.0, CaughtUp(), 100.0, CaughtUp()]), broker)
     assert len(broker.checkpoints) == 1
 
 
@@ -264,13 +264,13 @@ def test_what_cannot_be_read_again_does_not_end_the_capture() -> None:
     a damaged part of the log is passed over, and the rest flows."""
     broker = Broker()
     begin, end = transaction(1)
-    incident = RowsUntold(None, "an incident", "incident")
+    incident = RowsUnlogged(None, "an incident", "incident")
     damaged = LogDamaged("the log cannot be read", "look into the server's error log")
-    script = Script(told=[begin, incident, end, *transaction(2, 5), CaughtUp(), damaged])
+    script = Script(reported=[begin, incident, end, *transaction(2, 5), CaughtUp(), damaged])
     with pytest.raises(Retriable, match="begins anew"):
         run(script, broker, dumps=False)
-    script.told = [damaged]
-    script.told += transaction(3, 6)
+    script.reported = [damaged]
+    script.reported += transaction(3, 6)
     run(script, broker, dumps=False)
     events = [orjson.loads(r.value) for r in broker.records if r.topic == "top.s.d.t" and r.value is not None]
     assert [(event["after"]["id"], event["source"]["snapshot"]) for event in events] == [(5, "false"), (6, "false")]
@@ -281,9 +281,11 @@ def test_what_cannot_be_read_again_does_not_end_the_capture() -> None:
 def test_a_damaged_log_is_repaired_whatever_a_lost_position_means() -> None:
     """`position_lost: fail` is about a log that was purged or replaced; one that is damaged does not come back."""
     broker = Broker()
-    run(Script(told=[*transaction(1, 5), CaughtUp()], pages=[[{"id": 5}]]), broker, mode="initial")
+    run(Script(reported=[*transaction(1, 5), CaughtUp()], pages=[[{"id": 5}]]), broker, mode="initial")
     damaged = LogDamaged("the log cannot be read", "look into the server's error log")
-    script = Script(told=[damaged, *[CaughtUp()] * 9, *transaction(2, 6), CaughtUp()], pages=[[{"id": 5}, {"id": 7}]])
+    script = Script(
+        reported=[damaged, *[CaughtUp()] * 9, *transaction(2, 6), CaughtUp()], pages=[[{"id": 5}, {"id": 7}]]
+    )
     run(script, broker)
     events = [orjson.loads(r.value) for r in broker.records if r.topic == "top.s.d.t" and r.value is not None]
     rows = [event["after"]["id"] for event in events if event["after"]]
@@ -294,13 +296,17 @@ def test_a_damaged_log_is_repaired_whatever_a_lost_position_means() -> None:
 def test_what_came_before_a_refusal_is_published() -> None:
     """Fatal behind whole transactions: they are committed first. Inside one: nothing of it is."""
     broker = Broker()
-    told: list[Fact | float | Exception] = [*transaction(1, 10), transaction(2)[0], Fatal("truncated", "snapshot")]
+    reported: list[LogEvent | float | Exception] = [
+        *transaction(1, 10),
+        transaction(2)[0],
+        Fatal("truncated", "snapshot"),
+    ]
     with pytest.raises(Fatal):
-        run(Script(told=told), broker)
+        run(Script(reported=reported), broker)
     assert commits(broker)[-1] == (":1", 1)
     broker = Broker()
     with pytest.raises(Fatal):
-        run(Script(told=[*transaction(1, 10)[:2], Fatal("unreadable", "report it")]), broker)
+        run(Script(reported=[*transaction(1, 10)[:2], Fatal("unreadable", "report it")]), broker)
     assert commits(broker) == [("", 0)]
     assert [record.topic for record in broker.records] == ["top.history"] * 3 + ["top.schemas", "top.history"]
 
@@ -309,9 +315,9 @@ def test_a_lost_connection_gives_up_what_was_not_committed() -> None:
     """Retriable in the middle of a group: the next session finds the last commit and nothing half."""
     broker = Broker()
     with pytest.raises(Retriable):
-        run(Script(told=[*transaction(1, 10), *transaction(2, 11)[:2], Retriable("away")]), broker)
+        run(Script(reported=[*transaction(1, 10), *transaction(2, 11)[:2], Retriable("away")]), broker)
     assert commits(broker) == [("", 0)]
-    run(Script(told=[*transaction(1, 10), *transaction(2, 11)]), broker)
+    run(Script(reported=[*transaction(1, 10), *transaction(2, 11)]), broker)
     assert commits(broker)[-1] == (":1-2", 2)
 
 
@@ -320,12 +326,12 @@ def test_a_snapshot_is_committed_in_chunks_and_goes_on_where_it_was() -> None:
     broker = Broker()
     pages: list[list[Image]] = [[{"id": 1}, {"id": 2}], [{"id": 3}, {"id": 4}], [{"id": 5}]]
     with pytest.raises(Retriable):
-        run(Script(told=[CaughtUp(), CaughtUp(), Retriable("away")], pages=pages), broker, "initial")
+        run(Script(reported=[CaughtUp(), CaughtUp(), Retriable("away")], pages=pages), broker, "initial")
     assert [c.snapshot for c in broker.checkpoints] == ["running", "running"]
     assert broker.checkpoints[-1].state["snapshots"] == {
         "d.t": {"rows": 2, "whole": True, "initial": True, "began_ms": 1_000_000, "after": [1], "last": [9]}
     }
-    run(Script(told=[CaughtUp()] * 4, pages=pages), broker, "initial")
+    run(Script(reported=[CaughtUp()] * 4, pages=pages), broker, "initial")
     assert [c.snapshot for c in broker.checkpoints][2:] == ["running", "done"]
     values = [orjson.loads(r.value) for r in broker.records if r.topic == "top.s.d.t" and r.value]
     assert [(v["op"], v["after"]["id"], v["source"]["sequence"]) for v in values] == [("r", i, 0) for i in range(1, 6)]
@@ -335,7 +341,7 @@ def test_rows_that_change_while_they_are_read_are_left_to_the_log() -> None:
     """Live changes win: the chunk's older image is not published."""
     broker = Broker()
     pages: list[list[Image]] = [[{"id": 1}, {"id": 2}]]
-    run(Script(told=[CaughtUp(), *transaction(1, 2), CaughtUp()], pages=pages), broker, "initial")
+    run(Script(reported=[CaughtUp(), *transaction(1, 2), CaughtUp()], pages=pages), broker, "initial")
     values = [orjson.loads(r.value) for r in broker.records if r.topic == "top.s.d.t" and r.value]
     assert [(v["op"], v["after"]["id"]) for v in values] == [("c", 2), ("r", 1)]
 
@@ -346,8 +352,8 @@ def test_changes_are_partial_until_their_table_was_read() -> None:
     modes: list[tuple[SnapshotMode, list[bool]]] = [("initial", [True, False]), ("never", [True, True])]
     for mode, marked in modes:
         broker = Broker()
-        told: list[Any] = [CaughtUp(), *transaction(1, 2), CaughtUp(), *transaction(2, 3)]
-        run(Script(told=told, pages=pages), broker, mode)
+        reported: list[Any] = [CaughtUp(), *transaction(1, 2), CaughtUp(), *transaction(2, 3)]
+        run(Script(reported=reported, pages=pages), broker, mode)
         values = [orjson.loads(r.value) for r in broker.records if r.topic == "top.s.d.t" and r.value]
         assert [v["source"].get("partial", False) for v in values if v["op"] == "c"] == marked
         assert broker.checkpoints[-1].state.get("partial", []) == ([] if mode == "initial" else ["d.t"])
@@ -356,12 +362,12 @@ def test_changes_are_partial_until_their_table_was_read() -> None:
 def test_a_chunk_is_void_when_its_table_is_emptied_meanwhile() -> None:
     """TRUNCATE in the window: what was read before it is not published behind it."""
     broker = Broker()
-    truncated: list[Fact] = [
+    truncated: list[LogEvent] = [
         TransactionBegan(f"{UUID}:1", 1, 1, "f", 1),
         StatementLogged("d", "TRUNCATE t", 1, 0),
         TransactionEnded("f", 1),
     ]
-    script = Script(told=[CaughtUp(), *truncated], pages=[[{"id": 1}]])
+    script = Script(reported=[CaughtUp(), *truncated], pages=[[{"id": 1}]])
     run(script, broker, "initial")
     assert [r.key for r in broker.records if r.topic == "top.s.d.t"] == [TRUNCATE_KEY, b'{"id":1}']
     assert script.requests == 2
@@ -370,12 +376,12 @@ def test_a_chunk_is_void_when_its_table_is_emptied_meanwhile() -> None:
 def test_a_table_that_arrives_by_another_name_is_read_again() -> None:
     """A rename swap: the log never told the rows of what is `t` now; at the end a marker lets the others vanish."""
     broker = Broker()
-    swap: list[Fact] = [
+    swap: list[LogEvent] = [
         TransactionBegan(f"{UUID}:1", 1, 1, "f", 1),
         StatementLogged("d", "RENAME TABLE t TO old, added TO t", 1, 0),
         TransactionEnded("f", 1),
     ]
-    run(Script(told=[*swap, CaughtUp(), *[CaughtUp()] * 3], pages=[[{"id": 7}]]), broker)
+    run(Script(reported=[*swap, CaughtUp(), *[CaughtUp()] * 3], pages=[[{"id": 7}]]), broker)
     records = [r for r in broker.records if r.topic == "top.s.d.t"]
     row, mark = (orjson.loads(r.value or b"null") for r in records)
     assert (row["op"], row["after"], mark["op"], records[1].key) == ("r", {"id": 7}, "t", TRUNCATE_KEY)
@@ -385,10 +391,10 @@ def test_a_table_that_arrives_by_another_name_is_read_again() -> None:
 def test_a_lost_position_is_named_or_all_tables_are_read_again() -> None:
     """Never a silent jump: the capture ends with the reason, or begins anew behind a marker."""
     broker = Broker()
-    run(Script(told=[*transaction(1, 10)]), broker)
+    run(Script(reported=[*transaction(1, 10)]), broker)
     with pytest.raises(PositionLost, match="purged"):
         run(Script(lost=True), broker)
-    lost = Script(lost=True, told=[CaughtUp()] * 4, pages=[[{"id": 11}]])
+    lost = Script(lost=True, reported=[CaughtUp()] * 4, pages=[[{"id": 11}]])
     run(lost, broker, position_lost="resnapshot")
     values = [orjson.loads(r.value) for r in broker.records if r.topic == "top.s.d.t" and r.value]
     assert [(v["op"], v["source"]["sequence"]) for v in values] == [("c", 1), ("r", 2), ("t", 2)]
@@ -398,21 +404,21 @@ def test_a_lost_position_is_named_or_all_tables_are_read_again() -> None:
 def test_numbers_are_not_given_again_behind_a_position_that_was_lost_meanwhile() -> None:
     """A session that has committed changes and then finds the log purged leaves what follows to the next one."""
     broker = Broker()
-    told: list[Any] = [*transaction(1, 10), CaughtUp(), *transaction(2, 11), PositionLost("purged", "")]
+    reported: list[Any] = [*transaction(1, 10), CaughtUp(), *transaction(2, 11), PositionLost("purged", "")]
     with pytest.raises(Retriable, match="begins anew"):
-        run(Script(told=told), broker, position_lost="resnapshot")
+        run(Script(reported=reported), broker, position_lost="resnapshot")
     assert commits(broker)[-1] == (":1-2", 2)
-    script = Script(told=[PositionLost("purged", ""), *[CaughtUp()] * 4], pages=[[{"id": 12}]])
+    script = Script(reported=[PositionLost("purged", ""), *[CaughtUp()] * 4], pages=[[{"id": 12}]])
     run(script, broker, position_lost="resnapshot")
     values = [orjson.loads(r.value) for r in broker.records if r.topic == "top.s.d.t" and r.value]
     assert [(v["op"], v["source"]["sequence"]) for v in values] == [("c", 1), ("c", 2), ("r", 3), ("t", 3)]
 
 
-def test_a_table_added_to_the_topology_is_read_beside_the_log() -> None:
+def test_a_table_added_to_the_topology_is_read_during_the_log() -> None:
     """Its older rows are not missing, and nothing else is read again."""
     broker = Broker()
     run(Script(), broker)
-    run(Script(captured=("t", "added"), told=[CaughtUp()] * 3, pages=[[{"id": 1}]]), broker)
+    run(Script(captured=("t", "added"), reported=[CaughtUp()] * 3, pages=[[{"id": 1}]]), broker)
     values = [orjson.loads(r.value) for r in broker.records if r.topic == "top.s.d.added" and r.value]
     assert [(v["op"], v["after"]["id"]) for v in values] == [("r", 1)]
     assert all(c.snapshot == "done" for c in broker.checkpoints)
@@ -422,25 +428,25 @@ def test_a_table_added_to_the_topology_is_read_beside_the_log() -> None:
 def test_what_the_log_has_lost_is_read_again_where_it_can_be(dumps: bool, rereads: bool) -> None:
     """Else no marker says that rows are gone, which nobody looked for: what follows is marked as partial."""
     broker = Broker()
-    run(Script(told=[*transaction(1, 10)]), broker, mode="initial")
+    run(Script(reported=[*transaction(1, 10)]), broker, mode="initial")
     broker.lose("top.s.d.t")
     pages: list[list[Image]] = [[{"id": 10}]] if dumps and rereads else []
-    script = Script(told=[*[CaughtUp()] * 4, *transaction(2, 11)], pages=pages)
+    script = Script(reported=[*[CaughtUp()] * 4, *transaction(2, 11)], pages=pages)
     run(script, broker, dumps=dumps, rereads=rereads)
     values = [orjson.loads(r.value) for r in broker.records if r.topic == "top.s.d.t" and r.value]
-    told = [(v["op"], v["source"].get("partial", False)) for v in values]
-    assert told == ([("r", False), ("t", False), ("c", False)] if dumps and rereads else [("c", True)])
+    reported = [(v["op"], v["source"].get("partial", False)) for v in values]
+    assert reported == ([("r", False), ("t", False), ("c", False)] if dumps and rereads else [("c", True)])
     assert bool(script.requests) == (dumps and rereads)
 
 
 def test_a_huge_transaction_takes_several_commits() -> None:
     """Memory and Kafka's transactions stay bounded; what was published of it is counted, and is not repeated."""
     broker = Broker()
-    told: list[Fact | float | Exception] = [*transaction(1, *range(7))[:-1], Retriable("away")]
+    reported: list[LogEvent | float | Exception] = [*transaction(1, *range(7))[:-1], Retriable("away")]
     with pytest.raises(Retriable):
-        run(Script(told=told), broker, limits=Limits(largest=3))
+        run(Script(reported=reported), broker, limits=Limits(largest=3))
     assert [(c.position.row, c.position.sequence) for c in broker.checkpoints] == [(0, 0), (3, 3), (6, 6)]
-    run(Script(told=[*transaction(1, *range(7))]), broker, limits=Limits(largest=3))
+    run(Script(reported=[*transaction(1, *range(7))]), broker, limits=Limits(largest=3))
     assert commits(broker)[-1] == (":1", 7)
     values = [orjson.loads(r.value) for r in broker.records if r.topic == "top.s.d.t" and r.value]
     assert [(v["after"]["id"], v["source"]["row"], v["transaction"]["total_order"]) for v in values] == [

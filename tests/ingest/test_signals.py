@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from cdc.model.schema import Column, TableId
-from ingest.capture.signals import Signal, mend_value, signal_of, signal_value
+from ingest.capture.signals import Signal, repair_value, signal_of, signal_value
 from ingest.ddl.dialect import dialect_of
 from ingest.events.tables import Tables
 from ingest.records.records import Recorder
-from ingest.records.snapshots import MENDS_ONLY, Snapshots
-from ingest.repair.repairs import Mends, name_of
+from ingest.records.snapshots import REPAIRS_ONLY, Snapshots
+from ingest.repair.repairs import Repairs, name_of
 
 
 def number() -> int:
@@ -27,7 +27,7 @@ def test_a_snapshot_is_begun_filtered_and_stopped() -> None:
     tables, snapshots = known()
     signal = signal_of(signal_value("execute-snapshot", ("d.t",), "id > 5"))
     assert signal.obey(snapshots, tables, number) == ""
-    assert snapshots.state == {"d.t": {"rows": 0, "whole": True, "where": "id > 5", "marker": MENDS_ONLY}}
+    assert snapshots.state == {"d.t": {"rows": 0, "whole": True, "where": "id > 5", "marker": REPAIRS_ONLY}}
     assert signal_of(signal_value("stop-snapshot", ("d.t",))).obey(snapshots, tables, number) == ""
     assert snapshots.state == {}
 
@@ -58,12 +58,12 @@ def test_pause_and_resume() -> None:
     assert not snapshots.paused
 
 
-def test_a_schema_is_told() -> None:
+def test_a_schema_is_reported() -> None:
     """schema-set takes one table and its columns; less is no signal."""
     columns = [{"name": "id", "column_type": "int", "nullable": False, "charset": None}]
     data = {"data-collections": ["d.t"], "columns": columns, "primary-key": ["id"]}
-    fact = signal_of({"type": "schema-set", "data": data}).described(known()[0])
-    assert (str(fact.table), fact.columns[0].column_type, fact.primary_key) == ("s.d.t", "int", ("id",))
+    log_event = signal_of({"type": "schema-set", "data": data}).described(known()[0])
+    assert (str(log_event.table), log_event.columns[0].column_type, log_event.primary_key) == ("s.d.t", "int", ("id",))
     with pytest.raises(ValueError, match="columns"):
         signal_of({"type": "schema-set", "data": {"data-collections": ["d.t"]}})
 
@@ -80,8 +80,8 @@ def test_a_dot_may_stand_in_a_name(database: str, table: str) -> None:
     assert again._table(text) == again._table(wanted.name) == wanted
     described = Signal(type="schema-set", tables=(text,), columns=(Column(name="id", column_type="int"),))
     assert described.described(tables).table == wanted
-    mends = Mends(Recorder("top"), tables, again, {})
-    assert mends._id(name_of(wanted)) == wanted
+    repairs = Repairs(Recorder("top"), tables, again, {})
+    assert repairs._id(name_of(wanted)) == wanted
 
 
 def test_a_name_that_means_no_captured_table_is_read_as_it_always_was() -> None:
@@ -93,11 +93,11 @@ def test_a_name_that_means_no_captured_table_is_read_as_it_always_was() -> None:
 
 def test_rows_are_named_by_their_keys() -> None:
     """mend-rows takes one table and keys; they are held like those that the log told in part."""
-    signal = signal_of(mend_value("d.t", [{"id": 1}, {"id": 2}]))
+    signal = signal_of(repair_value("d.t", [{"id": 1}, {"id": 2}]))
     assert (signal.type, signal.tables, signal.keys) == ("mend-rows", ("d.t",), ({"id": 1}, {"id": 2}))
     for data in ({"data-collections": ["d.t"]}, {"data-collections": ["d.t"], "keys": ["1"]}):
         with pytest.raises(ValueError, match="keys"):
             signal_of({"type": "mend-rows", "data": data})
     tables, snapshots = known()
-    mends = Mends(Recorder("top"), tables, snapshots, {})
-    assert "not captured" in mends.named(TableId(source="s", database="d", table="x"), signal.keys)
+    repairs = Repairs(Recorder("top"), tables, snapshots, {})
+    assert "not captured" in repairs.named(TableId(source="s", database="d", table="x"), signal.keys)

@@ -18,7 +18,7 @@ from cdc.model.types import Canonical
 from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition
 from ingest.ddl.dialect import dialect_of
 from ingest.events.log_events import (
-    Fact,
+    LogEvent,
     Operation,
     RefusedImage,
     RowsKept,
@@ -34,7 +34,7 @@ from ingest.records.capture_interfaces import EVERY_PARTITION, Checkpoint, Recor
 from ingest.records.images import MAX_IMAGE, snapshot_records
 from ingest.records.records import Recorder, checkpoint_value, read_checkpoint
 from ingest.records.snapshots import Snapshots
-from ingest.repair.repairing import MendingTransactions
+from ingest.repair.repairing import RepairingTransactions
 from ingest.repair.rounds import Rounds
 
 UUID = "1e4be0df-e594-11f1-ae82-02fc00000001"
@@ -58,7 +58,7 @@ class Read:
     def reached(self, position: Position) -> bool:
         return True
 
-    def __iter__(self) -> Iterator[Fact]:
+    def __iter__(self) -> Iterator[LogEvent]:
         return iter(())
 
 
@@ -83,11 +83,13 @@ def rows(operation: Operation, *found: Any, pos: int = 40) -> RowsLogged:
     return RowsLogged(TABLE, operation, found, plain, "f1", pos)
 
 
-def feed(*facts: Fact, start: Checkpoint = START, began: TransactionBegan = BEGAN) -> tuple[Transactions, list[Record]]:
+def feed(
+    *log_events: LogEvent, start: Checkpoint = START, began: TransactionBegan = BEGAN
+) -> tuple[Transactions, list[Record]]:
     transactions = Transactions(Recorder("top"), tables(), start)
     records: list[Record] = []
-    for fact in (began, *facts, ENDED):
-        records += transactions.records(fact, 1_700_000_000_200)
+    for log_event in (began, *log_events, ENDED):
+        records += transactions.records(log_event, 1_700_000_000_200)
     return transactions, records
 
 
@@ -152,7 +154,7 @@ def test_a_moved_key_is_deleted_and_created() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fact", "ops"),
+    ("log_event", "ops"),
     [
         (rows("insert", BROKEN), []),
         (rows("update", ({"id": 1, "v": "a"}, BROKEN)), ["d"]),
@@ -161,18 +163,26 @@ def test_a_moved_key_is_deleted_and_created() -> None:
         (rows("delete", BROKEN), []),
     ],
 )
-def test_a_refused_image_counts_as_no_row(fact: RowsLogged, ops: list[str]) -> None:
+def test_a_refused_image_counts_as_no_row(log_event: RowsLogged, ops: list[str]) -> None:
     """A new image that cannot be published is a dead-letter record with its values; nothing stale stays in its place.
 
     An old one is none: it was never published, and is not the row any more.
     """
-    transactions, records = feed(fact)
+    transactions, records = feed(log_event)
     assert [e["op"] for e in envelopes(records)] == ops
-    letters = [orjson.loads(r.value) for r in records if r.topic == "top.deadletters" and r.value]
-    newest = fact.rows[0][1] if fact.operation == "update" else None if fact.operation == "delete" else fact.rows[0]
-    assert len(letters) == transactions.refused == (newest is BROKEN)
-    assert all(letter["values"] == BROKEN.values and letter["why"] == BROKEN.why for letter in letters)
-    assert all(letter["gtid"] == f"{UUID}:7" for letter in letters)
+    dead_letters = [orjson.loads(r.value) for r in records if r.topic == "top.deadletters" and r.value]
+    newest = (
+        log_event.rows[0][1]
+        if log_event.operation == "update"
+        else None
+        if log_event.operation == "delete"
+        else log_event.rows[0]
+    )
+    assert len(dead_letters) == transactions.refused == (newest is BROKEN)
+    assert all(
+        dead_letter["values"] == BROKEN.values and dead_letter["why"] == BROKEN.why for dead_letter in dead_letters
+    )
+    assert all(dead_letter["gtid"] == f"{UUID}:7" for dead_letter in dead_letters)
 
 
 def test_a_row_that_no_record_can_hold_is_refused() -> None:
@@ -180,9 +190,9 @@ def test_a_row_that_no_record_can_hold_is_refused() -> None:
     huge: dict[str, Canonical] = {"id": 1, "v": "x" * MAX_IMAGE}
     _, records = feed(rows("insert", huge), rows("update", (huge, {"id": 1, "v": "small"})))
     assert [e["op"] for e in envelopes(records)] == ["c"]
-    letters = [r for r in records if r.topic == "top.deadletters"]
-    assert len(letters) == 1
-    assert all(r.value is not None and len(r.value) < 10_000 for r in letters)
+    dead_letters = [r for r in records if r.topic == "top.deadletters"]
+    assert len(dead_letters) == 1
+    assert all(r.value is not None and len(r.value) < 10_000 for r in dead_letters)
     writer = Recorder("top").writer(tables().schema(TABLE))
     assert snapshot_records(Recorder("top"), writer, [huge], START.position, 1)[0].topic == "top.deadletters"
 
@@ -238,16 +248,26 @@ def test_rows_that_cannot_be_decoded_are_kept_as_bytes() -> None:
     transactions, records = feed(kept, rows("insert", {"id": 1, "v": "a"}))
     assert [record.topic for record in records] == ["top.quarantine", "top.s.d.t"]
     assert records[0].value is not None
-    letter = orjson.loads(records[0].value)
-    assert (letter["why"], letter["table_map"], letter["event"]) == ("unknown columns", "bWFw", "cm93cw==")
-    assert (letter["gtid"], letter["file"], letter["pos"]) == (f"{UUID}:7", "f1", 40)
+    dead_letter = orjson.loads(records[0].value)
+    assert (dead_letter["why"], dead_letter["table_map"], dead_letter["event"]) == (
+        "unknown columns",
+        "bWFw",
+        "cm93cw==",
+    )
+    assert (dead_letter["gtid"], dead_letter["file"], dead_letter["pos"]) == (f"{UUID}:7", "f1", 40)
     assert transactions.quarantined == 1
     transactions.records(BEGAN, 0)
     transactions.records(kept._replace(why="another reason"), 0)
-    told = {"sequence": letter["sequence"], "events": 2, "since_ms": letter["source_ts_ms"], "why": "another reason"}
-    assert transactions.kept == {"d.t": told}
+    reported = {
+        "sequence": dead_letter["sequence"],
+        "events": 2,
+        "since_ms": dead_letter["source_ts_ms"],
+        "why": "another reason",
+    }
+    assert transactions.kept == {"d.t": reported}
     assert (
-        Transactions(Recorder("top"), tables(), replace(START, state={"kept": {"d.t": told}})).kept == transactions.kept
+        Transactions(Recorder("top"), tables(), replace(START, state={"kept": {"d.t": reported}})).kept
+        == transactions.kept
     )
     older = Transactions(Recorder("top"), tables(), replace(START, state={"kept": {"d.t": 7}}))
     assert older.kept["d.t"]["sequence"] == 7
@@ -258,8 +278,8 @@ def test_a_huge_transaction_goes_on_at_the_next_row() -> None:
     inserts = [rows("insert", *({"id": 10 * n + i, "v": "x"} for i in range(3)), pos=n) for n in range(4)]
     _, whole = feed(*inserts)
     first = Transactions(Recorder("top"), tables(), START)
-    begun: list[Fact] = [BEGAN, *inserts[:2]]
-    part = [record for fact in begun for record in first.records(fact, 1_700_000_000_200)]
+    begun: list[LogEvent] = [BEGAN, *inserts[:2]]
+    part = [record for log_event in begun for record in first.records(log_event, 1_700_000_000_200)]
     stored = checkpoint_value(first.checkpoint(Read()), "s", {})
     checkpoint, _ = read_checkpoint(stored)
     assert (checkpoint.position.row, checkpoint.position.file, checkpoint.position.pos) == (6, "f1", 4)
@@ -276,26 +296,26 @@ def test_a_huge_transaction_goes_on_at_the_next_row() -> None:
     ]
 
 
-def mending(start: Checkpoint = START) -> tuple[MendingTransactions, Snapshots]:
+def repairing(start: Checkpoint = START) -> tuple[RepairingTransactions, Snapshots]:
     """Transactions with what repairs tables, whose snapshots are those under way."""
     found, recorder = tables(), Recorder("top")
     snapshots = Snapshots(recorder, found, {})
-    mends = Rounds(recorder, found, snapshots, {}, follow=False)
-    return MendingTransactions(recorder, found, start, snapshots, mends), snapshots
+    repairs = Rounds(recorder, found, snapshots, {}, follow=False)
+    return RepairingTransactions(recorder, found, start, snapshots, repairs), snapshots
 
 
 def test_a_part_of_a_transaction_that_does_not_come_again_is_repaired() -> None:
     """A server that took over may lack a transaction that was published in part, or its rows may be rolled back: its
     tables are read again, and the source goes on."""
     first = Transactions(Recorder("top"), tables(), START)
-    for fact in (BEGAN, rows("insert", {"id": 1, "v": "x"})):
-        first.records(fact, 1)
+    for log_event in (BEGAN, rows("insert", {"id": 1, "v": "x"})):
+        first.records(log_event, 1)
     checkpoint = first.checkpoint(Read())
     other = BEGAN._replace(gtid=f"{UUID}:8")
-    facts: list[list[Fact]] = [[other, rows("insert", {"id": 2, "v": "x"}), ENDED], [BEGAN, ENDED]]
-    for others in facts:
-        transactions, snapshots = mending(checkpoint)
-        records = [record for fact in others for record in transactions.records(fact, 1)]
+    log_events: list[list[LogEvent]] = [[other, rows("insert", {"id": 2, "v": "x"}), ENDED], [BEGAN, ENDED]]
+    for others in log_events:
+        transactions, snapshots = repairing(checkpoint)
+        records = [record for log_event in others for record in transactions.records(log_event, 1)]
         assert [event["after"]["id"] for event in envelopes(records)] == [2] * (len(others) - 2)
         assert snapshots.state["d.t"]["marker"] > checkpoint.position.sequence
         assert transactions.whole
@@ -303,9 +323,9 @@ def test_a_part_of_a_transaction_that_does_not_come_again_is_repaired() -> None:
 
 def test_a_transaction_that_the_log_cuts_off_is_repaired() -> None:
     """A server that crashed may have logged a part of a transaction only: what was published of it is repaired."""
-    transactions, snapshots = mending()
-    for fact in (BEGAN, rows("insert", {"id": 1, "v": "x"}), BEGAN._replace(gtid=f"{UUID}:8"), ENDED):
-        transactions.records(fact, 1)
+    transactions, snapshots = repairing()
+    for log_event in (BEGAN, rows("insert", {"id": 1, "v": "x"}), BEGAN._replace(gtid=f"{UUID}:8"), ENDED):
+        transactions.records(log_event, 1)
     assert list(snapshots.state) == ["d.t"]
 
 

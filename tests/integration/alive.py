@@ -30,9 +30,9 @@ from tailorbird.cli.cli_demo_verdict import verdicts
 from tailorbird.devtools.demo.mysql_demo import MySqlShop
 from tailorbird.devtools.stack.settings import LOAD_LOGIN
 from tailorbird.operate.pipeline.proc_pipeline import Part, Pipeline
-from tailorbird.operate.status.dead_letters import Letters
+from tailorbird.operate.status.dead_letters import DeadLetterList
 from tailorbird.operate.status.http_metrics import read_metrics
-from tailorbird.operate.status.kafka_dead_letters import LettersReader
+from tailorbird.operate.status.kafka_dead_letters import DeadLetterReader
 from tests.support.waiting import wait_for
 
 TABLES = {
@@ -133,9 +133,9 @@ tables:
         """Wait until all is visible; how the table and its index differ from the query's answer over the sources."""
         wait_until_quiet(self.topology, self.shop, self.pipeline, lambda why: None)
         differences = dict[str, Any]()
-        for table, told in verdicts(self.topology).items():
-            assert told.rows > 0
-            found = (("HBase", told.hbase), ("Solr", told.solr))
+        for table, reported in verdicts(self.topology).items():
+            assert reported.rows > 0
+            found = (("HBase", reported.hbase), ("Solr", reported.solr))
             differences |= {f"{table} in {name}": difference for name, difference in found if not difference.none}
         return differences
 
@@ -143,8 +143,8 @@ tables:
         """Whether the joins know their tables, and where the log ends that their first version must show."""
         self.pipeline.must_run()
         log = self._join.log
-        told = log.read_text() if log.exists() else ""
-        return all(f"event=joining table={table} " in told for table in self.engines)
+        reported = log.read_text() if log.exists() else ""
+        return all(f"event=joining table={table} " in reported for table in self.engines)
 
     def joining(self) -> bool:
         """Whether the join has written rows."""
@@ -201,9 +201,9 @@ tables:
 
     def dead_letters(self) -> int:
         """How many letters there are, or were before a rebuild settled them."""
-        with LettersReader(self.topology, Letters(self.name)) as reader:
+        with DeadLetterReader(self.topology, DeadLetterList(self.name)) as reader:
             found = reader.read()
-            return len(found.letters) + len(found.settled)
+            return len(found.dead_letters) + len(found.settled)
 
     def sql(self, server: str, *statements: str) -> None:
         """Statements of a session of their own, in the test's database."""

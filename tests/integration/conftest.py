@@ -26,7 +26,7 @@ from tests.support.waiting import wait_for
 Row = dict[str, Any]
 ABSENT = {KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART}
 # what a client says while its broker restarts; it goes on by itself
-AWAY = {
+UNAVAILABLE = {
     KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._WAIT_COORD,
     KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.COORDINATOR_NOT_AVAILABLE,
 }  # fmt: skip
@@ -108,7 +108,7 @@ class Captured:
             elif message.error().code() == KafkaError._PARTITION_EOF:
                 if message.offset() >= marks[message.partition()][1]:
                     ended.add(message.partition())
-            elif message.error().code() not in AWAY:
+            elif message.error().code() not in UNAVAILABLE:
                 raise AssertionError(f"{topic}: {message.error()}")
         consumer.unassign()
         return sorted(found, key=lambda record: record[0])
@@ -124,7 +124,7 @@ class Captured:
             except KafkaException as error:
                 if error.args[0].code() in ABSENT:
                     return 0, 0
-                if error.args[0].code() not in AWAY or time.monotonic() > deadline:
+                if error.args[0].code() not in UNAVAILABLE or time.monotonic() > deadline:
                     raise
 
     def _consumer(self, level: str) -> Any:

@@ -40,7 +40,7 @@ def dropped(name: str) -> None:
         cursor.execute(f"DROP DATABASE `{name}`")
 
 
-def told(*words: str) -> str:
+def reported(*words: str) -> str:
     """What a command prints; it must succeed."""
     result = CliRunner().invoke(app, [*words], catch_exceptions=False)
     assert result.exit_code == 0, result.output

@@ -42,7 +42,7 @@ def alive(stack: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[A
     one.close()
 
 
-def test_a_first_start_beside_live_traffic(alive: Alive) -> None:
+def test_a_first_start_during_live_traffic(alive: Alive) -> None:
     """Over 13,000 rows of three tables: 0/0/0."""
     assert alive.settled() == {}
 
@@ -74,7 +74,7 @@ def test_a_snapshot_of_what_was_never_read(stack: object, tmp_path_factory: pyte
 
 
 @pytest.mark.matrix  # never read before: the test above
-def test_tables_are_read_again_beside_live_traffic(alive: Alive) -> None:
+def test_tables_are_read_again_during_live_traffic(alive: Alive) -> None:
     """`tailorbird snapshot` of two tables repeats every row of them, and changes nothing."""
     with alive.traffic(SLOW) as more:
         more(100)

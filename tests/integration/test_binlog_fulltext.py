@@ -70,12 +70,12 @@ def test_words_of_rows_are_found_and_those_of_old_rows_are_not(
         command = [sys.executable, str(EXAMPLE), uri, collection, str(start)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, done.stderr
-        book = f"{database}.book"
-        assert found(collection, "text:sew") == {f"{book}:1"}
+        partition_ledger = f"{database}.book"
+        assert found(collection, "text:sew") == {f"{partition_ledger}:1"}
         assert found(collection, "text:stitch") == set()
-        assert found(collection, "text:grass") == {f"{book}:3"}
+        assert found(collection, "text:grass") == {f"{partition_ledger}:3"}
         assert found(collection, "text:forgotten") == set()
-        assert found(collection, f'table:"{book}"') == {f"{book}:1", f"{book}:3"}
+        assert found(collection, f'table:"{partition_ledger}"') == {f"{partition_ledger}:1", f"{partition_ledger}:3"}
 
 
 def test_the_example_stays_small() -> None:

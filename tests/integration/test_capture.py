@@ -151,12 +151,12 @@ def test_killed_at_random_each_change_is_seen_exactly_once(
         assert sequences == sorted(sequences), "a partition's changes are out of order"
     streamed = sorted((event for _, event in events if event["op"] != "r"), key=lambda e: e["source"]["sequence"])
     assert [event["source"]["sequence"] for event in streamed] == list(range(1, len(streamed) + 1))
-    told = [
+    reported = [
         (event["op"], (event["after"] or event["before"])["id"], event["after"] and event["after"]["v"])
         for event in streamed
     ]
-    assert len(told) > 500
-    assert told == traffic.changes[-len(told) :]
+    assert len(reported) > 500
+    assert reported == traffic.changes[-len(reported) :]
     state: dict[int, int] = {}
     for _, key, value in records:
         after = json.loads(value)["after"] if value is not None else None

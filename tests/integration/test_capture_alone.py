@@ -46,8 +46,8 @@ def test_sources_without_tables_are_captured_watched_and_proved(
         captured.sql("UPDATE t SET v = 3 WHERE id = 1")
         captured.caught_up()
         wait_for(lambda: tailorbird("status", str(file)).returncode == 0, "status finds a fault", 60)
-        told = [json.loads(line) for line in run("status", str(file), "--json").splitlines()]
-        assert [(one["kind"], one["part"]) for one in told] == [("process", "capture shop")]
+        reported = [json.loads(line) for line in run("status", str(file), "--json").splitlines()]
+        assert [(one["kind"], one["part"]) for one in reported] == [("process", "capture shop")]
         said = [json.loads(line) for line in run("verify", str(file), "--json").splitlines() if line.startswith("{")]
         assert [(one["stage"], one["outcome"], one["rows"]) for one in said if one["kind"] == "verdict"] == [
             ("log", "equal", 2)

@@ -77,7 +77,7 @@ def test_a_table_that_is_emptied_as_a_whole_is_marked(capture: Callable[..., Any
 
 
 @pytest.mark.parametrize("kind", ["statement", "xa"])
-def test_transactions_that_rows_do_not_tell(capture: Callable[..., Any], kind: str) -> None:
+def test_transactions_that_rows_do_not_report(capture: Callable[..., Any], kind: str) -> None:
     """A statement logged as text has its table read again; the rows of an XA transaction come when it is committed."""
     captured = capture("t")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY)", f"CREATE DATABASE {captured.name}_x")
@@ -103,11 +103,11 @@ def test_transactions_that_rows_do_not_tell(capture: Callable[..., Any], kind: s
     insert(f"{captured.name}.t")
     captured.sql(f"DROP DATABASE {captured.name}_x")
 
-    def told() -> list[int]:
+    def reported() -> list[int]:
         return [event["after"]["id"] for event in captured.events("t") if event["after"]]
 
     expected = [1, 7, 7] if kind == "statement" else [1, 7]
-    captured.wait_for(lambda: sorted(told()) == expected, "the row does not come")
+    captured.wait_for(lambda: sorted(reported()) == expected, "the row does not come")
     process.terminate()
     assert captured.end_of(process)[0] == 0
 

@@ -22,7 +22,7 @@ def rewind(captured: Any, *arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def told(captured: Any) -> list[tuple[int, str, Any]]:
+def reported(captured: Any) -> list[tuple[int, str, Any]]:
     """The changes of the table in the order of their publication, by number."""
     events = [event for event in captured.events("t") if event["op"] != "r"]
     return [(event["source"]["sequence"], event["op"], event["after"]) for event in events]
@@ -40,7 +40,7 @@ def test_a_capture_that_is_set_back_gives_the_same_numbers_again(capture: Callab
         "INSERT INTO t VALUES (3, 3)",
     )  # fmt: skip
     captured.caught_up()
-    once = told(captured)
+    once = reported(captured)
     assert len(once) == 5
     marks = rewind(captured)
     assert marks[0]["sequence"] == 0
@@ -55,7 +55,7 @@ def test_a_capture_that_is_set_back_gives_the_same_numbers_again(capture: Callab
     captured.caught_up()
     process.terminate()
     assert captured.end_of(process)[0] == 0
-    again = told(captured)
+    again = reported(captured)
     (last,) = [event for event in again if event[2] == {"id": 3, "v": 4}]
     assert Counter(map(str, again)) == Counter(map(str, [*once, *once, last]))
     assert last[0] > max(number for number, _, _ in once)

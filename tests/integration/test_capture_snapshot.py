@@ -32,9 +32,9 @@ def test_a_table_is_read_again_while_its_progress_is_shown(capture: Callable[...
     said = command(captured, "--json").splitlines()
     captured.streaming(process)
     for line in said:  # it may be over already on a fast machine
-        told = json.loads(line)
-        assert told["table"] == f"shop.{captured.name}.t"
-        assert told["total"] is None or 20_000 < told["total"] < 80_000
+        reported = json.loads(line)
+        assert reported["table"] == f"shop.{captured.name}.t"
+        assert reported["total"] is None or 20_000 < reported["total"] < 80_000
     assert "no snapshot is under way" in command(captured)
     shown = command(captured, f"shop.{captured.name}.t", "--where", "id < 30000", "--follow")
     assert "execute-snapshot" in shown

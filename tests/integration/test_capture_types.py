@@ -73,7 +73,7 @@ OPAQUE = (
 )
 
 
-def test_snapshot_and_log_tell_the_same(capture: Callable[..., Any]) -> None:
+def test_snapshot_and_log_report_the_same(capture: Callable[..., Any]) -> None:
     """Each value of each type is equal by both ways and survives HBase's bytes; zero dates are refused by both."""
     captured = capture("t", "n")
     captured.sql(f"CREATE TABLE t ({COLUMNS})", "CREATE TABLE n (id VARCHAR(9) PRIMARY KEY, y YEAR, u INT UNSIGNED)")
@@ -106,7 +106,7 @@ def test_snapshot_and_log_tell_the_same(capture: Callable[..., Any]) -> None:
         read.update({(chunk.request.schema.table_id.table, shown(image)["id"]): image for image in chunk.images})
     logged: dict[tuple[str, object], Image] = {}
     with server.stream(Checkpoint(position=start, snapshot="done", ts_ms=0), tables, busy=True) as facts:
-        for fact in (part for told in facts for part in one_by_one(told)):
+        for fact in (part for reported in facts for part in one_by_one(reported)):
             assert not isinstance(fact, RowsKept), fact
             if isinstance(fact, TableDescribed):
                 change = tables.described(fact, start)
@@ -191,8 +191,10 @@ def test_zero_dates_go_to_the_dead_letters(capture: Callable[..., Any]) -> None:
         ("c", None, {"id": 2, "d": "2020-02-02Z"}),
         ("c", None, {"id": 1, "d": "2021-01-01Z"}),
     ]
-    letters = [json.loads(value) for _, _, value in captured.read(f"{captured.name}.deadletters", 1)]
-    assert [(letter["values"]["id"], letter["why"].split(":")[0]) for letter in letters[:1]] == [(1, "column d")]
+    dead_letters = [json.loads(value) for _, _, value in captured.read(f"{captured.name}.deadletters", 1)]
+    assert [(dead_letter["values"]["id"], dead_letter["why"].split(":")[0]) for dead_letter in dead_letters[:1]] == [
+        (1, "column d")
+    ]
 
 
 @pytest.mark.parametrize(("mode", "encrypted"), [("disabled", False), ("preferred", True), ("required", True)])

@@ -20,7 +20,7 @@ from tests.support.waiting import wait_for
 pytestmark = [pytest.mark.integration, pytest.mark.matrix]
 
 
-def test_a_difference_is_told_until_it_is_mended(stack: object, tmp_path: Path) -> None:
+def test_a_difference_is_reported_until_it_is_repaired(stack: object, tmp_path: Path) -> None:
     """A document that is taken away: the next run finds it, `status` names the command that shows it and exits with 1;
     once it is there again all is equal. The process ends in order in the midst of whatever it compares."""
     with a_world(tmp_path) as world:
@@ -43,10 +43,10 @@ def test_a_difference_is_told_until_it_is_mended(stack: object, tmp_path: Path) 
             wait_for(lambda: metric("differing_rows") == 1, "the difference is not found", 120)
             process = world.tailorbird("status", "--json")
             output, _ = process.communicate(timeout=120)
-            told = {one["kind"]: one for one in map(json.loads, output.splitlines()) if one.get("kind") == "check"}
-            assert (process.returncode, told["check"]["state"]) == (1, "DIFFERENT")
-            assert told["check"]["look"] == f"tailorbird verify {world.file} --stage index --table wide"
-            found = told["check"]["checked"][0]["findings"]
+            reported = {one["kind"]: one for one in map(json.loads, output.splitlines()) if one.get("kind") == "check"}
+            assert (process.returncode, reported["check"]["state"]) == (1, "DIFFERENT")
+            assert reported["check"]["look"] == f"tailorbird verify {world.file} --stage index --table wide"
+            found = reported["check"]["checked"][0]["findings"]
             assert [(one["key"], one["difference"]) for one in found] == [({"id": 7}, "missing")]
             plant.post([document])
             wait_for(lambda: metric("differing_rows") == 0, "it is told though it is mended", 120)

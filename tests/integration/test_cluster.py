@@ -58,5 +58,5 @@ def test_executors_that_can_not_work_are_named(joined: Joined) -> None:
 def settles(joined: Joined, history: History) -> None:
     """All is there, and nothing else."""
     joined.publish_positions(history)
-    wait_for(lambda: joined.barriers_tell(history), "the barriers never come")
+    wait_for(lambda: joined.barriers_report(history), "the barriers never come")
     assert joined.live() == oracle(joined, history)

@@ -13,9 +13,9 @@ from cdc.model.naming import dead_letter_topic
 from cdc.process.file_topology import load_topology
 from joins.steps.records import RefusedRecord
 from joins.steps.sink import dead_letter
-from joins.stores.kafka_log import send_dead_letters, settle_letters
-from tailorbird.operate.status.dead_letters import Letters
-from tailorbird.operate.status.kafka_dead_letters import LettersReader, letters_watched
+from joins.stores.kafka_log import resolve_dead_letters, send_dead_letters
+from tailorbird.operate.status.dead_letters import DeadLetterList
+from tailorbird.operate.status.kafka_dead_letters import DeadLetterReader, dead_letters_watched
 from tests.support.commands import tailorbird
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 
-def told(captured: Captured, *words: str, code: int = 0) -> list[Any]:
+def reported(captured: Captured, *words: str, code: int = 0) -> list[Any]:
     """The objects that `tailorbird dead-letters` prints."""
     ran = tailorbird("dead-letters", words[0], str(captured.file), *words[1:], "--json")
     assert ran.returncode == code, ran.stderr
@@ -45,7 +45,7 @@ def assert_incomplete(captured: Captured) -> None:
     assert f"tailorbird dead-letters list {captured.file}" in ran.stdout
     assert ran.returncode == 1
     ran = tailorbird("status", str(captured.file), "--json")
-    (one,) = (told for line in ran.stdout.splitlines() if (told := json.loads(line))["kind"] == "incomplete")
+    (one,) = (reported for line in ran.stdout.splitlines() if (reported := json.loads(line))["kind"] == "incomplete")
     assert (one["stage"], one["letters"], one["tables"]) == ("capture", 2, ["wide"])
     ran = tailorbird("doctor", str(captured.file))
     assert f"WARNING capture shop.{captured.name}.t: complete: 2 dead letters wait" in ran.stdout
@@ -58,14 +58,14 @@ def test_a_refused_row_is_listed_and_settled_by_a_later_change(capture: Callable
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, born DATE)")
     process = captured.start()
     captured.streaming(process)
-    assert told(captured, "list") == []
+    assert reported(captured, "list") == []
     for number in (1, 2):
         refuse(captured, number)
     captured.caught_up()
-    letters = {json.loads(one["key"])["id"]: one for one in told(captured, "list")}
-    assert sorted(letters) == [1, 2]
-    assert {one["of"] for one in letters.values()} == {f"shop.{captured.name}.t"}
-    assert all("born" in one["reason"] and "dead-letters replay" in one["remedy"] for one in letters.values())
+    dead_letters = {json.loads(one["key"])["id"]: one for one in reported(captured, "list")}
+    assert sorted(dead_letters) == [1, 2]
+    assert {one["of"] for one in dead_letters.values()} == {f"shop.{captured.name}.t"}
+    assert all("born" in one["reason"] and "dead-letters replay" in one["remedy"] for one in dead_letters.values())
 
     assert_incomplete(captured)
 
@@ -74,30 +74,30 @@ def test_a_refused_row_is_listed_and_settled_by_a_later_change(capture: Callable
     captured.sql("UPDATE t SET born = '2024-02-29' WHERE id = 1")
     captured.start()
     captured.caught_up()
-    (other,) = told(captured, "list")
+    (other,) = reported(captured, "list")
     assert json.loads(other["key"])["id"] == 2
-    (settled,) = told(captured, "list", "--settled")
-    assert (settled["id"], settled["settled"]) == (letters[1]["id"], "a later change")
+    (settled,) = reported(captured, "list", "--settled")
+    assert (settled["id"], settled["settled"]) == (dead_letters[1]["id"], "a later change")
     assert [(one["op"], one["after"]) for one in captured.events("t")] == [("c", {"id": 1, "born": "2024-02-29Z"})]
 
-    (done,) = told(captured, "replay", "--all")
+    (done,) = reported(captured, "replay", "--all")
     assert (done["rows"], done["settled"]) == (1, [other["id"]])
     topology = load_topology(str(captured.file))
-    watch = letters_watched(topology, every=0.2)
-    captured.wait_for(lambda: sum(one.letters for one in watch.last() or ()) == 1, "it is not refused again")
-    assert [one["id"] for one in told(captured, "list")] == [other["id"]]
-    assert told(captured, "replay", letters[1]["id"]) == [{"settled": []}]
+    watch = dead_letters_watched(topology, every=0.2)
+    captured.wait_for(lambda: sum(one.dead_letters for one in watch.last() or ()) == 1, "it is not refused again")
+    assert [one["id"] for one in reported(captured, "list")] == [other["id"]]
+    assert reported(captured, "replay", dead_letters[1]["id"]) == [{"settled": []}]
 
     refuse(captured, 3)
     captured.caught_up()
-    with LettersReader(topology, Letters(topology.name)) as reader:
-        (third, _) = reader.read().letters
-        assert told(captured, "resolve", third.id) == [{"settled": [third.id]}]
-        assert len(reader.read().letters) == 1
+    with DeadLetterReader(topology, DeadLetterList(topology.name)) as reader:
+        (third, _) = reader.read().dead_letters
+        assert reported(captured, "resolve", third.id) == [{"settled": [third.id]}]
+        assert len(reader.read().dead_letters) == 1
         captured.sql("DELETE FROM t")
         captured.caught_up()
-        assert reader.read().letters == []
-    assert told(captured, "list") == []
+        assert reader.read().dead_letters == []
+    assert reported(captured, "list") == []
     assert "INCOMPLETE" not in tailorbird("status", str(captured.file)).stdout
 
 
@@ -126,11 +126,11 @@ def test_a_hidden_column_decides_nothing_and_leaks_nothing(capture: Callable[...
         ("r", 1): {"id": 1, "m": "***", "born": "2024-01-01Z"},
         ("c", 11): {"id": 11, "m": "***", "born": "2024-01-01Z"},
     }  # fmt: skip
-    letters = [value for _, _, value in captured.read(f"{captured.name}.deadletters", 2)]
-    assert all(json.loads(one)["why"].startswith("column born: 2019-00-15") for one in letters[:1])
+    dead_letters = [value for _, _, value in captured.read(f"{captured.name}.deadletters", 2)]
+    assert all(json.loads(one)["why"].startswith("column born: 2019-00-15") for one in dead_letters[:1])
     process.terminate()
     _, said = process.communicate(timeout=30)
-    everything = b"".join(letters) + said.encode()
+    everything = b"".join(dead_letters) + said.encode()
     assert not any(hidden in everything for hidden in (b"2017-00-13", b"2018-00-14"))
 
 
@@ -159,7 +159,7 @@ def test_a_table_whose_columns_were_not_known_heals_by_itself(capture: Callable[
 
     def healed() -> bool:
         rows = {one["after"]["id"] for one in captured.events("t") if one["after"] and one["op"] in ("r", "c")}
-        return rows == {1, 2, 3} and told(captured, "list") == []
+        return rows == {1, 2, 3} and reported(captured, "list") == []
 
     captured.wait_for(healed, "the table stays in quarantine")
     assert "t" in {one["op"] for one in captured.events("t")}
@@ -171,18 +171,18 @@ def test_a_rebuild_settles_what_a_join_refused(capture: Callable[..., Any]) -> N
     captured = capture("t")
     topology = load_topology(str(captured.file))
     brokers, topic = topology.log.brokers, dead_letter_topic(topology.name)
-    settle_letters(brokers, topology.name, ["wide"])
+    resolve_dead_letters(brokers, topology.name, ["wide"])
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY)")
     captured.streaming(captured.start())
-    assert told(captured, "list", "--settled") == []
+    assert reported(captured, "list", "--settled") == []
     refused = RefusedRecord(f"{topology.name}.shop.{topology.name}.t", 0, 7, "not an envelope", None, "AA==")
     send_dead_letters(brokers, topic, [dead_letter(refused, "wide", 1), dead_letter(refused, "other", 1)])
-    assert sorted(one["of"] for one in told(captured, "list")) == ["other", "wide"]
-    settle_letters(brokers, topology.name, ["wide"])
-    assert [one["of"] for one in told(captured, "list")] == ["other"]
-    assert [one["settled"] for one in told(captured, "list", "--settled")] == ["rebuilt"]
+    assert sorted(one["of"] for one in reported(captured, "list")) == ["other", "wide"]
+    resolve_dead_letters(brokers, topology.name, ["wide"])
+    assert [one["of"] for one in reported(captured, "list")] == ["other"]
+    assert [one["settled"] for one in reported(captured, "list", "--settled")] == ["rebuilt"]
 
 
-def test_a_topology_without_letters_has_none(capture: Callable[..., Any]) -> None:
+def test_a_topology_without_dead_letters_has_none(capture: Callable[..., Any]) -> None:
     """Before any topic is made."""
-    assert told(capture("t"), "list") == []
+    assert reported(capture("t"), "list") == []

@@ -18,7 +18,7 @@ from ingest.changes.kafka_changes import KafkaChanges
 from ingest.export.cuts import ExportCut
 from ingest.export.kafka_export import TopicExport
 from ingest.export.run_export import ExportOptions, export, sinks
-from tests.support.changes_made import KafkaCommitted, SourceTold, schema_of, topology_named, topology_text
+from tests.support.changes_made import KafkaCommitted, SourceLog, schema_of, topology_named, topology_text
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.timeout(180)]
@@ -31,11 +31,11 @@ def servers() -> str:
 
 
 @pytest.fixture
-def captured(unique: Callable[[str], str]) -> Iterator[tuple[str, SourceTold]]:
+def captured(unique: Callable[[str], str]) -> Iterator[tuple[str, SourceLog]]:
     """A topology's name, and the history of its table: inserts and deletes over two schemas."""
     name = unique("exported")
     committed = KafkaCommitted(topology_named(name, servers()))
-    source = SourceTold(committed)
+    source = SourceLog(committed)
     for version in (1, 2):
         source.columns(schema_of(version=version, name="varchar(20)", **({"v": "int"} if version == 2 else {})))
         for number in range(ROWS):
@@ -46,7 +46,7 @@ def captured(unique: Callable[[str], str]) -> Iterator[tuple[str, SourceTold]]:
     committed.close()
 
 
-def test_killed_at_random_a_folder_has_each_change_once(captured: tuple[str, SourceTold], tmp_path: Path) -> None:
+def test_killed_at_random_a_folder_has_each_change_once(captured: tuple[str, SourceLog], tmp_path: Path) -> None:
     """SIGKILL as soon as another file is there, three times; the fourth attempt ends by itself."""
     name, source = captured
     topology, lake = tmp_path / "t.yml", tmp_path / "lake"
@@ -63,9 +63,9 @@ def test_killed_at_random_a_folder_has_each_change_once(captured: tuple[str, Sou
         process.send_signal(signal.SIGKILL)
         process.wait()
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)[str(TABLE)] < len(source.told)
+    assert json.loads(done.stdout)[str(TABLE)] < len(source.reported)
     lines = [json.loads(line) for file in files() for line in file.read_text().splitlines()]
-    assert [line["source"]["sequence"] for line in lines] == [event.source.sequence for event in source.told]
+    assert [line["source"]["sequence"] for line in lines] == [event.source.sequence for event in source.reported]
 
 
 class KilledWriter(Exception):
@@ -73,7 +73,7 @@ class KilledWriter(Exception):
 
 
 def test_killed_in_a_commit_a_topic_has_each_change_once(
-    captured: tuple[str, SourceTold], monkeypatch: pytest.MonkeyPatch
+    captured: tuple[str, SourceLog], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before a transaction ends and behind that; whoever begins anew locks out the one before."""
     name, source = captured
@@ -107,11 +107,11 @@ def test_killed_in_a_commit_a_topic_has_each_change_once(
             deaths += 1
     log.close()
     assert deaths >= 2
-    found = told(f"{name}_mx.d.t", len(source.told))
-    assert sorted(found) == sorted((event.op, (event.after or event.before or {})["id"]) for event in source.told)
+    found = reported(f"{name}_mx.d.t", len(source.reported))
+    assert sorted(found) == sorted((event.op, (event.after or event.before or {})["id"]) for event in source.reported)
 
 
-def told(topic: str, wanted: int) -> list[tuple[str, int]]:
+def reported(topic: str, wanted: int) -> list[tuple[str, int]]:
     """What a topic tells to those who read what is committed, up to its end."""
     consumer = Consumer({"bootstrap.servers": servers(), "group.id": "x", "enable.partition.eof": True})
     parts = consumer.list_topics(topic, timeout=10).topics[topic].partitions

@@ -82,8 +82,8 @@ def test_a_fleet_from_nothing_to_a_table_in_sync(fleet: FleetOnServers) -> None:
     fleet.until(lambda: 1002 in rows(captured, "t"), "the agent did not go on")
     fleet.gateway(held)
     live = [event for event in captured.events("t") if event["op"] in "cud"]
-    told = [(event["op"], (event["after"] or event["before"])["id"]) for event in live]
-    assert sorted(told) == [("c", 1000), ("c", 1001), ("c", 1002), ("d", 1000)], "lost, or told twice"
+    reported = [(event["op"], (event["after"] or event["before"])["id"]) for event in live]
+    assert sorted(reported) == [("c", 1000), ("c", 1001), ("c", 1002), ("d", 1000)], "lost, or told twice"
     assert "salaries" not in {event["source"]["table"] for event in captured.events("t")}
 
     places = fleet.json("positions", "show", "shop", gateway=other)
@@ -196,8 +196,8 @@ def test_a_second_agent_takes_over_what_the_first_one_had(fleet: FleetOnServers)
         lambda: {one["agent"]: len(one["sources"]) for one in fleet.api("agents")} == {first: 0, second: 1},
         "two have it",
     )
-    told = [event["after"]["id"] for event in captured.events("u") if event["op"] == "c"]
-    assert told == [10, 11], "lost, or told twice"
+    reported = [event["after"]["id"] for event in captured.events("u") if event["op"] == "c"]
+    assert reported == [10, 11], "lost, or told twice"
 
 
 def test_an_agent_is_a_small_guest(fleet: FleetOnServers) -> None:

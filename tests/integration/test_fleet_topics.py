@@ -97,7 +97,7 @@ def test_what_is_sent_is_read_by_all(topology: Topology, states: list[KafkaState
     assert woken.wait(10)
 
 
-def test_a_desk_without_the_lease_locks_out_nobody(topology: Topology, states: list[KafkaState]) -> None:
+def test_a_session_without_the_lease_locks_out_no_one(topology: Topology, states: list[KafkaState]) -> None:
     """An older epoch is refused before it can end the holder's session; a newer one is refused nothing, and the older
     session commits no more. A source that stands in no file has its position all the same.
     """
@@ -125,7 +125,7 @@ def test_a_desk_without_the_lease_locks_out_nobody(topology: Topology, states: l
     assert KafkaPositions(topology).positions("shop", SPEC) == []
 
 
-def test_a_lease_that_moves_while_a_desk_recovers_is_noticed(topology: Topology, states: list[KafkaState]) -> None:
+def test_a_lease_that_moves_while_a_session_recovers_is_noticed(topology: Topology, states: list[KafkaState]) -> None:
     """It reads the lease again behind the lock-out, and does not begin a session of an older epoch."""
     topic, source = states[0], source_of(SPEC, topology.name, "shop")
     topic.write(lease_record(Lease(source="shop", epoch=1, agent="a1", gateway="g1", claim="c1")))
@@ -193,7 +193,7 @@ def test_a_gateways_transactions_live_a_minute(
 
 
 @pytest.mark.matrix
-def test_what_nobody_ends_is_given_up(topology: Topology) -> None:
+def test_what_no_one_ends_is_given_up(topology: Topology) -> None:
     """Other sources recover then; who was away for so long is told that, and not that another capture is there."""
     own, other = source_of(SPEC, topology.name, "shop"), topology.sources["other"]
     left = KafkaLog(topology, own, make_topics(topology, own), 1000)

@@ -28,14 +28,14 @@ from kazoo.client import KazooClient
 
 from cdc.model.types import Canonical, parse_type
 from cdc.stored.cells import Barrier, RowCodec, barrier_key
-from cdc.stored.layout import Layout, LayoutColumn, dump_layout, layout_row, stamp_row
+from cdc.stored.layout import Layout, LayoutColumn, dump_layout, layout_row, timestamp_row
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from indexer.solr.solr_rows import all_documents
 from indexer.table.hbase_rows import scan_rows
 from tailorbird.cli.change.cli_apply import provision
-from tailorbird.operate.status.dead_letters import Letters
-from tailorbird.operate.status.kafka_dead_letters import LettersReader
+from tailorbird.operate.status.dead_letters import DeadLetterList
+from tailorbird.operate.status.kafka_dead_letters import DeadLetterReader
 from tailorbird.provision.file_configset import install_configset
 from tailorbird.provision.hbase_admin import HBaseAdmin
 from tailorbird.provision.solr_admin import SolrAdmin
@@ -89,7 +89,7 @@ class Proxy:
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         self._open.set()
 
     def close(self) -> None:
@@ -131,7 +131,7 @@ class World:
         self.url = f"http://127.0.0.1:{os.environ['TAILORBIRD_PORT_SOLR']}/solr"
         self.connection = happybase.Connection("127.0.0.1", int(os.environ["TAILORBIRD_PORT_THRIFT"]), timeout=30_000)
         self.table = self.connection.table(f"{name}:wide")
-        self.stamp = 0
+        self.batch_timestamp = 0
         self.batch = 0
         self.processes: list[subprocess.Popen[str]] = []
 
@@ -158,19 +158,21 @@ class World:
         `key`: what the deleted rows have in further columns of their key.
         """
         self.batch += 1
-        self.stamp = max(time.time_ns() // 1_000_000, self.stamp + 2)
+        self.batch_timestamp = max(time.time_ns() // 1_000_000, self.batch_timestamp + 2)
         layouts = self.connection.table(f"{self.topology.name}:layouts")
-        layouts.put(stamp_row("wide", "run", self.batch), {b"f:stamp": self.stamp.to_bytes(8, "big")})
-        with self.table.batch(timestamp=self.stamp) as batch:
+        layouts.put(timestamp_row("wide", "run", self.batch), {b"f:stamp": self.batch_timestamp.to_bytes(8, "big")})
+        with self.table.batch(timestamp=self.batch_timestamp) as batch:
             for one in deletes:
                 batch.delete(codec.row_key({"id": one, **key}))
-        with self.table.batch(timestamp=self.stamp + 1) as batch:
+        with self.table.batch(timestamp=self.batch_timestamp + 1) as batch:
             for row in rows:
-                cells = codec.cells(row, batch=self.batch, ts_ms=self.stamp)
+                cells = codec.cells(row, batch=self.batch, ts_ms=self.batch_timestamp)
                 batch.put(codec.row_key(row), {b"d:" + q: value for q, value in cells.items()})
-        with self.table.batch(timestamp=self.stamp + 1) as batch:
+        with self.table.batch(timestamp=self.batch_timestamp + 1) as batch:
             for bucket in range(2):
-                record = Barrier(bucket=bucket, buckets=2, batch=self.batch, stamp=self.stamp, positions={})
+                record = Barrier(
+                    bucket=bucket, buckets=2, batch=self.batch, timestamp=self.batch_timestamp, positions={}
+                )
                 batch.put(barrier_key(bucket), {b"d:_barrier": record.to_bytes()})
 
     def start(self, *arguments: str, environ: dict[str, str] | None = None) -> subprocess.Popen[str]:
@@ -194,7 +196,7 @@ class World:
         ran = tailorbird(*arguments, str(self.file))
         return ran.stdout + ran.stderr
 
-    def told(self, *arguments: str) -> dict[str, Any]:
+    def reported(self, *arguments: str) -> dict[str, Any]:
         """What a command that succeeds tells as JSON."""
         ran = tailorbird(*arguments, str(self.file))
         assert ran.returncode == 0, ran.stderr + ran.stdout
@@ -290,8 +292,8 @@ def a_world(folder: Path) -> Iterator[World]:
         SolrAdmin(world.url, install=install_configset).remove(core)
     kafka = AdminClient({"bootstrap.servers": world.topology.log.bootstrap_servers})
     # a topic that is there only where a row was refused
-    letters = [topic for topic in kafka.list_topics(timeout=20).topics if topic.startswith(name)]
-    for deleted in kafka.delete_topics(letters).values() if letters else ():
+    dead_letters = [topic for topic in kafka.list_topics(timeout=20).topics if topic.startswith(name)]
+    for deleted in kafka.delete_topics(dead_letters).values() if dead_letters else ():
         deleted.result(20)
     world.connection.close()
     solr.close()
@@ -307,8 +309,8 @@ def applied(stack: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 @pytest.fixture
 def world(applied: World) -> Iterator[World]:
     """The applied topology without indexers; what a test leaves in the table stays."""
-    applied.solr.mend()
-    applied.zookeeper.mend()
+    applied.solr.repair()
+    applied.zookeeper.repair()
     yield applied
     applied.stop()
 
@@ -365,7 +367,7 @@ def test_solr_away_is_caught_up_unaided(world: World, codec: RowCodec) -> None:
         world.write(codec, [row(n, part) for n in range(600, 700)], deletes=[650 + part])
     with pytest.raises(AssertionError):
         wait_for(lambda: len(world.documents().keys() & range(601, 700)), "rows while Solr is away", seconds=3)
-    world.solr.mend()
+    world.solr.repair()
     equal(world)
     assert world.processes[0].poll() is None
 
@@ -376,18 +378,18 @@ def test_poison_goes_to_the_dead_letters_and_the_rest_flows(world: World, codec:
     strange = codec.cells(row(801), batch=1, ts_ms=1)
     strange[b"_layout"] = (77).to_bytes(4, "big")
     world.write(codec, [row(800)])
-    stamp = time.time_ns() // 1_000_000
-    world.table.put(b"\x00\x01half", {b"d:name": b"half a row"}, timestamp=stamp)
+    batch_timestamp = time.time_ns() // 1_000_000
+    world.table.put(b"\x00\x01half", {b"d:name": b"half a row"}, timestamp=batch_timestamp)
     unknown = codec.row_key(row(801))
-    world.table.put(unknown, {b"d:" + q: v for q, v in strange.items()}, timestamp=stamp)
+    world.table.put(unknown, {b"d:" + q: v for q, v in strange.items()}, timestamp=batch_timestamp)
     world.write(codec, [row(802)])
     wait_for(lambda: {800, 802} <= world.documents().keys(), "the rows around the poison")
-    letters = _letters(world, 2)
-    assert {letter["reason"] for letter in letters.values()} == {
+    dead_letters = _dead_letters(world, 2)
+    assert {dead_letter["reason"] for dead_letter in dead_letters.values()} == {
         "not a whole row: cell _layout is missing",
         "layout 77 of table wide is not stored",
     }
-    assert letters[b"\x00\x01half".hex()]["cells"] == {"name": "aGFsZiBhIHJvdw=="}
+    assert dead_letters[b"\x00\x01half".hex()]["cells"] == {"name": "aGFsZiBhIHJvdw=="}
     assert _metric(port, 'tailorbird_dead_letters_total{stage="indexer"}') >= 2
     assert _metric(port, 'tailorbird_indexed_documents_total{index="wide"}') >= 2
     # made whole, both rows are right again: deleted here, so that the table and the collection are comparable
@@ -396,8 +398,8 @@ def test_poison_goes_to_the_dead_letters_and_the_rest_flows(world: World, codec:
         batch.delete(b"\x00\x01half")
     equal(world)
     # they wait until somebody says so, or has them indexed as they are now
-    assert world.told("dead-letters", "replay", "--all", "--json")
-    with LettersReader(world.topology, Letters(world.topology.name)) as reader:
+    assert world.reported("dead-letters", "replay", "--all", "--json")
+    with DeadLetterReader(world.topology, DeadLetterList(world.topology.name)) as reader:
         found = reader.read()
     assert (found.waiting, len(found.settled)) == ([], 2)
     equal(world)
@@ -472,7 +474,7 @@ def test_a_lost_zookeeper_session_is_announced_again(world: World, codec: RowCod
     wait_for(lambda: any("announced" in line for line in lines), "it is announced")
     world.zookeeper.cut()
     wait_for(lambda: not world.announced(), "its session ends")
-    world.zookeeper.mend()
+    world.zookeeper.repair()
     wait_for(lambda: sum("event=announced" in line for line in lines) == 2, "it is announced again")
     world.write(codec, [row(1200)])
     equal(world)
@@ -496,19 +498,19 @@ def test_a_rebuilt_index_is_swapped_in_and_back_while_rows_flow(world: World, co
     world.write(named, [row(n, 1, size="small") for n in range(2010, 2100)], deletes=range(2500, 2520))
     killed.kill()
     killed.communicate()
-    rehearsed = world.told("index", "reindex", "--dry-run", "--json")
+    rehearsed = world.reported("index", "reindex", "--dry-run", "--json")
     accepted = ("index", "reindex", "--accept-difference")  # the old collection lacks what its field can not hold
     wait_for(lambda: "swapped: True" in world.attempt(*accepted), "the dead holder's lock is gone")
     equal(world)
     assert {world.documents()[n]["size"] for n in (2000, 2009, 2010)} == {"large", "2009", "small"}
-    assert world.told("index", "reindex", "--rollback", "--json")["done"].endswith("before the last reindex")
+    assert world.reported("index", "reindex", "--rollback", "--json")["done"].endswith("before the last reindex")
     world.write(codec, [row(2702, 2)], deletes=[2550])
     wait_for(lambda: 2702 in world.documents(), "the new row")
     assert world.documents()[2009]["size"] == 2009
-    done = world.told("index", "reindex", "--accept-difference", "--json")
+    done = world.reported("index", "reindex", "--accept-difference", "--json")
     assert (done["rows"], done["dead_letters"]) == (rehearsed["rows"], rehearsed["dead_letters"]) == (done["rows"], 0)
     equal(world)
-    assert world.told("index", "reindex", "--finish", "--json")["dropped"]
+    assert world.reported("index", "reindex", "--finish", "--json")["dropped"]
     world.write(codec, [row(2703)])
     wait_for(lambda: 2703 in world.documents(), "rows still flow")
     assert len(world.cores()) == 1
@@ -522,9 +524,9 @@ def test_mistakes_are_one_line(world: World) -> None:
         2,
         f"tailorbird index: {world.file}: no index nothing; it has wide",
     )
-    away = world.start(environ={"TAILORBIRD_PORT_ZOOKEEPER": "9"})
-    _, errors = away.communicate(timeout=40)
-    assert away.returncode == 1
+    unavailable = world.start(environ={"TAILORBIRD_PORT_ZOOKEEPER": "9"})
+    _, errors = unavailable.communicate(timeout=40)
+    assert unavailable.returncode == 1
     assert "ZooKeeper at 127.0.0.1:9 does not answer" in errors.strip().splitlines()[-1]
     assert "Traceback" not in errors
 
@@ -537,7 +539,7 @@ def test_a_removed_index_is_made_again_under_another_peer_and_filled(world: Worl
     idle = world.tailorbird("status", "--json")
     assert json.loads(idle.communicate(timeout=60)[0].splitlines()[-1])["state"] == "idle"
     assert idle.returncode == 1
-    assert world.told("index", "rm", "--yes", "--json")["peer"] == f"{world.topology.name}_wide_1"
+    assert world.reported("index", "rm", "--yes", "--json")["peer"] == f"{world.topology.name}_wide_1"
     assert world.cores() == []
     outcomes = {outcome.kind: outcome for outcome in provision(world.topology)}
     assert outcomes["peer"].name == f"{world.topology.name}_wide_2"
@@ -547,7 +549,7 @@ def test_a_removed_index_is_made_again_under_another_peer_and_filled(world: Worl
     world.write(codec, [row(3100)], deletes=[3000])
     equal(world)
     world.attempt("dead-letters", "replay", "--all")  # changes that the old collection refused while it was rebuilt
-    wait_for(lambda: world.told("status", "--json")["state"] == "serving", "it is served")
+    wait_for(lambda: world.reported("status", "--json")["state"] == "serving", "it is served")
 
 
 def _barriers(world: World) -> list[dict[str, Any]]:
@@ -561,7 +563,7 @@ def _search(world: World, query: str, *, kind: str = "row") -> list[dict[str, An
     return list(collection.search(query, fq=f"_kind:{kind}", rows=10_000))
 
 
-def _letters(world: World, count: int) -> dict[str, dict[str, Any]]:
+def _dead_letters(world: World, count: int) -> dict[str, dict[str, Any]]:
     consumer = Consumer(
         {
             "bootstrap.servers": world.topology.log.bootstrap_servers,
@@ -575,8 +577,8 @@ def _letters(world: World, count: int) -> dict[str, dict[str, Any]]:
     def read() -> bool:
         message = consumer.poll(1.0)
         if message is not None and message.error() is None:
-            letter = json.loads(message.value() or b"")
-            found[letter["row"]] = letter
+            dead_letter = json.loads(message.value() or b"")
+            found[dead_letter["row"]] = dead_letter
         return len(found) >= count
 
     try:

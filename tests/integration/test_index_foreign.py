@@ -118,7 +118,7 @@ class World:
             for document in found["response"]["docs"]
         }
 
-    def told(self, *arguments: str) -> Any:
+    def reported(self, *arguments: str) -> Any:
         done = tailorbird("index", *arguments, "--json")
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
@@ -244,16 +244,16 @@ def test_update_and_delete_of_one_cell_in_both_orders(world: World) -> None:
     )
 
 
-def test_a_cell_that_can_not_be_read_is_a_dead_letter_and_replayed_when_mended(world: World) -> None:
+def test_a_cell_that_can_not_be_read_is_a_dead_letter_and_replayed_when_repaired(world: World) -> None:
     """Poison is isolated; mended past the indexer's eyes, a replay indexes it."""
     world.put(b"poison", {b"d:name": b"Eve", b"d:age": b"not four bytes"})
     world.put(b"quite", {b"d:name": b"well"})
     eventually(lambda: world.shown("people").get("quite"), {"key": "quite", "name": "well"})
     assert "poison" not in world.shown("people")
     arguments = ("replay-dead-letters", str(world.file), "--index", "people")
-    eventually(lambda: [each["row"] for each in world.told(*arguments, "--dry-run")], [b"poison".hex()])
-    assert world.told(*arguments) == [{"letters": 1, "rows": 1, "dead_letters": 1}]
-    assert "field age" in world.told(*arguments, "--dry-run")[0]["reason"]
+    eventually(lambda: [each["row"] for each in world.reported(*arguments, "--dry-run")], [b"poison".hex()])
+    assert world.reported(*arguments) == [{"letters": 1, "rows": 1, "dead_letters": 1}]
+    assert "field age" in world.reported(*arguments, "--dry-run")[0]["reason"]
     world.put(b"poison", {b"d:age": struct.pack(">i", 5)})
     eventually(lambda: world.shown("people").get("poison"), {"key": "poison", "name": "Eve", "age": 5})
 
@@ -282,11 +282,11 @@ def test_a_rehearsal_writes_nothing_and_a_reindex_does_as_it_said(world: World) 
     """`--dry-run` counts what the real run then does; rows keep flowing into the new collection."""
     before = world.shown("people")
     arguments = ("reindex", str(world.file), "--index", "people")
-    [rehearsed] = world.told(*arguments, "--dry-run")
+    [rehearsed] = world.reported(*arguments, "--dry-run")
     assert world.shown("people") == before
-    [done] = world.told(*arguments)
+    [done] = world.reported(*arguments)
     assert (done["rows"], done["dead_letters"]) == (rehearsed["rows"], rehearsed["dead_letters"])
     eventually(lambda: world.shown("people"), before)
     world.put(b"after", {b"d:name": b"Zoe"})
     eventually(lambda: world.shown("people").get("after"), {"key": "after", "name": "Zoe"})
-    world.told(*arguments, "--finish")
+    world.reported(*arguments, "--finish")

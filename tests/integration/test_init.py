@@ -15,7 +15,7 @@ from tailorbird.deploy.draft.address import address_of
 from tailorbird.deploy.draft.guess import guess
 from tailorbird.deploy.draft.mysql_shape import count_keys, read_shape
 from tailorbird.deploy.draft.settle import settled
-from tests.integration.made_databases import Makes, made, told
+from tests.integration.made_databases import Makes, made, reported
 from tests.support.pg_servers import PgServer
 from tests.support.schemas_made import SHAPES, Made
 
@@ -30,10 +30,10 @@ def test_a_database_becomes_a_topology(
     """What is read of a server is what the shape says, and what is written validates; its source is in order."""
     monkeypatch.setenv("MINE", "cdc")
     url, file = made(SHAPES[shape]()), tmp_path / "mine.yml"
-    said = told("init", url, "--out", str(file), "--name", "mine", "--password-env", "MINE")
+    said = reported("init", url, "--out", str(file), "--name", "mine", "--password-env", "MINE")
     assert f"tailorbird run {file} --page-port 8080" in said
     assert "cdc" not in file.read_text().replace("username: cdc", "")
-    assert f"{file} is right: 1 sources" in told("validate", str(file))
+    assert f"{file} is right: 1 sources" in reported("validate", str(file))
     server, _ = address_of(url)
     topology = load_topology(str(file))
     (source,) = topology.sources.values()
@@ -61,7 +61,7 @@ def test_databases_apart_are_joined_by_names(made: Makes) -> None:
         rows={key: [{"id": n, "name": f"Name {n}"} for n in range(1, 20)] for key in ("customers", "cities")},
     )
     urls = [made(each).replace("cdc@", "cdc:cdc@") for each in (shop, crm)]
-    text = told("init", urls[0], urls[1], "--out", "-", "--tables", "1")
+    text = reported("init", urls[0], urls[1], "--out", "-", "--tables", "1")
     assert "customer ON customer.id = orders.customer_id" in text
     assert "9 of 9 values read are keys there" in " ".join(text.split())
     assert "orders.city_id =" not in text  # none of its values is a city
@@ -96,7 +96,7 @@ def test_mysql_and_postgresql_are_one_topology(
     postgres = f"postgresql://cdc:cdc@127.0.0.1:{postgres_server.port}/{name}"
     monkeypatch.setenv("MINE", "cdc")
     urls = made(shop).replace("cdc@", "cdc:cdc@"), f"{postgres}?schema=sales"
-    told("init", *urls, "--out", str(file), "--tables", "1", "--password-env", "MINE")
+    reported("init", *urls, "--out", str(file), "--tables", "1", "--password-env", "MINE")
     text = " ".join(file.read_text().split())
     assert "customer ON customer.id = orders.customer_id" in text
     assert "region ON region.id = customer.region" in text
@@ -104,7 +104,7 @@ def test_mysql_and_postgresql_are_one_topology(
     assert "database: sales" in text
     for reason in ("heap: has no replica identity", "scratch: a unlogged table", "shown: a view"):
         assert reason in text, text
-    assert f"{file} is right: 2 sources" in told("validate", str(file))
+    assert f"{file} is right: 2 sources" in reported("validate", str(file))
     topology = load_topology(str(file))
     assert {(s.type, len(s.tables)) for s in topology.sources.values()} == {("mysql", 1), ("postgresql", 2)}
     runner = CliRunner()
@@ -120,19 +120,19 @@ def test_two_databases_and_what_is_wrong(made: Makes, tmp_path: Path, monkeypatc
     file = tmp_path / "both.yml"
     with_password = [url.replace("cdc@", "cdc:cdc@") for url in (first, second)]
     words = ["init", with_password[0], with_password[1], "--out", str(file)]
-    said = told(*words)
+    said = reported(*words)
     assert "export " in said  # the file's variables are not set yet
     assert "cdc:cdc" not in said + file.read_text()
     runner = CliRunner()
     nowhere = first.rpartition("/")[0] + "/nowhere"
-    away = "mysql://cdc:cdc@127.0.0.1:1/shop"
+    unavailable = "mysql://cdc:cdc@127.0.0.1:1/shop"
     for wrong, reason in (
         ([*words], "is there already"),
         (["init", first, "--out", str(tmp_path / "a.yml")], "no password for cdc"),
         (["init", first.replace("cdc@", "cdc:no@"), "--out", "-"], "Access denied"),
         (["init", nowhere.replace("cdc@", "cdc:cdc@"), "--out", "-"], "no database nowhere"),
         (["init", first, "--out", "-", "--password-env", "a-b"], "no name of a variable"),
-        (["init", away, "--out", "-"], "127.0.0.1:1"),
+        (["init", unavailable, "--out", "-"], "127.0.0.1:1"),
     ):
         result = runner.invoke(app, wrong)
         assert reason in str(result.exception)

@@ -14,7 +14,7 @@ from tailorbird.cli.change.cli_apply import provision
 from tailorbird.cli.cli_demo_verdict import Comparison, verdicts
 from tailorbird.operate.pipeline.proc_pipeline import Pipeline
 from tests.integration.conftest import connection
-from tests.integration.made_databases import Makes, made, told
+from tests.integration.made_databases import Makes, made, reported
 from tests.support.schemas_made import SHAPES
 from tests.support.waiting import wait_for
 
@@ -74,7 +74,7 @@ def test_what_init_wrote_runs(
     url, file = made(SHAPES[shape]()), tmp_path / "mine.yml"
     most = "1" if shape == "rental" else "2"
     words = ["--out", str(file), "--name", unique("init"), "--password-env", "MINE", "--tables", most]
-    told("init", url, *words)
+    reported("init", url, *words)
     topology = load_topology(str(file))
     list(provision(topology))
     database = next(iter(topology.sources.values())).database

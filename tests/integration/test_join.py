@@ -323,14 +323,14 @@ tables:
             found[tuple(values[name] for name in self.plan.sink.row_key)] = dict(values)
         return found
 
-    def barriers_tell(self, history: History) -> bool:
+    def barriers_report(self, history: History) -> bool:
         """Whether every bucket's barrier claims all that the sources have done."""
         process = self.processes[-1]
         assert process.poll() is None, f"exit {process.returncode}: {self.said()[-2000:]}"
         for bucket in range(2):
             barrier = self.barrier(bucket)
-            told = {} if barrier is None else {name: at["sequence"] for name, at in barrier.positions.items()}
-            if told != history.sequences:
+            reported = {} if barrier is None else {name: at["sequence"] for name, at in barrier.positions.items()}
+            if reported != history.sequences:
                 return False
         return True
 
@@ -380,22 +380,25 @@ def test_join_through_crash_replay_and_bad_records(joined: Joined) -> None:
     assert joined.barrier(0) is None, "a batch that was not finished claims a position"
 
     submitted = joined.start(["spark-submit", str(ROOT / "src" / "joins" / "__main__.py")])
-    wait_for(lambda: joined.barriers_tell(history), "the replay never ends")
+    wait_for(lambda: joined.barriers_report(history), "the replay never ends")
     assert joined.cells() == written  # the same cells under the same timestamps, and the stale row swept away
     assert joined.live() == oracle(joined, history)
 
     joined.publish(history.change(300, ids=6))
     joined.publish_positions(history)
-    wait_for(lambda: joined.barriers_tell(history), "the second half never arrives")
+    wait_for(lambda: joined.barriers_report(history), "the second half never arrives")
     assert joined.live() == oracle(joined, history)
-    letters = [json.loads(one.value or b"") for one in joined.records(naming.dead_letter_topic(joined.name), 1)]
-    distinct = {(letter["topic"], letter["partition"], letter["offset"]): letter["reason"] for letter in letters}
+    dead_letters = [json.loads(one.value or b"") for one in joined.records(naming.dead_letter_topic(joined.name), 1)]
+    distinct = {
+        (dead_letter["topic"], dead_letter["partition"], dead_letter["offset"]): dead_letter["reason"]
+        for dead_letter in dead_letters
+    }
     assert len(distinct) == 2
     assert all(reason.startswith("not an envelope: ") for reason in distinct.values())
 
     joined.publish([history.truncate(), *history.change(60, ids=6), history.truncate(NEAR), *history.change(9, ids=6)])
     joined.publish_positions(history)
-    wait_for(lambda: joined.barriers_tell(history), "TRUNCATE never gets through")
+    wait_for(lambda: joined.barriers_report(history), "TRUNCATE never gets through")
     assert submitted.poll() is None
     assert joined.live() == oracle(joined, history)
 

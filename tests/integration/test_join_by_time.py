@@ -77,16 +77,16 @@ def test_by_time_on_real_servers(joined: Joined, dies: bool) -> None:
         written = joined.cells()
         assert len(written) > 10
     joined.start([sys.executable, "-m", "joins"])
-    wait_for(lambda: joined.barriers_tell(history), "the replay never ends")
+    wait_for(lambda: joined.barriers_report(history), "the replay never ends")
     assert {row: joined.cells()[row] for row in written} == written
 
     publish(events.inserted(1000, 7, 600))
-    wait_for(lambda: joined.barriers_tell(history), "the young row never arrives")
+    wait_for(lambda: joined.barriers_report(history), "the young row never arrives")
     young = START + 600 * MINUTE - MINUTE
     wait_for(lambda: all(_watermark(joined, bucket) == young for bucket in range(2)), "the watermark stands still")
     first = events.rows[0,]
     publish(events.inserted(2000, 1, 5, late=True), events.event("u", first, {**first, "price": "9.00"}))
-    wait_for(lambda: joined.barriers_tell(history), "what is refused holds up the rest")
+    wait_for(lambda: joined.barriers_report(history), "what is refused holds up the rest")
 
     asked = Oracle(joined.topology, SCHEMAS)
     try:
@@ -96,8 +96,8 @@ def test_by_time_on_real_servers(joined: Joined, dies: bool) -> None:
         asked.close()
     del expected[1000, None]  # which may still find one
     assert joined.live() == expected
-    letters = [json.loads(one.value or b"") for one in joined.records(naming.dead_letter_topic(joined.name), 1)]
-    reasons = {letter["reason"].partition(":")[0] for letter in letters}
+    dead_letters = [json.loads(one.value or b"") for one in joined.records(naming.dead_letter_topic(joined.name), 1)]
+    reasons = {dead_letter["reason"].partition(":")[0] for dead_letter in dead_letters}
     assert reasons == {"late", "UPDATE of an append-only table"}
     barrier = joined.barrier(0)
     assert barrier is not None

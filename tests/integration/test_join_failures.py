@@ -17,7 +17,7 @@ from cdc.model.naming import layouts_table
 from joins.cluster.file_submit import cluster_command
 from joins.steps.cuts import merged
 from joins.stores.hbase_table import JoinedTable
-from tailorbird.devtools.stack.bars import telling
+from tailorbird.devtools.stack.bars import reporting
 from tailorbird.devtools.stack.proc_stack import Stack
 from tests.integration.test_join import History, Joined, joined, oracle
 from tests.support.waiting import wait_for
@@ -48,7 +48,7 @@ def begins(joined: Joined, process: subprocess.Popen[str], *, after: int) -> Non
 
 def settles(joined: Joined, history: History) -> None:
     joined.publish_positions(history)
-    wait_for(lambda: joined.barriers_tell(history), "the barriers never come", seconds=240)
+    wait_for(lambda: joined.barriers_report(history), "the barriers never come", seconds=240)
     assert joined.live() == oracle(joined, history)
 
 
@@ -127,15 +127,15 @@ def test_no_barrier_over_a_batch_that_died(joined: Joined) -> None:
     dying = joined.start([*DYING, "1"])
     wait_for(lambda: joined.barrier(0) is not None, "no first batch")
     joined.publish_positions(history)
-    wait_for(lambda: joined.barriers_tell(history), "the first batch is never told")
-    covered, told = joined.all_ends(), dict(history.sequences)
+    wait_for(lambda: joined.barriers_report(history), "the first batch is never told")
+    covered, reported = joined.all_ends(), dict(history.sequences)
     joined.publish(history.change(200, ids=6))
     assert dying.wait(120) == -9, joined.said()
     run = json.loads((joined.folder / "checkpoints" / joined.name / "wide" / "query.json").read_text())["id"]
-    bound = stored_table(joined).stamp(run, 1)
+    bound = stored_table(joined).batch_timestamp(run, 1)
     assert bound is not None
     now = dict(history.sequences)
-    history.sequences = {source: sequence + 1 for source, sequence in told.items()}
+    history.sequences = {source: sequence + 1 for source, sequence in reported.items()}
     joined.publish_positions(history, covered)  # which batch 0 covers: a barrier without a batch could tell it
     history.sequences = now
 
@@ -145,7 +145,7 @@ def test_no_barrier_over_a_batch_that_died(joined: Joined) -> None:
     def replayed() -> bool:
         barrier = joined.barrier(0)
         assert barrier is not None
-        assert barrier.batch >= 1 or barrier.stamp < bound, "a barrier says that the batch is there"
+        assert barrier.batch >= 1 or barrier.timestamp < bound, "a barrier says that the batch is there"
         return (commits / "1").exists()
 
     wait_for(replayed, "the batch is never repeated")
@@ -229,7 +229,7 @@ def test_hbase_restarted(joined: Joined, stack: Stack) -> None:
     stack.kill("hbase")
     joined.publish(history.change(500, ids=100))
     time.sleep(5)
-    with telling() as progress:
+    with reporting() as progress:
         stack.up(progress)
     settles(joined, history)
     assert process.poll() is None, "the query did not survive HBase"

@@ -99,11 +99,11 @@ def test_tables_without_records(joined: Joined) -> None:
     history = History(random.Random(29))
     joined.publish_positions(history)
     joined.start(JOIN)
-    wait_for(lambda: joined.barriers_tell(history), "an empty table is never told")
+    wait_for(lambda: joined.barriers_report(history), "an empty table is never told")
     assert joined.live() == {}
     joined.publish(history.change(60, ids=6))
     joined.publish_positions(history)
-    wait_for(lambda: joined.barriers_tell(history), "what comes then is never told")
+    wait_for(lambda: joined.barriers_report(history), "what comes then is never told")
     assert joined.live() == oracle(joined, history)
 
 
@@ -120,12 +120,12 @@ def test_a_level_without_records(unique: Callable[[str], str], tmp_path: Path) -
         joined.publish([event for event in events if event.source.table_id == FACT])
         joined.publish_positions(history)
         joined.start(JOIN)
-        wait_for(lambda: joined.barriers_tell(history), "a level without records keeps the table from its barrier")
+        wait_for(lambda: joined.barriers_report(history), "a level without records keeps the table from its barrier")
         joined.publish([event for event in events if event.source.table_id != FACT])
         history.change(1, ids=6)
         joined.publish(history.events[-1:])
         joined.publish_positions(history)
-        wait_for(lambda: joined.barriers_tell(history), "what comes then is never told")
+        wait_for(lambda: joined.barriers_report(history), "what comes then is never told")
         assert joined.live() == oracle(joined, history)
     finally:
         joined.close()

@@ -89,9 +89,9 @@ def test_rows_in_a_topic_metrics_and_state(make: Callable[..., Joined]) -> None:
     assert any('phase="addBatch"' in labels for labels in gauges(port, "batch_seconds"))
 
     (fact,) = next(iter(oracle(joined, history)))
-    told = state_of(joined, str(fact), "--json")
-    assert told.returncode == 0, told.stderr
-    held = [json.loads(line) for line in told.stdout.splitlines()]
+    reported = state_of(joined, str(fact), "--json")
+    assert reported.returncode == 0, reported.stderr
+    held = [json.loads(line) for line in reported.stdout.splitlines()]
     whole = next(one for one in held if one["step"] == "star of f" and one["what"] == "row")
     assert fact in whole["values"]
     refused = state_of(joined, "no JSON")
@@ -101,9 +101,9 @@ def test_rows_in_a_topic_metrics_and_state(make: Callable[..., Joined]) -> None:
     running.wait(30)
     known = joined.file.read_text()
     joined.file.write_text(known.replace(joined.servers, f"127.0.0.1:{free_port()}"))
-    away = state_of(joined, str(fact))
-    assert away.returncode == 2
-    assert "does not tell the schema of crm.crm.far, shop.shop.facts, shop.shop.near" in away.stderr
+    unavailable = state_of(joined, str(fact))
+    assert unavailable.returncode == 2
+    assert "does not tell the schema of crm.crm.far, shop.shop.facts, shop.shop.near" in unavailable.stderr
     joined.file.write_text(known)
 
     subprocess.run(["rm", "-rf", str(joined.folder / "checkpoints")], check=True)
@@ -113,8 +113,8 @@ def test_rows_in_a_topic_metrics_and_state(make: Callable[..., Joined]) -> None:
     joined.make_topics()
     joined.publish(again.change(100, ids=3))
     assert oracle(joined, again).keys() != oracle(joined, history).keys()
-    anew = joined.start(JOIN)
-    wait_for(lambda: settled(joined, anew) and upserted(joined) == oracle(joined, again), "former rows stay")
+    once_more = joined.start(JOIN)
+    wait_for(lambda: settled(joined, once_more) and upserted(joined) == oracle(joined, again), "former rows stay")
 
 
 def settled(joined: Joined, process: subprocess.Popen[str]) -> bool:
@@ -136,7 +136,7 @@ def test_late_changes_after_a_truncate(make: Callable[..., Joined]) -> None:
     def shows(what: History) -> bool:
         assert running.poll() is None, f"exit {running.returncode}: {joined.said()[-2000:]}"
         joined.publish_positions(what)
-        return joined.barriers_tell(what)
+        return joined.barriers_report(what)
 
     wait_for(lambda: shows(history), "the barriers never come")
     joined.publish([history.truncate(), *late[:40], *history.change(20, ids=6)])

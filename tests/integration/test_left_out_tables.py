@@ -34,9 +34,9 @@ def rows_of(captured: Any, table: str) -> list[tuple[Any, ...]]:
 def left_out(captured: Any) -> set[str]:
     """The tables that the newest position names as left out, as `status` shows them."""
     position = captured.position()
-    told = quarantined({"shop": position_of(position, 0)}) if position else []
-    assert all(one.reason.count("; ") >= 1 for one in told), told
-    return {one.of.rpartition(".")[2] for one in told if one.stage == "left out"}
+    reported = quarantined({"shop": position_of(position, 0)}) if position else []
+    assert all(one.reason.count("; ") >= 1 for one in reported), reported
+    return {one.of.rpartition(".")[2] for one in reported if one.stage == "left out"}
 
 
 def test_listed_tables_that_cannot_be_captured_yet(capture: Callable[..., Any]) -> None:

@@ -51,7 +51,7 @@ def test_a_query_that_fails_leaves_the_others_alone(
     def settles() -> None:
         joined.publish(history.change(100, ids=6))
         joined.publish_positions(history)
-        wait_for(lambda: joined.barriers_tell(history), "the barriers never come")
+        wait_for(lambda: joined.barriers_report(history), "the barriers never come")
         assert joined.live() == oracle(joined, history)
 
     def at_work() -> set[str]:
@@ -91,7 +91,7 @@ def test_a_query_that_fails_leaves_the_others_alone(
         said = joined.file.read_text()
         joined.file.write_text(said.replace("n.id, n.name FROM", "n.id, upper(n.name) AS name FROM"))
         planned = tailorbird("plan", str(joined.file), "--json")
-        told = [json.loads(line) for line in planned.stdout.splitlines()]
-        assert [one["name"] for one in told if one["action"] == "rebuild"] == ["near"], planned.stderr
+        reported = [json.loads(line) for line in planned.stdout.splitlines()]
+        assert [one["name"] for one in reported if one["action"] == "rebuild"] == ["near"], planned.stderr
     finally:
         joined.close()

@@ -50,7 +50,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[[Captured], tuple[str, int]]]:
         assert process.returncode == 0, said
 
 
-def test_what_mysql_commits_is_told(
+def test_what_mysql_commits_is_reported(
     capture: Callable[..., Captured], serve: Callable[[Captured], tuple[str, int]]
 ) -> None:
     """Rows of the snapshot, then changes, a column that comes in mid-stream, and a resume at a transaction."""
@@ -143,8 +143,8 @@ def test_a_client_goes_on_behind_a_fail_over(
         client.open().request(f"REQUEST-DATA d.t {last['domain']}-{last['server_id']}-{last['sequence']}")
         again = upto(client, 20_119)
     assert again[:3] == seen[-3:]
-    told = [(one["event_type"], one["id"], one["v"]) for one in seen[:-3] + again if one["id"] >= 20_000]
+    reported = [(one["event_type"], one["id"], one["v"]) for one in seen[:-3] + again if one["id"] >= 20_000]
     kinds = ("insert", 1), ("update_before", 1), ("update_after", 2)
-    assert told == [(kind, key, v) for key in range(20_000, 20_120) for kind, v in kinds]
+    assert reported == [(kind, key, v) for key in range(20_000, 20_120) for kind, v in kinds]
     assert len({one["server_id"] for one in again}) == 2
     assert [one["sequence"] for one in again] == sorted(one["sequence"] for one in again)

@@ -92,8 +92,8 @@ class Writer:
                 self.rows[key] = number
                 self._say("c" if before is None else "u", key, before, number, number)
         again = max(0, self.sent - self.random.randrange(200))
-        for name, told in self.events[again:]:
-            self.producer.produce(self.topic, told, name)
+        for name, reported in self.events[again:]:
+            self.producer.produce(self.topic, reported, name)
             self.sent += 1
             self.producer.poll(0)
         assert self.producer.flush(30) == 0
@@ -106,7 +106,7 @@ class Writer:
         self.events.append((json.dumps({"id": key}).encode(), json.dumps(value).encode()))
 
 
-def test_killed_and_repeated_each_change_is_told_once(mirror: Callable[..., Mirrored]) -> None:
+def test_killed_and_repeated_each_change_is_reported_once(mirror: Callable[..., Mirrored]) -> None:
     """kill -9 at random while a connector writes, and repeats what it had told: each change once, in order per key."""
     captured, random = mirror(), Random(3)
     writer = Writer(f"{captured.name}_in", 4)
@@ -126,24 +126,24 @@ def test_killed_and_repeated_each_change_is_told_once(mirror: Callable[..., Mirr
     process.terminate()
     assert captured.end_of(process)[0] == 0
     records = captured.read(captured.topic("t"))
-    told: dict[int, list[tuple[str, Any]]] = {}
+    reported: dict[int, list[tuple[str, Any]]] = {}
     numbers = []
     for _, key, value in records:
         if value is not None:
             event = json.loads(value)
             numbers.append(event["source"]["sequence"])
-            told.setdefault(json.loads(key)["id"], []).append((event["op"], event["after"] and event["after"]["v"]))
+            reported.setdefault(json.loads(key)["id"], []).append((event["op"], event["after"] and event["after"]["v"]))
     wanted: dict[int, list[tuple[str, Any]]] = {}
     for _, value in writer.events:
         event = json.loads(value)
         row = event["after"] or event["before"]
         wanted.setdefault(row["id"], []).append((event["op"], event["after"] and event["after"]["v"]))
-    assert told == wanted
+    assert reported == wanted
     assert sorted(numbers) == list(range(1, len(writer.events) + 1))
     assert written > len(writer.events) + 100
 
 
-def test_offsets_that_are_gone_are_named_or_begun_anew(mirror: Callable[..., Mirrored]) -> None:
+def test_offsets_that_are_gone_are_named_or_begun_again(mirror: Callable[..., Mirrored]) -> None:
     """A topic that was deleted and made anew lacks what comes next: by default the capture ends and says so."""
     captured = mirror()
     writer = Writer(f"{captured.name}_in", 5)

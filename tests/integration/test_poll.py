@@ -88,7 +88,7 @@ def source_of(made: Any) -> Source:
     return read_topology(made.file.read_text(), file="t.yml", environ={}).sources["shop"]
 
 
-def told(made: Any) -> list[dict[str, Any]]:
+def reported(made: Any) -> list[dict[str, Any]]:
     return [event for event in made.events("t") if event["op"] == "r"]
 
 
@@ -137,18 +137,18 @@ def test_nothing_is_missed_through_ties_late_commits_and_kills(polled: Any) -> N
     threads[1].join()
     stop.set()
     threads[0].join()
-    polled.wait_for(lambda: state_of(told(polled)) == rows, "rows are missing")
+    polled.wait_for(lambda: state_of(reported(polled)) == rows, "rows are missing")
     assert dict(polled.sql("SELECT id, v FROM t")) == rows
     process.terminate()
     assert polled.end_of(process)[0] == 0
-    events = told(polled)
+    events = reported(polled)
     assert len(events) == len({(e["after"]["id"], e["after"]["v"], e["after"]["updated_at"]) for e in events})
     assert sorted(e["source"]["sequence"] for e in events) == list(range(1, len(events) + 1))
     assert all(e["source"]["last_update_only"] for e in events)
     assert polled.position()["snapshot"] == "done"
 
 
-def test_a_dump_tells_what_is_gone_through_a_kill(polled: Any) -> None:
+def test_a_dump_reports_what_is_gone_through_a_kill(polled: Any) -> None:
     """A signal has a polled table read again; killed behind its first rows the dump goes on: no row is dumped twice,
     and behind its marker the log holds what the table holds, without the rows that polling could not see go."""
     shared = "2026-01-01 00:00:00.123"
@@ -215,7 +215,7 @@ def test_a_clock_that_steps_back_hides_no_row(polled: Any, seconds: int) -> None
         assert window.steps == 1
 
 
-def test_a_polled_row_is_told_as_the_log_would_tell_it(polled: Any) -> None:
+def test_a_polled_row_is_reported_as_the_log_would_report_it(polled: Any) -> None:
     """Zero dates, zones and quotes in names: values are canonical, and what is not is refused by name."""
     polled.sql(
         "DROP TABLE t",

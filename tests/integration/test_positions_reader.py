@@ -30,13 +30,13 @@ def test_the_last_positions_have_no_gap(stack: object, unique: Callable[[str], s
     )
     admin = AdminClient({"bootstrap.servers": servers})
     admin.create_topics([NewTopic(positions_topic(name), 1, 1)])[positions_topic(name)].result(60)
-    producer, told = Producer({"bootstrap.servers": servers}), 0
+    producer, reported = Producer({"bootstrap.servers": servers}), 0
 
-    def tell(count: int, of: str = "shop") -> None:
-        nonlocal told
+    def report(count: int, of: str = "shop") -> None:
+        nonlocal reported
         for _ in range(count):
-            told += 1
-            position = {"gtid_set": "", "sequence": told, "file": "binlog.000001", "pos": told}
+            reported += 1
+            position = {"gtid_set": "", "sequence": reported, "file": "binlog.000001", "pos": reported}
             value = json.dumps({"position": position, "snapshot": "done"})
             producer.produce(positions_topic(name), key=transactional_id(name, of), value=value, partition=0)
         assert producer.flush(60) == 0
@@ -45,15 +45,15 @@ def test_the_last_positions_have_no_gap(stack: object, unique: Callable[[str], s
         reader.read()
         return [one.sequence for one in reader.lately(of)]
 
-    tell(1, of="crm")
-    tell(3)
+    report(1, of="crm")
+    report(3)
     with PositionsReader(topology) as reader:
         assert lately(reader) == [2, 3, 4]
-        tell(2)
+        report(2)
         assert lately(reader) == [2, 3, 4, 5, 6]
-        tell(120)
+        report(120)
         assert lately(reader) == list(range(27, 127))
         assert lately(reader, "crm") == [1]
-        tell(500, of="crm")  # further than a reader goes back
+        report(500, of="crm")  # further than a reader goes back
         assert lately(reader) == [126], "the newest that was read, and nothing that may have a gap behind it"
         assert lately(reader, "crm") == list(range(527, 627))

@@ -22,7 +22,7 @@ def test_a_huge_transaction_takes_bounded_memory(capture_postgres: Callable[...,
     captured.sql(f"INSERT INTO t SELECT g, repeat('x', 200) FROM generate_series(1, {ROWS}) g")
     largest = 0.0
 
-    def told() -> bool:
+    def reported() -> bool:
         nonlocal largest
         for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
@@ -30,7 +30,7 @@ def test_a_huge_transaction_takes_bounded_memory(capture_postgres: Callable[...,
         position = captured.position()
         return position is not None and position["position"]["sequence"] >= ROWS and "open" not in position
 
-    captured.wait_for(told, "it is not told")
+    captured.wait_for(reported, "it is not told")
     process.terminate()
     assert captured.end_of(process)[0] == 0
     assert largest < MOST_MB, f"{largest:.0f} MB"

@@ -70,7 +70,7 @@ def test_capture_joins_and_index_over_secured_links(
 
 
 @pytest.mark.parametrize(("password", "trusted"), [("wrong", True), (PASSWORD, False)], ids=["password", "certificate"])
-def test_what_is_refused_is_told_in_a_line(
+def test_what_is_refused_is_reported_in_a_line(
     kafka: SecuredKafka, unique: Callable[[str], str], tmp_path: Path, password: str, trusted: bool
 ) -> None:
     """By `doctor` and by the capture, which names `log.security` and waits: the brokers may be corrected, too."""
@@ -91,16 +91,16 @@ sources:
 log: {log}
 tables: {{t: {{query: SELECT a.id FROM s.nothing a, row_key: [id]}}}}
 """)
-    told = tmp_path / "said"
-    with told.open("w") as lines:
+    reported = tmp_path / "said"
+    with reported.open("w") as lines:
         capture = subprocess.Popen([sys.executable, "-m", "ingest", str(file)], stdout=lines, stderr=lines)
         try:
-            wait_for(lambda: "correct log.security" in told.read_text(), "it is not told", 60)
+            wait_for(lambda: "correct log.security" in reported.read_text(), "it is not told", 60)
         finally:
             capture.terminate()
             capture.wait(30)
-    assert password not in told.read_text()
-    assert "Traceback" not in told.read_text()
+    assert password not in reported.read_text()
+    assert "Traceback" not in reported.read_text()
 
 
 MECHANISMS: tuple[Mechanism, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -164,7 +164,7 @@ def read_in_spark(links: dict[str, Brokers], topic: str, folder: Path) -> dict[s
     return found
 
 
-def test_a_certificate_file_that_is_not_there_is_told() -> None:
+def test_a_certificate_file_that_is_not_there_is_reported() -> None:
     """librdkafka refuses to make a client at all; that is no traceback either."""
     security = KafkaSecurity(protocol="SSL", ca_file="/nowhere/ca.pem")
     assert "ssl.ca.location" in kafka_problem(Brokers("127.0.0.1:1", security))

@@ -37,7 +37,7 @@ def server(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         made.stop()
 
 
-def told(*arguments: str) -> str:
+def reported(*arguments: str) -> str:
     command = [sys.executable, "-m", "tailorbird", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, (arguments, done.stderr)
@@ -63,13 +63,13 @@ def test_an_index_in_solr_cloud(server: SolrServer) -> None:
 
         equal()
         first = admin.identity(world.index.collection)
-        assert json.loads(told("index", "reindex", file, "--json"))["swapped"]
+        assert json.loads(reported("index", "reindex", file, "--json"))["swapped"]
         assert admin.identity(world.index.collection) != first
         equal()
-        told("index", "reindex", file, "--rollback")
+        reported("index", "reindex", file, "--rollback")
         assert admin.identity(world.index.collection) == first
         equal()
-        told("index", "reindex", file, "--finish")
+        reported("index", "reindex", file, "--finish")
         equal()
         watch.stop()
         assert watch.early == []
@@ -77,8 +77,8 @@ def test_an_index_in_solr_cloud(server: SolrServer) -> None:
         process.terminate()  # killed, it would stay announced until its session with ZooKeeper ends
         assert process.wait(60) == 0
         world.processes.remove(process)
-        told("index", "rm", file, "--yes")
+        reported("index", "rm", file, "--yes")
         assert not admin.exists(world.index.collection)
-        told("apply", file)
+        reported("apply", file)
         world.start()
         equal()

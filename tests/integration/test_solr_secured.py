@@ -88,7 +88,7 @@ def test_an_index_behind_tls_and_a_password(
     ("trust", "password", "reason"),
     [(True, "wrong", f"refuses user {USER}: HTTP 401"), (False, PASSWORD, "CERTIFICATE_VERIFY_FAILED")],
 )
-def test_who_is_not_let_in_is_told_why(
+def test_who_is_not_let_in_is_reported_why(
     server: SolrServer, trusted: Certificate, trust: bool, password: str, reason: str
 ) -> None:
     """A wrong password, a certificate that nobody vouches for: one line without the password, and the remedy."""

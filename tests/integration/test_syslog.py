@@ -157,7 +157,7 @@ class Heard(Captured):
 
     def positions(self) -> dict[str, int]:
         """How far each source's capture has committed."""
-        return {source: told.sequence for source, told in self.committed.read().items()}
+        return {source: reported.sequence for source, reported in self.committed.read().items()}
 
     def joined(self, table: str) -> list[dict[str, Any]]:
         """What HBase holds of a table."""
@@ -184,8 +184,8 @@ class Heard(Captured):
                 barrier = self.barrier(table, bucket)
                 if barrier is None:
                     return False
-                told = {name: at["sequence"] for name, at in barrier.positions.items()}
-                if any(told.get(name, -1) < wanted[name] for name in sources):
+                reported = {name: at["sequence"] for name, at in barrier.positions.items()}
+                if any(reported.get(name, -1) < wanted[name] for name in sources):
                     return False
                 if watermark is not None and table == "after_deploys" and (barrier.watermark or 0) < watermark:
                     return False
@@ -288,7 +288,7 @@ def test_messages_are_joined_by_time_and_grouped(heard: Heard, deaths: int) -> N
     sender.start()
     try:
         for death in range(deaths):
-            before, told = heard.ends("messages", "read_committed"), len(sender.sent)
+            before, reported = heard.ends("messages", "read_committed"), len(sender.sent)
             wait_for(
                 lambda b=before: sender.failed or heard.ends("messages", "read_committed") > b,  # type: ignore[misc]
                 "nothing is committed",
@@ -297,7 +297,7 @@ def test_messages_are_joined_by_time_and_grouped(heard: Heard, deaths: int) -> N
             heard.pipeline.kill("capture sys")
             heard.pipeline.start_part("capture sys")
             wait_for(lambda d=death: sender.failed or sender.connections == d + 2, "it does not come back", seconds=60)  # type: ignore[misc]
-            wait_for(lambda t=told: sender.failed or len(sender.sent) > t + 100, "it stands still", seconds=60)  # type: ignore[misc]
+            wait_for(lambda t=reported: sender.failed or len(sender.sent) > t + 100, "it stands still", seconds=60)  # type: ignore[misc]
         sender.enough.set()
         sent = Counter(one.text for one in said) + sender.sent
         rows = settled(heard, sent)
@@ -336,10 +336,13 @@ def test_messages_are_joined_by_time_and_grouped(heard: Heard, deaths: int) -> N
     assert [(row["id"], row["host"], row["message"]) for row in left] == [(4, "web4", None)]
 
     listed = tailorbird("dead-letters", "list", str(heard.file), "--json")
-    letters = [json.loads(line) for line in listed.stdout.splitlines()]
-    assert {(one["stage"], one["of"]) for one in letters} == {("capture", str(MESSAGES))}
-    assert all("no priority" in one["reason"] for one in letters)
-    assert sorted(json.loads(one["key"])["data"] for one in letters) == ["no priority by tcp", "no priority by udp"]
+    dead_letters = [json.loads(line) for line in listed.stdout.splitlines()]
+    assert {(one["stage"], one["of"]) for one in dead_letters} == {("capture", str(MESSAGES))}
+    assert all("no priority" in one["reason"] for one in dead_letters)
+    assert sorted(json.loads(one["key"])["data"] for one in dead_letters) == [
+        "no priority by tcp",
+        "no priority by udp",
+    ]
     replayed = tailorbird("dead-letters", "replay", str(heard.file), "--all")
     assert replayed.returncode == 1
     assert replayed.stdout.count("is only told by others") == 2

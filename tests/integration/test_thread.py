@@ -97,9 +97,9 @@ class Thread:
     def status(self) -> tuple[dict[str, Any], int]:
         """What `tailorbird status --json` says, by part, and its exit code."""
         done = tailorbird("status", self.topology.file, "--json", environ=self.pipeline.environ)
-        told = [json.loads(line) for line in done.stdout.splitlines()]
+        reported = [json.loads(line) for line in done.stdout.splitlines()]
         assert "Traceback" not in done.stderr
-        names = {one["part"] if one["kind"] == "process" else f"index {one['index']}, served": one for one in told}
+        names = {one["part"] if one["kind"] == "process" else f"index {one['index']}, served": one for one in reported}
         return names, done.returncode
 
     def must_be_equal(self) -> None:
@@ -115,16 +115,16 @@ class Thread:
 
 @contextmanager
 def a_thread(
-    stack: Stack, folder: Path, *, orders: int, anew: bool = False, most: int | None = None
+    stack: Stack, folder: Path, *, orders: int, again: bool = False, most: int | None = None
 ) -> Iterator[Thread]:
-    """A pipeline over a shop of so many orders, `most` later on, from its databases to its page; `anew`: what they had
+    """A pipeline over a shop of so many orders, `most` later on, from its databases to its page; `again`: what they had
     goes."""
     file = folder / "thread.yml"
     file.write_text(REVENUE.read_text().replace("name: revenue\n", f"name: thread_{time.time_ns()}\n"))
     topology = load_topology(str(file))
     generator = Shop(random=Random(11), most=most)
     shop = MySqlShop(topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
-    for server in SCHEMAS if anew else ():
+    for server in SCHEMAS if again else ():
         gone = ShopStatement(server=server, sql=f"DROP DATABASE IF EXISTS {server}", values=())
         shop.apply(ShopTransaction(kind="order removed", statement=gone))
     shop.prepare()
@@ -173,8 +173,8 @@ def test_a_plan_says_what_really_runs_and_what_a_change_costs(thread: Thread) ->
     def planned(*words: str) -> tuple[list[dict[str, Any]], int]:
         done = tailorbird(*words, "--json", environ=thread.pipeline.environ)
         assert done.stderr == ""
-        told = [json.loads(line) for line in done.stdout.splitlines()]
-        return [one for one in told if one["action"] != "keep"], done.returncode
+        reported = [json.loads(line) for line in done.stdout.splitlines()]
+        return [one for one in reported if one["action"] != "keep"], done.returncode
 
     assert planned("plan", thread.topology.file) == ([], 0)
     file = Path(thread.topology.file).with_name("changed.yml")
@@ -225,7 +225,7 @@ def test_a_write_is_read_behind_its_wait(thread: Thread) -> None:
     assert (late.status_code, late.json()["reached"]) == (504, False)
 
 
-def test_verify_names_and_mends_rows_that_are_wrong_beside_live_traffic(
+def test_verify_names_and_repairs_rows_that_are_wrong_during_live_traffic(
     thread: Thread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows changed, removed and added directly in HBase, past replication: both stages name them, by column and both
@@ -271,20 +271,20 @@ def test_verify_names_and_mends_rows_that_are_wrong_beside_live_traffic(
             beside.apply(ShopTransaction(kind="order placed", statement=statement))
         wait_for(lambda: stored(removed) != [], "the orders are not joined", 400)
         plant()
-        told = index()
-        assert (told.verdict.untold, told.verdict.moving) == ((), 0)
-        assert findings(told) == [
+        reported = index()
+        assert (reported.verdict.unknown, reported.verdict.moving) == ((), 0)
+        assert findings(reported) == [
             (changed, "different", ("paid", "new")), (removed, "extra", None), (added, "missing", None),
         ]  # fmt: skip
         done = next(verified_tables(wanted(thread.topology, None, ["orders_wide"], repair=True), Silent()))
-        assert (done.verdict.untold, done.verdict.moving) == ((), 0)
+        assert (done.verdict.unknown, done.verdict.moving) == ((), 0)
         assert findings(done) == [
             (changed, "different", ("new", "paid")), (removed, "missing", None), (added, "extra", None),
         ]  # fmt: skip
         assert (done.repair, done.last.outcome) == ("1 removed; 2 told again", "equal"), done
         more(10)
-        told = index()
-        assert (told.last.outcome, told.verdict.rows > 1_000) == ("equal", True)
+        reported = index()
+        assert (reported.last.outcome, reported.verdict.rows > 1_000) == ("equal", True)
 
 
 @pytest.mark.parametrize("changes", [20, pytest.param(200, marks=pytest.mark.matrix)])
@@ -334,7 +334,7 @@ def test_explain_names_the_event_behind_each_cell(thread: Thread, changes: int) 
         for order in sorted(touched):
             found = explainer.explain({"id": order})
             assert found is not None
-            assert (found.told, found.differs) == (True, False), list(lines_of(found))
+            assert (found.reported, found.differs) == (True, False), list(lines_of(found))
             assert explainer.explain_at(found.row.row_key) == found  # as the page of its document asks
             events = {event.node: event for event in found.events}
             for cell in found.cells:
@@ -347,10 +347,10 @@ def test_explain_names_the_event_behind_each_cell(thread: Thread, changes: int) 
                     if made:
                         seen[row] = event.source
                     cells += cell.agrees is True
-        for (table, _), told in seen.items():  # what the servers' own binlogs say
-            sql = f"SHOW BINLOG EVENTS IN %s FROM {told['pos']} LIMIT 3"
-            kinds = [str(line[2]) for line in asked(table.partition(".")[0], sql, told["file"])]
-            assert any(kind.lower().startswith(("table_map", "update_rows")) for kind in kinds), (told, kinds)
+        for (table, _), reported in seen.items():  # what the servers' own binlogs say
+            sql = f"SHOW BINLOG EVENTS IN %s FROM {reported['pos']} LIMIT 3"
+            kinds = [str(line[2]) for line in asked(table.partition(".")[0], sql, reported["file"])]
+            assert any(kind.lower().startswith(("table_map", "update_rows")) for kind in kinds), (reported, kinds)
     assert seen.keys() == expected.keys()
     assert cells > 10 * len(touched)
 
@@ -372,8 +372,8 @@ def test_status_names_what_stands_still(thread: Thread) -> None:
     found, code = thread.status()
     for pid in pids.values():
         os.kill(pid, signal.SIGCONT)
-    told = {name: (found[name]["state"], found[name]["remedy"]) for name in pids}
-    assert (code, told) == (1, {name: ("stopped", f"kill -CONT {pid}") for name, pid in pids.items()})
+    reported = {name: (found[name]["state"], found[name]["remedy"]) for name in pids}
+    assert (code, reported) == (1, {name: ("stopped", f"kill -CONT {pid}") for name, pid in pids.items()})
     assert found["capture crm"]["state"] == "moving"
     thread.pipeline.kill("capture crm")
     found, code = thread.status()
@@ -466,9 +466,9 @@ def test_solr_away(thread: Thread) -> None:
     with thread.live_traffic() as more:
         more(60)
         thread.stack.kill("solr")
-        away = time.monotonic()
+        unavailable = time.monotonic()
         more(120)
-        wait_for(lambda: time.monotonic() - away >= 20, "time stands still", 30)
+        wait_for(lambda: time.monotonic() - unavailable >= 20, "time stands still", 30)
         thread.stack.start("solr")
         more(30)
     thread.must_be_equal()

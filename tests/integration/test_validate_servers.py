@@ -93,22 +93,22 @@ def test_queries_are_compiled_with_the_servers_columns(checked: Checked) -> None
     assert "ENGINE" not in view
 
 
-def test_what_could_not_be_looked_at_is_told(checked: Checked) -> None:
+def test_what_could_not_be_looked_at_is_reported(checked: Checked) -> None:
     """A server that is away and a table that is not there yet leave a topology right, as far as can be told."""
     gone = checked.said("SELECT g.id, g.name FROM shop.gone g")
     assert "is right" in gone
     assert f"not checked: columns, keys and types of wide: source shop: {checked.name}.gone: there is no such" in gone
-    away = checked.said(RIGHT, port=9)
-    assert "is right" in away
-    assert "not checked: columns, keys and types of wide: source shop at 127.0.0.1:9: " in away
+    unavailable = checked.said(RIGHT, port=9)
+    assert "is right" in unavailable
+    assert "not checked: columns, keys and types of wide: source shop at 127.0.0.1:9: " in unavailable
     assert "not checked" not in checked.said(RIGHT, "--offline", port=9)
 
 
 def test_a_plan_is_explained_before_anything_is_captured(checked: Checked) -> None:
     """Schemas that the log has not come from their servers; where neither has them, both are named."""
-    told = checked.said(RIGHT, command="explain-plan")
-    assert f"read at the server: shop.{checked.name}.customers, shop.{checked.name}.orders" in told
-    assert "status" in told
+    reported = checked.said(RIGHT, command="explain-plan")
+    assert f"read at the server: shop.{checked.name}.customers, shop.{checked.name}.orders" in reported
+    assert "status" in reported
     neither = checked.said("SELECT g.id, g.name FROM shop.gone g", command="explain-plan")
     assert f"no schema of shop.{checked.name}.gone in the log at 127.0.0.1:9" in neither
     assert "there is no such table" in neither

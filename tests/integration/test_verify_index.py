@@ -104,7 +104,7 @@ def kinds(verdict: Verdict) -> dict[Any, str]:
     return {finding.key["id"]: finding.kind for finding in verdict.findings}
 
 
-def test_planted_faults_are_found_and_mended_beside_live_writes(
+def test_planted_faults_are_found_and_repaired_during_live_writes(
     stack: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each by its key, column and both values, and no other row; --dry-run writes nothing; mended, it is clean."""
@@ -126,7 +126,7 @@ def test_planted_faults_are_found_and_mended_beside_live_writes(
                 KEPT + 4: "different", 9_005: "missing", KEPT + 6: "extra",
             }  # fmt: skip
             rehearsed = said(world, dry_run=True)
-            assert (kinds(rehearsed.verdict), rehearsed.verdict.untold) == (faults, ())
+            assert (kinds(rehearsed.verdict), rehearsed.verdict.unknown) == (faults, ())
             columns = {finding.key["id"]: finding.columns for finding in rehearsed.verdict.findings}
             assert columns[KEPT + 1] == {"amount": (f"{KEPT + 1}.00", "12.34")}
             assert columns[KEPT + 4]["name"] == ("written directly", f"Ada {KEPT + 4} #0")
@@ -137,8 +137,8 @@ def test_planted_faults_are_found_and_mended_beside_live_writes(
         # what was mended is fenced as ever: later writes of those rows arrive
         world.write(codec, [row(KEPT + 1, 5), row(9_003, 5)], deletes=[KEPT + 4])
         equal(world)
-        verdict = world.told("verify", "--stage", "index", "--json")
+        verdict = world.reported("verify", "--stage", "index", "--json")
         assert (verdict["outcome"], verdict["differing"], verdict["moving"]) == ("equal", 0, 0)
         assert verdict["rows"] == len(world.documents()) > 400
-        sampled = world.told("verify", "--stage", "index", "--sample", "1/8", "--json")
+        sampled = world.reported("verify", "--stage", "index", "--sample", "1/8", "--json")
         assert (sampled["outcome"], sampled["rows"]) == ("equal", verdict["rows"])

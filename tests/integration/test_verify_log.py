@@ -58,7 +58,7 @@ def verdicts(file: Path) -> dict[str, Verdict]:
     return {found.table.rpartition(".")[2]: found for found in verify_log(load_topology(str(file)))}
 
 
-def told(verdict: Verdict) -> list[tuple[Any, ...]]:
+def reported(verdict: Verdict) -> list[tuple[Any, ...]]:
     """Kind, key and differing values of its findings, in order."""
     return sorted((one.kind, *one.key.values(), dict(one.columns)) for one in verdict.findings)
 
@@ -100,13 +100,13 @@ def test_faults_are_found_and_traffic_is_none(
         cursor.execute("INSERT INTO k VALUES ('k 1', 'hidden', 1)")
     with traffic(captured, "second"):
         found = verdicts(captured.file)
-    assert told(found["t"]) == [
+    assert reported(found["t"]) == [
         ("different", 1, {"name": ("other", "näme 1")}),
         ("different", 2, {"amount": ("0.68", "0.67")}),
         ("extra", 3, {}),
         ("missing", -9, {}),
     ]
-    assert told(found["k"]) == [("extra", "k1", {}), ("missing", "k 1", {})]
+    assert reported(found["k"]) == [("extra", "k1", {}), ("missing", "k 1", {})]
     assert {name: (one.outcome, one.differing) for name, one in found.items()} == {
         "t": ("different", 4), "k": ("different", 2),
     }  # fmt: skip
@@ -120,7 +120,7 @@ def test_faults_are_found_and_traffic_is_none(
     assert names == [("u", "näme 1", "other")]
     copy = copied(captured, tmp_path)
     found = verdicts(copy)
-    assert told(found["t"]) == [
+    assert reported(found["t"]) == [
         ("different", 10, {"amount": ("3.33", "3.34")}),
         ("missing", 11, {}),
     ]
@@ -203,7 +203,7 @@ def hidden(captured: Any, *statements: str) -> None:
             cursor.execute(statement)
 
 
-def test_a_cascade_is_named_and_mended(
+def test_a_cascade_is_named_and_repaired(
     capture: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """InnoDB's cascades are not in the log of a server: just those rows are told, and set right by the capture."""
@@ -256,7 +256,7 @@ def copied(captured: Any, folder: Path) -> Path:
     return file
 
 
-def test_a_capture_that_does_not_run_is_told(
+def test_a_capture_that_does_not_run_is_reported(
     capture: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the log has not come to is no difference: could not tell, with the reason."""
@@ -271,10 +271,10 @@ def test_a_capture_that_does_not_run_is_told(
     captured.sql("UPDATE t SET v = 2")
     (verdict,) = verdicts(captured.file).values()
     assert (verdict.outcome, verdict.differing) == ("could not tell", 0)
-    assert "is the capture running?" in verdict.untold[0]
+    assert "is the capture running?" in verdict.unknown[0]
 
 
-def test_it_tells_beside_a_ledger_that_runs(
+def test_it_reports_during_a_ledger_that_runs(
     capture: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ledger is another process's, begun before anything was captured: verify reads what that one keeps."""
@@ -312,7 +312,7 @@ def test_no_false_alarm_in_fifty_runs(
     captured.streaming(process)
     begun(captured, "begin")
     rows = moving = changed = 0
-    untold: list[tuple[int, tuple[str, ...]]] = []
+    unknown: list[tuple[int, tuple[str, ...]]] = []
     try:
         for number in range(50):
             if number % 10 == 5:
@@ -334,13 +334,13 @@ def test_no_false_alarm_in_fifty_runs(
             assert [one.findings for one in found.values()] == [(), ()], number
             rows += sum(one.rows for one in found.values())
             moving += sum(one.moving for one in found.values())
-            untold += [(number, one.untold) for one in found.values() if one.outcome == "could not tell"]
-        print(f"{rows} rows compared, {moving} moving, {len(untold)} could not tell, {changed} changes")
+            unknown += [(number, one.unknown) for one in found.values() if one.outcome == "could not tell"]
+        print(f"{rows} rows compared, {moving} moving, {len(unknown)} could not tell, {changed} changes")
     finally:
         kept.kill()
         kept.communicate()
     assert moving < rows / 1000
-    assert len(untold) <= 4, untold
+    assert len(unknown) <= 4, unknown
     captured.caught_up()
     assert {one.outcome for one in verdicts(captured.file).values()} == {"equal"}
 

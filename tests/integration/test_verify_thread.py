@@ -40,7 +40,7 @@ STARTS = 1200  # seconds: until a first batch of so many rows is written
 @pytest.fixture(scope="module")
 def wide(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Thread]:
     """Its databases are its own: those of other tests go before it, and its own behind it."""
-    with a_thread(stack, tmp_path_factory.mktemp("wide"), orders=MANY, anew=True, most=MANY) as made:
+    with a_thread(stack, tmp_path_factory.mktemp("wide"), orders=MANY, again=True, most=MANY) as made:
         wait_for(lambda: counts(made.pipeline)["joined"] > 0, "no row was joined", STARTS)
         wait_until_quiet(made.topology, made.shop, made.pipeline, lambda why: None)
         yield made
@@ -49,7 +49,7 @@ def wide(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Thr
 
 
 @pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def settling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a busy machine; and who is asked says yes."""
     for stage in (cli_verify_index, cli_verify_table):
         monkeypatch.setattr(stage, "_STANDSTILL", 300.0)
@@ -79,15 +79,15 @@ def committed(thread: Thread) -> int:
     return sum(int(span.rpartition("-")[2]) for span in thread.shop.executed().values())
 
 
-def told(verdict: Verdict) -> dict[object, tuple[str, dict[str, object]]]:
+def reported(verdict: Verdict) -> dict[object, tuple[str, dict[str, object]]]:
     """What was found, by key."""
     return {f.key["id"]: (f.kind, {**f.columns}) for f in verdict.findings}
 
 
-def test_no_false_alarm_beside_traffic_and_deaths(wide: Thread) -> None:
+def test_no_false_alarm_during_traffic_and_deaths(wide: Thread) -> None:
     """Beside 300 changes a second, while joins and indexer are killed in turns: never a difference, and hardly a row
     that moves at every look."""
-    rows = moving = untold = 0
+    rows = moving = unknown = 0
     began, before = time.monotonic(), committed(wide)
     with wide.live_traffic(rate=330.0) as more:
         for number in range(RUNS):
@@ -99,20 +99,20 @@ def test_no_false_alarm_beside_traffic_and_deaths(wide: Thread) -> None:
             for verdict in (one.verdict for one in verified(wide)):
                 assert (verdict.findings, verdict.differing) == ((), 0), number
                 rows, moving = rows + verdict.rows, moving + verdict.moving
-                untold += len(verdict.untold) > 0
-                print(number, verdict.stage, verdict.rows, verdict.moving, verdict.untold, f"{verdict.seconds:.1f} s")
+                unknown += len(verdict.unknown) > 0
+                print(number, verdict.stage, verdict.rows, verdict.moving, verdict.unknown, f"{verdict.seconds:.1f} s")
         seconds = time.monotonic() - began
     rate = (committed(wide) - before) / seconds
-    print(f"{rows} rows compared, {moving} moving, {untold} could not tell, {rate:.0f} changes/s,"
+    print(f"{rows} rows compared, {moving} moving, {unknown} could not tell, {rate:.0f} changes/s,"
           f"{seconds:.0f} s")  # fmt: skip
     assert rate >= 300
     assert moving < rows / 1000
-    assert untold <= RUNS // 10
+    assert unknown <= RUNS // 10
     wait_until_quiet(wide.topology, wide.shop, wide.pipeline, lambda why: None)
     assert {one.verdict.outcome for one in verified(wide)} == {"equal"}
 
 
-def test_faults_among_many_rows_are_found_exactly_and_mended(wide: Thread) -> None:
+def test_faults_among_many_rows_are_found_exactly_and_repaired(wide: Thread) -> None:
     """Rows changed, removed, added in HBase; documents changed, removed, added in Solr: no other row is named."""
     topology, table = wide.topology, wide.topology.tables["orders_wide"]
     layout = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=table.name).newest()
@@ -122,7 +122,7 @@ def test_faults_among_many_rows_are_found_exactly_and_mended(wide: Thread) -> No
     (one, amount, _), (two, *_), (three, _, quantity), (four, *_), *_ = found
     # as new as what the join may have written (rows of a batch: its stamp + 1): of what is newer the index stage tells
     # nothing until the join goes on
-    added, host, now = 10**14, topology.hbase.thrift.rpartition(":"), joined_table(topology, table).last_stamp() + 1
+    added, host, now = 10**14, topology.hbase.thrift.rpartition(":"), joined_table(topology, table).last_timestamp() + 1
     with closing(happybase.Connection(host[0], int(host[2]), timeout=30_000)) as connection:
         rows = connection.table(f"{topology.name}:orders_wide")
         cells = {q.partition(b":")[2]: v for q, v in rows.row(codec.row_key({"id": one})).items()}
@@ -148,10 +148,10 @@ def test_faults_among_many_rows_are_found_exactly_and_mended(wide: Thread) -> No
     of_table, of_index = verified(wide)
     took = [f"{one.verdict.stage} {one.verdict.seconds:.1f} s" for one in (of_table, of_index)]
     print(f"{of_table.verdict.rows} rows:", *took, f"in all {time.monotonic() - began:.1f} s")
-    assert told(of_table.verdict) == {
+    assert reported(of_table.verdict) == {
         one: ("different", {"amount": (str(amount), "0.01")}), two: ("missing", {}), added: ("extra", {}),
     }  # fmt: skip
-    shown = told(of_index.verdict)
+    shown = reported(of_index.verdict)
     assert shown.pop(one)[1]["amount"] == ("0.01", str(amount))  # and of which version it is
     assert shown == {
         two: ("extra", {}), added: ("missing", {}), three: ("different", {"quantity": (quantity, quantity + 1)}),
@@ -164,9 +164,9 @@ def test_faults_among_many_rows_are_found_exactly_and_mended(wide: Thread) -> No
         " so that the join writes 2 rows anew"
     )
     began = time.monotonic()
-    mended = verified(wide, repair=True)
-    print([said.repair for said in mended], f"{time.monotonic() - began:.1f} s")
-    assert [(said.last.outcome, bool(said.repair)) for said in mended] == [("equal", True)] * 2
+    repaired = verified(wide, repair=True)
+    print([said.repair for said in repaired], f"{time.monotonic() - began:.1f} s")
+    assert [(said.last.outcome, bool(said.repair)) for said in repaired] == [("equal", True)] * 2
     assert {said.verdict.outcome for said in verified(wide)} == {"equal"}
 
 
@@ -183,7 +183,7 @@ def test_a_bug_in_the_engine_is_found_and_not_covered_up(wide: Thread) -> None:
             for key, _ in found:
                 execute(wide, "UPDATE shop.orders SET revision = revision + 1 WHERE id = %s", key)
             [said] = verified(wide, "table")
-            assert (told(said.verdict), said.verdict.untold) == (expected, ())
+            assert (reported(said.verdict), said.verdict.unknown) == (expected, ())
             [said] = verified(wide, "table", repair=True)
             many = len(expected)
             assert said.repair.startswith(f"{many} told again; {many} differ still, so the join's own state is wrong: ")

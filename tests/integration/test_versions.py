@@ -20,7 +20,7 @@ import requests
 from cdc.process.file_topology import load_topology
 from cdc.topology.topology import Topology
 from indexer.peer.zk_registration import session
-from tailorbird.cli.cli_demo_steps import _behind, traffic_beside
+from tailorbird.cli.cli_demo_steps import _behind, background_traffic
 from tailorbird.cli.cli_demo_verdict import Silent
 from tailorbird.cli.verify.cli_verify_index import verified_indexes
 from tailorbird.cli.verify.cli_verify_table import verified_tables
@@ -120,7 +120,7 @@ def settled(evolving: Evolving, servers: MySqlShop) -> None:
         )
 
 
-def test_a_changed_select_is_built_beside_moved_to_and_gone_back_from(
+def test_a_changed_select_is_built_during_moved_to_and_gone_back_from(
     evolving: Evolving, shop: tuple[MySqlShop, Shop]
 ) -> None:
     """Under traffic: the name that queries use shows the old rows, whole, until it shows the new ones; both versions
@@ -129,8 +129,8 @@ def test_a_changed_select_is_built_beside_moved_to_and_gone_back_from(
     with evolving.run():
         wait_for(lambda: evolving.documents() > 900, "the first rows do not come", 400)
         settled(evolving, servers)
-        told = evolving.command("plan").stdout.splitlines()
-        assert [line for line in told[:-1] if not line.startswith("keep")] == [], "the file is what runs"
+        reported = evolving.command("plan").stdout.splitlines()
+        assert [line for line in reported[:-1] if not line.startswith("keep")] == [], "the file is what runs"
         evolving.edit("o.note, o.created_at", "upper(o.note) AS note, o.quantity * 2 AS doubled, o.created_at")
         said = evolving.command("plan", "--json").stdout
         assert '"action": "build", "kind": "join", "name": "orders_wide.v2"' in said, said
@@ -143,7 +143,7 @@ def test_a_changed_select_is_built_beside_moved_to_and_gone_back_from(
                 seen.append((evolving.documents(), evolving.documents("_kind:row AND doubled:[* TO *]")))
 
         looking = threading.Thread(target=look)
-        with traffic_beside(generator, servers, rate=RATE):
+        with background_traffic(generator, servers, rate=RATE):
             looking.start()
             applied = evolving.command("apply")
             time_of_move = len(seen)
@@ -166,7 +166,7 @@ def test_a_changed_select_is_built_beside_moved_to_and_gone_back_from(
         }
         assert evolving.outcomes() == both
 
-        with traffic_beside(generator, servers, rate=RATE):
+        with background_traffic(generator, servers, rate=RATE):
             assert evolving.command("apply", "--rollback").returncode == 0
         assert evolving.documents("_kind:row AND doubled:[* TO *]") == 0
         settled(evolving, servers)
@@ -201,7 +201,7 @@ def test_an_apply_killed_at_every_step_is_finished_by_the_next(
         wait_for(lambda: evolving.documents() > 900, "the first rows do not come", 400)
         evolving.edit("o.note, o.created_at", "upper(o.note) AS note, o.quantity * 2 AS doubled, o.created_at")
         killed = []
-        with traffic_beside(generator, servers, rate=RATE), session(evolving.topology.hbase.zookeeper) as client:
+        with background_traffic(generator, servers, rate=RATE), session(evolving.topology.hbase.zookeeper) as client:
             journal = StoredJournal(client, evolving.name)
             for step in ("note versions", "table ", "peer ", "wait for", "verify", "move"):
                 command = [TAILORBIRD, "apply", str(evolving.file)]

@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.timeout(3
 NAME = "waited"
 
 
-class Desk:
+class WrittenPipeline:
     """A pipeline over two tables of a database of its own, a third of which nothing is captured, and who writes."""
 
     def __init__(self, topology: Topology, pipeline: Pipeline, page: int) -> None:
@@ -86,7 +86,7 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def desk(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def written(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WrittenPipeline]:
     folder = tmp_path_factory.mktemp("waited")
     port, page = os.environ.get, free_port()
     at = port("TAILORBIRD_PORT_MYSQL_SHOP", "3307")
@@ -126,80 +126,80 @@ dashboards:
     list(provision(topology))
     with Pipeline(topology, home=folder, page_port=page) as pipeline:
         pipeline.start()
-        desk = Desk(topology, pipeline, page)
-        yield desk
-        desk.connection.close()
+        written = WrittenPipeline(topology, pipeline, page)
+        yield written
+        written.connection.close()
 
 
-def test_what_was_written_is_read(desk: Desk) -> None:
+def test_what_was_written_is_read(written: WrittenPipeline) -> None:
     """Random writes, some of tables that nobody captures: behind each wait a query shows it, at the first start too."""
     chance = Random(3)
-    with Waiter(desk.topology) as waiter:
+    with Waiter(written.topology) as waiter:
         for _ in range(12):
-            key = desk.write(chance)
+            key = written.write(chance)
             waiter.wait(waiter.now("shop"), timeout=240)
             if key is not None:
-                assert desk.shown(key) == desk.amounts.get(key)
+                assert written.shown(key) == written.amounts.get(key)
 
 
-def test_the_command_and_the_page_wait_too(desk: Desk) -> None:
+def test_the_command_and_the_page_wait_too(written: WrittenPipeline) -> None:
     """`--now`, `--gtid`, each stage, `GET /wait`; what is asked wrongly is said in one line and never waits."""
-    desk.execute("REPLACE INTO orders VALUES (60, 1, 600)")
-    code, output, errors = desk.command("--source", "shop", "--now", "--json")
+    written.execute("REPLACE INTO orders VALUES (60, 1, 600)")
+    code, output, errors = written.command("--source", "shop", "--now", "--json")
     assert (code, errors) == (0, "")
-    assert desk.shown(60) == 600
+    assert written.shown(60) == 600
     gtid_set = json.loads(output)["gtid_set"]
     for until in ("log", "table"):
-        code, output, errors = desk.command("--source", "shop", "--gtid", gtid_set, "--until", until)
+        code, output, errors = written.command("--source", "shop", "--gtid", gtid_set, "--until", until)
         assert (code, errors) == (0, ""), output
         assert output.startswith(f"{until} has all of shop up to ")
-    desk.execute("REPLACE INTO orders VALUES (60, 1, 601)")
-    found = requests.get(f"{desk.page}/wait", params={"source": "shop", "timeout": "30"}, timeout=60)
+    written.execute("REPLACE INTO orders VALUES (60, 1, 601)")
+    found = requests.get(f"{written.page}/wait", params={"source": "shop", "timeout": "30"}, timeout=60)
     assert (found.status_code, found.json()["reached"]) == (200, True)
-    assert desk.shown(60) == 601
+    assert written.shown(60) == 601
     head = gtid_set.split(":")[0]
-    late = requests.get(f"{desk.page}/wait?source=shop&gtid={head}:1-99999999&timeout=0.2", timeout=60)
+    late = requests.get(f"{written.page}/wait?source=shop&gtid={head}:1-99999999&timeout=0.2", timeout=60)
     assert (late.status_code, late.json()["reached"]) == (504, False)
     for wrong in ("source=none", "source=shop&until=far", "source=shop&gtid=x", "source=shop&timeout=1e9", ""):
-        assert requests.get(f"{desk.page}/wait?{wrong}", timeout=60).status_code in (400, 422), wrong
+        assert requests.get(f"{written.page}/wait?{wrong}", timeout=60).status_code in (400, 422), wrong
     for more, said in {
         ("--source", "shop"): "wait for what?",
         ("--source", "none", "--now"): "no source none; --source shop",
         ("--source", "shop", "--gtid", "7-x"): "'7-x' is no GTID set",
         ("--source", "shop", "--now", "--table", "none"): "no table none; --table wide",
     }.items():
-        code, output, errors = desk.command(*more)
+        code, output, errors = written.command(*more)
         assert (code, output, len(errors.splitlines())) == (2, "", 1)
         assert said in errors
 
 
-def test_the_time_is_over(desk: Desk) -> None:
+def test_the_time_is_over(written: WrittenPipeline) -> None:
     """A stage that stands still: exit 1, and its name; when it goes on, so does what waits for it."""
-    stopped = desk.pipeline.pid("join wide")
+    stopped = written.pipeline.pid("join wide")
     os.kill(stopped, signal.SIGSTOP)
     try:
-        desk.execute("REPLACE INTO orders VALUES (61, 1, 610)")
-        with Waiter(desk.topology) as waiter:
+        written.execute("REPLACE INTO orders VALUES (61, 1, 610)")
+        with Waiter(written.topology) as waiter:
             goal = waiter.now("shop")
             assert waiter.wait(goal, until="log", timeout=30).offset > 0
             with pytest.raises(NotYet, match=r"after 1\.5 s table wide has not all of shop up to"):
                 waiter.wait(goal, until="table", timeout=1.5)
     finally:
         os.kill(stopped, signal.SIGCONT)
-    with Waiter(desk.topology) as waiter:
+    with Waiter(written.topology) as waiter:
         waiter.wait(goal, timeout=120)
-    assert desk.shown(61) == 610
+    assert written.shown(61) == 610
 
 
 @pytest.mark.parametrize("rate", [0, 20], ids=["alone", "beside_20_writes_a_second"])
-def test_what_a_wait_costs(desk: Desk, rate: int) -> None:
+def test_what_a_wait_costs(written: WrittenPipeline, rate: int) -> None:
     """Prints by how much a wait ends behind the first query that shows the write; it is never stale meanwhile.
 
     A row is visible before its batch has ended and told its barrier: what is between is the join's, then Solr's.
     """
     stop, cost = threading.Event(), list[float]()
     others = pymysql.connect(
-        host="127.0.0.1", port=desk.connection.port, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password,
+        host="127.0.0.1", port=written.connection.port, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password,
         database=NAME, autocommit=True,
     )  # fmt: skip
 
@@ -214,17 +214,17 @@ def test_what_a_wait_costs(desk: Desk, rate: int) -> None:
     if rate:
         traffic.start()
     try:
-        with Waiter(desk.topology) as waiter:
-            desk.execute("REPLACE INTO orders VALUES (62, 2, -1)")
+        with Waiter(written.topology) as waiter:
+            written.execute("REPLACE INTO orders VALUES (62, 2, -1)")
             waiter.wait(waiter.now("shop"), timeout=240)  # before its first row the index has no columns
             for number in range(40):
-                desk.execute("REPLACE INTO orders VALUES (62, 2, %s)", number)
+                written.execute("REPLACE INTO orders VALUES (62, 2, %s)", number)
                 goal = waiter.now("shop")
-                wait_for(lambda number=number: desk.shown(62) == number, "it is not shown", 240)  # type: ignore[misc]
+                wait_for(lambda number=number: written.shown(62) == number, "it is not shown", 240)  # type: ignore[misc]
                 seen = time.monotonic()
                 waiter.wait(goal, timeout=240)
                 cost.append(time.monotonic() - seen)
-                assert desk.shown(62) == number
+                assert written.shown(62) == number
     finally:
         stop.set()
         if rate:
@@ -235,25 +235,29 @@ def test_what_a_wait_costs(desk: Desk, rate: int) -> None:
     )
 
 
-def test_a_thousand_writes_are_read(desk: Desk) -> None:
+def test_a_thousand_writes_are_read(written: WrittenPipeline) -> None:
     """Never stale, never hanging, though join and indexer are killed now and then; prints what a wait costs."""
     chance, cost = Random(4), list[float]()
-    with Waiter(desk.topology) as waiter:
+    with Waiter(written.topology) as waiter:
         for number in range(1000):
             if number % 100 == 50:
                 part = chance.choice(["join wide", "index wide"])
-                desk.pipeline.kill(part)
-                desk.pipeline.start_part(part)
-            key, before = desk.write(chance), time.monotonic()
+                written.pipeline.kill(part)
+                written.pipeline.start_part(part)
+            key, before = written.write(chance), time.monotonic()
             goal = waiter.now("shop")
             if number % 2 == 0 and key is not None:
-                wait_for(lambda key=key: desk.shown(key) == desk.amounts.get(key), "it is not shown", 240)  # type: ignore[misc]
+                wait_for(
+                    lambda key=key: written.shown(key) == written.amounts.get(key),  # type: ignore[misc]
+                    "it is not shown",
+                    240,
+                )
                 seen = time.monotonic()
                 waiter.wait(goal, timeout=240)
                 cost.append(time.monotonic() - max(seen, before))
                 continue
             waiter.wait(goal, timeout=240)
             if key is not None:
-                assert desk.shown(key) == desk.amounts.get(key)
+                assert written.shown(key) == written.amounts.get(key)
     print(f"a wait ends {median(cost) * 1000:.0f} ms behind the first query that shows the write (median)")
     assert len(cost) > 300

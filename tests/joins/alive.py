@@ -131,8 +131,8 @@ class World:
             for name in self._tables(source):
                 self._create(server, name)
             server.purged = len(server.log)
-            told = [word[1:] for word in self.words if word[0] == "foreign"]
-            server.foreign = [self._foreign_key(*one) for one in told if one[0].partition(".")[0] == source]
+            reported = [word[1:] for word in self.words if word[0] == "foreign"]
+            server.foreign = [self._foreign_key(*one) for one in reported if one[0].partition(".")[0] == source]
             later = {word[1].partition(".")[2] for word in self.words if word[0] == "later"}
             never = ["never", source] in self.words
             made[source] = Captured(self.case.name, server, set(keys) - later, never)
@@ -208,7 +208,7 @@ class World:
             self.cleaned = True
             return
         if name == "untold":
-            self.sources[arguments[0]].server.untold = arguments[1]
+            self.sources[arguments[0]].server.unknown = arguments[1]
             return
         if name == "all":
             changes = [change for one in arguments[0] for change in self._changes(one)]
@@ -367,6 +367,8 @@ class World:
         found, expected = comparable(simulation.live(), self.prepared.answer(tables))
         # A row that moved unseen and was then deleted may come back from its old place, in part, until the marker: the
         # letter is of that moment.
-        letters = [letter for letter in simulation.refused if not (self.moved and "never told" in letter.reason)]
-        assert letters == [], f"dead letters: {letters}"
+        dead_letters = [
+            dead_letter for dead_letter in simulation.refused if not (self.moved and "never told" in dead_letter.reason)
+        ]
+        assert dead_letters == [], f"dead letters: {dead_letters}"
         assert found == expected, f"the table is not the SELECT: {found} instead of {expected}"

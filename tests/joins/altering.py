@@ -108,15 +108,15 @@ def shown(case: Case) -> Iterator[dict[TableId, Rows]]:
     schemas = {table: flat(schema) for table, schema in versions(case).items()}
     columns = {name: dict(declared) for name, declared in case.tables.items()}
     rows: dict[str, dict[tuple[Canonical, ...], Row]] = {name: {} for name in case.tables}
-    told: dict[str, dict[tuple[Canonical, ...], Row]] = {name: {} for name in case.tables}
+    reported: dict[str, dict[tuple[Canonical, ...], Row]] = {name: {} for name in case.tables}
     for word in [*case.history, ["quiet"]]:
         if word[0] in ("quiet", "start"):
             if word[0] == "start":  # columns that are there read as they are now, the others as they were told
                 for name, known in rows.items():
-                    told[name] = {at: {**told[name][at], **row} for at, row in known.items()}
+                    reported[name] = {at: {**reported[name][at], **row} for at, row in known.items()}
             yield {
                 _table_id(name): {at: _seen(row, schemas[_table_id(name)]) for at, row in known.items()}
-                for name, known in told.items()
+                for name, known in reported.items()
             }
             continue
         name = word[1]
@@ -126,19 +126,19 @@ def shown(case: Case) -> Iterator[dict[TableId, Rows]]:
             continue
         key = case.tables[name]["key"]
         if word[0] == "truncate":
-            rows[name], told[name] = {}, {}
+            rows[name], reported[name] = {}, {}
             continue
         if word[0] == "snapshot":
             gone = [tuple(lost[column] for column in key) for lost in word[2]]
             rows[name] = {at: row for at, row in rows[name].items() if at not in gone}
-            told[name] = {at: dict(row) for at, row in rows[name].items()}
+            reported[name] = {at: dict(row) for at, row in rows[name].items()}
             continue
         at = tuple(word[2][column] for column in key)
         if word[0] == "delete":
             rows[name].pop(at, None)
-            told[name].pop(at, None)
+            reported[name].pop(at, None)
         elif rows[name].get(at) != word[2]:
-            rows[name][at] = told[name][at] = dict(word[2])
+            rows[name][at] = reported[name][at] = dict(word[2])
 
 
 def _seen(row: Row, schema: TableSchema) -> Row:

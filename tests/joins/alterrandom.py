@@ -35,7 +35,7 @@ class _Altered:
         self.names = [name for name in case.tables if name in read]
         self.columns: dict[str, dict[str, Any]] = {}
         self.awaited: list[tuple[str, str]] = []  # columns of the query that are not there yet
-        self.away: list[tuple[str, str]] = []  # those that have another name for a time
+        self.unavailable: list[tuple[str, str]] = []  # those that have another name for a time
         self.history: list[list[Any]] = []
 
     def case(self) -> Case:
@@ -92,9 +92,9 @@ class _Altered:
             self._did(["alter", name, {column: None}])
         elif dice < 0.8:
             self._did(["rename", name, column, f"{column}_once"])
-            self.away.append((name, column))
-        elif self.away and running:
-            name, column = self.away.pop()
+            self.unavailable.append((name, column))
+        elif self.unavailable and running:
+            name, column = self.unavailable.pop()
             if f"{column}_once" in self.columns[name] and column not in self.columns[name]:
                 self._did(["rename", name, f"{column}_once", column])
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from cdc.model.types import LogicalType, list_of
 from joins.query.group import Bag, Function, Grouping, Result, Total
-from joins.query.nodes import Derived, Expression, Hop, Node, PlanSource
-from joins.query.plan import SINK, STAR, Finish, Fragment, Output, Plan, steps_of
+from joins.query.nodes import Derived, Expression, LookupJoin, Node, PlanSource
+from joins.query.plan import MULTI_JOIN, SINK, Finish, Fragment, Output, Plan, steps_of
 from joins.query.value_types import DATE, FLOAT64, INT32, INT64, STRING
 from tests.joins.joincase import Case
 from tests.joins.joinrandom import value_of
@@ -116,7 +116,7 @@ def grouping(
             of = _shared(bags, bag)
         results.append(Result(function=one.function, of=of, type=one.type, text=f"{one.function}({one.of})"))
     return Grouping(
-        differ=next(numbers),
+        change_detector=next(numbers),
         number=next(numbers),
         keys=tuple(places[name] for name in keys),
         key_types=tuple(types[name] for name in keys),
@@ -134,24 +134,24 @@ def _shared(known: list[Any], one: Any) -> int:
     return known.index(one)
 
 
-def derived(alias: str, group: Grouping, fragments: tuple[int, ...], differ: int | None = None) -> Node:
+def derived(alias: str, group: Grouping, fragments: tuple[int, ...], change_detector: int | None = None) -> Node:
     """A node that reads a grouping's rows: `k0`, `k1`, …, then `r0`, `r1`, …"""
     types = (*group.key_types, *(result.type for result in group.results))
-    return node(alias, types, len(group.keys), fragments, differ)
+    return node(alias, types, len(group.keys), fragments, change_detector)
 
 
 def node(
-    alias: str, types: Sequence[LogicalType], keys: int, fragments: tuple[int, ...], differ: int | None = None
+    alias: str, types: Sequence[LogicalType], keys: int, fragments: tuple[int, ...], change_detector: int | None = None
 ) -> Node:
     """A node that reads rows of other fragments, of which the first `keys` values are the key."""
     return Node(
         alias=alias,
-        source=Derived(fragments=fragments, differ=differ),
+        source=Derived(fragments=fragments, change_detector=change_detector),
         columns=tuple(f"k{i}" if i < keys else f"r{i - keys}" for i in range(len(types))),
         types=tuple(types),
         id_columns=tuple(range(keys)),
         filter=None,
-        hops=(),
+        lookups=(),
     )
 
 
@@ -175,7 +175,7 @@ def result(root: Node, number: int, stars: Iterator[int], where: Expression | No
 def part(plan: Plan, number: int, target: int, group: Grouping | None = None) -> Fragment:
     """The only fragment of a compiled plan as one of several; its hops keep their numbers."""
     of = plan.last
-    outlet = target if group is None else group.differ
+    outlet = target if group is None else group.change_detector
     steps = tuple(replace(step, target=outlet) if step.target == SINK else step for step in of.steps)
     finish = replace(of.finish, outputs=())
     return Fragment(number=number, root=of.root, steps=steps, finish=finish, group=group, target=target)
@@ -214,7 +214,7 @@ def over(
     plan = below(name, query)
     numbers = count(len(list(plan.last.tree.walk())) - 1)
     group = grouping(plan, keys, wanted, numbers, always)
-    last = result(derived("g", group, (0,)), 1, iter(range(STAR, SINK)), having)
+    last = result(derived("g", group, (0,)), 1, iter(range(MULTI_JOIN, SINK)), having)
     made = together(plan, [part(plan, 0, SINK, group), last])
     return GroupPlan(name=name, plan=made, answer=answer)
 
@@ -262,7 +262,7 @@ def group_plans() -> dict[str, GroupPlan]:
         [Wanted(function="count_rows"), Wanted(function="sum", of=("amount",), type=MONEY)],
         "SELECT customer_id, kind, count(*), sum(amount) FROM orders GROUP BY ALL",
     )  # fmt: skip
-    hop = over(
+    lookup = over(
         "hop",
         "SELECT o.id, coalesce(c.name, 'none') AS name, o.n FROM shop.orders o "
         "LEFT JOIN shop.customers c ON c.id = o.customer_id", ["name"],
@@ -292,19 +292,19 @@ def group_plans() -> dict[str, GroupPlan]:
          Wanted(function="max", of=("weight",), type=FLOAT64)],
         "SELECT 'all', count(*), sum(n), max(weight) FROM orders WHERE n > 1", always='"all"',
     )  # fmt: skip
-    made = [kinds, customers, hop, star, having, every, _nested(), _joined_back(), _root(), _union()]
+    made = [kinds, customers, lookup, star, having, every, _nested(), _joined_back(), _root(), _union()]
     return {plan.name: plan for plan in made}
 
 
 def _nested() -> GroupPlan:
     """Groups over groups: how many kinds have so many orders."""
-    plan, numbers, stars = below("nested", f"SELECT {_ROWS} FROM shop.orders o"), count(), iter(range(STAR, SINK))
+    plan, numbers, stars = below("nested", f"SELECT {_ROWS} FROM shop.orders o"), count(), iter(range(MULTI_JOIN, SINK))
     wanted = [Wanted(function="count_rows"), Wanted(function="sum", of=("n",))]
     lower = grouping(plan, ["kind"], wanted, numbers)
     middle = derived("g", lower, (0,))
     finish = Finish(types=middle.types, computed=(), where=None, outputs=())
     upper = Grouping(
-        differ=next(numbers), number=next(numbers), keys=(1,), key_types=(INT64,), arguments=(2, 0),
+        change_detector=next(numbers), number=next(numbers), keys=(1,), key_types=(INT64,), arguments=(2, 0),
         totals=(Total(argument=0, type=INT64),),
         bags=(Bag(arguments=(1,), types=(STRING,), needed=1, descending=(False,)),),
         results=(
@@ -316,7 +316,7 @@ def _nested() -> GroupPlan:
     )  # fmt: skip
     between = Fragment(number=1, root=middle, steps=(), finish=finish, group=upper, target=SINK)
     last = result(derived("h", upper, (1,)), 2, stars)
-    made = together(plan, [part(plan, 0, upper.differ, lower), between, last])
+    made = together(plan, [part(plan, 0, upper.change_detector, lower), between, last])
     answer = "SELECT c, count(*), sum(s), list(kind ORDER BY kind) FROM (SELECT kind, count(*) AS c, sum(n) AS s "
     return GroupPlan(name="nested", plan=made, answer=answer + "FROM orders GROUP BY kind) GROUP BY c")
 
@@ -325,12 +325,14 @@ def _joined_back() -> GroupPlan:
     """`customers LEFT JOIN (SELECT customer_id, … GROUP BY customer_id)`: a leaf found by the group's key."""
     orders = below("back", "SELECT o.id, o.customer_id, o.n FROM shop.orders o WHERE o.customer_id > 0")
     customers = below("back", "SELECT c.id, c.name FROM shop.customers c")
-    numbers, stars = count(1), iter(range(STAR, SINK))
+    numbers, stars = count(1), iter(range(MULTI_JOIN, SINK))
     wanted = [Wanted(function="count_rows"), Wanted(function="sum", of=("n",))]
     group = grouping(orders, ["customer_id"], wanted, numbers)
     root = customers.last.tree
-    hop = Hop(number=0, columns=root.id_columns, inner=False, child=derived("g", group, (0,)), offset=len(root.columns))
-    last = result(replace(root, hops=(hop,)), 1, stars)
+    lookup = LookupJoin(
+        number=0, columns=root.id_columns, inner=False, child=derived("g", group, (0,)), offset=len(root.columns)
+    )
+    last = result(replace(root, lookups=(lookup,)), 1, stars)
     made = together(orders, [part(orders, 0, 0, group), last], customers)
     answer = (
         "SELECT c.id, c.name, g.* FROM customers c LEFT JOIN (SELECT customer_id, count(*), sum(n) FROM orders "
@@ -344,17 +346,17 @@ def _root() -> GroupPlan:
     orders = below("root", "SELECT o.id, o.kind, o.customer_id, o.n FROM shop.orders o WHERE o.customer_id > 0")
     customers = below("root", "SELECT c.id, c.name FROM shop.customers c")
     regions = below("root", "SELECT r.id, r.name FROM shop.regions r")
-    numbers, stars = count(2), iter(range(STAR, SINK))
+    numbers, stars = count(2), iter(range(MULTI_JOIN, SINK))
     wanted = [Wanted(function="count_rows"), Wanted(function="min", of=("n",), type=INT32)]
     group = grouping(orders, ["kind", "customer_id"], wanted, numbers)
-    differ = next(numbers)
-    root, near = derived("g", group, (0,), differ), customers.last.tree
-    hops = (
-        Hop(number=0, columns=(1,), inner=True, child=near, offset=root.width),
-        Hop(number=1, columns=(3,), inner=False, child=regions.last.tree, offset=root.width + near.width),
+    change_detector = next(numbers)
+    root, near = derived("g", group, (0,), change_detector), customers.last.tree
+    lookups = (
+        LookupJoin(number=0, columns=(1,), inner=True, child=near, offset=root.width),
+        LookupJoin(number=1, columns=(3,), inner=False, child=regions.last.tree, offset=root.width + near.width),
     )
-    last = result(replace(root, hops=hops), 1, stars)
-    made = together(orders, [part(orders, 0, differ, group), last], customers, regions)
+    last = result(replace(root, lookups=lookups), 1, stars)
+    made = together(orders, [part(orders, 0, change_detector, group), last], customers, regions)
     answer = (
         "SELECT g.*, c.id, c.name, r.id, r.name FROM (SELECT kind, customer_id, count(*), min(n) AS m FROM orders "
         "WHERE customer_id > 0 GROUP BY ALL) g JOIN customers c ON c.id = g.customer_id "
@@ -367,12 +369,12 @@ def _union() -> GroupPlan:
     """Rows of two tables, told apart by their tags, grouped together."""
     orders = below("union", "SELECT o.id, o.kind, o.n, o.amount FROM shop.orders o WHERE o.amount > 1")
     customers = below("union", "SELECT c.id, coalesce(c.name, 'none') AS name, c.region_id FROM shop.customers c")
-    numbers, stars = count(), iter(range(STAR, SINK))
+    numbers, stars = count(), iter(range(MULTI_JOIN, SINK))
     types = (INT32, STRING, INT32)
     both = node("u", types, 1, (0, 1))
     finish = Finish(types=types, computed=(), where=None, outputs=())
     group = Grouping(
-        differ=next(numbers), number=next(numbers), keys=(1,), key_types=(STRING,), arguments=(2,),
+        change_detector=next(numbers), number=next(numbers), keys=(1,), key_types=(STRING,), arguments=(2,),
         totals=(Total(argument=0, type=INT32),), bags=(),
         results=(
             Result(function="count_rows", of=0, type=INT64, text="count(*)"),
@@ -383,7 +385,7 @@ def _union() -> GroupPlan:
     fragments = []
     for number, (of, names) in enumerate([(orders, ["id", "kind", "n"]), (customers, ["id", "name", "region_id"])]):
         places = named(of)
-        made = part(of, number, group.differ)
+        made = part(of, number, group.change_detector)
         fragments.append(replace(made, picks=tuple(places[name] for name in names), tag=str(number)))
     grouped = Fragment(number=2, root=both, steps=(), finish=finish, group=group, target=SINK)
     last = result(derived("g", group, (2,)), 3, stars)

@@ -41,8 +41,8 @@ Row = dict[str, Canonical]
 class Case:
     """`tables`: source.table → column → type (`?` behind it: nullable), the key columns under `key`.
 
-    `views`: tables of the topology that the query reads, by name with query and row_key; `letters`: why there are dead
-    letters by the end. `watermarks`: how late rows of its append-only tables may come.
+    `views`: tables of the topology that the query reads, by name with query and row_key; `dead_letters`: why there are
+    dead letters by the end. `watermarks`: how late rows of its append-only tables may come.
     """
 
     tables: dict[str, dict[str, Any]]
@@ -51,7 +51,7 @@ class Case:
     history: list[list[Any]]
     views: dict[str, dict[str, Any]] = field(default_factory=dict)
     delivery: str = "exactly_once"
-    letters: list[str] = field(default_factory=list)
+    dead_letters: list[str] = field(default_factory=list)
     watermarks: dict[str, str] = field(default_factory=dict)
     why: str = ""
     name: str = "law"
@@ -276,11 +276,11 @@ class Run:
             in_order = sorted(everything, key=lambda e: (e.source.table_id.source, e.source.sequence))
             expected = self.prepared.answer(tables_after(in_order, keys) if altered is None else next(altered))
             found = self.simulation.live()
-            reasons = {letter.reason for letter in self.simulation.refused}
-            assert reasons <= set(self.case.letters), f"dead letters: {self.simulation.refused}"
+            reasons = {dead_letter.reason for dead_letter in self.simulation.refused}
+            assert reasons <= set(self.case.dead_letters), f"dead letters: {self.simulation.refused}"
             found, expected = comparable(found, expected)
             assert found == expected, "the table (left) is not the SELECT (right)"
-        assert reasons == set(self.case.letters), "not all dead letters that there should be"
+        assert reasons == set(self.case.dead_letters), "not all dead letters that there should be"
 
     def _deliver(self, records: list[Logged]) -> None:
         """In batches: each partition in its order, the partitions progressing unevenly."""

@@ -16,7 +16,7 @@ from cdc.model.schema import TableId
 from cdc.model.types import Canonical, LogicalType
 from joins.evaluate.evaluating import prepared
 from joins.evaluate.stored import to_canonical, to_native
-from joins.evaluate.unknown import Untold
+from joins.evaluate.unknown import UnknownValue
 from joins.oracle.simulation import Simulation
 from joins.query.nodes import Expression, Node
 from joins.query.plan import Finish, Plan
@@ -54,14 +54,14 @@ class Evaluator:
     def _value(self, sql: str, types: Sequence[LogicalType], row: Values) -> Any:
         try:
             return prepared(sql, tuple(types)).of([to_native(t, v) for t, v in zip(types, row, strict=False)])
-        except Untold:
+        except UnknownValue:
             return None
 
 
 def _canonical(type_: LogicalType, value: Any) -> Canonical:
     try:
         return to_canonical(type_, value)
-    except Untold:
+    except UnknownValue:
         return None
 
 

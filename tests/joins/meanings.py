@@ -101,7 +101,7 @@ _TRIES = 120  # of a form with arguments at random
 _CASTS = ["BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "DATE", "TIMESTAMP",
           "DECIMAL(5,1)", "DECIMAL(38,0)", "DECIMAL(38,20)", "DECIMAL(10,0)"]  # fmt: skip
 # By the type of one argument, others that are worth a try beside it.
-_BESIDE = (
+_ALONGSIDE = (
     "n",
     "tiny",
     "big",
@@ -156,9 +156,9 @@ def _filled(form: str, seed: int) -> Iterator[str]:
     if "{1}" not in form:
         yield from (form.format(name, "", "") for name in TYPES) if "{0}" in form else [form]
         return
-    pairs = list(itertools.product(TYPES, _BESIDE))
+    pairs = list(itertools.product(TYPES, _ALONGSIDE))
     for first, second in pairs:
-        yield form.format(first, second, chooser.choice([second, first, chooser.choice(_BESIDE)]))
+        yield form.format(first, second, chooser.choice([second, first, chooser.choice(_ALONGSIDE)]))
 
 
 def calls(most: int) -> dict[str, Typed]:

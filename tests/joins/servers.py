@@ -22,10 +22,10 @@ from ingest.ddl.statements import apply
 from ingest.events.foreign_keys import ForeignKey, ForeignKeys
 from ingest.events.log_events import (
     CaughtUp,
-    Fact,
+    LogEvent,
     RowsLogged,
     RowsPartial,
-    RowsUntold,
+    RowsUnlogged,
     StatementLogged,
     TransactionBegan,
     TransactionEnded,
@@ -62,11 +62,11 @@ class Server:
     step: Callable[[Server], None]
     keys: dict[str, tuple[str, ...]]  # table → its key's columns
     rows: dict[str, dict[Key, Row]] = field(default_factory=dict)
-    log: list[list[Fact]] = field(default_factory=list)
+    log: list[list[LogEvent]] = field(default_factory=list)
     purged: int = 0
     catalog: Catalog = field(default_factory=Catalog)
     foreign: list[ForeignKey] = field(default_factory=list)
-    untold: float = 0.0  # how often a transaction is logged in part, or as a statement
+    unknown: float = 0.0  # how often a transaction is logged in part, or as a statement
 
     def __post_init__(self) -> None:
         self.catalog = Catalog(databases={self.name: "utf8mb4"})
@@ -80,9 +80,9 @@ class Server:
 
     def change(self, changes: Iterable[tuple[str, Row | None, Row | None]]) -> None:
         """A transaction of row changes: table, the row before, the row after; what changes nothing is not logged."""
-        facts: list[Fact] = []
+        facts: list[LogEvent] = []
         number = len(self.log) + 1
-        how = self.chance.choice(["minimal", "minimal", "statement"]) if self.chance.random() < self.untold else "full"
+        how = self.chance.choice(["minimal", "minimal", "statement"]) if self.chance.random() < self.unknown else "full"
         for table, before, after in changes:
             if before is not None:  # what it is by now: another change of the transaction may have cascaded to it
                 before = self.rows[table].get(self.key(table, before))
@@ -94,7 +94,7 @@ class Server:
             at = TableId(source=self.name, database=self.name, table=table)
             if how == "statement":
                 names = None if self.chance.random() < 0.2 else ((self.name, table),)
-                facts.append(RowsUntold(names, "a statement"))
+                facts.append(RowsUnlogged(names, "a statement"))
             elif how == "minimal":
                 facts.append(self._minimal(at, before, after, number))
             elif before is not None and after is not None:
@@ -113,14 +113,14 @@ class Server:
         if after is not None:
             rows[self.key(table, after)] = after
 
-    def _minimal(self, at: TableId, before: Row | None, after: Row | None, number: int) -> Fact:
+    def _minimal(self, at: TableId, before: Row | None, after: Row | None, number: int) -> LogEvent:
         """As `binlog_row_image = MINIMAL` logs it: the key before, what was set behind it."""
         name = {} if before is None else {column: before[column] for column in self.keys[at.table]}
         if before is None or after is None:
             operation, image = ("insert", after) if before is None else ("delete", name)
             return RowsPartial(at, operation, [image], "f", number)  # type: ignore[arg-type]
-        told = {column: value for column, value in after.items() if before[column] != value}
-        return RowsPartial(at, "update", [(name, told)], "f", number)
+        reported = {column: value for column, value in after.items() if before[column] != value}
+        return RowsPartial(at, "update", [(name, reported)], "f", number)
 
     def _cascade(self, parent: TableId, before: Row | None, after: Row | None) -> None:
         """What foreign keys do to the children, of which the log has not a word."""
@@ -248,7 +248,7 @@ class Reading:
     def reached(self, position: Position) -> bool:
         return self.number >= position.pos
 
-    def __iter__(self) -> Iterator[Fact]:
+    def __iter__(self) -> Iterator[LogEvent]:
         server = self.server
         while True:
             server.step(server)
@@ -272,7 +272,7 @@ class Reading:
             self.number = number
             yield ended
 
-    def _wanted(self, fact: Fact) -> bool:
+    def _wanted(self, fact: LogEvent) -> bool:
         return not isinstance(fact, RowsLogged | RowsPartial) or self.tables.captured(
             fact.table.database, fact.table.table
         )

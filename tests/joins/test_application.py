@@ -16,7 +16,7 @@ print([name for name in sys.modules if name.startswith("pyspark")])
 """
 
 
-def test_who_asks_how_the_jvm_is_imports_nothing_beside_who_starts_it() -> None:
+def test_who_asks_how_the_jvm_is_imports_nothing_during_who_starts_it() -> None:
     """The process's main thread asks while a table's thread imports pyspark, which is not made for two at a time: the
     second one met it half made, and all tables ended."""
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60, check=False)

@@ -74,11 +74,11 @@ def check_timed(timed: TimedCase, seed: int) -> None:
     simulation = simulated(timed, random.Random(seed))
     found, wanted = comparable(shown(simulation.live()), expected)
     assert found == wanted, f"seed {seed}\n{timed.case.text()}\n{timed.batches}"
-    letters = {(one.topic, one.partition, one.offset): one.reason for one in simulation.refused}
+    dead_letters = {(one.topic, one.partition, one.offset): one.reason for one in simulation.refused}
     hides = "WHERE" in timed.case.query or "b.n > 1" in timed.case.query
-    told_late = sum(reason.startswith(LATE) for reason in letters.values())
-    assert told_late <= late if hides else told_late == late, f"seed {seed}"
-    assert sum("append-only" in reason for reason in letters.values()) >= faults, f"seed {seed}"
+    reported_late = sum(reason.startswith(LATE) for reason in dead_letters.values())
+    assert reported_late <= late if hides else reported_late == late, f"seed {seed}"
+    assert sum("append-only" in reason for reason in dead_letters.values()) >= faults, f"seed {seed}"
 
 
 def test_random_histories() -> None:
@@ -213,8 +213,8 @@ def test_explained() -> None:
     assert "a: append-only, rows up to 10 MINUTE late; later ones, updates and deletes are dead letters" in text
     assert "while one of them is silent, it stands still" in text
     assert "rows of a that meet none are told once it has passed their time" in text
-    told = json_of_plan(case_of(BETWEEN).plan())
-    assert told["append_only"] == {"shop.shop.views": 600_000, "web.web.clicks": 600_000}
+    reported = json_of_plan(case_of(BETWEEN).plan())
+    assert reported["append_only"] == {"shop.shop.views": 600_000, "web.web.clicks": 600_000}
     assert "pairs of a and b" in svg_of_plan(case_of(BETWEEN).plan())
 
 
@@ -225,7 +225,7 @@ def test_how_late_rows_may_come_is_no_part_of_the_state() -> None:
     assert case_of(BETWEEN.replace("1 HOUR", "2 HOUR")).plan().fingerprint() != plan.fingerprint()
 
 
-def test_keys_that_fold_case_are_told() -> None:
+def test_keys_that_fold_case_are_reported() -> None:
     """Text that joins by time compares by its bytes, as in every join."""
     case = case_of("b.name = a.name AND b.at BETWEEN a.at AND a.at + INTERVAL 1 HOUR")
     for columns in case.tables.values():
@@ -254,11 +254,11 @@ def test_micros() -> None:
     assert micros_of("2026-02-30T00:00:00Z") is None
 
 
-def test_barriers_and_reports_tell() -> None:
+def test_barriers_and_reports_report() -> None:
     """A barrier carries the watermark of a table that joins by time, and of no other; a report counts late rows."""
-    made = barriers(1, batch=5, stamp=9, positions={}, watermark=1234)[0]
+    made = barriers(1, batch=5, timestamp=9, positions={}, watermark=1234)[0]
     assert load_barrier(made.to_bytes()).watermark == 1234
-    plain = barriers(1, batch=5, stamp=9, positions={})[0]
+    plain = barriers(1, batch=5, timestamp=9, positions={})[0]
     assert b"watermark" not in plain.to_bytes()
     assert load_barrier(plain.to_bytes()).watermark is None
     reasons = [LATE + "its time is …", "UPDATE of an append-only table: the row stays as it was"]

@@ -62,7 +62,7 @@ cdc.model.errors.Fatal: HBase refused put; look into its log
         ("a.b.FooException\nwith its words below", "FooException: with its words below", ""),
     ],
 )
-def test_the_innermost_cause_is_told(text: str, cause: str, remedy: str) -> None:
+def test_the_innermost_cause_is_reported(text: str, cause: str, remedy: str) -> None:
     """Not `Return Message: Traceback (most recent call last):` and nothing more."""
     error = RuntimeError(text)
     assert cause_of(error).startswith(cause)
@@ -74,5 +74,5 @@ def test_the_innermost_cause_is_told(text: str, cause: str, remedy: str) -> None
 
 def test_the_remedy_for_lost_data_comes_in_its_order() -> None:
     """A rebuild before the snapshot would read a log that does not hold the rows."""
-    told = remedy_for(RuntimeError(LOST))
-    assert told.index("snapshot") < told.index("--rebuild")
+    reported = remedy_for(RuntimeError(LOST))
+    assert reported.index("snapshot") < reported.index("--rebuild")

@@ -54,7 +54,7 @@ JOINS, PAIRS, GROUPS = (
 )
 OPERATOR = ("operatorId", "operatorProperties")
 Batches = list[list[Logged]]
-Settled = dict[str, dict[int, int]]
+SafeOffsets = dict[str, dict[int, int]]
 Found = list[tuple[bytes, int, bytes]]
 
 
@@ -94,7 +94,7 @@ def batches_of(case: Case, topics: Sequence[str], chance: random.Random, count: 
     return batches
 
 
-def specified(plan: Plan, settled: Settled, batches: Batches, ends: Settled | None = None) -> list[Found]:
+def specified(plan: Plan, settled: SafeOffsets, batches: Batches, ends: SafeOffsets | None = None) -> list[Found]:
     """What `joins.steps.route` and `joins.steps.state` say, batch by batch; DuckDB says which rows the filters let
     pass.
     """
@@ -112,8 +112,10 @@ def specified(plan: Plan, settled: Settled, batches: Batches, ends: Settled | No
 def _plain(messages: Sequence[Message]) -> Found:
     assert all(message.k[0] == SINK for message in messages)
     rows = [(message.k, message.op, message.p) for message in messages]
-    floors = {row for row in rows if row[1] == FLOOR}  # each level of the kernel that reads a topic tells them
-    return sorted([row for row in rows if row not in floors] + list(floors))
+    truncation_points = {
+        row for row in rows if row[1] == FLOOR
+    }  # each level of the kernel that reads a topic tells them
+    return sorted([row for row in rows if row not in truncation_points] + list(truncation_points))
 
 
 def run(
@@ -151,11 +153,11 @@ def run(
 Read = Callable[[tuple[str, ...]], DataFrame]
 
 
-def kernel(plan: Plan, settled: Settled, read: Read, ends: Settled | None = None) -> DataFrame:
+def kernel(plan: Plan, settled: SafeOffsets, read: Read, ends: SafeOffsets | None = None) -> DataFrame:
     return kernel_flow(read, program_of(plan, settled, kafka=Brokers(servers()).java(), ends=ends), plan)
 
 
-def python(plan: Plan, settled: Settled, read: Read, ends: Settled | None = None) -> DataFrame:
+def python(plan: Plan, settled: SafeOffsets, read: Read, ends: SafeOffsets | None = None) -> DataFrame:
     return dataflow(read, plan, settled, 2, Brokers(servers()), ends).select("k", "m")
 
 
@@ -283,13 +285,13 @@ def test_engine_groups_again_and_again(spark: SparkSession, engine: str, first: 
 
 def passes_a_level(node: Node) -> bool:
     """Whether rows of a branch pass a level that is none of theirs, another branch being two joins higher or more."""
-    heights = [_height(hop.child) for hop in node.hops]
+    heights = [_height(lookup.child) for lookup in node.lookups]
     lower = any(1 <= height < max(heights) for height in heights)
-    return lower or any(passes_a_level(hop.child) for hop in node.hops)
+    return lower or any(passes_a_level(lookup.child) for lookup in node.lookups)
 
 
 def _height(node: Node) -> int:
-    return 1 + max(_height(hop.child) for hop in node.hops) if node.hops else 0
+    return 1 + max(_height(lookup.child) for lookup in node.lookups) if node.lookups else 0
 
 
 @pytest.mark.parametrize("engine", ["jvm", pytest.param("python", marks=pytest.mark.matrix)])
@@ -380,12 +382,17 @@ def test_a_key_goes_from_few_rows_to_many_and_to_none(
 
 
 @pytest.mark.parametrize("batches", [2, 3])
-def test_rows_are_told_wherever_they_lie(spark: SparkSession, batches: int, tmp_path: Path) -> None:
+def test_rows_are_reported_wherever_they_lie(spark: SparkSession, batches: int, tmp_path: Path) -> None:
     """`tailorbird state inspect` shows a key's right side and rows, few with their key or many apart from it."""
     case = crowd("JOIN", False, facts_first=True)
     plan, ends = case.plan(), dict[tuple[str, int], int]()
-    told = [log_of(case, events, ends) for events in events_of(case)][:batches]
-    run(spark, partial(kernel, plan, {topic: dict.fromkeys(range(2), 1000) for topic in plan.topics}), told, tmp_path)
+    reported = [log_of(case, events, ends) for events in events_of(case)][:batches]
+    run(
+        spark,
+        partial(kernel, plan, {topic: dict.fromkeys(range(2), 1000) for topic in plan.topics}),
+        reported,
+        tmp_path,
+    )
     keys = keys_of(plan, "7")
     found = list(entries(spark, tmp_path / "checkpoint", keys))
     assert {variable for variable, *_ in found} == ({"key_v1"} if batches == 2 else {"key_v1", "rows_v1"})
@@ -526,7 +533,7 @@ def test_hidden_rows_cost_no_state_and_no_write(spark: SparkSession, name: str, 
     plan, ends = case.plan(), dict[tuple[str, int], int]()
     batches = [log_of(case, events, ends) for events in events_of(case)]
     batches = [[one for one in batch if one.topic in plan.topics] for batch in batches]
-    settled: Settled = {topic: dict.fromkeys(range(2), 0) for topic in plan.topics}
+    settled: SafeOffsets = {topic: dict.fromkeys(range(2), 0) for topic in plan.topics}
     got = run(spark, partial(FLOWS[engine], plan, settled), batches, tmp_path)
     assert [[op for _, op, _ in found] for found in got] == [[], [], [ROW_PUT], [ROW_GONE], []]
     assert got == specified(plan, settled, batches)
@@ -548,7 +555,7 @@ def held(spark: SparkSession, checkpoint: Path) -> int:
 
 
 @pytest.mark.parametrize("rows", [3, 300])
-def test_groups_are_told_by_what_they_keep(spark: SparkSession, rows: int, tmp_path: Path) -> None:
+def test_groups_are_reported_by_what_they_keep(spark: SparkSession, rows: int, tmp_path: Path) -> None:
     """`tailorbird state inspect` shows what a group counts and sums, its values in it or in pages, and what each row
     has told it."""
     columns = {"id": "int", "kind": "varchar(9)", "price": "decimal(6,2)?", "weight": "double?", "note": "varchar(60)"}

@@ -88,8 +88,8 @@ def test_command_reads_schemas_from_a_file(tmp_path: Path) -> None:
     run = CliRunner().invoke
     command = ["explain-plan", str(topology), "--schemas", str(schemas)]
     assert run(app, command).output.startswith(TEXT)
-    told = json.loads(run(app, [*command, "wide", "--json"]).output)
-    assert told["wide"]["tree"]["joins"][0]["kind"] == "inner"
+    reported = json.loads(run(app, [*command, "wide", "--json"]).output)
+    assert reported["wide"]["tree"]["joins"][0]["kind"] == "inner"
     assert run(app, [*command, "wide", "--svg", str(drawing)]).exit_code == 0
     assert drawing.read_text().startswith("<svg")
     gone = [column for column in json.loads(records[1])["columns"] if column["name"] != "state"]
@@ -103,7 +103,7 @@ def test_command_reads_schemas_from_a_file(tmp_path: Path) -> None:
     assert "no schema of crm.crm.customers, shop.shop.orders, shop.shop.parts in" in str(failed.exception)
 
 
-def test_keys_that_join_more_at_their_source_are_told(tmp_path: Path) -> None:
+def test_keys_that_join_more_at_their_source_are_reported(tmp_path: Path) -> None:
     """`ABC` joins `abc ` in MySQL, not here: explain-plan, and validate with schemas, say so."""
     topology, schemas = tmp_path / "t.yml", tmp_path / "schemas.jsonl"
     source = {"type": "mysql", "hostname": "h", "username": "u", "password": "p", "server_id": 1}
@@ -149,8 +149,8 @@ def test_keys_that_join_more_at_their_source_are_told(tmp_path: Path) -> None:
             f"and joins shop.shop.lines.code{meaning}",
             "  remedy: write its values without trailing spaces on both sides",
         ]
-    told = json.loads(run(app, ["explain-plan", *loose, "--json"]).stdout)
-    assert [set(warning) for warning in told["wide"]["warnings"]] == [{"found", "remedy"}] * 2
+    reported = json.loads(run(app, ["explain-plan", *loose, "--json"]).stdout)
+    assert [set(warning) for warning in reported["wide"]["warnings"]] == [{"found", "remedy"}] * 2
     for command in ("explain-plan", "validate"):
         assert run(app, [command, *written(None, "utf8mb4_0900_bin")]).stderr == ""
     failed = run(app, ["validate", *written(None, None, "decimal(50,10)")])
@@ -165,7 +165,7 @@ def test_unknown_table_is_named(table: str) -> None:
     assert "orders_wide" in str(result.exception)
 
 
-def test_the_first_rows_of_groups_are_told() -> None:
+def test_the_first_rows_of_groups_are_reported() -> None:
     """Which rows, in which order, with what ends its ties: as text, JSON and drawing."""
     query = (
         "SELECT t.state, t.n, t.id FROM (SELECT o.*, ROW_NUMBER() OVER (PARTITION BY o.state"

@@ -62,7 +62,7 @@ def test_a_default_is_the_one_with_which_the_column_came() -> None:
     assert default_of(schema({"a": "x"}, id="int", a="int"), "a") is None
 
 
-def test_what_drifts_is_told() -> None:
+def test_what_drifts_is_reported() -> None:
     """A person learns what reads as NULL, what may not convert, and what mends it; nothing else is told."""
     first = schema(id="int", name="text", price="decimal(4,2)", d_id="int", unused="int")
     query = "SELECT t.id, t.name, t.price, d.name AS of FROM shop.t t JOIN shop.d d ON d.id = t.d_id"
@@ -71,21 +71,21 @@ def test_what_drifts_is_told() -> None:
     assert drifts(known, {}) == []
     dropped = schema(id="int", price="decimal(4,2)", d_id="int")
     assert drifts(known, {TABLE: dropped}) == ["shop.shop.t has no column name any more: it reads as NULL"]
-    (told,) = drifts(known, {TABLE: schema(id="int", name="text", price="decimal(4,2)")})
-    assert told.startswith("shop.shop.t has no column d_id any more")
-    assert "`tailorbird snapshot`" in told
-    (told,) = drifts(known, {TABLE: schema(id="int", name="text", price="decimal(8,3)", d_id="int")})
-    assert told.startswith("shop.shop.t.price was decimal(4,2) and is decimal(8,3): ")
-    assert "--rebuild" in told
-    (told,) = drifts(known, {TABLE: schema(key="int", name="text", price="decimal(4,2)", d_id="int")})
-    assert "part of its key" in told
+    (reported,) = drifts(known, {TABLE: schema(id="int", name="text", price="decimal(4,2)")})
+    assert reported.startswith("shop.shop.t has no column d_id any more")
+    assert "`tailorbird snapshot`" in reported
+    (reported,) = drifts(known, {TABLE: schema(id="int", name="text", price="decimal(8,3)", d_id="int")})
+    assert reported.startswith("shop.shop.t.price was decimal(4,2) and is decimal(8,3): ")
+    assert "--rebuild" in reported
+    (reported,) = drifts(known, {TABLE: schema(key="int", name="text", price="decimal(4,2)", d_id="int")})
+    assert "part of its key" in reported
 
 
 def test_a_column_in_the_place_of_another_may_be_that_one() -> None:
     """Whether it was renamed, no schema tells; what was told before would read as its default, so a person is asked."""
     renamed = remembering([schema(id="int", name="text", n="int"), schema(id="int", title="text", n="int")])
-    (told,) = drifts(plan("SELECT id, title FROM shop.t", renamed), {TABLE: renamed})
-    assert told.startswith("shop.shop.t.title stands where name stood")
+    (reported,) = drifts(plan("SELECT id, title FROM shop.t", renamed), {TABLE: renamed})
+    assert reported.startswith("shop.shop.t.title stands where name stood")
     assert drifts(plan("SELECT id, n FROM shop.t", renamed), {TABLE: renamed}) == []
     retyped = remembering([schema(id="int", name="text"), schema(id="int", title="int")])
     assert drifts(plan("SELECT id, title FROM shop.t", retyped), {TABLE: retyped}) == []

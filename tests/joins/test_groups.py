@@ -18,7 +18,7 @@ from joins.oracle.oracle import Rows
 from joins.oracle.sql_evaluate import canonical
 from joins.oracle.sql_oracle import Answer
 from joins.query.plan import Plan
-from joins.steps.change_detector import differ_step
+from joins.steps.change_detector import change_detector_step
 from tests.joins.groupplans import group_plans
 from tests.joins.joincase import Run
 from tests.joins.quick import QuickOracle, database
@@ -79,7 +79,9 @@ def test_laws_notice_a_differ_that_forgets(monkeypatch: pytest.MonkeyPatch) -> N
     history: list[list[Any]] = [["put", "shop.orders", ORDER], ["quiet"], ["put", "shop.orders", CHANGED]]
     case = replace(group_plans()["kinds"].case(0), history=history)
     Run(case, prepared("kinds"), random.Random(0)).run()
-    monkeypatch.setattr(simulation, "differ_step", lambda _, messages, picks: differ_step(None, messages, picks))
+    monkeypatch.setattr(
+        simulation, "change_detector_step", lambda _, messages, picks: change_detector_step(None, messages, picks)
+    )
     with pytest.raises(AssertionError, match="is not the SELECT"):
         Run(case, prepared("kinds"), random.Random(0)).run()
 

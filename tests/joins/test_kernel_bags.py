@@ -116,9 +116,9 @@ def test_values_have_the_order_of_the_specification(classes: Path, seed: int) ->
         types = [[type_.kind, type_.precision, type_.scale]] * 2
         lines.append("\t".join([json.dumps({**described, "types": types}), *(text_of(t).decode() for t in tuples)]))
         asked.append((bag, tuples))
-    told = iter(ran(classes, "values", given="\n".join(lines)).split("\n"))
+    reported = iter(ran(classes, "values", given="\n".join(lines)).split("\n"))
     for bag, tuples in asked:
-        order, found = order_of(bag), [next(told).split("\t") for _ in tuples]
+        order, found = order_of(bag), [next(reported).split("\t") for _ in tuples]
         for values, (_, last) in zip(tuples, found, strict=True):
             assert orjson.loads(last) == values[1]
             if isinstance(values[1], float):

@@ -36,7 +36,7 @@ def test_files_of_the_kernel_stay_small() -> None:
 
 
 @pytest.mark.long
-def test_a_mistake_in_the_kernel_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_in_the_kernel_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the compiler says reaches the person who builds."""
     broken = tmp_path / "Broken.java"
     broken.write_text('package tailorbird.kernel;\npublic class Broken { int x = "text"; }\n')

@@ -17,7 +17,7 @@ from joins.engine.spark_session import close_session, open_session
 from joins.evaluate.casting import single
 from joins.evaluate.evaluating import prepared
 from joins.evaluate.stored import to_canonical, to_native
-from joins.evaluate.unknown import Untold
+from joins.evaluate.unknown import UnknownValue
 from joins.query.expressions import Typed
 from joins.query.value_types import NULL
 from tests.joins import meanings
@@ -34,7 +34,7 @@ def test_every_documented_function_is_tried() -> None:
 
 
 @pytest.mark.parametrize("name", ["upper(s)", "sha2(s, 512)", "dayofweek(at)", "CAST(d AS INT)", "substring(s, 0, 2)"])
-def test_what_once_deleted_rows_is_told(name: str) -> None:
+def test_what_once_deleted_rows_is_reported(name: str) -> None:
     """The expressions by which a repair once took right rows for wrong ones are known here."""
     call = meanings.compiled_call(name)
     assert call is not None
@@ -64,7 +64,7 @@ def test_expressions_mean_what_the_join_computes(spark: SparkSession) -> None:
     read = spark.createDataFrame(images, "n int, v string").selectExpr("n", "from_json(v, 'array<string>') AS vals")
     given = read.selectExpr("n", *(f"{typed('vals', i, type_)} AS t{i}" for i, type_ in enumerate(types))).cache()
     natives = [[to_native(type_, value) for type_, value in zip(types, row, strict=True)] for row in rows]
-    wrong, told, untold = [], 0, 0
+    wrong, reported, unknown = [], 0, 0
     texts = list(calls)
     for start in range(0, len(texts), AT_ONCE):
         for text, answers in _answers(given, {text: calls[text] for text in texts[start : start + AT_ONCE]}).items():
@@ -72,14 +72,14 @@ def test_expressions_mean_what_the_join_computes(spark: SparkSession) -> None:
             for n, row in enumerate(natives):
                 try:
                     mine = to_canonical(call.type, prepared(call.sql, types).of(row))
-                except Untold:
-                    untold += 1
+                except UnknownValue:
+                    unknown += 1
                     continue
-                told += 1
+                reported += 1
                 if not _equal(call.type, mine, answers[n]):
                     wrong.append(f"{text} of {rows[n]}: {mine!r}, Spark {answers[n]!r}")
     assert not wrong, "\n".join(wrong[:20])
-    assert untold < told / 10, f"{untold:,} values are not told"
+    assert unknown < reported / 10, f"{unknown:,} values are not told"
 
 
 def _answers(given: DataFrame, calls: dict[str, Typed]) -> dict[str, dict[int, Canonical]]:

@@ -9,12 +9,12 @@ import pytest
 from joins.query.plan import KeyedJoin
 from joins.steps import pages
 from joins.steps.records import DIM_GONE, DIM_PUT, GONE, MOVED, NEW, PUT, Message
-from joins.steps.state import hop_step, joined_in
+from joins.steps.state import joined_in, lookup_step
 
 K = b"\x00[7]"
 
 
-def hop(*, inner: bool = True, star: int | None = None) -> KeyedJoin:
+def lookup(*, inner: bool = True, star: int | None = None) -> KeyedJoin:
     return KeyedJoin(
         number=0, stage=0, of="f", right="d", inner=inner, width=1, target=0xFF, star=star, part=0
     )  # fmt: skip
@@ -48,13 +48,13 @@ def test_a_store_of_pages_says_the_same(seed: int, monkeypatch: pytest.MonkeyPat
     the last row is gone nothing is left."""
     monkeypatch.setattr(pages, "PAGE", 8)
     chance, store, state = random.Random(seed), Store(), None
-    step = hop(inner=seed % 2 == 0, star=0x80 if seed % 4 > 1 else None)
+    step = lookup(inner=seed % 2 == 0, star=0x80 if seed % 4 > 1 else None)
     most = 0
     for batch in range(120):
         grows = batch // 30 % 2 == 0
         messages = [change(chance, v, 300, grows) for v in range(chance.randrange(1, 12))]
-        state, told = hop_step(step, K, state, messages)
-        assert sorted(joined_in(step, K, messages, store.get, store.put)) == sorted(told)
+        state, reported = lookup_step(step, K, state, messages)
+        assert sorted(joined_in(step, K, messages, store.get, store.put)) == sorted(reported)
         assert (K in store) == (state is not None)
         most = max(most, len(store))
     assert most > 4, "never more than a page"
@@ -65,7 +65,7 @@ def test_a_store_of_pages_says_the_same(seed: int, monkeypatch: pytest.MonkeyPat
 
 def test_a_change_at_a_hot_key_costs_a_page() -> None:
     """Of a key with 20,000 rows one change writes less than a hundredth: its page and the key's head."""
-    step, store = hop(), Store()
+    step, store = lookup(), Store()
     for start in range(0, 20_000, 1000):
         rows = [Message(K, PUT, b"%d" % row, 1, b"p" * 40) for row in range(start, start + 1000)]
         joined_in(step, K, rows, store.get, store.put)

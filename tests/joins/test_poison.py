@@ -180,41 +180,41 @@ def poisoned(chance: random.Random) -> Iterator[bytes]:
 def specified(plan: Plan, records: list[tuple[bytes | None, bytes]]) -> list[set[Any]]:
     """What `joins.steps.route` says of each record; behind them what it tells `latest`, which asks for no offset."""
     reader = LogReader(plan, {}, {plan.topics[0]: {0: len(records) // 2}})
-    router, told = Router(plan.last, lambda _, __, rows: [True] * len(rows)), [set[Any]() for _ in (*records, 0)]
+    router, reported = Router(plan.last, lambda _, __, rows: [True] * len(rows)), [set[Any]() for _ in (*records, 0)]
     for offset, (key, value) in enumerate(records):
         found = reader.read(plan.topics[0], 0, offset, key, value)
         if isinstance(found, RefusedRecord):
-            told[offset].add(REFUSED)
+            reported[offset].add(REFUSED)
         elif isinstance(found, Changed) and found.source.needs_latest:
             message = latest_message(found)
-            told[-1].add(_plain(Message(b"\x80\x00" + message.k, *message[1:])))
+            reported[-1].add(_plain(Message(b"\x80\x00" + message.k, *message[1:])))
         elif isinstance(found, Changed):
-            told[offset] |= {_plain(message) for message in router.route([found])}
+            reported[offset] |= {_plain(message) for message in router.route([found])}
         else:
             assert isinstance(found, Truncated), "no record is a tombstone"
-            told[offset].add("t")
-    return told
+            reported[offset].add("t")
+    return reported
 
 
 def kernels(spark: SparkSession, plan: Plan, records: list[tuple[bytes | None, bytes]]) -> list[set[Any]]:
     """What `Router.java` says of them; markers, which read the log again, are left out."""
-    topic, told = plan.topics[0], [set[Any]() for _ in (*records, 0)]
+    topic, reported = plan.topics[0], [set[Any]() for _ in (*records, 0)]
     (part,) = program_of(plan, {}, ends={topic: {0: len(records) // 2}})
     wanted = []
     for offset, (key, value) in enumerate(records):
         if _marks(value):
-            told[offset].add("t")
+            reported[offset].add("t")
         else:
             wanted.append((topic, 0, offset, None if key is None else bytearray(key), bytearray(value)))
     log = spark.createDataFrame(wanted, "topic string, partition int, offset long, key binary, value binary")
     for row in _step("Router", log.coalesce(1), with_conditions(part.levels[0])).collect():
         message = load(bytes(row.k), bytes(row.m))
         if message.op == REFUSED:
-            told[orjson.loads(message.p)[2]].add(REFUSED)
+            reported[orjson.loads(message.p)[2]].add(REFUSED)
         else:
             latest = plan.sources[0].needs_latest
-            told[-1 if latest else message.v].add(_plain(message, packed=latest))
-    return told
+            reported[-1 if latest else message.v].add(_plain(message, packed=latest))
+    return reported
 
 
 def _marks(value: bytes) -> bool:

@@ -23,18 +23,18 @@ from joins.engine.workers.proc_worker import settle
 from joins.steps.records import (
     ROW_GONE,
     ROW_PUT,
-    Floor,
     Message,
     RefusedRecord,
     RowGone,
     RowPut,
+    TruncationPoint,
     dump,
     load,
     payload,
     record_of,
     text_of,
 )
-from joins.steps.sink import OpenRow, Report, barriers, dead_letter, next_stamp, settlements, writes_of
+from joins.steps.sink import OpenRow, Report, barriers, dead_letter, next_timestamp, settlements, writes_of
 from joins.stores import hbase_sink, kafka_sink
 from joins.stores.hbase_table import connection
 from joins.stores.kafka_table import upserts
@@ -104,34 +104,34 @@ def test_dead_letter_names_where_it_came_from() -> None:
     refused = RefusedRecord("t.a.b.c", 1, 42, "not an envelope: x", None, None)
     key, value = dead_letter(refused, "wide", batch=3)
     assert key == b"join/wide/t.a.b.c/1/42"
-    told = json.loads(value)
-    assert {name: told[name] for name in ("stage", "topic", "partition", "offset", "reason", "batch")} == {
+    reported = json.loads(value)
+    assert {name: reported[name] for name in ("stage", "topic", "partition", "offset", "reason", "batch")} == {
         "stage": "join", "topic": "t.a.b.c", "partition": 1, "offset": 42, "reason": "not an envelope: x", "batch": 3,
     }  # fmt: skip
 
 
 def test_floors_are_reported() -> None:
     """From where on changes come too late reaches the driver, from every partition."""
-    floor = Floor("t.a.b.c", 1, 7)
+    floor = TruncationPoint("t.a.b.c", 1, 7)
     writes = writes_of([record_of(load(*dump(floor.message())), [])], CODEC, 0)
-    assert writes.floors == [floor]
+    assert writes.truncation_points == [floor]
     report = Report()
     report.add(writes)
     report.add(writes)
-    assert Report(**orjson.loads(orjson.dumps(asdict(report)))).floors == [[*floor], [*floor]]
+    assert Report(**orjson.loads(orjson.dumps(asdict(report)))).truncation_points == [[*floor], [*floor]]
 
 
-def test_stamps_grow_by_two_and_follow_the_clock() -> None:
+def test_timestamps_grow_by_two_and_follow_the_clock() -> None:
     """A batch's deletes come after the puts of the batch before, even when the clock stands still or goes back."""
-    assert next_stamp(1000, 10) == 1000
-    assert next_stamp(1000, 1000) == 1002
-    assert next_stamp(900, 1000) == 1002
+    assert next_timestamp(1000, 10) == 1000
+    assert next_timestamp(1000, 1000) == 1002
+    assert next_timestamp(900, 1000) == 1002
 
 
 def test_each_bucket_gets_a_barrier() -> None:
     """Each region carries its own, with how many there are."""
-    made = barriers(2, batch=5, stamp=9, positions={"a": {"sequence": 3}})
-    assert [(barrier.bucket, barrier.buckets, barrier.batch, barrier.stamp) for barrier in made] == [
+    made = barriers(2, batch=5, timestamp=9, positions={"a": {"sequence": 3}})
+    assert [(barrier.bucket, barrier.buckets, barrier.batch, barrier.timestamp) for barrier in made] == [
         (0, 2, 5, 9),
         (1, 2, 5, 9),
     ]
@@ -142,10 +142,10 @@ def test_checkpoint_remembers_its_run_and_has_one_owner(tmp_path: Path) -> None:
     checkpoint = QueryCheckpoint(tmp_path / "wide")
     assert checkpoint.record() is None
     assert checkpoint.last_committed() == -1
-    record = QueryRecord(id="q", fingerprint="f", partitions=1, first_stamp=5, target={"t": {0: 3}}, complete=False)
+    record = QueryRecord(id="q", fingerprint="f", partitions=1, first_timestamp=5, target={"t": {0: 3}}, complete=False)
     checkpoint.store(record)
     assert checkpoint.record() == record
-    record = replace(record, floors={"t": {1: 7}})
+    record = replace(record, truncation_points={"t": {1: 7}})
     checkpoint.store(record)
     assert checkpoint.record() == record
     with pytest.raises(UsageError, match="another process holds"):
@@ -162,7 +162,7 @@ def test_a_query_s_rate_is_read_from_what_it_did(tmp_path: Path) -> None:
     """Who asks what a rebuild will take is told what the last large batches took, or the whole run; small batches, and
     runs over next to nothing, tell nothing."""
     record = QueryRecord(
-        id="q", fingerprint="f", partitions=1, first_stamp=5, target={"t": {0: 900, 1: 1100}}, complete=False
+        id="q", fingerprint="f", partitions=1, first_timestamp=5, target={"t": {0: 900, 1: 1100}}, complete=False
     )
     assert measured_rate(tmp_path, record) is None
     whole = replace(record, complete=True, began_ms=10_000, whole_ms=12_000)
@@ -203,11 +203,11 @@ def test_a_row_that_is_written_settles_its_records_of_former_batches() -> None:
     ]
     again = [RefusedRecord("table t, row 3", 0, 0, "not computed: x", None, None)]
     found, count = settlements(messages, again, rows, "t")
-    told = [orjson.loads(value) for _, value in found]
-    assert ([one["row"] for one in told], [one["upto"] for one in told]) == (
+    reported = [orjson.loads(value) for _, value in found]
+    assert ([one["row"] for one in reported], [one["upto"] for one in reported]) == (
         [["join", "t", "1"], ["join", "t", "2"]],
         [7, 8],
     )
     assert count == 3
-    _, letter = dead_letter(again[0], "t", 5)
-    assert place_of(orjson.loads(letter)) == "3"
+    _, dead_letter_record = dead_letter(again[0], "t", 5)
+    assert place_of(orjson.loads(dead_letter_record)) == "3"

@@ -116,7 +116,7 @@ class Run:
         stored = self.spark.read.format("statestore")
         return sum(stored.option("joinSide", side).load(str(self.checkpoint)).count() for side in ("left", "right"))
 
-    def letters(self) -> set[tuple[str, int, int, str]]:
+    def dead_letters(self) -> set[tuple[str, int, int, str]]:
         """Of each dead letter which record it is, and why."""
         return {(one.topic, one.partition, one.offset, one.reason) for one in self.refused}
 
@@ -127,9 +127,9 @@ def check(spark: SparkSession, seed: int, shape: str, folder: Path) -> Run:
     timed.batches[:] = [*(batch for batch in timed.batches if batch), []]
     simulation = simulated(timed, random.Random(seed))
     run = Run(spark, timed, folder).run()
-    letters = {(one.topic, one.partition, one.offset, one.reason) for one in simulation.refused}
+    dead_letters = {(one.topic, one.partition, one.offset, one.reason) for one in simulation.refused}
     about = f"seed {seed}\n{timed.case.text()}\n{timed.batches}"
-    assert run.letters() == letters, about
+    assert run.dead_letters() == dead_letters, about
     found, wanted = comparable(run.live(), expected_of(timed)[0])
     assert found == wanted, about
     return run
@@ -146,8 +146,8 @@ def check_deaths(spark: SparkSession, seed: int, shape: str, folder: Path) -> No
     about = f"seed {seed}\n{timed.case.text()}\n{timed.batches}"
     found, wanted = comparable(run.live(), expected)
     assert found == wanted, about
-    told = sum(reason.startswith(LATE) for *_, reason in run.letters())
-    assert told <= late if shape == "filtered" else told == late, about
+    reported = sum(reason.startswith(LATE) for *_, reason in run.dead_letters())
+    assert reported <= late if shape == "filtered" else reported == late, about
 
 
 def test_like_the_specification(spark: SparkSession, tmp_path: Path) -> None:

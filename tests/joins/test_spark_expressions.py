@@ -94,7 +94,7 @@ def stored(spark: SparkSession, rows: Iterable[tuple[bytes, int, int, bytes]]) -
     return spark.createDataFrame(found, "k binary, m binary")
 
 
-def told(spark: SparkSession, asked: Case) -> list[Message]:
+def reported(spark: SparkSession, asked: Case) -> list[Message]:
     """What leaves the expressions of a case for its rows."""
     rows = finish(messages(spark, asked), asked.plan().last, "table wide").collect()
     return [load(bytes(row.k), bytes(row.m)) for row in rows]
@@ -117,7 +117,9 @@ def test_expressions_are_what_batch_spark_says(spark: SparkSession) -> None:
     """Every operator and function, on values at their limits; where Spark's ANSI mode would end the query: NULL."""
     asked = case("".join(f", {text} AS e{i}" for i, text in enumerate(TEXTS)))
     plan = asked.plan()
-    found = {values_of(message.p)[0]: values_of(message.p) for message in told(spark, asked) if message.op == ROW_PUT}
+    found = {
+        values_of(message.p)[0]: values_of(message.p) for message in reported(spark, asked) if message.op == ROW_PUT
+    }
     types = [column.type for column in asked.schemas()[plan.last.tree.captured.table_id].columns]
     typed = [[as_spark_takes_it(type_, value) for type_, value in zip(types, row, strict=True)] for row in ROWS]
     schema = ", ".join(f"{name} {spark_type(type_)}" for name, type_ in zip(COLUMNS, types, strict=True))
@@ -159,7 +161,7 @@ def test_windows_begin_where_sparks_do(spark: SparkSession) -> None:
     texts = [f"window(at, '{length}')" for length in lengths]
     asked = case("".join(f", {text} AS e{i}" for i, text in enumerate(texts)))
     plan = asked.plan()
-    found = [values_of(message.p) for message in told(spark, asked) if message.op == ROW_PUT]
+    found = [values_of(message.p) for message in reported(spark, asked) if message.op == ROW_PUT]
     at = {row[0]: native(LogicalType(kind="datetime"), row[list(COLUMNS).index("at")]) for row in ROWS}
     spark.createDataFrame([*at.items()], "id int, at timestamp_ntz").createOrReplaceTempView("moments")
     for i, text in enumerate(texts):
@@ -216,12 +218,14 @@ def test_geometries_are_texts_with_coordinates(spark: SparkSession) -> None:
     assert {values_of(m[13:])[1]: values_of(m[13:])[2:] for m in whole} == wanted
 
 
-def test_failures_are_told_beside_the_row(spark: SparkSession) -> None:
+def test_failures_are_reported_during_the_row(spark: SparkSession) -> None:
     """A dead letter with the row's key and the expression; guards and rows that WHERE hides tell nothing."""
     asked = case(", n / d AS q, CASE WHEN tiny <> 0 THEN n / tiny END AS g", "WHERE n < 100 OR n IS NULL")
-    rows = told(spark, asked)
-    letters = [json.loads(row.p) for row in rows if row.op == REFUSED]
-    assert [(letter[0], letter[3]) for letter in letters] == [("table wide, row 4", "not computed: t.n / t.d")]
+    rows = reported(spark, asked)
+    dead_letters = [json.loads(row.p) for row in rows if row.op == REFUSED]
+    assert [(dead_letter[0], dead_letter[3]) for dead_letter in dead_letters] == [
+        ("table wide, row 4", "not computed: t.n / t.d")
+    ]
     assert {row.k for row in rows if row.op == ROW_GONE} == {b"\xff3", b"\xff9"}
     assert [(row.v, row.p) for row in rows if row.op == FLOOR] == [(0, b"why")]
 

@@ -394,7 +394,7 @@ def test_conditions_of_one_table_are_filters_and_stay_in_where() -> None:
     assert [node.filter for node in left.nodes()] == [None, None]
 
 
-def test_failing_expressions_have_a_condition_that_tells() -> None:
+def test_failing_expressions_have_a_condition_that_reports() -> None:
     """`try_` forms give NULL; a guard such as CASE keeps what is never computed from counting as a failure."""
     plan = compiled(
         f"SELECT o.id, o.rate / o.id AS a, CASE WHEN o.id > 0 THEN o.rate / o.id END AS b, upper(o.code) AS c {FROM}"

@@ -106,8 +106,8 @@ def test_work_is_unpickled_when_rows_come(monkeypatch: pytest.MonkeyPatch) -> No
     processor.init(_Handle())
     assert _Work.loaded == before
     found = [list(processor.handleInputRows((1,), iter(rows), None)) for rows in ("ab", "c")]
-    told = "states k binary, state binary: "
-    assert found == [[told + "a", told + "b"], [told + "c"]]
+    reported = "states k binary, state binary: "
+    assert found == [[reported + "a", reported + "b"], [reported + "c"]]
 
 
 def test_the_daemon_forks_what_has_loaded_all_and_runs_no_thread() -> None:

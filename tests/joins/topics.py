@@ -56,13 +56,13 @@ class Topics:
     def clean(self) -> None:
         """The cleaner works, somewhere: of what is old enough it leaves the newest record of each key."""
         for at, log in self.logs.items():
-            old = sum(told < self.now - LAG for told, _ in log)
+            old = sum(reported < self.now - LAG for reported, _ in log)
             done = self.chance.choice([0, old, self.chance.randint(0, old)])
             newest = {one.key: one.offset for _, one in log[:done]}
             kept = [
-                (told, one)
-                for told, one in log[:done]
-                if newest[one.key] == one.offset and (one.value is not None or told > self.now - 2 * LAG)
+                (reported, one)
+                for reported, one in log[:done]
+                if newest[one.key] == one.offset and (one.value is not None or reported > self.now - 2 * LAG)
             ]
             self.logs[at] = kept + log[done:]
 
@@ -79,7 +79,7 @@ class Topics:
 
     def young(self, at: At, since: int) -> int:
         """The first offset of a record that is not older."""
-        return next((one.offset for told, one in self.logs[at] if told >= since), self.ends[at])
+        return next((one.offset for reported, one in self.logs[at] if reported >= since), self.ends[at])
 
     def count(self, zone: Mapping[str, Mapping[int, int]]) -> dict[str, dict[int, int]]:
         """How many records each partition of a zone holds."""
@@ -172,7 +172,7 @@ class Runs:
         if compaction.lost(reading, now, topics.ids) is not None:
             return True
         for topic, partition, unread in compaction.suspects(reading, now):
-            first = next((told for told, one in topics.logs[topic, partition] if one.offset >= unread), None)
+            first = next((reported for reported, one in topics.logs[topic, partition] if one.offset >= unread), None)
             if first is not None and first < since:
                 return True
         return False

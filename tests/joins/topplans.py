@@ -19,7 +19,7 @@ def top_plans() -> dict[str, GroupPlan]:
         f"SELECT {of}, row_number() OVER (PARTITION BY kind ORDER BY weight DESC NULLS LAST, seen NULLS FIRST, id) "
         "AS place FROM orders QUALIFY place <= 2",
     )  # fmt: skip
-    hop = _first(
+    lookup = _first(
         "top_hop", "SELECT o.id, c.name, o.amount, ROW_NUMBER() OVER (PARTITION BY c.name ORDER BY o.amount) AS place "
         "FROM shop.orders o LEFT JOIN shop.customers c ON c.id = o.customer_id", "place < 4", ["name", "place"],
         "SELECT o.id, c.name, o.amount, row_number() OVER (PARTITION BY c.name ORDER BY o.amount NULLS FIRST, o.id) "
@@ -33,7 +33,7 @@ def top_plans() -> dict[str, GroupPlan]:
         "(PARTITION BY kind ORDER BY count(*) DESC, max(amount) NULLS FIRST, kind, customer_id NULLS FIRST) AS place "
         "FROM orders GROUP BY kind, customer_id QUALIFY place = 1",
     )  # fmt: skip
-    return {plan.name: plan for plan in (top, hop, groups)}
+    return {plan.name: plan for plan in (top, lookup, groups)}
 
 
 def _first(name: str, numbered: str, limit: str, row_key: list[str], answer: str) -> GroupPlan:

@@ -25,7 +25,7 @@ from joins.query.plan import SINK
 from joins.query.value_types import FLOAT64, INT64
 from joins.steps import bags
 from joins.steps.aggregate import aggregated_in, opened
-from joins.steps.change_detector import Retold
+from joins.steps.change_detector import Transition
 from joins.steps.contributions import combined
 from joins.steps.exact import double_text
 from joins.steps.records import (
@@ -105,7 +105,8 @@ def _grouping() -> Grouping:
             type_ = _sum_type(type_) if function == "sum_distinct" else type_
             results.append(Result(function=function, of=i, type=type_, text=f"{function}({bag.arguments})"))
     return Grouping(
-        differ=4, number=5, keys=(0,), key_types=(INT64,), arguments=tuple(range(1, 1 + len(NAMES))), totals=totals,
+        change_detector=4, number=5, keys=(0,), key_types=(INT64,), arguments=tuple(range(1, 1 + len(NAMES))),
+        totals=totals,
         bags=tuple(made), results=tuple(results), always=None,
     )  # fmt: skip
 
@@ -216,11 +217,11 @@ def contributed(rows: Sequence[Canonical] | None) -> bytes | None:
     return None if rows is None else with_part(b"7", text_of(list(rows)))
 
 
-def tell(
-    group: Grouping, store: Kept, found: Sequence[Retold], chance: random.Random, target: int = 9
+def report(
+    group: Grouping, store: Kept, found: Sequence[Transition], chance: random.Random, target: int = 9
 ) -> list[Message]:
     """A batch of differences, added up in up to three places that hold little, through the group's step."""
-    places: list[list[Retold]] = [[] for _ in range(3)]
+    places: list[list[Transition]] = [[] for _ in range(3)]
     for one in found:
         chance.choice(places).append(one)
     partials = [message for place in places for message in combined(group, place, chance.choice([1, 5, 1000]))]
@@ -273,32 +274,32 @@ def histories(draw: st.DrawFn) -> list[list[tuple[tuple[Canonical, ...] | None, 
 def test_a_group_says_what_its_rows_say(history: list[list[tuple[Any, Any]]], seed: int) -> None:
     """Every function over every type, NULLs and both orders; when the last row has gone, nothing is left of it."""
     chance, store, rows = random.Random(seed), Kept(), Counter[Any]()
-    told: bytes | None = None
+    reported: bytes | None = None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bags, "PAGE", PAGE)
         for number, batch in enumerate(history):
             for before, after in batch:
                 rows.update([after] if after is not None else [])
                 rows.subtract([before] if before is not None else [])
-            found = [Retold(contributed(before), contributed(after), number) for before, after in batch]
-            out = tell(GROUP, store, found, chance)
+            found = [Transition(contributed(before), contributed(after), number) for before, after in batch]
+            out = report(GROUP, store, found, chance)
             naive = Naive(list(rows.elements()))
             consistent(GROUP, store)
             if not naive.rows:
-                assert [(one.k, one.op) for one in out] == ([(b"\x097", DIM_GONE)] if told is not None else [])
-                told = None
+                assert [(one.k, one.op) for one in out] == ([(b"\x097", DIM_GONE)] if reported is not None else [])
+                reported = None
                 continue
             expected = [naive.value(result) for result in GROUP.results]
-            texts = json.loads(b"[" + (values_text(out[0].p) if out else told or b"") + b"]")
+            texts = json.loads(b"[" + (values_text(out[0].p) if out else reported or b"") + b"]")
             assert texts == [7, *(None if value is ... else value for value in expected)]
             if not out:  # it reads as it did
                 continue
             assert (out[0].k, out[0].op, out[0].v) == (b"\x097", DIM_PUT, 1)
-            assert values_text(out[0].p) != told
-            told = values_text(out[0].p)
-            letters = [orjson.loads(one.p)[3] for one in out[1:] if one.op == REFUSED]
+            assert values_text(out[0].p) != reported
+            reported = values_text(out[0].p)
+            dead_letters = [orjson.loads(one.p)[3] for one in out[1:] if one.op == REFUSED]
             failed = zip(GROUP.results, expected, strict=True)
-            assert letters == [f"not computed: {result.text}" for result, value in failed if value is ...]
+            assert dead_letters == [f"not computed: {result.text}" for result, value in failed if value is ...]
     assert store == {}
 
 
@@ -311,7 +312,8 @@ def _large(always: str | None = None) -> Grouping:
         for function in ("count_rows", "min", "max", "count_distinct")
     )
     return Grouping(
-        differ=4, number=5, keys=(0,), key_types=(INT64,), arguments=(1,), totals=(), bags=(LARGE,), results=results,
+        change_detector=4, number=5, keys=(0,), key_types=(INT64,), arguments=(1,), totals=(), bags=(LARGE,),
+        results=results,
         always=always,
     )  # fmt: skip
 
@@ -331,10 +333,10 @@ class Counted(Kept):
         super().put(k, value)
 
 
-def _differences(numbers: Sequence[int], before: bool) -> Iterator[Retold]:
+def _differences(numbers: Sequence[int], before: bool) -> Iterator[Transition]:
     for number in numbers:
         text = contributed([number])
-        yield Retold(text, None, 0) if before else Retold(None, text, 0)
+        yield Transition(text, None, 0) if before else Transition(None, text, 0)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -344,22 +346,22 @@ def test_a_change_of_a_large_bag_costs_a_page(seed: int) -> None:
     chance, store, group = random.Random(seed), Counted(), _large()
     everything = chance.sample(range(5_000), 5_000)
     for start in range(0, 5_000, 500):
-        tell(group, store, list(_differences(everything[start : start + 500], False)), chance)
+        report(group, store, list(_differences(everything[start : start + 500], False)), chance)
     assert values_of_text(opened_row(group, store)) == [7, 5_000, 0, 4_999, 5_000]
     whole = sum(map(len, store.values()))
     assert len(store) < 2.5 * whole / bags.PAGE
     for number in (0, 4_999, 2_500):
         store.read, store.written = [], []
-        tell(group, store, list(_differences([number], True)), chance)
+        report(group, store, list(_differences([number], True)), chance)
         assert len(store.written) <= 2 + 1  # the entry, the page, and one that took it in
         assert len(store.read) <= 1 + 3  # the entry, the page, the last one, and a neighbour
     assert values_of_text(opened_row(group, store)) == [7, 4_997, 1, 4_998, 4_997]
     left = [number for number in everything if number not in (0, 4_999, 2_500)]
     for start in range(0, 4_500, 500):
-        tell(group, store, list(_differences(left[start : start + 500], True)), chance)
+        report(group, store, list(_differences(left[start : start + 500], True)), chance)
         pages = len(store) - 1
         assert pages < 2 + 6 * sum(map(len, store.values())) / bags.PAGE
-    tell(group, store, list(_differences(left[4_500:], True)), chance)
+    report(group, store, list(_differences(left[4_500:], True)), chance)
     assert store == {}
 
 
@@ -374,31 +376,31 @@ def opened_row(group: Grouping, store: Kept) -> bytes:
 def test_more_gone_than_there_were_is_a_fault(kind: str) -> None:
     """Nothing is clamped: what can not be stops the query, and the store stays as it was."""
     store, group, chance = Kept(), _large(), random.Random(0)
-    tell(group, store, list(_differences([1, 2], False)), chance)
+    report(group, store, list(_differences([1, 2], False)), chance)
     before = dict(store)
     wrong = list(_differences([1, 1, 2] if kind == "rows" else [3], True))
     with pytest.raises(Fatal, match="table wide: group 7 has lost more rows than it had"):
-        tell(group, store, wrong, chance)
+        report(group, store, wrong, chance)
     assert store == before
 
 
 def test_a_group_of_everything_is_always_there() -> None:
     """Its row leaves in the first batch, and not again while nothing changes; without rows it reads as empty."""
     store, group, chance = Kept(), _large(always="7"), random.Random(0)
-    (told,) = tell(group, store, [], chance, SINK)
-    assert (told.op, values_of(told.p)) == (ROW_PUT, [7, 0, None, None, 0])
-    assert tell(group, store, [], chance, SINK) == []
-    (told,) = tell(group, store, list(_differences([4], False)), chance, SINK)
-    assert values_of(told.p) == [7, 1, 4, 4, 1]
-    (told,) = tell(group, store, list(_differences([4], True)), chance, SINK)
-    assert (told.op, values_of(told.p)) == (ROW_PUT, [7, 0, None, None, 0])
+    (reported,) = report(group, store, [], chance, SINK)
+    assert (reported.op, values_of(reported.p)) == (ROW_PUT, [7, 0, None, None, 0])
+    assert report(group, store, [], chance, SINK) == []
+    (reported,) = report(group, store, list(_differences([4], False)), chance, SINK)
+    assert values_of(reported.p) == [7, 1, 4, 4, 1]
+    (reported,) = report(group, store, list(_differences([4], True)), chance, SINK)
+    assert (reported.op, values_of(reported.p)) == (ROW_PUT, [7, 0, None, None, 0])
 
 
 def test_the_last_row_of_a_group_takes_it_away() -> None:
     store, group, chance = Kept(), _large(), random.Random(0)
-    tell(group, store, list(_differences([4], False)), chance, SINK)
-    (told,) = tell(group, store, list(_differences([4], True)), chance, SINK)
-    assert (told.k, told.op, told.v) == (b"\xff7", ROW_GONE, 0)
+    report(group, store, list(_differences([4], False)), chance, SINK)
+    (reported,) = report(group, store, list(_differences([4], True)), chance, SINK)
+    assert (reported.k, reported.op, reported.v) == (b"\xff7", ROW_GONE, 0)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
+from joins.stores.timestamps import BatchTimestamps
 
-from joins.steps.sink import next_stamp
-from joins.stores import stamps
-from joins.stores.stamps import Stamps
+from joins.steps.sink import next_timestamp
+from joins.stores import timestamps
 
 ROWS = 3
 SCHEDULES = 400
@@ -27,15 +27,15 @@ class Stored:
     committed: int = -1
     position: int = 0
 
-    def put(self, stamp: int, batch: int, position: int) -> None:
+    def put(self, timestamp: int, batch: int, position: int) -> None:
         """HBase shows the newest cell; Solr's fence drops an older document."""
-        self.barrier = max(self.barrier, (stamp, batch, position))
+        self.barrier = max(self.barrier, (timestamp, batch, position))
         self.check()
 
     def check(self) -> None:
-        stamp, batch, _ = self.barrier
+        timestamp, batch, _ = self.barrier
         for number, bound in self.bound.items():
-            assert bound > stamp or self.written[number] == ROWS, f"batch {number} is half written, and looks whole"
+            assert bound > timestamp or self.written[number] == ROWS, f"batch {number} is half written, and looks whole"
         for number in range(self.committed + 1):
             assert batch >= number, f"the barrier of batch {number} is hidden by one of batch {batch}"
 
@@ -47,7 +47,7 @@ class Driver:
         self.stored, self.clock = stored, clock
         waiting = stored.committed + 1 in stored.bound
         last = max([stored.barrier[0], *stored.bound.values()])
-        self.stamps = Stamps(last=last, committed=stored.committed, bound=waiting)
+        self.timestamps = BatchTimestamps(last=last, committed=stored.committed, bound=waiting)
         self.finished = stored.committed
         self.steps: list[Callable[[], None]] = []
 
@@ -60,8 +60,8 @@ class Driver:
         self.steps.pop(0)()
 
     def bind(self, number: int) -> None:
-        stamp = self.stamps.of_batch(number, self.stored.bound.get(number), self.clock())
-        self.stored.bound.setdefault(number, stamp)
+        timestamp = self.timestamps.of_batch(number, self.stored.bound.get(number), self.clock())
+        self.stored.bound.setdefault(number, timestamp)
         self.stored.written.setdefault(number, 0)
 
     def write(self, number: int) -> None:
@@ -81,9 +81,9 @@ class Driver:
         """Positions have moved: a barrier without a batch, if one may be."""
         if self.finished < 0 or self.stored.barrier[2] == self.stored.position:
             return
-        stamp = self.stamps.between(self.stored.committed, self.clock())
-        if stamp is not None:
-            self.stored.put(stamp, self.finished, self.stored.position)
+        timestamp = self.timestamps.between(self.stored.committed, self.clock())
+        if timestamp is not None:
+            self.stored.put(timestamp, self.finished, self.stored.position)
 
 
 def run_schedule(seed: int) -> None:
@@ -122,12 +122,12 @@ def test_no_barrier_says_too_much() -> None:
     run_schedules()
 
 
-def test_the_law_notices_a_barrier_over_a_bound_stamp(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_law_notices_a_barrier_over_a_bound_timestamp(monkeypatch: pytest.MonkeyPatch) -> None:
     """Barriers without a batch at any time, as they once were: the law finds the half-written batch."""
 
-    class Hasty(Stamps):
+    class Hasty(BatchTimestamps):
         def between(self, committed: int, now_ms: int) -> int | None:
-            self._last = next_stamp(now_ms, self._last)
+            self._last = next_timestamp(now_ms, self._last)
             return self._last
 
     monkeypatch.setitem(globals(), "Stamps", Hasty)
@@ -138,7 +138,7 @@ def test_the_law_notices_a_barrier_over_a_bound_stamp(monkeypatch: pytest.Monkey
 def test_the_law_notices_that_a_death_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver that does not ask, when it starts, whether a stamp is bound already breaks the promise as well."""
 
-    class Forgetful(Stamps):
+    class Forgetful(BatchTimestamps):
         def __init__(self, *, last: int, committed: int, bound: bool) -> None:
             super().__init__(last=last, committed=committed, bound=False)
 
@@ -147,11 +147,11 @@ def test_the_law_notices_that_a_death_forgets(monkeypatch: pytest.MonkeyPatch) -
         run_schedules()
 
 
-def test_stamps_grow() -> None:
+def test_timestamps_grow() -> None:
     """Every stamp is greater than the one before, whatever the clock says; a replay has the one that it had."""
-    made = stamps.Stamps(last=10, committed=4, bound=False)
+    made = timestamps.BatchTimestamps(last=10, committed=4, bound=False)
     assert made.of_batch(5, None, 5) == 12
     assert made.between(4, 100) is None
     assert made.between(5, 5) == 14
-    assert stamps.Stamps(last=30, committed=4, bound=True).between(4, 100) is None
-    assert stamps.Stamps(last=30, committed=4, bound=True).of_batch(5, 20, 100) == 20
+    assert timestamps.BatchTimestamps(last=30, committed=4, bound=True).between(4, 100) is None
+    assert timestamps.BatchTimestamps(last=30, committed=4, bound=True).of_batch(5, 20, 100) == 20

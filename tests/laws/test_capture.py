@@ -22,7 +22,7 @@ from ingest.capture.session import Session
 from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition
 from ingest.ddl.dialect import dialect_of
 from ingest.events.foreign_keys import ForeignKeys
-from ingest.events.log_events import CaughtUp, Fact, RowsLogged, TransactionBegan, TransactionEnded
+from ingest.events.log_events import CaughtUp, LogEvent, RowsLogged, TransactionBegan, TransactionEnded
 from ingest.events.tables import Tables
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.records.capture_interfaces import Checkpoint, Record, Seen, Stream
@@ -182,7 +182,7 @@ class Reading:
     def reached(self, position: Position) -> bool:
         return self.number >= position.pos
 
-    def __iter__(self) -> Iterator[Fact]:
+    def __iter__(self) -> Iterator[LogEvent]:
         server = self.server
         while True:
             server.step()

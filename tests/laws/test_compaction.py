@@ -205,5 +205,5 @@ def test_the_smaller_lag_counts(settings: dict[str, str], lag: int | None) -> No
 
 def test_the_message_says_how_old() -> None:
     """A person reads the offset, its age and the topic's lag."""
-    told = compaction.too_old("t", 1, 7, age_ms=9 * 86_400_000, lag=7 * 86_400_000)
-    assert "offset 7 was not read yet and is 9.0 days old; what is older than 7.0 days" in told
+    reported = compaction.too_old("t", 1, 7, age_ms=9 * 86_400_000, lag=7 * 86_400_000)
+    assert "offset 7 was not read yet and is 9.0 days old; what is older than 7.0 days" in reported

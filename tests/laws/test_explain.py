@@ -56,7 +56,7 @@ def right(case: Case, seed: int) -> int:
     expected = {one.column: one.inputs for one in lineages(case.plan())}
     for found, ts_ms in explanations(case, seed):
         rows += 1
-        assert found.told, found.events
+        assert found.reported, found.events
         assert not found.differs, found.cells
         for cell in found.cells:
             inputs = expected[cell.column]
@@ -102,4 +102,4 @@ def test_an_event_of_another_row_is_not_believed() -> None:
             changed = dict.fromkeys(event.values or {})
             others = [replace(one, values=changed) if one is event else one for one in found.events]
             again = explained(case.plan(), found.row, others)
-            assert not again.told or event.node not in {node for cell in again.cells for node in cell.events}
+            assert not again.reported or event.node not in {node for cell in again.cells for node in cell.events}

@@ -105,7 +105,7 @@ class World:
             search=(),
             rows=self,
             collections=[self],
-            dead_letters=_NoLetters(),
+            dead_letters=_NoDeadLetters(),
             progress=progress,
             clock_ms=lambda: self.clock,
             monotonic=lambda: 0.0,
@@ -159,12 +159,12 @@ class World:
         return {f"{row}-d-{q}": {q: v} for row, cells in rows.items() for q, v in cells.items()}
 
 
-class _NoLetters:
+class _NoDeadLetters:
     def accepted(self, rows: Mapping[bytes, int]) -> None:
         pass
 
-    def put(self, letters: Sequence[DeadLetter]) -> None:
-        raise AssertionError(f"dead letters: {letters}")
+    def put(self, dead_letter_records: Sequence[DeadLetter]) -> None:
+        raise AssertionError(f"dead letters: {dead_letter_records}")
 
 
 @settings(max_examples=500, deadline=None)

@@ -11,7 +11,7 @@ import pytest
 from cdc.model.errors import Fatal, TopologyError
 from joins.oracle import simulation
 from joins.steps import bags
-from joins.steps.change_detector import Picks, Retold, differ_step
+from joins.steps.change_detector import Picks, Transition, change_detector_step
 from joins.steps.records import Message
 from tests.joins.aggrandom import random_aggregate
 from tests.joins.alive import run_alive
@@ -69,9 +69,11 @@ def test_traps(path: Path, seeds: range) -> None:
 def test_laws_notice_a_wrong_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """The laws bite: with a step planted here that forgets what a row has told, groups count rows that have gone."""
 
-    def forgetful(state: bytes | None, messages: Iterable[Message], picks: Picks) -> tuple[bytes | None, Retold | None]:
-        return differ_step(None, messages, picks)
+    def forgetful(
+        state: bytes | None, messages: Iterable[Message], picks: Picks
+    ) -> tuple[bytes | None, Transition | None]:
+        return change_detector_step(None, messages, picks)
 
-    monkeypatch.setattr(simulation, "differ_step", forgetful)
+    monkeypatch.setattr(simulation, "change_detector_step", forgetful)
     with pytest.raises((AssertionError, Fatal)):
         test_random_groups_are_their_select(0)

@@ -42,15 +42,15 @@ class Write:
     """One write of the join's sink: a whole-row put at stamp + 1, or a row delete at stamp."""
 
     row: int
-    stamp: int
+    timestamp: int
     text: str | None
 
     def cells(self) -> list[Cell]:
         key = CODEC.row_key({"id": self.row})
         if self.text is None:
-            return [Cell(key, b"d", b"", self.stamp, DELETE_FAMILY, b"")]
-        cells = CODEC.cells({"id": self.row, "text": self.text}, batch=self.stamp, ts_ms=self.stamp)
-        return [Cell(key, b"d", q, self.stamp + 1, PUT, value) for q, value in cells.items()]
+            return [Cell(key, b"d", b"", self.timestamp, DELETE_FAMILY, b"")]
+        cells = CODEC.cells({"id": self.row, "text": self.text}, batch=self.timestamp, ts_ms=self.timestamp)
+        return [Cell(key, b"d", q, self.timestamp + 1, PUT, value) for q, value in cells.items()]
 
 
 class ModelSolr:
@@ -84,12 +84,12 @@ class _Layouts:
         return LAYOUT
 
 
-class _NoLetters:
+class _NoDeadLetters:
     def accepted(self, rows: Mapping[bytes, int]) -> None:
         pass
 
-    def put(self, letters: Sequence[DeadLetter]) -> None:
-        raise AssertionError(f"dead letters: {letters}")
+    def put(self, dead_letter_records: Sequence[DeadLetter]) -> None:
+        raise AssertionError(f"dead letters: {dead_letter_records}")
 
 
 def edit(cells: list[Cell]) -> Edit:
@@ -105,7 +105,7 @@ def index(batches: Iterable[list[Edit]], solr: ModelSolr, processes: int = 1) ->
             search=(),
             layouts=_Layouts(),
             collection=solr,
-            dead_letters=_NoLetters(),
+            dead_letters=_NoDeadLetters(),
             clock_ms=lambda: 0,
             monotonic=lambda: 0.0,
         )
@@ -129,18 +129,20 @@ writes_of_a_table = st.lists(
 def writes_from(drawn: list[tuple[int, int, str]]) -> list[Write]:
     made: dict[tuple[int, int, bool], Write] = {}
     for row, batch, kind in drawn:
-        stamp = 1000 + 2 * batch
+        timestamp = 1000 + 2 * batch
         if kind in ("delete", "both"):
-            made[row, stamp, True] = Write(row=row, stamp=stamp, text=None)
+            made[row, timestamp, True] = Write(row=row, timestamp=timestamp, text=None)
         if kind in ("put", "both"):
-            made[row, stamp, False] = Write(row=row, stamp=stamp, text=f"{row}@{stamp}")
+            made[row, timestamp, False] = Write(row=row, timestamp=timestamp, text=f"{row}@{timestamp}")
     return list(made.values())
 
 
 def table_of(writes: list[Write]) -> dict[object, object]:
     """The rows that HBase itself would show: the newest put, unless a marker of its stamp or a later one hides it."""
-    puts = {(w.row, w.stamp + 1): w.text for w in writes if w.text is not None}
-    deleted = {row: max((w.stamp for w in writes if w.row == row and w.text is None), default=-1) for row in range(4)}
+    puts = {(w.row, w.timestamp + 1): w.text for w in writes if w.text is not None}
+    deleted = {
+        row: max((w.timestamp for w in writes if w.row == row and w.text is None), default=-1) for row in range(4)
+    }
     newest = {row: max((at for r, at in puts if r == row), default=-1) for row in range(4)}
     return {row: puts[row, at] for row, at in newest.items() if at > deleted[row] and at >= 0}
 
@@ -173,7 +175,7 @@ def test_a_peer_that_begins_in_the_middle_ends_right_for_all_it_saw(
     drawn: list[tuple[int, int, str]], skipped: int
 ) -> None:
     """Rows written since the peer began are right, whatever it missed of their past."""
-    writes = sorted(writes_from(drawn), key=lambda w: (w.stamp, w.text is not None))
+    writes = sorted(writes_from(drawn), key=lambda w: (w.timestamp, w.text is not None))
     seen = writes[skipped:]
     solr = ModelSolr(Random(0), 0.0)
     index([[edit(w.cells())] for w in seen], solr)
@@ -191,13 +193,13 @@ def test_a_barrier_is_never_in_solr_before_its_rows(seed: int, batches: int, fau
     expected: dict[int, dict[int, int]] = {}
     log: list[Edit] = []
     for batch in range(batches):
-        stamp = 1000 + 2 * batch
+        timestamp = 1000 + 2 * batch
         for row in random.sample(range(8), 4):
-            written[row] = stamp
-            log.append(edit(Write(row=row, stamp=stamp, text=f"{stamp}").cells()))
-        expected[stamp] = dict(written)
-        record = Barrier(bucket=0, buckets=1, batch=batch, stamp=stamp, positions={})
-        log.append(edit([Cell(barrier_key(0), b"d", b"_barrier", stamp + 1, PUT, record.to_bytes())]))
+            written[row] = timestamp
+            log.append(edit(Write(row=row, timestamp=timestamp, text=f"{timestamp}").cells()))
+        expected[timestamp] = dict(written)
+        record = Barrier(bucket=0, buckets=1, batch=batch, timestamp=timestamp, positions={})
+        log.append(edit([Cell(barrier_key(0), b"d", b"_barrier", timestamp + 1, PUT, record.to_bytes())]))
 
     class Watched(ModelSolr):
         def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[RefusedDocument]:
@@ -205,8 +207,8 @@ def test_a_barrier_is_never_in_solr_before_its_rows(seed: int, batches: int, fau
                 super().post([document])
                 if (held := self.documents.get("barrier-0")) is not None:
                     shown = self.visible()
-                    for row, stamp in expected[int(str(held["_stamp"]))].items():
-                        assert int(str(shown[row])) >= stamp
+                    for row, timestamp in expected[int(str(held["_stamp"]))].items():
+                        assert int(str(shown[row])) >= timestamp
             return []
 
     shipped: list[list[Edit]] = []

@@ -11,7 +11,7 @@ import pytest
 from joins.oracle import simulation as simulation_module
 from joins.query.plan import KeyedJoin
 from joins.steps.records import PUT, Message
-from joins.steps.state import JoinState, hop_step
+from joins.steps.state import JoinState, lookup_step
 from tests.joins.alterrandom import random_altered_case
 from tests.joins.joincase import Case, read_case, run_case
 from tests.joins.joinrandom import random_case, random_view_case
@@ -88,16 +88,16 @@ DEAF = Case(
 def test_laws_notice_a_wrong_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """The laws bite: with a hop planted here that tells only the rows of its own batch, the table is not the SELECT."""
     run_case(DEAF, 0)
-    right = hop_step
+    right = lookup_step
 
     def deaf(
         join: KeyedJoin, k: bytes, state: JoinState | None, messages: Iterable[Message]
     ) -> tuple[JoinState | None, list[Message]]:
         arrived = list(messages)
-        after, told = right(join, k, state, arrived)
+        after, reported = right(join, k, state, arrived)
         touched = {message.r for message in arrived if message.op == PUT}
-        return after, [message for message in told if message.k[1:] in touched]
+        return after, [message for message in reported if message.k[1:] in touched]
 
-    monkeypatch.setattr(simulation_module, "hop_step", deaf)
+    monkeypatch.setattr(simulation_module, "lookup_step", deaf)
     with pytest.raises(AssertionError, match="is not the SELECT"):
         run_case(DEAF, 0)

@@ -19,7 +19,7 @@ from cdc.model.event import Position
 from cdc.model.naming import TRUNCATE_KEY
 from cdc.model.schema import Column, TableId, TableSchema
 from ingest.ledger.fold import WINDOW_MS, LogRecord
-from ingest.ledger.ledger import Books
+from ingest.ledger.ledger import TopologyLedger
 from ingest.ledger.sql_rows import SqlRows
 from tests.laws.test_capture import TOPIC, UUID, History, capture_all, histories, numbers
 
@@ -55,16 +55,16 @@ class Kept:
 
     partitions: int
     stores: dict[int, SqlRows] = field(default_factory=dict)
-    books: Books = field(init=False)
+    topology_ledger: TopologyLedger = field(init=False)
 
     def __post_init__(self) -> None:
         self.begin()
 
     def begin(self) -> None:
-        self.books = Books(self._open, lambda table: ())
-        self.books.schema(SCHEMA, "topic")
+        self.topology_ledger = TopologyLedger(self._open, lambda table: ())
+        self.topology_ledger.schema(SCHEMA, "topic")
         for number in range(self.partitions):
-            self.books.assigned("topic", number)
+            self.topology_ledger.assigned("topic", number)
 
     def _open(self, topic: str, partition: int, shape: str) -> SqlRows:
         if partition not in self.stores:
@@ -81,14 +81,14 @@ class Kept:
                 waiting.remove(partition)
                 continue
             batch = log[begin : begin + random.randint(1, 6)]
-            self.books.records("topic", partition, batch, begin + len(batch), now_ms)
+            self.topology_ledger.records("topic", partition, batch, begin + len(batch), now_ms)
             if random.random() < 0.2:
                 self.begin()
 
     def leaves(self, position: Position) -> dict[int, Digest]:
         """As `verify` asks."""
-        book = self.books.tables[SCHEMA.table_id]
-        return book.as_of(0, book.grid.last, position, position)[0].digests
+        partition_ledger = self.topology_ledger.tables[SCHEMA.table_id]
+        return partition_ledger.as_of(0, partition_ledger.grid.last, position, position)[0].digests
 
 
 @given(histories, st.integers(0, 2**32), st.sampled_from([0.0, 0.05, 0.2]), st.sampled_from([1, 2, 1000]))
@@ -116,7 +116,7 @@ class Model:
     partitions: int = 2
     states: list[State] = field(default_factory=lambda: [{}])
     logs: list[list[LogRecord]] = field(init=False)
-    told: list[tuple[int, bytes, bytes | None, int]] = field(default_factory=list)
+    reported: list[tuple[int, bytes, bytes | None, int]] = field(default_factory=list)
     sequence: int = 0
     since: int = 0  # before this position a row was hidden, or a replay stood elsewhere
 
@@ -137,7 +137,7 @@ class Model:
             state.pop(key, None)
             if value is not None:
                 state[key] = value
-            self._tell(key, "d" if after is None else "u" if before else "c", before, after)
+            self._report(key, "d" if after is None else "u" if before else "c", before, after)
             if after is None:
                 self._append(key, self._key(key), None, self.number + 1)
         self.states.append(state)
@@ -171,14 +171,14 @@ class Model:
         """The capture publishes once more what it had published behind a transaction, the same in every respect."""
         behind = self.random.randint(0, self.number)
         self.since = self.number
-        for partition, key, value, number in list(self.told):
+        for partition, key, value, number in list(self.reported):
             if number > behind:
                 self._append(partition, key, value, number, again=True)
 
     def _read(self, key: int, row: dict[str, int]) -> None:
         self._append(key, self._key(key), self._value("r", None, row, 0), 0)
 
-    def _tell(self, key: int, op: str, before: Any, after: Any) -> None:
+    def _report(self, key: int, op: str, before: Any, after: Any) -> None:
         self.sequence += 1
         self._append(key, self._key(key), self._value(op, before, after, self.number + 1), self.number + 1)
 
@@ -186,7 +186,7 @@ class Model:
         log = self.logs[key % self.partitions]
         log.append(LogRecord(len(log), name, value))
         if number and not again:
-            self.told.append((key % self.partitions, name, value, number))
+            self.reported.append((key % self.partitions, name, value, number))
 
     def _value(self, op: str, before: Any, after: Any, number: int, sequence: int | None = None) -> bytes:
         source = {
@@ -259,16 +259,16 @@ def test_a_schema_that_changes_the_text_reads_all_again() -> None:
         columns=(*SCHEMA.columns, Column(name="n", column_type="int", default=5, default_known=True)),
         primary_key=("id",),
     )
-    assert sorted(ledger.books.schema(wider, "topic")) == [("topic", 0), ("topic", 1)]
+    assert sorted(ledger.topology_ledger.schema(wider, "topic")) == [("topic", 0), ("topic", 1)]
     assert {store.next_offset for store in ledger.stores.values()} == {0}
     text = RowText(covered(wider).forms)
     for partition, log in enumerate(model.logs):
-        ledger.books.records("topic", partition, log, len(log), 0)
-    found = ledger.books.tables[SCHEMA.table_id].total()
+        ledger.topology_ledger.records("topic", partition, log, len(log), 0)
+    found = ledger.topology_ledger.tables[SCHEMA.table_id].total()
     assert found == delta(None, text.hash({"id": 0, "v": 1, "n": 5})) + delta(
         None, text.hash({"id": 701, "v": 2, "n": 5})
     )
-    assert ledger.books.schema(wider, "topic") == []
+    assert ledger.topology_ledger.schema(wider, "topic") == []
 
 
 def _record(offset: int, key: object, op: str, after: object, sequence: int) -> LogRecord:
@@ -285,13 +285,13 @@ def test_records_under_an_old_key_are_forgotten_at_the_marker() -> None:
         LogRecord(2, orjson.dumps({"old": 2}), None),
         _record(3, {"id": 1}, "c", {"id": 1, "v": "a label"}, 3),
     ]
-    kept.books.records("topic", 0, old, 4, 0)
-    book = kept.books.tables[SCHEMA.table_id]
-    assert book.unread
+    kept.topology_ledger.records("topic", 0, old, 4, 0)
+    partition_ledger = kept.topology_ledger.tables[SCHEMA.table_id]
+    assert partition_ledger.unread
     read = [_record(4, {"id": 1}, "r", {"id": 1, "v": 5}, 9), _record(5, None, "t", None, 8)]
-    kept.books.records("topic", 0, read, 6, 0)
-    assert book.unread == 0
-    assert book.total().count == 1
+    kept.topology_ledger.records("topic", 0, read, 6, 0)
+    assert partition_ledger.unread == 0
+    assert partition_ledger.total().count == 1
     late = [_record(6, {"id": 2}, "c", {"id": 2, "v": "a label"}, 10), _record(7, None, "t", None, 9)]
-    kept.books.records("topic", 0, late, 8, 0)
-    assert book.unread == 1
+    kept.topology_ledger.records("topic", 0, late, 8, 0)
+    assert partition_ledger.unread == 1

@@ -13,7 +13,7 @@ from cdc.model.errors import Fatal
 from joins.oracle import simulation as simulation_module
 from joins.query.nodes import Derived, Node, Pair
 from joins.query.value_types import INT64
-from joins.steps.pairs import Side, paired_in, told
+from joins.steps.pairs import Side, paired_in, reported
 from joins.steps.records import DIM_GONE, DIM_PUT, Message, text_of, values_of, values_text
 from tests.joins.joincase import Case, run_case
 from tests.joins.pairrandom import random_pair_case
@@ -66,11 +66,12 @@ def test_laws_notice_a_step_that_forgets_who_is_alone(monkeypatch: pytest.Monkey
         run_case(LONELY, 0)
 
 
-def _node(name: str, differ: int) -> Node:
+def _node(name: str, change_detector: int) -> Node:
     """Rows of an id, a key and a value."""
     return Node(
-        alias=name, source=Derived(fragments=(0,), differ=differ), columns=("id", "at", "value"), types=(INT64,) * 3,
-        id_columns=(0,), filter=None, hops=(),
+        alias=name, source=Derived(fragments=(0,), change_detector=change_detector), columns=("id", "at", "value"),
+        types=(INT64,) * 3,
+        id_columns=(0,), filter=None, lookups=(),
     )  # fmt: skip
 
 
@@ -88,7 +89,7 @@ class World:
     """Rows of both sides, the step's store, and what has left: the pairs as whoever reads them knows them."""
 
     def __init__(self, pair: Pair) -> None:
-        self.pair, self.store, self.told = pair, dict[bytes, bytes](), dict[bytes, bytes]()
+        self.pair, self.store, self.reported = pair, dict[bytes, bytes](), dict[bytes, bytes]()
         self.rows: tuple[dict[int, Row], dict[int, Row]] = ({}, {})
         self.read: list[bytes] = []
         self.written: list[bytes] = []
@@ -116,7 +117,7 @@ class World:
                 self.rows[number][at] = after
             if before != after:
                 was, now = (None if row is None else text_of([*row]) for row in (before, after))
-                for message in told(Side(self.pair, number, 9), was, now, 1):
+                for message in reported(Side(self.pair, number, 9), was, now, 1):
                     if message.k[0] == 9:
                         left.append(message)
                     else:
@@ -125,9 +126,9 @@ class World:
             left += paired_in(self.pair, 9, "wide", k, chance.sample(some, len(some)), self.get, self.put)
         for message in sorted(left, key=lambda one: one.v):
             if message.op == DIM_PUT:
-                self.told[message.k[1:]] = values_text(message.p)
+                self.reported[message.k[1:]] = values_text(message.p)
             else:
-                self.told.pop(message.k[1:], None)
+                self.reported.pop(message.k[1:], None)
         return left
 
     def wanted(self) -> dict[bytes, bytes]:
@@ -146,14 +147,14 @@ class World:
 
 
 @pytest.mark.parametrize(("left", "right"), [(False, False), (True, False), (False, True), (True, True)])
-def test_pairs_are_told_once_and_only_where_they_read_otherwise(left: bool, right: bool) -> None:
+def test_pairs_are_reported_once_and_only_where_they_read_otherwise(left: bool, right: bool) -> None:
     """Batches of any size and order: what was told is what there is, nothing twice, nothing that reads as before, and
     of a pair that was never there no end; with the last row nothing is stored any more."""
     for seed in range(40):
         chance, world = random.Random(seed), World(_pair(left, right, 10_000))
         ids = chance.choice([4, 20, 100])
         for number in range(chance.randint(3, 12)):
-            before, last = dict(world.told), number == 11 or chance.random() < 0.1
+            before, last = dict(world.reported), number == 11 or chance.random() < 0.1
             some = {(chance.randrange(2), chance.randrange(ids)) for _ in range(chance.choice([1, 5, ids]))}
             some |= {(side, at) for side in range(2) for at in world.rows[side]} if last else set()
             changes = [
@@ -161,7 +162,7 @@ def test_pairs_are_told_once_and_only_where_they_read_otherwise(left: bool, righ
                 for side, at in sorted(some)
             ]
             left_over = world.batch(changes, chance)
-            assert world.told == world.wanted()
+            assert world.reported == world.wanted()
             puts = [message for message in left_over if message.op == DIM_PUT]
             assert len({message.k for message in puts}) == len(puts)
             assert all(before.get(message.k[1:]) != values_text(message.p) for message in puts)
@@ -177,7 +178,7 @@ def test_a_change_costs_a_page_and_lists_the_other_side() -> None:
     chance, world = random.Random(0), World(_pair(True, True, 10**9))
     world.batch([(side, at, (at, 1, 0)) for side, most in ((0, 100), (1, 1000)) for at in range(most)], chance)
     world.read, world.written = [], []
-    (message,) = list(told(Side(world.pair, 0, 9), text_of([7, 1, 0]), text_of([7, 1, 5]), 1))
+    (message,) = list(reported(Side(world.pair, 0, 9), text_of([7, 1, 0]), text_of([7, 1, 5]), 1))
     leaving = paired_in(world.pair, 9, "wide", message.k, [message], world.get, world.put)
     assert (len(world.read), len(world.written)) == (2, 1)  # the entry and the page of the row
     assert values_of(next(leaving).p)[:3] == [7, 1, 5]
@@ -200,7 +201,7 @@ def test_a_key_with_null_meets_nothing_and_is_not_stored() -> None:
     for stays in (True, False):
         world = World(_pair(stays, False))
         world.batch([(0, 1, (1, None, 0)), (1, 1, (1, None, 0))], chance)
-        assert world.told == ({b"1,null": b"1,null,0,null,null,null"} if stays else {})
+        assert world.reported == ({b"1,null": b"1,null,0,null,null,null"} if stays else {})
         assert world.store == {}
         world.batch([(0, 1, None)], chance)
-        assert world.told == {}
+        assert world.reported == {}

@@ -220,7 +220,7 @@ def poll_all(database: Database, *, limit: int, cycles: int, signals: Signals | 
     return [orjson.loads(record.value) for record in broker.records if record.topic == TOPIC and record.value]
 
 
-def told(envelopes: list[dict[str, Any]]) -> dict[int, tuple[int, int]]:
+def reported(envelopes: list[dict[str, Any]]) -> dict[int, tuple[int, int]]:
     """The newest version of every row that the log tells, by sequence."""
     return {e["after"]["id"]: (e["source"]["ts_ms"], e["after"]["v"]) for e in envelopes}
 
@@ -260,7 +260,7 @@ def test_late_commits_and_shared_timestamps_lose_nothing(
     """Every row's last version is told exactly once in the log, although transactions commit up to `lag` late."""
     database = Database(random=Random(seed), lag=lag * SECOND, crash=crash, granularity=granularity, zone=zone)
     envelopes = poll_all(database, limit=limit, cycles=25)
-    assert told(envelopes) == expected(database)
+    assert reported(envelopes) == expected(database)
     versions = [(e["after"]["id"], e["after"]["v"]) for e in envelopes]
     assert len(versions) == len(set(versions)), "a version was told twice"
     assert [e["source"]["sequence"] for e in envelopes] == list(range(1, len(envelopes) + 1))
@@ -269,7 +269,7 @@ def test_late_commits_and_shared_timestamps_lose_nothing(
 
 @settings(deadline=None, max_examples=40)  # the machine may be busy
 @given(seeds, limits, st.integers(0, 8), st.sampled_from([0.0, 0.02, 0.1]))
-def test_dumps_beside_traffic_lose_nothing_and_find_what_is_gone(seed: int, limit: int, lag: int, crash: float) -> None:
+def test_dumps_during_traffic_lose_nothing_and_find_what_is_gone(seed: int, limit: int, lag: int, crash: float) -> None:
     """Dumps begin and are killed at any time beside late commits and deletes: behind the last one the log holds the
     table, and no row was ever told older than before."""
     database = Database(random=Random(seed), lag=lag * SECOND, crash=crash, deletes=True)
@@ -297,7 +297,7 @@ def test_a_clock_that_steps_back_loses_nothing(
 ) -> None:
     """Rows that are written with timestamps long past are told; others may be told again, never lost."""
     database = Database(random=Random(seed), lag=5 * SECOND, crash=crash, steps_back=steps, zone=zone)
-    assert told(poll_all(database, limit=limit, cycles=30)) == expected(database)
+    assert reported(poll_all(database, limit=limit, cycles=30)) == expected(database)
 
 
 @pytest.mark.long
@@ -307,7 +307,7 @@ def test_a_step_back_within_the_window_repeats_nothing(seed: int, limit: int, st
     """Fingerprints are kept for longer than the window: an ordinary correction of a clock costs no duplicates."""
     database = Database(random=Random(seed), lag=5 * SECOND, steps_back=[step])
     envelopes = poll_all(database, limit=limit, cycles=30)
-    assert told(envelopes) == expected(database)
+    assert reported(envelopes) == expected(database)
     versions = [(e["after"]["id"], e["after"]["v"]) for e in envelopes]
     assert len(versions) == len(set(versions))
 
@@ -319,7 +319,7 @@ def test_a_row_of_the_future_hides_nothing(seed: int, limit: int) -> None:
     """One row dated 2099 does not move the window there: what is written today is still told."""
     database = Database(random=Random(seed), lag=3 * SECOND)
     database.rows[99] = (cursor_of(moment_of(4_070_908_800 * SECOND)), 0)
-    assert told(poll_all(database, limit=limit, cycles=25)) == expected(database)
+    assert reported(poll_all(database, limit=limit, cycles=25)) == expected(database)
 
 
 @settings(deadline=None)  # the machine may be busy
@@ -358,7 +358,7 @@ def test_an_idle_table_is_not_read_again() -> None:
 
 @settings(deadline=None)  # the machine may be busy
 @given(st.lists(st.integers(1, 1000), unique=True, max_size=60), st.integers(1, 5), st.integers(1, 5))
-def test_a_feed_is_told_once_in_order(numbers: list[int], limit: int, parts: int) -> None:
+def test_a_feed_is_reported_once_in_order(numbers: list[int], limit: int, parts: int) -> None:
     """Feed numbers appear in growing order; each row is told once, across restarts."""
     state, found, numbers = None, list[int](), sorted(numbers)
     for part in range(1, parts + 1):

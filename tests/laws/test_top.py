@@ -9,9 +9,9 @@ from cdc.model.types import Canonical
 from joins.query.group import Bag, Grouping, Top
 from joins.query.plan import SINK
 from joins.query.value_types import INT64
-from joins.steps.change_detector import Retold
+from joins.steps.change_detector import Transition
 from joins.steps.records import ROW_GONE, ROW_PUT, values_of, values_of_text
-from tests.laws.test_aggregates import Counted, contributed, tell
+from tests.laws.test_aggregates import Counted, contributed, report
 
 ROWS = 5_000
 MOST = 10
@@ -22,17 +22,18 @@ def _top(names: tuple[int, ...]) -> Grouping:
     bag = Bag(arguments=(0, 1), types=(INT64, INT64), needed=0, descending=(True, False))
     top = Top(most=MOST, ordered=2, names=names, values=(3, 1, 2))
     return Grouping(
-        differ=4, number=5, keys=(0,), key_types=(INT64,), arguments=(1, 2), totals=(), bags=(bag,), results=(),
+        change_detector=4, number=5, keys=(0,), key_types=(INT64,), arguments=(1, 2), totals=(), bags=(bag,),
+        results=(),
         always=None, top=top,
     )  # fmt: skip
 
 
-def _came(rows: Sequence[Sequence[Canonical]]) -> list[Retold]:
-    return [Retold(None, contributed(row), 0) for row in rows]
+def _came(rows: Sequence[Sequence[Canonical]]) -> list[Transition]:
+    return [Transition(None, contributed(row), 0) for row in rows]
 
 
-def _went(row: Sequence[Canonical]) -> list[Retold]:
-    return [Retold(contributed(row), None, 0)]
+def _went(row: Sequence[Canonical]) -> list[Transition]:
+    return [Transition(contributed(row), None, 0)]
 
 
 def test_a_change_of_a_large_group_costs_its_first_rows_and_a_page() -> None:
@@ -40,11 +41,11 @@ def test_a_change_of_a_large_group_costs_its_first_rows_and_a_page() -> None:
     group, store, chance = _top((2,)), Counted(), random.Random(0)
     everything = [[n, n] for n in range(ROWS)]
     chance.shuffle(everything)
-    tell(group, store, _came(everything), chance)
+    report(group, store, _came(everything), chance)
     assert len(store) > 10
-    for row, told in (([17, 17], 0), ([ROWS - 3, ROWS - 3], 9)):
+    for row, reported in (([17, 17], 0), ([ROWS - 3, ROWS - 3], 9)):
         store.read, store.written = [], []
-        assert len(tell(group, store, _went(row), chance)) == told  # itself, seven that move up, the eleventh
+        assert len(report(group, store, _went(row), chance)) == reported  # itself, seven that move up, the eleventh
         assert len(store.read) <= 2 + 4
         assert len(store.written) <= 1 + 2
 
@@ -52,12 +53,12 @@ def test_a_change_of_a_large_group_costs_its_first_rows_and_a_page() -> None:
 def test_named_by_its_number_a_row_changes_all_behind_it() -> None:
     """A better row moves the others down, and the last number stays; fewer rows end the numbers behind them."""
     group, store, chance = _top((0, 3)), Counted(), random.Random(0)
-    tell(group, store, _came([[1, 1], [2, 2]]), chance, SINK)
-    told = tell(group, store, _came([[2, 1]]), chance, SINK)  # equal worth: the smaller id comes first
-    assert [(one.op, values_of_text(one.k[1:]), values_of(one.p)) for one in told] == [
+    report(group, store, _came([[1, 1], [2, 2]]), chance, SINK)
+    reported = report(group, store, _came([[2, 1]]), chance, SINK)  # equal worth: the smaller id comes first
+    assert [(one.op, values_of_text(one.k[1:]), values_of(one.p)) for one in reported] == [
         (ROW_PUT, [7, 1], [1, 2, 1]), (ROW_PUT, [7, 2], [2, 2, 2]), (ROW_PUT, [7, 3], [3, 1, 1]),
     ]  # fmt: skip
-    told = tell(group, store, _went([1, 1]), chance, SINK)
-    assert [(one.op, values_of_text(one.k[1:])) for one in told] == [(ROW_GONE, [7, 3])]
-    assert {one.op for one in tell(group, store, [*_went([2, 1]), *_went([2, 2])], chance, SINK)} == {ROW_GONE}
+    reported = report(group, store, _went([1, 1]), chance, SINK)
+    assert [(one.op, values_of_text(one.k[1:])) for one in reported] == [(ROW_GONE, [7, 3])]
+    assert {one.op for one in report(group, store, [*_went([2, 1]), *_went([2, 2])], chance, SINK)} == {ROW_GONE}
     assert store == {}

@@ -29,7 +29,7 @@ from joins.query.drawing import svg_of_plan
 from joins.query.plan import Plan
 from joins.select.compiler import compile_plan
 from joins.select.parser import tables_of
-from tailorbird.deploy.plan.plan_text import lines_of, told
+from tailorbird.deploy.plan.plan_text import lines_of, reported
 from tailorbird.deploy.plan.planner import changes
 from tailorbird.deploy.plan.seen import SeenTopology
 from tailorbird.operate.doctor.doctor import grants
@@ -136,7 +136,7 @@ def check_plan(topology: Topology, plans: dict[str, Plan]) -> None:
         left = [one for one in changes(topology, world.seen(topology)) if one.action != "keep"]
         assert not left, left
     assert len(list(lines_of(first))) > len(first)
-    assert json.dumps([told(one) for one in first])
+    assert json.dumps([reported(one) for one in first])
 
 
 def check_pages(topology: Topology, plans: dict[str, Plan]) -> None:

@@ -222,10 +222,10 @@ def test_barrier_reads_back() -> None:
         {"t.s.d.a": {0: 6}, "t.s.d.b": {1: 2}},
     )
     positions = {"shop": {"sequence": 3}}
-    barrier = Barrier(bucket=1, buckets=2, batch=9, stamp=5, positions=positions, ends=ends, incomplete=2)
+    barrier = Barrier(bucket=1, buckets=2, batch=9, timestamp=5, positions=positions, ends=ends, incomplete=2)
     assert load_barrier(barrier.to_bytes()) == barrier
     former = b'{"format": 1, "bucket": 1, "buckets": 2, "batch": 9, "stamp": 5, "positions": {"shop": {"sequence": 3}}}'
-    assert load_barrier(former) == Barrier(bucket=1, buckets=2, batch=9, stamp=5, positions=positions)
+    assert load_barrier(former) == Barrier(bucket=1, buckets=2, batch=9, timestamp=5, positions=positions)
     with pytest.raises(ValueError, match="unknown format"):
         load_barrier(former.replace(b'"format": 1', b'"format": 3'))
     assert split_keys(3) == [b"\x01", b"\x02"]

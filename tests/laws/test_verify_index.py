@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailorbird.verify.findings import Kind
-from tailorbird.verify.index.index_repair import mend
+from tailorbird.verify.index.index_repair import repair_rows
 from tailorbird.verify.index.index_stage import Compared, IndexStage, Sample
-from tests.support.indexed import Edit, Model, ModelCollection, ModelRows, ModelShown, document, stub
+from tests.support.indexed import Edit, Model, ModelCollection, ModelRows, ModelShown, document, tombstone
 
 LIVE = [f"b{n:02d}" for n in range(12)]
 STILL = [f"a{n}" for n in range(3)] + [f"c{n}" for n in range(3)]
@@ -23,10 +23,10 @@ SEEDS = st.integers(0, 2**32)
 def world(seed: int) -> Model:
     """A model in the middle of its life: rows that traffic changes, and rows that it leaves alone."""
     model = Model(Random(seed), LIVE)
-    model.stamp += 2
+    model.timestamp += 2
     for number, key in enumerate(STILL):
-        model.write(Edit(key, model.stamp + 1, f"still {number}"))
-    model.write(Edit("", model.stamp, None))
+        model.write(Edit(key, model.timestamp + 1, f"still {number}"))
+    model.write(Edit("", model.timestamp, None))
     for _ in range(200):
         model.step()
     return model
@@ -62,7 +62,7 @@ def removed(model: Model, key: str) -> Kind:
 
 def hidden(model: Model, key: str) -> Kind:
     """A stub with a fence that no row has yet."""
-    model.hold(key, stub(Edit(key, model.stamp + 10**6, None)))
+    model.hold(key, tombstone(Edit(key, model.timestamp + 10**6, None)))
     return "missing"
 
 
@@ -73,7 +73,7 @@ def outdated(model: Model, key: str) -> Kind:
 
 def ahead(model: Model, key: str) -> Kind:
     """Its row, with a fence that refuses all that comes."""
-    model.hold(key, document(model.table[key]._replace(stamp=model.stamp + 10**6)))
+    model.hold(key, document(model.table[key]._replace(timestamp=model.timestamp + 10**6)))
     return "different"
 
 
@@ -111,7 +111,7 @@ def kinds_of(compared: Compared) -> dict[str, Kind]:
 def test_traffic_is_never_called_different(seed: int) -> None:
     """Batches half written and written again, a lagging index, rows that come and go: no false alarm."""
     compared = stage(world(seed)).compare()
-    assert (compared.verdict.findings, compared.differing, compared.verdict.untold) == ((), (), ())
+    assert (compared.verdict.findings, compared.differing, compared.verdict.unknown) == ((), (), ())
 
 
 @given(seed=SEEDS, planted=PLANTED)
@@ -140,7 +140,7 @@ def test_a_sample_finds_every_other_version_and_all_in_as_many_turns(seed: int, 
 
 @given(seed=SEEDS, planted=PLANTED, extra=st.sampled_from(["a9", "zz"]))
 @settings(max_examples=150)
-def test_what_is_mended_stays_mended(seed: int, planted: Planted, extra: str) -> None:
+def test_what_is_repaired_stays_repaired(seed: int, planted: Planted, extra: str) -> None:
     """Beside traffic, and a document that never had a row among the faults: at the end every document is its row's, and
     later writes of those rows arrive."""
     model = world(seed)
@@ -150,13 +150,13 @@ def test_what_is_mended_stays_mended(seed: int, planted: Planted, extra: str) ->
     one = stage(model)
     differing = one.compare().differing
     assert extra in differing
-    done = mend(differing, ModelRows(model), ModelCollection(model))
+    done = repair_rows(differing, ModelRows(model), ModelCollection(model))
     assert (done.written + done.removed, done.left) == (len(differing), {})
     assert one.look(differing).verdict.outcome == "equal"
-    model.stamp += 2
+    model.timestamp += 2
     for key in differing:
-        model.write(Edit(key, model.stamp + 1, "later"))
-    model.write(Edit("", model.stamp, None))
+        model.write(Edit(key, model.timestamp + 1, "later"))
+    model.write(Edit("", model.timestamp, None))
     model.settle()
     assert model.shown == {key: document(edit) for key, edit in model.table.items()}
 
@@ -179,18 +179,18 @@ def test_nothing_is_called_different_that_no_cut_covers() -> None:
     """A row with a stamp of the future: no barrier says that it should be shown."""
     model = world(1)
     model.settle()
-    model.store(Edit("a0", model.stamp + 10**6, "from the future"))
+    model.store(Edit("a0", model.timestamp + 10**6, "from the future"))
     verdict = stage(model).compare().verdict
     assert (verdict.outcome, verdict.differing) == ("could not tell", 0)
-    assert verdict.untold[0].startswith("1 row: stored with a stamp newer than any of the join's")
+    assert verdict.unknown[0].startswith("1 row: stored with a stamp newer than any of the join's")
 
 
-def test_an_index_that_stands_still_is_told() -> None:
+def test_an_index_that_stands_still_is_reported() -> None:
     """Its indexer is down: what differs can not be called wrong."""
     model = world(2)
     model.settle()
-    model.stamp += 2
-    model.store(Edit("a0", model.stamp + 1, "not shipped"))
+    model.timestamp += 2
+    model.store(Edit("a0", model.timestamp + 1, "not shipped"))
     verdict = stage(model).compare().verdict
     assert (verdict.outcome, verdict.differing, verdict.moving) == ("could not tell", 0, 0)
-    assert "index i shows stamp" in verdict.untold[0]
+    assert "index i shows stamp" in verdict.unknown[0]

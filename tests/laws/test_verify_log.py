@@ -19,7 +19,7 @@ from ingest.ledger.fold import LogRecord
 from ingest.ledger.places import tag_of
 from tailorbird.verify.findings import Verdict
 from tailorbird.verify.log.spans import Span
-from tailorbird.verify.log.stage import Glimpse, LogImage, LogStage
+from tailorbird.verify.log.stage import LogImage, LogStage, SourceSnapshot
 from tests.laws.test_ledger import LEAF, SCHEMA, TEXT, Kept, Model, at
 
 Operations = list[tuple[int, int | None]]
@@ -50,28 +50,30 @@ class Database:
         self.step()
         return low, shown, at(self.model.number)
 
-    def wholes(self, spans: Iterable[Span]) -> Iterator[tuple[Span, Glimpse]]:
+    def wholes(self, spans: Iterable[Span]) -> Iterator[tuple[Span, SourceSnapshot]]:
         for span in spans:
             seen = self.digests([span])
-            yield span, Glimpse(low=seen.low, high=seen.high, whole=Leaves(dict(seen.digests)).total())
+            yield span, SourceSnapshot(low=seen.low, high=seen.high, whole=Leaves(dict(seen.digests)).total())
 
-    def digests(self, spans: Sequence[Span]) -> Glimpse:
+    def digests(self, spans: Sequence[Span]) -> SourceSnapshot:
         low, shown, high = self.look()
         found = Leaves()
         for key, value in shown.items():
             row = {"id": key, "v": value}
             if any(first <= LEAF(row) <= last for first, last in spans):
                 found.add(LEAF(row), delta(None, TEXT.hash(row)))
-        return Glimpse(low=low, high=high, digests=found.digests)
+        return SourceSnapshot(low=low, high=high, digests=found.digests)
 
-    def rows(self, leaves: Sequence[int]) -> Glimpse:
+    def rows(self, leaves: Sequence[int]) -> SourceSnapshot:
         low, shown, high = self.look()
         rows: list[Row] = [{"id": key, "v": value} for key, value in shown.items()]
-        return Glimpse(low=low, high=high, images=[row for row in rows if LEAF(row) in leaves])
+        return SourceSnapshot(low=low, high=high, images=[row for row in rows if LEAF(row) in leaves])
 
-    def keyed(self, keys: Sequence[Row]) -> Glimpse:
+    def keyed(self, keys: Sequence[Row]) -> SourceSnapshot:
         low, shown, high = self.look()
-        return Glimpse(low=low, high=high, images=[{"id": k, "v": v} for k, v in shown.items() if {"id": k} in keys])
+        return SourceSnapshot(
+            low=low, high=high, images=[{"id": k, "v": v} for k, v in shown.items() if {"id": k} in keys]
+        )
 
 
 @dataclass
@@ -90,14 +92,18 @@ class Log:
 
     def record(self, partition: int, offset: int) -> LogImage | None:
         envelope = orjson.loads(self.model.logs[partition][offset].value or b"null")
-        return LogImage(row=envelope["after"], tag=tag_of(envelope["source"]), told=f"{partition}:{offset}")
+        return LogImage(row=envelope["after"], tag=tag_of(envelope["source"]), reported=f"{partition}:{offset}")
 
 
 def compared(database: Database, log: Log, keys: set[int] | None = None) -> Verdict:
     ticks = count()
-    book = log.ledger.books.tables[SCHEMA.table_id]
+    partition_ledger = log.ledger.topology_ledger.tables[SCHEMA.table_id]
     stage = LogStage(
-        book=book, source=database, log=log, pause=lambda: database.step(), clock=lambda: float(next(ticks))
+        partition_ledger=partition_ledger,
+        source=database,
+        log=log,
+        pause=lambda: database.step(),
+        clock=lambda: float(next(ticks)),
     )
     return stage.verdict() if keys is None else stage.look([orjson.dumps({"id": key}) for key in keys])
 
@@ -142,7 +148,7 @@ def test_what_was_planted_and_nothing_else(
         else:
             expected[key] = "different", {"v": (value, held)}
     found = {one.key["id"]: (one.kind, dict(one.columns)) for one in verdict.findings}
-    assert verdict.untold == ()
+    assert verdict.unknown == ()
     assert found.items() <= expected.items()
     assert len(found) == verdict.differing
     assert len(expected) <= len(found) + verdict.moving

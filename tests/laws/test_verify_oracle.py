@@ -10,7 +10,7 @@ from cdc.model.errors import Skippable
 from cdc.stored.cells import RowCodec, document_id
 from joins.query.plan import Plan
 from tailorbird.verify.sql_oracle import answer
-from tailorbird.verify.table.table_repair import mend
+from tailorbird.verify.table.table_repair import repair_rows
 from tailorbird.verify.table.table_stage import Answered, Row, Stored, TableStage
 from tests.joins.joincase import Case
 from tests.joins.meaningrandom import joined, random_query, read
@@ -35,7 +35,7 @@ class Table:
     def ask(self) -> Answered:
         topology = self.case.topology()
         found = answer(topology, topology.tables["wide"], read(self.case))
-        return Answered({self.key(row): row for row in found.rows}, {}, 0, found.untold)
+        return Answered({self.key(row): row for row in found.rows}, {}, 0, found.unknown)
 
     def scan(self) -> Iterator[tuple[str, Stored]]:
         return iter(sorted(self.kept.items()))
@@ -52,7 +52,7 @@ class Table:
     def remove(self, rows: Mapping[str, int]) -> None:
         self.done += rows
 
-    def tell(self, rows: Sequence[Row]) -> str:
+    def report(self, rows: Sequence[Row]) -> str:
         self.done += rows
         return ""
 
@@ -78,7 +78,7 @@ def test_a_repair_of_right_tables_changes_nothing(part: int) -> None:
                 raise AssertionError(f"seed {seed}: {case.query}") from error
             outcomes.append("could not tell")
             continue
-        mend(wrong, table, table, now_ms=10**9, unasked=True)
+        repair_rows(wrong, table, table, now_ms=10**9, unasked=True)
         assert (verdict.differing, table.done) == (0, []), f"seed {seed}: {case.query}\n{verdict.findings[:3]}"
         outcomes.append(verdict.outcome)
     assert outcomes.count("equal") > len(outcomes) / 2, "too few are compared as a whole"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailorbird.verify.findings import Kind, Verdict
-from tailorbird.verify.table.table_repair import mend
+from tailorbird.verify.table.table_repair import repair_rows
 from tailorbird.verify.table.table_stage import Answered, Row, Stored, TableStage, Wrong
 
 LIVE = [f"b{n:02d}" for n in range(10)]
@@ -31,10 +31,10 @@ class Joined:
         self.random = random
         self.logs: dict[str, list[tuple[str, str | None]]] = {name: [] for name in NAMES}
         self.read = dict.fromkeys(NAMES, 0)
-        self.told = dict.fromkeys(NAMES, 0)
+        self.reported = dict.fromkeys(NAMES, 0)
         self.table: dict[str, Stored] = {}
         self.deleted: dict[str, int] = {}
-        self.stamp = self.barrier = 1000
+        self.timestamp = self.barrier = 1000
         self.left: list[tuple[str, Row | None]] = []
         self.target = dict(self.read)
         self.under_way = False
@@ -62,18 +62,18 @@ class Joined:
             changed = [k for k in wanted.keys() | now.keys() if wanted.get(k) != now.get(k)]
             self.left = [(k, wanted.get(k)) for k in {*changed, *(k for k in asked if k in wanted)}]
             self.believed = wanted
-            self.stamp += 2
+            self.timestamp += 2
             self.under_way = True
         elif self.left:
             key, row = self.left.pop()
             if row is None:
                 self.table.pop(key, None)
-            elif self.stamp + 1 > self.deleted.get(key, 0):  # as HBase masks what is not newer than a delete
-                self.table[key] = Stored(2 * (self.stamp + 1), row)
+            elif self.timestamp + 1 > self.deleted.get(key, 0):  # as HBase masks what is not newer than a delete
+                self.table[key] = Stored(2 * (self.timestamp + 1), row)
         else:
             self.under_way, self.read = False, self.target
-            self.told = {name: self.random.randint(self.told[name], self.read[name]) for name in NAMES}
-            self.barrier = self.stamp
+            self.reported = {name: self.random.randint(self.reported[name], self.read[name]) for name in NAMES}
+            self.barrier = self.timestamp
 
     asked: Sequence[str] = ()  # rows that must be written whatever was written before
     ghosts: Mapping[str, Row] = {}  # what its state has wrong
@@ -81,13 +81,13 @@ class Joined:
 
     # the repair's ways in
     def remove(self, rows: Mapping[str, int]) -> None:
-        for key, stamp in rows.items():
+        for key, timestamp in rows.items():
             self.steps()
-            self.deleted[key] = stamp
-            if key in self.table and self.table[key].version <= 2 * stamp:
+            self.deleted[key] = timestamp
+            if key in self.table and self.table[key].version <= 2 * timestamp:
                 del self.table[key]
 
-    def tell(self, rows: Sequence[Row]) -> str:
+    def report(self, rows: Sequence[Row]) -> str:
         self.steps(20)
         while self.under_way:
             self.join()
@@ -143,11 +143,11 @@ class Joined:
 
     def written(self) -> int:
         self.steps()
-        return self.stamp
+        return self.timestamp
 
     def wait(self, positions: Mapping[str, str]) -> int | None:
         for _ in range(20_000):
-            if all(self.told[name] >= int(position) for name, position in positions.items()):
+            if all(self.reported[name] >= int(position) for name, position in positions.items()):
                 return self.barrier
             self.step()
         return None
@@ -186,7 +186,7 @@ def kinds_of(verdict: Verdict) -> dict[str, Kind]:
 def test_traffic_is_never_called_different(seed: int) -> None:
     """Half-written batches, barriers that say less than was read, sources read one after the other."""
     verdict, _ = stage(world(seed)).compare()
-    assert (verdict.findings, verdict.differing, verdict.untold) == ((), 0, ())
+    assert (verdict.findings, verdict.differing, verdict.unknown) == ((), 0, ())
 
 
 def changed(model: Joined, key: str) -> Kind:
@@ -200,7 +200,7 @@ def rewritten(model: Joined, key: str) -> Kind:
     """Under a stamp that is newer than the join's: a barrier covers it later."""
     known = model.table[key]
     assert known.values is not None
-    model.table[key] = Stored(2 * (model.stamp + 3), {**known.values, "right": None})
+    model.table[key] = Stored(2 * (model.timestamp + 3), {**known.values, "right": None})
     return "different"
 
 
@@ -233,7 +233,7 @@ def test_every_wrong_row_that_stays_is_found(
     assert verdict.differing == len(kinds)
 
 
-def test_a_column_is_told_with_both_values() -> None:
+def test_a_column_is_reported_with_both_values() -> None:
     """Near end first."""
     model = world(5)
     changed(model, "a1")
@@ -241,19 +241,19 @@ def test_a_column_is_told_with_both_values() -> None:
     assert (dict(finding.key), dict(finding.columns)) == ({"key": "a1"}, {"left": ("left of a1", "wrong")})
 
 
-def test_a_join_that_stands_still_is_told() -> None:
+def test_a_join_that_stands_still_is_reported() -> None:
     """No barrier covers what the sources are: nothing is called wrong."""
     model = world(6)
     model.join = lambda: None  # type: ignore[method-assign]  # its process is gone
     model.logs["left"].append(("a0", "changed"))
     verdict, _ = stage(model).compare()
     assert (verdict.outcome, verdict.differing) == ("could not tell", 0)
-    assert "no barrier of the table covers left at" in verdict.untold[0]
+    assert "no barrier of the table covers left at" in verdict.unknown[0]
 
 
 @given(seed=SEEDS, planted=st.dictionaries(st.sampled_from(STILL), st.sampled_from(FAULTS)), added=st.booleans())
 @settings(max_examples=100)
-def test_what_differs_is_mended_beside_traffic(
+def test_what_differs_is_repaired_during_traffic(
     seed: int, planted: dict[str, Callable[[Joined, str], Kind]], added: bool
 ) -> None:
     """The second look finds all of it right; and what the join wrote meanwhile stands, whatever was deleted."""
@@ -264,8 +264,8 @@ def test_what_differs_is_mended_beside_traffic(
         model.table["zz"] = Stored(2 * 900, {"key": "zz", "left": "no", "right": None})
     looking = stage(model)
     wrong = looking.compare().wrong
-    done = mend(wrong, model, model, now_ms=10**9)
-    assert (done.removed, done.told, done.left) == (added, len(planted), {})
+    done = repair_rows(wrong, model, model, now_ms=10**9)
+    assert (done.removed, done.reported, done.left) == (added, len(planted), {})
     again, left = looking.look([one.key for one in wrong])
     assert (again.outcome, again.rows, left) == ("equal", len(planted) + added, ())
     finished(model)
@@ -289,7 +289,7 @@ def test_a_wrong_state_is_found_out_by_the_second_look(seed: int, gone: bool) ->
     model.table[key] = Stored(2 * 900, ghost)
     looking = stage(model)
     wrong = looking.compare().wrong
-    mend(wrong, model, model, now_ms=10**9)
+    repair_rows(wrong, model, model, now_ms=10**9)
     again, _ = looking.look([one.key for one in wrong])
     assert kinds_of(again) == {key: "extra" if gone else "different"}
 
@@ -299,12 +299,12 @@ def test_a_wrong_state_is_found_out_by_the_second_look(seed: int, gone: bool) ->
 def test_a_delete_never_takes_what_was_written_later(seed: int, steps: int) -> None:
     """A row without reason was seen; its key comes at a source, and is joined before the delete, or behind it."""
     model = world(seed)
-    model.table["zz"] = Stored(2 * (model.stamp + 1), {"key": "zz", "left": "no", "right": None})
+    model.table["zz"] = Stored(2 * (model.timestamp + 1), {"key": "zz", "left": "no", "right": None})
     wrong = stage(model).compare().wrong
     model.logs["left"].append(("zz", "yes"))
     for _ in range(steps):
         model.step()
-    mend(wrong, model, model, now_ms=10**9)
+    repair_rows(wrong, model, model, now_ms=10**9)
     finished(model)
 
 
@@ -313,5 +313,5 @@ def test_a_row_of_the_future_is_left_alone() -> None:
     model = world(7)
     model.table["a1"] = Stored(2 * 5000, {"key": "a1", "left": "wrong", "right": None})
     wrong = [Wrong("a1", model.answer(model.read).get("a1"), model.table["a1"])]
-    done = mend(wrong, model, model, now_ms=4000)
-    assert (done.removed, done.told, done.line) == (0, 0, "a1 stays as it is: its timestamp 5000 is yet to come")
+    done = repair_rows(wrong, model, model, now_ms=4000)
+    assert (done.removed, done.reported, done.line) == (0, 0, "a1 stays as it is: its timestamp 5000 is yet to come")

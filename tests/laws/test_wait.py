@@ -39,7 +39,7 @@ class World:
         self.ends, self.joined = [0] * PARTITIONS, 0
         self.table: dict[int, int] = {}
         self.shown: dict[int, int] = {}
-        self.told: Mapping[str, Mapping[str, Any]] = {}
+        self.reported: Mapping[str, Mapping[str, Any]] = {}
 
     def commit(self) -> Goal:
         """The source commits a transaction; its place, which a person may wait for."""
@@ -104,7 +104,7 @@ class World:
         for _, position in self.records[self.heard :]:
             self.cuts.add(position)
         self.heard = len(self.records)
-        self.told = self.cuts.cover({TOPIC: dict(enumerate(self.ends))})
+        self.reported = self.cuts.cover({TOPIC: dict(enumerate(self.ends))})
         self.shown = dict(self.table)
 
 
@@ -121,7 +121,7 @@ class Wait:
             lately = world.records[-world.chance.choice([1, 3, 20]) :]
             self.record = logged(self.goal, [known for known, _ in lately])
         if self.record is not None:
-            self.done = shows(world.told, self.goal, self.record)
+            self.done = shows(world.reported, self.goal, self.record)
 
 
 @settings(max_examples=300)
@@ -141,7 +141,7 @@ def test_a_wait_ends_when_its_goal_is_shown(seed: int, gtids: bool) -> None:
                 goal = wait.goal.position.pos
                 for row in range(ROWS):
                     least = max((some[row] for some in world.written[: goal + 1] if row in some), default=0)
-                    assert world.shown.get(row, 0) >= least, (row, goal, world.told)
+                    assert world.shown.get(row, 0) >= least, (row, goal, world.reported)
         waits[:] = [wait for wait in waits if not wait.done]
 
     for _ in range(chance.randrange(20, 120)):

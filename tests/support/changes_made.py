@@ -67,7 +67,7 @@ class Committed(Protocol):
 
 
 @dataclass
-class SourceTold:
+class SourceLog:
     """The source: its transactions, one after another; `maria` gives them MariaDB's GTIDs of a domain."""
 
     into: Committed
@@ -76,7 +76,7 @@ class SourceTold:
     transactions: int = 0
     server: int = SERVER
     schemas: dict[str, TableSchema] = field(default_factory=dict)
-    told: list[ChangeEvent] = field(default_factory=list)
+    reported: list[ChangeEvent] = field(default_factory=list)
 
     def columns(self, schema: TableSchema) -> None:
         """A schema change; it takes a number as a row does."""
@@ -93,23 +93,23 @@ class SourceTold:
         for order, (op, before, after, *where) in enumerate(changes, 1):
             self.sequence += 1
             place = TransactionInfo(id=gtid, total_order=order, data_collection_order=order)
-            self._tell(op, before, after, where[0] if where else "t", gtid, place, self.sequence)
+            self._report(op, before, after, where[0] if where else "t", gtid, place, self.sequence)
 
     def read(self, row: Mapping[str, Any], low: int) -> None:
         """A row that a snapshot read, whose low watermark had a number."""
-        self._tell("r", None, row, "t", None, None, low)
+        self._report("r", None, row, "t", None, None, low)
 
     def truncated(self) -> None:
         """The table is emptied."""
         self.sequence += 1
-        self._tell("t", None, None, "t", None, None, self.sequence)
+        self._report("t", None, None, "t", None, None, self.sequence)
 
     def commit(self) -> None:
         """All of it is committed."""
         gtids = f"{self.maria}-{self.server}-{self.transactions}" if self.maria is not None else ""
         self.into.commit(Position(file="f", pos=self.sequence, gtid_set=gtids, sequence=self.sequence))
 
-    def _tell(
+    def _report(
         self, op: Op, before: MadeImage, after: MadeImage, table: str, gtid: str | None,
         place: TransactionInfo | None, sequence: int,
     ) -> None:  # fmt: skip
@@ -120,7 +120,7 @@ class SourceTold:
             snapshot="true" if op == "r" else "false", connector="mysql" if self.maria is None else "mariadb",
         )  # fmt: skip
         event = ChangeEvent(op=op, before=before, after=after, source=info, ts_ms=5, transaction=place)
-        self.told.append(event)
+        self.reported.append(event)
         self.into.change(event, schema)
 
 
@@ -259,6 +259,6 @@ class KafkaCommitted:
         self._log.close()
 
 
-def images(told: Sequence[ChangeEvent]) -> list[tuple[str, Mapping[str, Any] | None]]:
+def images(reported: Sequence[ChangeEvent]) -> list[tuple[str, Mapping[str, Any] | None]]:
     """What a test compares of changes."""
-    return [(event.op, event.after or event.before) for event in told]
+    return [(event.op, event.after or event.before) for event in reported]

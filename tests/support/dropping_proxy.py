@@ -13,14 +13,14 @@ class DroppingProxy:
     def __init__(self, to: str) -> None:
         self._to = to
         self.cut = threading.Event()
-        self._door = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._door.getsockname()[1]}"
+        self._agent_server = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._agent_server.getsockname()[1]}"
         self._open: list[socket.socket] = []
         threading.Thread(target=self._accept, name=f"proxy to {to}", daemon=True).start()
 
     def close(self) -> None:
         """Close all."""
-        for one in (self._door, *self._open):
+        for one in (self._agent_server, *self._open):
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
             one.close()
@@ -29,7 +29,7 @@ class DroppingProxy:
         host, _, port = self._to.rpartition(":")
         with suppress(OSError):  # it was closed
             while True:
-                near = self._door.accept()[0]
+                near = self._agent_server.accept()[0]
                 if self.cut.is_set():
                     self._open.append(near)  # nobody answers it
                     continue

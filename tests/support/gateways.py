@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ingest.fleet.identity import FleetIdentity
-from ingest.gateway.grpc_server import Door
+from ingest.gateway.grpc_server import AgentServer
 from ingest.gateway.grpc_streams import Fleet
 from tailorbird.web.fleet.file_ca import init, issue
 from tests.support.ports import free_port
@@ -58,7 +58,7 @@ class GatewayProcess:
 
 
 @contextmanager
-def door_open(fleet: Fleet, folder: Path, tokens: str | None = None) -> Iterator[str]:
+def server_open(fleet: Fleet, folder: Path, tokens: str | None = None) -> Iterator[str]:
     """A door in a thread of this process; its address. At `tokens` come agents without a certificate."""
     address, ready = f"127.0.0.1:{free_port()}", threading.Event()
     pem = {name: (folder / "gateway" / f"{name}.pem").read_bytes() for name in ("ca", "cert", "key")}
@@ -66,7 +66,7 @@ def door_open(fleet: Fleet, folder: Path, tokens: str | None = None) -> Iterator
 
     async def serve() -> None:
         stopped.append((asyncio.get_running_loop(), asyncio.Event()))
-        await Door(fleet).serve(address, pem, stopped[0][1], ready.set, tokens)
+        await AgentServer(fleet).serve(address, pem, stopped[0][1], ready.set, tokens)
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), name="door")
     thread.start()

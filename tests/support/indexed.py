@@ -21,12 +21,12 @@ class Edit(NamedTuple):
     """A put (`text`), a delete (None), or a barrier, whose key is empty."""
 
     key: str
-    stamp: int
+    timestamp: int
     text: str | None
 
     @property
     def version(self) -> int:
-        return 2 * self.stamp + (self.text is None)
+        return 2 * self.timestamp + (self.text is None)
 
 
 class Model:
@@ -40,7 +40,7 @@ class Model:
         self.held: dict[str, Document] = {}  # in Solr, stubs too
         self.held_barrier = self.shown_barrier = 0
         self.shown: dict[str, Document] = {}
-        self.stamp = self.clock = 1000
+        self.timestamp = self.clock = 1000
         self.version = 0
         self.batch: list[Edit] = []
         self.left: list[Edit] = []
@@ -72,12 +72,12 @@ class Model:
 
     def _join(self) -> None:
         if not self.left:
-            self.stamp = max(self.clock, self.stamp + 2)
+            self.timestamp = max(self.clock, self.timestamp + 2)
             some = self.random.sample(self.keys, min(len(self.keys), self.random.randrange(5)))
             rows = [(key, self.random.choice([None, "a", "b"])) for key in some]
-            gone = [Edit(key, self.stamp, None) for key, text in rows if text is None]
-            made = [Edit(key, self.stamp + 1, text) for key, text in rows if text is not None]
-            self.batch = self.left = [*gone, *made, Edit("", self.stamp, None)]
+            gone = [Edit(key, self.timestamp, None) for key, text in rows if text is None]
+            made = [Edit(key, self.timestamp + 1, text) for key, text in rows if text is not None]
+            self.batch = self.left = [*gone, *made, Edit("", self.timestamp, None)]
             return
         if self.random.random() < 0.05:
             self.left = self.batch  # the driver died: the batch is written again
@@ -95,9 +95,9 @@ class Model:
         """An edit of HBase that nobody ships."""
         known = self.table.get(edit.key)
         if edit.text is None:
-            if known is not None and known.stamp <= edit.stamp:
+            if known is not None and known.timestamp <= edit.timestamp:
                 del self.table[edit.key]
-        elif known is None or known.stamp <= edit.stamp:
+        elif known is None or known.timestamp <= edit.timestamp:
             self.table[edit.key] = edit
 
     def ship(self) -> None:
@@ -107,11 +107,11 @@ class Model:
         edit = self.log[self.shipped]
         self.shipped += 1
         if not edit.key:
-            self.held_barrier = max(self.held_barrier, edit.stamp)
+            self.held_barrier = max(self.held_barrier, edit.timestamp)
             return
         held = self.held.get(edit.key)
         if held is None or edit.version > held["_fence"]:  # type: ignore[operator]  # both are int
-            self.hold(edit.key, stub(edit) if edit.text is None else document(edit))
+            self.hold(edit.key, tombstone(edit) if edit.text is None else document(edit))
 
     def hold(self, key: str, made: Document) -> None:
         """Solr holds a document from now on."""
@@ -130,7 +130,7 @@ def document(edit: Edit) -> Document:
     return {"_id": edit.key, "_fence": edit.version, "_kind": "row", "text": edit.text}
 
 
-def stub(edit: Edit) -> Document:
+def tombstone(edit: Edit) -> Document:
     """What a delete leaves."""
     return {"_id": edit.key, "_fence": edit.version}
 
@@ -177,7 +177,7 @@ class ModelRows:
 
     def written(self) -> int:
         self._model.steps()
-        return self._model.stamp
+        return self._model.timestamp
 
 
 class ModelShown:
@@ -210,9 +210,9 @@ class ModelShown:
     def visible(self) -> int | None:
         return self._model.shown_barrier or None
 
-    def wait(self, stamp: int) -> bool:
+    def wait(self, timestamp: int) -> bool:
         for _ in range(1000 if self._patient else 0):
-            if self._model.shown_barrier >= stamp:
+            if self._model.shown_barrier >= timestamp:
                 return True
             self._model.step()
         return not self._patient

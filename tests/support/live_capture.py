@@ -36,7 +36,7 @@ tables:
 """
 
 
-class Told(Observer):
+class Reported(Observer):
     """Keeps what a session says."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class LiveCapture:
     extra: str = ""
     user: str = "cdc"
     broker: Broker = field(default_factory=Broker)
-    told: Told = field(default_factory=Told)
+    reported: Reported = field(default_factory=Reported)
     failed: list[BaseException] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -108,7 +108,7 @@ class LiveCapture:
             mode="initial",
             clock=time.time,
             stopped=self._stop.is_set,
-            observer=self.told,
+            observer=self.reported,
             limits=Limits(idle_commit=0.05, ask=1.0),
         ).run()
 
@@ -156,7 +156,7 @@ class LiveCapture:
         try:
             self.wait(lambda: self.rows(table) == wanted, "rows differ")
         except AssertionError as error:
-            raise AssertionError(f"{table}: {self.rows(table)}, not {wanted}; {self.told.lines[-8:]}") from error
+            raise AssertionError(f"{table}: {self.rows(table)}, not {wanted}; {self.reported.lines[-8:]}") from error
 
     def wait_quiet(self) -> None:
         """Until nothing is left to be read of any table."""

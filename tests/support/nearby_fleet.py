@@ -14,10 +14,10 @@ from ingest.fleet.state import FleetState, StateRecord, folded
 
 @dataclass
 class NearbyTopic:
-    """Implements `seams.StateTopic` over a list that only grows; `before_write` may slip something in."""
+    """Implements `interfaces.StateTopic` over a list that only grows; `before_write` may slip something in."""
 
     records: list[StateRecord] = field(default_factory=list)
-    away: bool = False
+    unavailable: bool = False
     before_write: Callable[[StateRecord], None] = lambda record: None
 
     _folded: tuple[int, FleetState] = (0, FleetState())
@@ -45,13 +45,13 @@ class NearbyTopic:
         self.records.append(record)
 
     def _there(self) -> None:
-        if self.away:
+        if self.unavailable:
             raise Retriable("Kafka is away")
 
 
 @dataclass
 class NearbyAudit:
-    """Implements `seams.Audit`."""
+    """Implements `interfaces.Audit`."""
 
     lines: list[Mapping[str, Any]] = field(default_factory=list)
 
@@ -66,8 +66,10 @@ class NearbyAudit:
 
 
 @dataclass
-class NearbySeat:
-    """Implements `seams.AgentSeat`; `holds` are the sources that the agent was told to capture: epoch and version."""
+class NearbyConnection:
+    """Implements `interfaces.AgentConnection`; `holds` are the sources that the agent was told to capture: epoch and
+    version.
+    """
 
     agent: FleetIdentity
     holds: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -78,8 +80,8 @@ class NearbySeat:
 
     def say(self, request: StreamRequest) -> None:
         if request.HasField("assign"):
-            told = request.assign
-            self.holds[told.source], self.specs[told.source] = (told.epoch, told.version), told.spec
+            reported = request.assign
+            self.holds[reported.source], self.specs[reported.source] = (reported.epoch, reported.version), reported.spec
         else:
             source = request.withdraw.source
             self.why[source] = request.withdraw.why
@@ -90,6 +92,6 @@ class NearbySeat:
         self.ended = why
 
 
-def seat(name: str, tenant: str = "acme") -> NearbySeat:
+def agent_connection(name: str, tenant: str = "acme") -> NearbyConnection:
     """A seat of an agent."""
-    return NearbySeat(FleetIdentity(tenant, "agents", name))
+    return NearbyConnection(FleetIdentity(tenant, "agents", name))

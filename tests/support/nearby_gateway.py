@@ -8,38 +8,38 @@ from dataclasses import dataclass, field
 
 from cdc.model.errors import Retriable
 from ingest.fleet.fleet_pb2 import LogCall, LogReply
-from ingest.gateway.grpc_session import Desk, Opened
+from ingest.gateway.grpc_session import Opened, SessionHandler
 from ingest.gateway.proc_credit import CreditBudget
-from ingest.gateway_client.grpc_channel import Lane
+from ingest.gateway_client.grpc_channel import SessionChannel
 
 
 @dataclass
 class NearbyGateway:
-    """Implements `gateway_log.Lanes`; `refused` is what its desks would not do."""
+    """Implements `gateway_log.SessionChannels`; `refused` is what its desks would not do."""
 
     source: Opened
     refused: list[str] = field(default_factory=list)
     budget: CreditBudget = field(default_factory=CreditBudget)
     desks: list[threading.Thread] = field(default_factory=list)
 
-    def lane(self, source: str, unasked: Callable[[LogReply], None]) -> Lane:
-        """See `gateway_log.Lanes`."""
+    def channel(self, source: str, unasked: Callable[[LogReply], None]) -> SessionChannel:
+        """See `gateway_log.SessionChannels`."""
         number = len(self.desks) + 1
-        desk = Desk(
-            self.source, number, lambda reply: lane.hear(LogReply.FromString(reply.SerializeToString())),
+        session_handler = SessionHandler(
+            self.source, number, lambda reply: channel.hear(LogReply.FromString(reply.SerializeToString())),
             self.refused.append, self.budget,
         )  # fmt: skip
 
         def send(call: LogCall) -> None:
-            if why := desk.put(LogCall.FromString(call.SerializeToString())):  # as a stream does
-                desk.put(None)
-                lane.end(Retriable(why))
+            if why := session_handler.put(LogCall.FromString(call.SerializeToString())):  # as a stream does
+                session_handler.put(None)
+                channel.end(Retriable(why))
 
-        lane = Lane(number, send, unasked)
-        self.desks.append(threading.Thread(target=desk.run, name=f"desk {source}"))
+        channel = SessionChannel(number, send, unasked)
+        self.desks.append(threading.Thread(target=session_handler.run, name=f"desk {source}"))
         self.desks[-1].start()
-        return lane
+        return channel
 
-    def leave(self, lane: Lane) -> None:
-        """See `gateway_log.Lanes`."""
-        self.desks[lane.number - 1].join(30)
+    def leave(self, channel: SessionChannel) -> None:
+        """See `gateway_log.SessionChannels`."""
+        self.desks[channel.number - 1].join(30)

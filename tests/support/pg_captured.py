@@ -177,7 +177,7 @@ class PgCaptured:
                 rows[record.key] = number, event["after"]
         return {key: row for key, (_, row) in rows.items() if row is not None}
 
-    def letters(self) -> list[Row]:
+    def dead_letters(self) -> list[Row]:
         return [orjson.loads(r.value) for r in self.broker.records if r.topic.endswith(".deadletters") and r.value]
 
     def slot(self) -> str:

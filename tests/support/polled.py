@@ -109,7 +109,7 @@ class _DyingLog(MemoryLog):
 
 
 @dataclass
-class PollTold(Observer):
+class PollReports(Observer):
     """What sessions said."""
 
     said: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
@@ -128,7 +128,7 @@ class PolledTable:
     database: PolledDatabase
     topology: Topology
     broker: Broker = field(default_factory=Broker)
-    told: PollTold = field(default_factory=PollTold)
+    reported: PollReports = field(default_factory=PollReports)
     signals: list[Signal] = field(default_factory=list)
 
     def read(self, start: int | None) -> tuple[list[Signal], int | None]:
@@ -160,7 +160,7 @@ class PolledTable:
         with patch("ingest.poll.run_poll._steady_clock", lambda: lambda: time.time() + 0.02 * next(looks)):
             poll(
                 self.topology, source, source.poll, _DyingLog(self.broker, self.topology.name, dies_at),
-                observer=self.told, stopped=lambda: left[0] <= 0 and not self.state.get("snapshots"), wait=wait,
+                observer=self.reported, stopped=lambda: left[0] <= 0 and not self.state.get("snapshots"), wait=wait,
                 signals=self,
             )  # fmt: skip
 

@@ -121,7 +121,7 @@ class SalesIndex:
         self.fence += 2
         now = time.time_ns() // 1_000_000
         positions = {"shop": {"sequence": self.fence, "gtid_set": "", "offset": self.fence}}
-        made = Barrier(bucket=0, buckets=1, batch=1, stamp=now, positions=positions, incomplete=incomplete)
+        made = Barrier(bucket=0, buckets=1, batch=1, timestamp=now, positions=positions, incomplete=incomplete)
         assert self.collection.post([barrier_document(made, self.fence, now_ms=now)]) == []
 
     def close(self) -> None:

@@ -72,7 +72,7 @@ class Made:
                     keys=definition.keys,
                     engine=self.engines.get(table, "InnoDB"),
                     count=len(rows),
-                    rows=tuple({name: _told(cell) for name, cell in row.items()} for row in rows),
+                    rows=tuple({name: _reported(cell) for name, cell in row.items()} for row in rows),
                 )
             )
         for view in self.views:
@@ -115,7 +115,7 @@ def _literal(cell: Cell) -> str:
     return str(cell) if isinstance(cell, int | Raw) else "'" + cell.replace("'", "''") + "'"
 
 
-def _told(cell: Cell) -> str | None:
+def _reported(cell: Cell) -> str | None:
     return None if cell is None else str(cell)
 
 

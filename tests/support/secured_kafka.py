@@ -23,7 +23,7 @@ from cryptography.x509.oid import NameOID
 
 from cdc.model.brokers import Brokers, KafkaSecurity, Mechanism
 from tailorbird.devtools.stack.proc_stack import Stack
-from tailorbird.devtools.stack.progress import TellProgress
+from tailorbird.devtools.stack.progress import ProgressListener
 from tailorbird.devtools.stack.service_spec import ServiceSpec
 from tailorbird.devtools.stack.settings import ServiceName, StackSettings
 from tests.support.ports import free_port
@@ -122,7 +122,7 @@ listener.name.mutual.ssl.truststore.location={certificate_file}
             self._more += f"listener.name.{name}.ssl.keystore.type=PEM\n"
             self._more += f"listener.name.{name}.ssl.keystore.location={key_store}\n"
 
-    def _specs(self, progress: TellProgress, services: Iterable[ServiceName]) -> dict[ServiceName, ServiceSpec]:
+    def _specs(self, progress: ProgressListener, services: Iterable[ServiceName]) -> dict[ServiceName, ServiceSpec]:
         specs = super()._specs(progress, services)
         kafka = specs["kafka"]
         files = {

@@ -7,12 +7,12 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tailorbird.devtools.stack.bars import telling
+from tailorbird.devtools.stack.bars import reporting
 from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.devtools.stack.settings import SERVICES, ServiceName, StackSettings
 
 # behind the default ports and below those that the system gives away; a second worker's servers stand beside
-_OFFSET, _BESIDE = 10_000, 5_000
+_OFFSET, _ALONGSIDE = 10_000, 5_000
 
 
 class Servers:
@@ -36,14 +36,14 @@ class Servers:
         stack = self._stack or self._made()
         missing = [name for name in SERVICES if name in services and name not in self._up]
         if missing:
-            with telling() as progress:
+            with reporting() as progress:
                 stack.up(progress, missing)
             self._up |= set(missing)
 
     def _made(self) -> Stack:
         worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
         name = f"tests-{worker}" if worker else "tests"
-        offset = int(os.environ.get("TAILORBIRD_TESTS_PORT_OFFSET", _OFFSET)) + worker * _BESIDE
+        offset = int(os.environ.get("TAILORBIRD_TESTS_PORT_OFFSET", _OFFSET)) + worker * _ALONGSIDE
         own = {key: value for key, value in os.environ.items() if not key.startswith("TAILORBIRD_PORT")}
         settings = (
             StackSettings.from_environ(os.environ, self._root)

@@ -39,7 +39,7 @@ class SparkCluster:
 
     def applications(self) -> list[dict[str, Any]]:
         """The running ones, with `name` and the `cores` that their executors have."""
-        found: list[dict[str, Any]] = self._told()["activeapps"]
+        found: list[dict[str, Any]] = self._reported()["activeapps"]
         return found
 
     def kill_worker(self) -> None:
@@ -61,13 +61,13 @@ class SparkCluster:
         with (self._folder / f"{role}-{len(self.processes)}.log").open("wb") as log:
             self.processes.append(subprocess.Popen(command, env=environ, stdout=log, stderr=log))
 
-    def _told(self) -> dict[str, Any]:
+    def _reported(self) -> dict[str, Any]:
         with urllib.request.urlopen(f"http://127.0.0.1:{self._page}/json/", timeout=10) as answer:
-            told: dict[str, Any] = json.load(answer)
-            return told
+            reported: dict[str, Any] = json.load(answer)
+            return reported
 
     def _alive(self) -> int:
-        return int(self._told()["aliveworkers"])
+        return int(self._reported()["aliveworkers"])
 
     def _counted(self, workers: int) -> None:
         def answers() -> bool:

@@ -18,12 +18,12 @@ from ingest.fleet.certificate import Revoked, certified
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.state import revoked_record
 from ingest.gateway.grpc_session import Opened
-from ingest.gateway.run_gateway import Office, steward_of
+from ingest.gateway.run_gateway import GatewayRuntime, coordinator_of
 from ingest.gateway_client.gateway_log import GatewayLog
 from ingest.gateway_client.grpc_stream import Credentials, GrpcStream
 from tailorbird.web.fleet.file_ca import init, issue
-from tests.ingest.fleet.test_desk import Source
-from tests.support.gateways import TENANT, certificates, door_open
+from tests.ingest.fleet.test_session_handler import Source
+from tests.support.gateways import TENANT, certificates, server_open
 from tests.support.nearby_fleet import NearbyAudit, NearbyTopic
 from tests.support.ports import free_port
 
@@ -35,11 +35,11 @@ class GatewayWorld:
         self.folder = certificates(folder)
         self.topic, self.audit, self.source = NearbyTopic(), NearbyAudit(), Source()
         self.beside = Source()
-        steward = steward_of("g1#1", TENANT, "t", self.topic, self.audit)
-        self.office = Office(steward, self.served, self.audit, self.topic)
-        exit.callback(self.office.close)
+        coordinator = coordinator_of("g1#1", TENANT, "t", self.topic, self.audit)
+        self.runtime = GatewayRuntime(coordinator, self.served, self.audit, self.topic)
+        exit.callback(self.runtime.close)
         self.tokens = f"127.0.0.1:{free_port()}"
-        self.address = exit.enter_context(door_open(self.office, self.folder, self.tokens))
+        self.address = exit.enter_context(server_open(self.runtime, self.folder, self.tokens))
         self.made("honest", FleetIdentity(TENANT, "agents", "honest"))
         self.stream = GrpcStream(self.address, Credentials.of(folder / "honest"))
         exit.callback(self.stream.close)

@@ -200,7 +200,7 @@ def test_an_index_that_is_new_over_rows_is_filled_once(lost: str, cut_off_after:
         ({"cluster_key": "elsewhere"}, "to elsewhere"),
     ],
 )
-def test_a_peer_that_is_not_ours_is_told(change: dict[str, Any], reason: str) -> None:
+def test_a_peer_that_is_not_ours_is_reported(change: dict[str, Any], reason: str) -> None:
     """An index that would stay empty for ever is found out here, not on the page."""
     servers = Servers()
     run(servers)

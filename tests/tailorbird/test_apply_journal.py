@@ -83,7 +83,7 @@ KILLED: set[int] = set()
 
 
 @pytest.fixture(autouse=True)
-def nobody_is_killed() -> Iterator[None]:
+def no_one_is_killed() -> Iterator[None]:
     KILLED.clear()
     yield
     KILLED.clear()
@@ -96,7 +96,7 @@ def undisturbed() -> Servers:
 
 
 @pytest.mark.parametrize("done", range(1, STEPS + 1))
-def test_a_second_apply_beside_one_is_refused(done: int) -> None:
+def test_a_second_apply_during_one_is_refused(done: int) -> None:
     """At whatever step the first one is; it is told who that is and where, has changed nothing, and may come later."""
     servers, place = Servers(), MemoryPlace()
     first = OneApply(servers, place, 1)
@@ -150,7 +150,7 @@ def test_one_whose_session_expired_is_overtaken_at_its_next_step(done: int) -> N
     assert vars(servers) == vars(undisturbed())
 
 
-def test_a_session_that_expired_while_nobody_came_is_made_good() -> None:
+def test_a_session_that_expired_while_no_one_came_is_made_good() -> None:
     """The next step holds the topology again."""
     servers, place = Servers(), MemoryPlace()
     first = OneApply(servers, place, 1)

@@ -32,9 +32,9 @@ OUTCOMES: tuple[Outcome, ...] = ("equal", "different", "could not tell")
 
 def checked(outcome: Outcome = "equal", *, table: str = "orders_wide", stage: str = "index", **more: Any) -> Checked:
     differing = int(outcome == "different")
-    untold = ("a server was away",) if outcome == "could not tell" else ()
+    unknown = ("a server was away",) if outcome == "could not tell" else ()
     values = {"rows": 12_345, "moving": 0, "cut": "stamp 7", "at_ms": NOW, "seconds": 1.5, **more}
-    return Checked(stage=stage, table=table, outcome=outcome, differing=differing, untold=untold, **values)
+    return Checked(stage=stage, table=table, outcome=outcome, differing=differing, unknown=unknown, **values)
 
 
 def run(*found: Checked, check: str = "hourly", began_ms: int = NOW, error: str = "") -> CheckRun:
@@ -51,7 +51,7 @@ LENGTHS = st.lists(st.tuples(st.integers(1, 500), st.integers(1, 200)), min_size
 
 
 @given(LENGTHS, st.lists(st.booleans(), min_size=1, max_size=20), st.integers(30, 120))
-def test_each_check_has_its_turn(lengths: list[tuple[int, int]], away: list[bool], runs: int) -> None:
+def test_each_check_has_its_turn(lengths: list[tuple[int, int]], unavailable: list[bool], runs: int) -> None:
     """Random schedules, one check at a time, servers away now and then: none begins before it is due, none waits for
     longer than one run of each other one."""
     checks = {f"c{i}": Check(name=f"c{i}", every=float(every)) for i, (every, _) in enumerate(lengths)}
@@ -67,7 +67,7 @@ def test_each_check_has_its_turn(lengths: list[tuple[int, int]], away: list[bool
         assert now >= due
         others = sum(taken for name, taken in takes.items() if name != found.name)
         assert now - max(due, NOW) <= others
-        outcome: Outcome = "could not tell" if away[number % len(away)] else "equal"
+        outcome: Outcome = "could not tell" if unavailable[number % len(unavailable)] else "equal"
         begun, now = now, now + takes[found.name]
         last[found.name] = ended(
             found.name, None, [checked(outcome)], began_ms=begun, now_ms=now, turn=0, error=""
@@ -111,7 +111,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_a_difference_stays_told_until_it_is_looked_at(steps: list[tuple[dict[str, list[Outcome]], bool]]) -> None:
+def test_a_difference_stays_reported_until_it_is_looked_at(steps: list[tuple[dict[str, list[Outcome]], bool]]) -> None:
     """Random runs, of tables with one or two indexes, some ended early: a table that differed does so until a run
     decides otherwise about it, or covers it no more; equality is never told of what could not be."""
     last: CheckRun | None = None
@@ -127,8 +127,8 @@ def test_a_difference_stays_told_until_it_is_looked_at(steps: list[tuple[dict[st
             elif (outcomes and set(outcomes) == {"equal"}) or (not outcomes and not broken):
                 differs[table] = False
         assert {one.table for one in last.checked if one.outcome == "different"} == {t for t in TABLES if differs[t]}
-        untold = broken or any("could not tell" in outcomes for outcomes in found.values()) or not found
-        expected = "different" if any(differs.values()) else "could not tell" if untold else "equal"
+        unknown = broken or any("could not tell" in outcomes for outcomes in found.values()) or not found
+        expected = "different" if any(differs.values()) else "could not tell" if unknown else "equal"
         assert last.outcome == expected
         assert (last.equal_ms == NOW + number) == (expected == "equal")
         assert run_of(json.dumps(last.to_json()).encode()) == last
@@ -184,8 +184,8 @@ def test_the_page_says_what_concerns_its_tables() -> None:
 
     def text(*found: Checked, after: int = 180_000) -> tuple[str, str]:
         statuses = check_statuses(topology, {"hourly": run(*found)}, NOW + after)
-        told = page_text(statuses, tables, topology.file, NOW + after)
-        return told.quiet, told.alarm
+        reported = page_text(statuses, tables, topology.file, NOW + after)
+        return reported.quiet, reported.alarm
 
     assert text() == text(checked(table="other")) == ("", "")
     assert text(checked()) == ("verified 3 min ago: equal, 12,345 rows", "")

@@ -41,7 +41,7 @@ def test_a_corrupt_file_names_its_place_and_exits_3(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_none_counts_and_tells_the_rate() -> None:
+def test_none_counts_and_reports_the_rate() -> None:
     """`--format none --stats` prints nothing but counts and `N changes/s`."""
     done = run("dump", f"file://{DATA / 'northwind@m97.binlog.gz'}", "--format", "none", "--stats")
     lines = done.stdout.splitlines()

@@ -99,7 +99,7 @@ def test_a_row_that_moves_up_is_no_arrival() -> None:
     assert freshness.p50(601_000) is None
 
 
-def test_other_filters_begin_anew() -> None:
+def test_other_filters_begin_again() -> None:
     """Rows that another search brings up are not arrivals, however new they are."""
     freshness = Freshness()
     freshness.observe(answer(received_ms=1_000, newest_indexed_ms=900))
@@ -142,7 +142,7 @@ def test_values_read_well() -> None:
     ]
 
 
-def test_what_is_missing_is_told_with_the_command() -> None:
+def test_what_is_missing_is_reported_with_the_command() -> None:
     """The barriers' greatest count; a collection without barriers, or none of that field, tells nothing."""
     empty: dict[str, Any] = {"response": {"numFound": 0, "docs": []}}
     barriers = {"facets": {"barriers": {"count": 2, "incomplete": 1204.0}}}

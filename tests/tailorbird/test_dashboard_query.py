@@ -62,7 +62,7 @@ def facets(params: Params) -> dict[str, dict[str, object]]:
 
 
 @given(st.one_of(st.text(), st.sampled_from(HOSTILE)))
-def test_words_are_letters_and_digits_only(text: str) -> None:
+def test_words_are_dead_letters_and_digits_only(text: str) -> None:
     """Whatever is typed, the words hold no character that Solr's parsers know, and are few."""
     words = search_words(text)
     assert len(words) <= MOST_WORDS
@@ -173,6 +173,6 @@ def test_search_without_words_narrows_nothing() -> None:
 
 def test_what_is_missing_is_asked_of_collections_that_know() -> None:
     """Solr refuses a query that names a field which an older collection has not."""
-    for tells in (True, False):
-        view = replace(VIEW, tells_incomplete=tells)
-        assert ("_incomplete" in str(query_params(view, Filters(), None)["json.facet"])) == tells
+    for reports in (True, False):
+        view = replace(VIEW, reports_incomplete=reports)
+        assert ("_incomplete" in str(query_params(view, Filters(), None)["json.facet"])) == reports

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cdc.model.brokers import Brokers
-from cdc.model.dead_letter_end import KEY, settled_letters, settled_row, settled_table
+from cdc.model.dead_letter_end import KEY, resolved_dead_letters, settled_row, settled_table
 from cdc.model.event import SourceInfo
 from cdc.model.schema import Column, TableId, TableSchema
 from cdc.topology.reader import read_topology
@@ -27,18 +27,18 @@ from tailorbird.cli.app import app
 from tailorbird.operate.probes import kafka_probe
 from tailorbird.operate.status.captured_position import CapturedPosition
 from tailorbird.operate.status.dead_letters import (
-    Letter,
-    LetterRecord,
-    Letters,
+    DeadLetterList,
+    DeadLetterRecord,
+    DeadLetterRow,
     affected,
+    dead_letter_lines,
     incomplete_lines,
-    letter_lines,
     remedy_of,
     value_of,
     whole,
 )
-from tailorbird.operate.status.kafka_dead_letters import LettersReader
-from tailorbird.operate.status.quarantine import quarantine_letters, quarantined
+from tailorbird.operate.status.kafka_dead_letters import DeadLetterReader
+from tailorbird.operate.status.quarantine import quarantine_dead_letters, quarantined
 from tailorbird.operate.status.replays import condition_of, replay_of, where_of
 
 TEXT = """
@@ -56,7 +56,7 @@ ORDERS = TableId(source="s", database="d", table="orders")
 KEYED = TableSchema(table_id=ORDERS, version=1, columns=(Column(name="id", column_type="int"),), primary_key=("id",))
 
 
-def capture_letter(number: int, pos: int = 4, **more: Any) -> tuple[bytes, bytes]:
+def capture_dead_letter(number: int, pos: int = 4, **more: Any) -> tuple[bytes, bytes]:
     """As the capture writes it (`ingest.records.records`)."""
     info = SourceInfo(
         table_id=ORDERS, ts_ms=1, server_id=1, gtid=None, file="log.1", pos=pos, row=0, sequence=1, snapshot="false"
@@ -69,7 +69,7 @@ def capture_letter(number: int, pos: int = 4, **more: Any) -> tuple[bytes, bytes
     return record.key or b"", record.value
 
 
-def join_letter(offset: int, value: bytes = b"garbage", key: bytes = b'{"id":7}') -> tuple[bytes, bytes]:
+def join_dead_letter(offset: int, value: bytes = b"garbage", key: bytes = b'{"id":7}') -> tuple[bytes, bytes]:
     """As a join's sink writes it (`joins.steps.sink`)."""
     refused = RefusedRecord(
         "t.s.d.orders", 2, offset, "not an envelope", base64.b64encode(key).decode(), base64.b64encode(value).decode()
@@ -77,34 +77,36 @@ def join_letter(offset: int, value: bytes = b"garbage", key: bytes = b'{"id":7}'
     return dead_letter(refused, "wide", 9)
 
 
-def row_letter(value: object) -> tuple[bytes, bytes]:
+def row_dead_letter(value: object) -> tuple[bytes, bytes]:
     """Of a row that its layout can not hold."""
     text = base64.b64encode(json.dumps(value).encode()).decode()
     return dead_letter(RefusedRecord("table wide", 0, 0, "row does not fit its layout: x", None, text), "wide", 9)
 
 
-def index_letter(row: bytes) -> tuple[bytes, bytes]:
+def index_dead_letter(row: bytes) -> tuple[bytes, bytes]:
     """As the indexer writes it (`indexer.index.kafka_dead_letters`)."""
-    letters = KafkaDeadLetters(Brokers("nowhere:1"), topology="t", index="main", replication_factor=1)
-    letter = DeadLetter(row=row, version=12, cells={b"a": b"\xff\x00"}, reason="cell _layout is missing")
-    return letters._key(letter), letters._value(letter)
+    dead_letters = KafkaDeadLetters(Brokers("nowhere:1"), topology="t", index="main", replication_factor=1)
+    dead_letter_record = DeadLetter(row=row, version=12, cells={b"a": b"\xff\x00"}, reason="cell _layout is missing")
+    return dead_letters._key(dead_letter_record), dead_letters._value(dead_letter_record)
 
 
-def folded(*found: tuple[bytes, bytes], keep: int | None = None) -> Letters:
-    letters = Letters("t", keep=keep)
+def folded(*found: tuple[bytes, bytes], keep: int | None = None) -> DeadLetterList:
+    dead_letters = DeadLetterList("t", keep=keep)
     for offset, (key, value) in enumerate(found):
-        letters.add(LetterRecord(key, value, 1000 * offset, 0, offset))
-    return letters
+        dead_letters.add(DeadLetterRecord(key, value, 1000 * offset, 0, offset))
+    return dead_letters
 
 
-def only(*found: tuple[bytes, bytes]) -> Letter:
-    (letter,) = folded(*found).letters
-    return letter
+def only(*found: tuple[bytes, bytes]) -> DeadLetterRow:
+    (dead_letter_record,) = folded(*found).dead_letters
+    return dead_letter_record
 
 
-def test_every_stage_is_told_in_one_form() -> None:
+def test_every_stage_is_reported_in_one_form() -> None:
     """Where a row is missing, its key as far as it can be shown, its place, why, and a remedy that is a command."""
-    found = folded(capture_letter(5), join_letter(3), row_letter([1]), index_letter(b"\x01\x02")).letters
+    found = folded(
+        capture_dead_letter(5), join_dead_letter(3), row_dead_letter([1]), index_dead_letter(b"\x01\x02")
+    ).dead_letters
     assert [(one.stage, one.of, one.key) for one in reversed(found)] == [
         ("capture", "s.d.orders", '{"id": 5}'),
         ("join", "wide", '{"id":7}'),
@@ -116,71 +118,78 @@ def test_every_stage_is_told_in_one_form() -> None:
     assert found[2].position == "t.s.d.orders 2:3"
     assert all("tailorbird " in remedy_of(one, "t.yml") for one in found)
     assert "--rebuild" in remedy_of(found[1], "t.yml")
-    lines = letter_lines(found[0], "t.yml", 4000)
+    lines = dead_letter_lines(found[0], "t.yml", 4000)
     assert lines[0].startswith(f"{found[0].id}  indexer  index main  key 0102")
     assert "cell _layout is missing" in lines[1]
 
 
-def test_what_comes_again_is_one_letter() -> None:
+def test_what_comes_again_is_one_dead_letter() -> None:
     """A batch that is repeated repeats its letters; different rows are different letters, though of one place."""
-    letter = only(join_letter(3), join_letter(3), join_letter(3))
-    assert (letter.count, letter.first_ms, letter.last_ms, letter.offset) == (3, 0, 2000, 2)
-    assert len(folded(row_letter([1]), row_letter([2])).letters) == 2
-    assert len(folded(capture_letter(1), capture_letter(2)).letters) == 2
-    assert len(folded(capture_letter(1), capture_letter(1, pos=99)).letters) == 1
+    dead_letter_record = only(join_dead_letter(3), join_dead_letter(3), join_dead_letter(3))
+    assert (
+        dead_letter_record.count,
+        dead_letter_record.first_ms,
+        dead_letter_record.last_ms,
+        dead_letter_record.offset,
+    ) == (3, 0, 2000, 2)
+    assert len(folded(row_dead_letter([1]), row_dead_letter([2])).dead_letters) == 2
+    assert len(folded(capture_dead_letter(1), capture_dead_letter(2)).dead_letters) == 2
+    assert len(folded(capture_dead_letter(1), capture_dead_letter(1, pos=99)).dead_letters) == 1
 
 
 def test_what_is_settled_waits_no_longer_until_it_comes_again() -> None:
     """Settled as it stood; what was refused behind that, though told before the settlement, still waits."""
-    letter = only(join_letter(3))
-    mark = KEY, settled_letters({letter.id: (0, 0)}, "replayed")
-    found = folded(join_letter(3), mark)
-    assert (found.letters, found.waiting) == ([], [])
-    assert [(one.id, one.settled, one.settled_ms) for one in found.settled] == [(letter.id, "replayed", 1000)]
-    assert folded(join_letter(3), mark, mark).settled == found.settled
-    again = folded(join_letter(3), mark, join_letter(3))
-    assert [one.id for one in again.letters] == [letter.id]
+    dead_letter_record = only(join_dead_letter(3))
+    mark = KEY, resolved_dead_letters({dead_letter_record.id: (0, 0)}, "replayed")
+    found = folded(join_dead_letter(3), mark)
+    assert (found.dead_letters, found.waiting) == ([], [])
+    assert [(one.id, one.settled, one.settled_ms) for one in found.settled] == [
+        (dead_letter_record.id, "replayed", 1000)
+    ]
+    assert folded(join_dead_letter(3), mark, mark).settled == found.settled
+    again = folded(join_dead_letter(3), mark, join_dead_letter(3))
+    assert [one.id for one in again.dead_letters] == [dead_letter_record.id]
     assert again.settled == []
-    assert len(folded(join_letter(3), join_letter(3), mark).letters) == 1
+    assert len(folded(join_dead_letter(3), join_dead_letter(3), mark).dead_letters) == 1
 
 
-def test_a_rebuild_settles_the_letters_of_its_table() -> None:
+def test_a_rebuild_settles_the_dead_letters_of_its_table() -> None:
     """And no others."""
     mark = KEY, settled_table("join", "wide", "rebuilt")
-    found = folded(join_letter(3), row_letter([1]), capture_letter(1), mark)
-    assert [(one.stage, one.of, one.letters) for one in found.waiting] == [("capture", "s.d.orders", 1)]
+    found = folded(join_dead_letter(3), row_dead_letter([1]), capture_dead_letter(1), mark)
+    assert [(one.stage, one.of, one.dead_letters) for one in found.waiting] == [("capture", "s.d.orders", 1)]
     assert {one.settled for one in found.settled} == {"rebuilt"}
 
 
-def test_counts_do_not_need_the_letters() -> None:
+def test_counts_do_not_need_the_dead_letters() -> None:
     """A million letters are counted by their ids alone."""
-    found = folded(*(join_letter(number) for number in range(50)), keep=3)
-    assert [(one.letters, one.reason) for one in found.waiting] == [(50, "not an envelope")]
-    assert [one.position for one in found.letters] == [f"t.s.d.orders 2:{offset}" for offset in (49, 48, 47)]
-    assert folded(join_letter(1), keep=0).waiting[0].letters == 1
+    found = folded(*(join_dead_letter(number) for number in range(50)), keep=3)
+    assert [(one.dead_letters, one.reason) for one in found.waiting] == [(50, "not an envelope")]
+    assert [one.position for one in found.dead_letters] == [f"t.s.d.orders 2:{offset}" for offset in (49, 48, 47)]
+    assert folded(join_dead_letter(1), keep=0).waiting[0].dead_letters == 1
 
 
 @pytest.mark.parametrize("value", [None, b"\xff", b"[]", b"{}", b'{"stage": "moon"}'])
-def test_what_is_no_letter_of_ours_is_told_all_the_same(value: bytes | None) -> None:
+def test_what_is_no_dead_letter_of_ours_is_reported_all_the_same(value: bytes | None) -> None:
     """Somebody must look at it; nothing in the topic ends the command."""
-    letters = Letters("t")
-    letters.add(LetterRecord(b"k", value, 1, 0, 7))
-    (letter,) = letters.letters
-    assert (letter.stage, letter.position) == ("unknown", "0:7")
+    dead_letters = DeadLetterList("t")
+    dead_letters.add(DeadLetterRecord(b"k", value, 1, 0, 7))
+    (dead_letter_record,) = dead_letters.dead_letters
+    assert (dead_letter_record.stage, dead_letter_record.position) == ("unknown", "0:7")
 
 
-def test_a_letter_is_shown_whole() -> None:
+def test_a_dead_letter_is_shown_whole() -> None:
     """With its bytes in hexadecimal and base64, and as text where they are text."""
-    shown = whole(LetterRecord(*join_letter(3), 1, 0, 7))
+    shown = whole(DeadLetterRecord(*join_dead_letter(3), 1, 0, 7))
     assert shown["bytes"]["value"] == {"base64": "Z2FyYmFnZQ==", "hex": b"garbage".hex(), "text": "garbage"}
-    cells = whole(LetterRecord(*index_letter(b"\x01"), 1, 0, 7))["bytes"]
+    cells = whole(DeadLetterRecord(*index_dead_letter(b"\x01"), 1, 0, 7))["bytes"]
     assert cells == {"row": {"base64": "AQ==", "hex": "01", "text": "\x01"}, "a": {"base64": "/wA=", "hex": "ff00"}}
-    assert whole(LetterRecord(None, b"\xff", 1, 0, 7))["value"]["hex"] == "ff"
+    assert whole(DeadLetterRecord(None, b"\xff", 1, 0, 7))["value"]["hex"] == "ff"
 
 
 def test_tables_that_lack_rows_are_named() -> None:
     """The captured table with its readers; the page of an index counts what its rows came through."""
-    waiting = folded(capture_letter(1), capture_letter(2), index_letter(b"\x01")).waiting
+    waiting = folded(capture_dead_letter(1), capture_dead_letter(2), index_dead_letter(b"\x01")).waiting
     tables = {"wide": frozenset({"s.d.orders"}), "other": frozenset({"s.d.x"})}
     lines = incomplete_lines(waiting, tables, "t.yml")
     assert lines[0] == (
@@ -200,12 +209,17 @@ IN_QUARANTINE = {
 }
 
 
-def test_a_table_in_quarantine_is_a_letter() -> None:
+def test_a_table_in_quarantine_is_a_dead_letter() -> None:
     """One for all its rows, with the command that ends it; its readers lack rows, and a page of theirs."""
-    (letter,) = quarantine_letters(IN_QUARANTINE)
-    assert (letter.stage, letter.of, letter.count) == ("quarantine", "s.d.orders", 40)
-    assert letter_lines(letter, "t.yml", 61_000) == [
-        f"{letter.id}  quarantine table s.d.orders  key of all rows  at change 101 of s  60 s ago, 40 events since",
+    (dead_letter_record,) = quarantine_dead_letters(IN_QUARANTINE)
+    assert (dead_letter_record.stage, dead_letter_record.of, dead_letter_record.count) == (
+        "quarantine",
+        "s.d.orders",
+        40,
+    )
+    assert dead_letter_lines(dead_letter_record, "t.yml", 61_000) == [
+        f"{dead_letter_record.id}  quarantine table s.d.orders  key of all rows  at change 101 of s"
+        "  60 s ago, 40 events since",
         "            an ALTER that is not understood",
         '            `tailorbird schema set t.yml s.d.orders "CREATE TABLE …"` with the columns that these rows had, '
         "and they are published",
@@ -216,19 +230,21 @@ def test_a_table_in_quarantine_is_a_letter() -> None:
         "the last: an ALTER that is not understood"
     )
     assert affected(waiting, tables, "wide", "main") == 40
-    assert [each for each, _ in replay_of(TOPOLOGY, [(letter, {})], {}).by_hand] == [letter]
+    assert [each for each, _ in replay_of(TOPOLOGY, [(dead_letter_record, {})], {}).by_hand] == [dead_letter_record]
 
 
 def planned(*found: tuple[bytes, bytes], schemas: dict[TableId, TableSchema] | None = None) -> Any:
-    records = [LetterRecord(key, value, 1, 0, offset) for offset, (key, value) in enumerate(found)]
-    letters = [(only((record.key or b"", record.value or b"")), value_of(record)) for record in records]
-    return replay_of(TOPOLOGY, letters, {ORDERS: KEYED} if schemas is None else schemas)
+    records = [DeadLetterRecord(key, value, 1, 0, offset) for offset, (key, value) in enumerate(found)]
+    dead_letters = [(only((record.key or b"", record.value or b"")), value_of(record)) for record in records]
+    return replay_of(TOPOLOGY, dead_letters, {ORDERS: KEYED} if schemas is None else schemas)
 
 
 def test_a_row_is_read_again_by_its_key() -> None:
     """Capture's letters by their values, a join's by the record's key; an index's rows are indexed again."""
     update = json.dumps({"op": "u", "after": {}}).encode()
-    plan = planned(capture_letter(5), join_letter(1, update), join_letter(2, update), index_letter(b"\x01"))
+    plan = planned(
+        capture_dead_letter(5), join_dead_letter(1, update), join_dead_letter(2, update), index_dead_letter(b"\x01")
+    )
     assert plan.rereads == {ORDERS: ["`id` = 5", "`id` = 7"]}
     assert where_of(plan.rereads[ORDERS]) == "(`id` = 5) OR (`id` = 7)"
     assert dict(plan.rows) == {"main": [b"\x01"]}
@@ -239,10 +255,14 @@ def test_a_row_is_read_again_by_its_key() -> None:
 def test_a_table_is_read_whole_where_a_key_does_not_do() -> None:
     """A delete, since a limited snapshot removes nothing; a record that can not be read; no schema; too many rows."""
     delete = json.dumps({"op": "d", "before": {}}).encode()
-    for letter in (join_letter(1, delete), join_letter(1), join_letter(1, b'{"op": "u"}', key=b"\xff")):
-        assert planned(letter, capture_letter(5)).rereads == {ORDERS: []}
-    assert planned(capture_letter(5), schemas={}).rereads == {ORDERS: []}
-    assert planned(*(capture_letter(number) for number in range(101))).rereads == {ORDERS: []}
+    for dead_letter_record in (
+        join_dead_letter(1, delete),
+        join_dead_letter(1),
+        join_dead_letter(1, b'{"op": "u"}', key=b"\xff"),
+    ):
+        assert planned(dead_letter_record, capture_dead_letter(5)).rereads == {ORDERS: []}
+    assert planned(capture_dead_letter(5), schemas={}).rereads == {ORDERS: []}
+    assert planned(*(capture_dead_letter(number) for number in range(101))).rereads == {ORDERS: []}
 
 
 def test_a_key_is_no_sql() -> None:
@@ -250,35 +270,38 @@ def test_a_key_is_no_sql() -> None:
     texts = TableSchema(
         table_id=ORDERS, version=1, columns=(Column(name="a`b", column_type="varchar(9)"),), primary_key=("a`b",)
     )
-    letter = only(capture_letter(1))
-    assert condition_of(letter, {"values": {"a`b": "x' OR '1'='1\\"}}, texts) == "`a``b` = 'x'' OR ''1''=''1\\\\'"
-    assert condition_of(letter, {"values": {"id": "1 OR 1=1"}}, KEYED) is None
+    dead_letter_record = only(capture_dead_letter(1))
+    assert (
+        condition_of(dead_letter_record, {"values": {"a`b": "x' OR '1'='1\\"}}, texts)
+        == "`a``b` = 'x'' OR ''1''=''1\\\\'"
+    )
+    assert condition_of(dead_letter_record, {"values": {"id": "1 OR 1=1"}}, KEYED) is None
 
 
 def test_what_can_not_be_replayed_says_what_helps() -> None:
     """A row that its layout can not hold needs a rebuild; a polled table tells its rows when they change."""
-    plan = planned(row_letter([1]))
+    plan = planned(row_dead_letter([1]))
     ((_, remedy),) = plan.by_hand
     assert "tailorbird join t.yml --table wide --rebuild" in remedy
-    value = json.loads(capture_letter(1)[1]) | {"table": "p.d.slow"}
+    value = json.loads(capture_dead_letter(1)[1]) | {"table": "p.d.slow"}
     ((_, remedy),) = planned((b"k", json.dumps(value).encode())).by_hand
     assert "polled" in remedy
 
 
-def test_what_was_told_once_is_not_read_again() -> None:
+def test_what_was_reported_once_is_not_read_again() -> None:
     """A snapshot of a table that nobody can read would see no row, and take all of them away."""
-    value = json.loads(capture_letter(1)[1]) | {"table": "sys.logs.messages"}
+    value = json.loads(capture_dead_letter(1)[1]) | {"table": "sys.logs.messages"}
     plan = planned((b"k", json.dumps(value).encode()))
-    ((letter, remedy),) = plan.by_hand
+    ((dead_letter_record, remedy),) = plan.by_hand
     assert plan.rereads == {}
     assert "only told by others" in remedy
-    assert f"tailorbird dead-letters resolve t.yml {letter.id}" in remedy
+    assert f"tailorbird dead-letters resolve t.yml {dead_letter_record.id}" in remedy
 
 
 @pytest.mark.parametrize("quarantine", [False, True])
-@pytest.mark.parametrize("letters", [0, 1])
-def test_status_is_as_loud_of_letters_as_of_lag(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, letters: int, quarantine: bool
+@pytest.mark.parametrize("dead_letters", [0, 1])
+def test_status_is_as_loud_of_dead_letters_as_of_lag(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dead_letters: int, quarantine: bool
 ) -> None:
     """Though every process moves and every index is served: exit code 1 while one waits, or a table is in quarantine,
     and 0 again when none does.
@@ -289,21 +312,21 @@ def test_status_is_as_loud_of_letters_as_of_lag(
     monkeypatch.setattr(kafka_probe, "kafka_problem", lambda brokers: "")
     monkeypatch.setattr(cli_status, "_indexes", lambda topology, captured: [])
     monkeypatch.setattr(cli_status, "_captured", lambda topology: IN_QUARANTINE if quarantine else {})
-    monkeypatch.setattr(LettersReader, "read", lambda reader: folded(*[capture_letter(1)] * letters))
+    monkeypatch.setattr(DeadLetterReader, "read", lambda reader: folded(*[capture_dead_letter(1)] * dead_letters))
     result = CliRunner().invoke(app, ["status", str(file)])
-    assert result.exit_code == int(letters or quarantine)
-    assert ("INCOMPLETE table s.d.orders (so do wide): 1 dead letter waits" in result.output) == bool(letters)
+    assert result.exit_code == int(dead_letters or quarantine)
+    assert ("INCOMPLETE table s.d.orders (so do wide): 1 dead letter waits" in result.output) == bool(dead_letters)
     assert ("(so do wide): in quarantine, 40 events wait" in result.output) == quarantine
-    assert (f"tailorbird dead-letters list {file}" in result.output) == bool(letters or quarantine)
+    assert (f"tailorbird dead-letters list {file}" in result.output) == bool(dead_letters or quarantine)
 
 
 def test_a_later_change_of_a_row_settles_its_records_alone() -> None:
     """Of the capture by the row's key; `upto` leaves what was refused again meanwhile."""
-    keys = [json.loads(value)["key"] for _, value in (capture_letter(1), capture_letter(2))]
+    keys = [json.loads(value)["key"] for _, value in (capture_dead_letter(1), capture_dead_letter(2))]
     table = "s.d.orders"
     settled = (b"s.d.orders", settled_row("capture", table, keys[0], "a later change"))
-    found = folded(capture_letter(1), capture_letter(1, born="?"), capture_letter(2), settled)
-    assert [json.loads(one.key)["id"] for one in found.letters] == [2]
+    found = folded(capture_dead_letter(1), capture_dead_letter(1, born="?"), capture_dead_letter(2), settled)
+    assert [json.loads(one.key)["id"] for one in found.dead_letters] == [2]
     assert [one.settled for one in found.settled] == ["a later change"] * 2
     late = (b"s.d.orders", settled_row("capture", table, keys[1], "a later change", upto=0))
-    assert len(folded(capture_letter(1), capture_letter(2), late).letters) == 2
+    assert len(folded(capture_dead_letter(1), capture_dead_letter(2), late).dead_letters) == 2

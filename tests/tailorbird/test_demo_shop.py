@@ -79,7 +79,7 @@ def test_what_an_earlier_load_left_is_completed() -> None:
         shop.traffic(10**12)
 
 
-def test_a_shop_stays_as_large_as_it_is_told() -> None:
+def test_a_shop_stays_as_large_as_it_is_reported() -> None:
     """Beyond so many orders each one placed is followed by one removed; all other changes go on."""
     shop = loaded()
     shop.most = 500

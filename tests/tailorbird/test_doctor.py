@@ -17,8 +17,8 @@ from ingest.events.tables import Tables
 from tailorbird.cli.cli_doctor import _source
 from tailorbird.operate.doctor.doctor import (
     Checkup,
-    ServerFacts,
-    TableFacts,
+    ServerInspection,
+    TableInspection,
     grants,
     judge,
     judge_queries,
@@ -45,14 +45,14 @@ CODE = Column(name="code", column_type="varchar(9)", nullable=False, charset="ut
 PLACE = Column(name="place", column_type="int")
 
 
-def facts_of(*keys: Key, columns: tuple[Column, ...] = (CODE, PLACE), engine: str = "InnoDB") -> TableFacts:
+def facts_of(*keys: Key, columns: tuple[Column, ...] = (CODE, PLACE), engine: str = "InnoDB") -> TableInspection:
     """What the server says of the table that it has."""
     primary = next((key.columns for key in keys if key.kind == "primary"), ())
     schema = TableSchema(table_id=ORDERS, version=1, columns=columns, primary_key=primary)
-    return TableFacts(name="shop.orders", readable=None, engine=engine, schema=schema, keys=keys)
+    return TableInspection(name="shop.orders", readable=None, engine=engine, schema=schema, keys=keys)
 
 
-GOOD = ServerFacts(
+GOOD = ServerInspection(
     version="8.0.36",
     variables={
         "log_bin": "ON",
@@ -80,11 +80,11 @@ CASE = Case(
 )
 
 
-def by_check(facts: ServerFacts, source: Source = SOURCE) -> dict[str, Checkup]:
-    return {finding.check: finding for finding in judge(source, facts) if finding.status != "ok"}
+def by_check(log_events: ServerInspection, source: Source = SOURCE) -> dict[str, Checkup]:
+    return {finding.check: finding for finding in judge(source, log_events) if finding.status != "ok"}
 
 
-def with_variable(**changed: str) -> ServerFacts:
+def with_variable(**changed: str) -> ServerInspection:
     return replace(GOOD, variables={**GOOD.variables, **changed})
 
 
@@ -95,7 +95,7 @@ def test_a_server_as_needed_has_no_fault() -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "check", "status", "remedy"),
+    ("log_events", "check", "status", "remedy"),
     [
         (with_variable(log_bin="OFF"), "log_bin", "fault", "my.cnf"),
         (with_variable(binlog_format="MIXED"), "binlog_format", "fault", "SET PERSIST binlog_format = ROW"),
@@ -110,9 +110,9 @@ def test_a_server_as_needed_has_no_fault() -> None:
         (replace(GOOD, denied=("REPLICATION SLAVE",)), "grants", "fault", "GRANT REPLICATION SLAVE"),
     ],
 )
-def test_each_fault_has_its_remedy(facts: ServerFacts, check: str, status: str, remedy: str) -> None:
+def test_each_fault_has_its_remedy(log_events: ServerInspection, check: str, status: str, remedy: str) -> None:
     """One thing is wrong: exactly that is said, as a fault or a warning, with what to do."""
-    found = by_check(facts)
+    found = by_check(log_events)
     assert list(found) == [check]
     assert found[check].status == status
     assert remedy in found[check].remedy
@@ -121,8 +121,8 @@ def test_each_fault_has_its_remedy(facts: ServerFacts, check: str, status: str, 
 @pytest.mark.parametrize(
     ("table", "said", "remedy"),
     [
-        (TableFacts(name="shop.orders", readable="denied", engine=""), "SELECT on shop.orders", "GRANT"),
-        (TableFacts(name="shop.orders", readable="x", engine="", absent=True), "is not", "`tables:`"),
+        (TableInspection(name="shop.orders", readable="denied", engine=""), "SELECT on shop.orders", "GRANT"),
+        (TableInspection(name="shop.orders", readable="x", engine="", absent=True), "is not", "`tables:`"),
         (facts_of(PRIMARY, engine="MyISAM"), "MyISAM", "ENGINE = InnoDB"),
         (facts_of(), "no primary", "ADD PRIMARY"),
         (
@@ -132,7 +132,7 @@ def test_each_fault_has_its_remedy(facts: ServerFacts, check: str, status: str, 
         ),
     ],
 )
-def test_each_fault_of_a_table_has_its_remedy(table: TableFacts, said: str, remedy: str) -> None:
+def test_each_fault_of_a_table_has_its_remedy(table: TableInspection, said: str, remedy: str) -> None:
     """Tables that cannot be captured, or whose keys surprise, are named."""
     (finding,) = by_check(replace(GOOD, tables=(table,))).values()
     assert said in finding.found
@@ -166,15 +166,17 @@ def test_a_table_is_faulty_exactly_where_capture_refuses_it(
 ) -> None:
     """The rule is capture's own: what identifies a row, and that it may be told."""
     source = replace(SOURCE, rules={ORDERS: rule})
-    facts = facts_of(*keys)
+    log_events = facts_of(*keys)
     definitions = tuple(
         ColumnDefinition(name=c.name, column_type=c.column_type, nullable=c.nullable, charset=c.charset)
         for c in (CODE, PLACE)
     )
     capture = Tables("shop", ["shop"], lambda *_: True, Dialect(server="mysql", version=80036), rules=source.rules)
     capture.begin(Catalog(tables={("shop", "orders"): TableDefinition(columns=definitions, keys=keys)}))
-    found = [finding for finding in judge(source, replace(GOOD, tables=(facts,))) if finding.check == "shop.orders"]
-    published = published_schemas(source, [facts])
+    found = [
+        finding for finding in judge(source, replace(GOOD, tables=(log_events,))) if finding.check == "shop.orders"
+    ]
+    published = published_schemas(source, [log_events])
     if key is None:
         with pytest.raises(Skippable) as refused:
             capture.schema(ORDERS)

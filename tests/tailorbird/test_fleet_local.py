@@ -27,8 +27,8 @@ def test_agents_capture_what_the_topology_says(tmp_path: Path) -> None:
     )
     fleet.make()
     fleet.make()  # again: everything anew
-    for name, told in fleet.specs().items():
-        spec = spec_of(told, topology.name, name)
+    for name, reported in fleet.specs().items():
+        spec = spec_of(reported, topology.name, name)
         arguments = fleet.agent(name)
         policy = load_policy(arguments[arguments.index("--policy") + 1])
         found = narrowed(policy, spec, source_of(spec, topology.name, name), condition)

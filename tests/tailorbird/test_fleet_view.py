@@ -20,7 +20,7 @@ from tailorbird.web.fleet.view import (
 NOW = 1_000_000.0
 
 
-def told(**said: Any) -> dict[str, Any]:
+def reported_now(**said: Any) -> dict[str, Any]:
     return {
         "status": "applied",
         "reason": "",
@@ -45,13 +45,13 @@ def seen(table: str = "t", captured: str | None = None, **said: Any) -> dict[str
 @pytest.mark.parametrize(
     ("one", "health", "why"),
     [
-        (source(reported=told()), "moving", ""),
-        (source(reported=told(at_ms=NOW - 600_000)), "away", "not heard of for minutes"),
-        (source(reported=told(status="failed", reason="no grant")), "stuck", "no grant"),
-        (source(reported=told(status="applying", reason="waiting: Kafka")), "waiting", "waiting: Kafka"),
+        (source(reported=reported_now()), "moving", ""),
+        (source(reported=reported_now(at_ms=NOW - 600_000)), "away", "not heard of for minutes"),
+        (source(reported=reported_now(status="failed", reason="no grant")), "stuck", "no grant"),
+        (source(reported=reported_now(status="applying", reason="waiting: Kafka")), "waiting", "waiting: Kafka"),
         (source(), "waiting", "its agent has not told anything"),
         ({**source(), "agent": ""}, "waiting", "no agent has it"),
-        (source(reported=told(), running=False), "idle", "stopped"),
+        (source(reported=reported_now(), running=False), "idle", "stopped"),
     ],
 )
 def test_a_sources_health(one: dict[str, Any], health: str, why: str) -> None:
@@ -81,14 +81,14 @@ def test_an_agents_health(said: dict[str, Any], health: str) -> None:
 
 def test_a_gateways_health() -> None:
     """It says every few seconds that it is there."""
-    told = {"gateway": "g1", "heard_ms": NOW - 5000, "agents": 2, "drained": False}
-    every = [told, {**told, "drained": True}, {**told, "heard_ms": NOW - 60_000}]
+    reported_now = {"gateway": "g1", "heard_ms": NOW - 5000, "agents": 2, "drained": False}
+    every = [reported_now, {**reported_now, "drained": True}, {**reported_now, "heard_ms": NOW - 60_000}]
     assert [one.health for one in gateways_of(every, NOW)] == ["moving", "drained", "away"]
 
 
 def test_a_snapshots_progress() -> None:
     """Of about so many rows, never all of them before it is done; nonsense that an agent tells is passed over."""
-    reading = source(reported=told(position={"reading": {"d.t": 50, "d.u": "many"}, "read": {"d.v": 7}}))
+    reading = source(reported=reported_now(position={"reading": {"d.t": 50, "d.u": "many"}, "read": {"d.v": 7}}))
     lines = sources_of([reading], NOW)
     t, u, v, w = tables_of([seen(name, "shop" if name != "w" else None) for name in "tuvw"], lines)
     assert (t.progress, t.read, t.done) == (0.5, 50, False)
@@ -96,7 +96,7 @@ def test_a_snapshots_progress() -> None:
     assert (v.progress, v.done) == (1.0, True)
     assert w.progress is None
     assert tables_of([seen(captured="shop", rows=10)], lines)[0].progress == 0.99
-    assert sources_of([source(reported=told(position={"reading": [1]}))], NOW)[0].reading == {}
+    assert sources_of([source(reported=reported_now(position={"reading": [1]}))], NOW)[0].reading == {}
 
 
 def test_the_map_is_searched_by_words() -> None:

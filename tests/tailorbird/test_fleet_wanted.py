@@ -16,7 +16,7 @@ from tailorbird.operate.pipeline.proc_pipeline import parts
 from tailorbird.operate.status.part_status import parts_of
 from tailorbird.web.fleet.file_fleet import said_of
 from tailorbird.web.fleet.wanted import WantedSource, wanted
-from tests.ingest.fleet.test_commands import WHO, Desk
+from tests.ingest.fleet.test_commands import WHO, SessionHandler
 
 TEXT = """
 name: t
@@ -33,13 +33,13 @@ def topology(folder: Path, text: str = TEXT) -> Topology:
     return read_topology(text, file=str(folder / "t.yml"), environ={})
 
 
-def applied(desk: Desk, made: Topology) -> list[WantedSource]:
-    found = list(wanted(made, said_of(made), desk.topic.state))
+def applied(session_handler: SessionHandler, made: Topology) -> list[WantedSource]:
+    found = list(wanted(made, said_of(made), session_handler.topic.state))
     for one in found:
         if one.done == "made":
-            desk.commands.add(WHO, one.source, one.told)
+            session_handler.commands.add(WHO, one.source, one.reported)
         elif one.done == "changed":
-            desk.commands.configure(WHO, one.source, one.told)
+            session_handler.commands.configure(WHO, one.source, one.reported)
     return found
 
 
@@ -47,33 +47,33 @@ def test_what_the_file_says_is_what_agents_shall_capture(tmp_path: Path) -> None
     """Without address and password, by the agents that have the labels; written once, again where the file or its
     agents changed, or an operator said otherwise beside it; whether it runs is his to say.
     """
-    desk = Desk()
+    session_handler = SessionHandler()
     made = topology(tmp_path)
     with pytest.raises(UsageError, match="source shop: no agent with site=paris has dialled"):
-        applied(desk, made)
+        applied(session_handler, made)
     for name, site in (("b", "paris"), ("a", "paris"), ("c", "rome")):
         labels = {"site": site, "rack": "1"}
-        desk.topic.write(presence_record(Presence(agent=name, gateway="g", connected=True, labels=labels)))
-    [one] = applied(desk, made)
+        session_handler.topic.write(presence_record(Presence(agent=name, gateway="g", connected=True, labels=labels)))
+    [one] = applied(session_handler, made)
     assert (one.source, one.done, one.note) == ("shop", "made", "by a or b")
-    spec = desk.spec("shop")
+    spec = session_handler.spec("shop")
     assert spec is not None
     assert (spec.agents, spec.connection, spec.running) == (("a", "b"), "shop-db", True)
     assert spec.keys == {"database": "d", "server_id": 7, "tables": {"orders": {"mask": {"mail": "redact"}}}}
-    assert [one.done for one in applied(desk, made)] == ["kept"]
-    desk.commands.configure(WHO, "shop", {"running": False}, change=True)
-    assert [one.done for one in applied(desk, made)] == ["kept"], "stopped, it stays so"
-    desk.commands.start(WHO, "shop", {"users": {}})
-    assert [one.done for one in applied(desk, made)] == ["changed"]
-    spec = desk.spec("shop")
+    assert [one.done for one in applied(session_handler, made)] == ["kept"]
+    session_handler.commands.configure(WHO, "shop", {"running": False}, change=True)
+    assert [one.done for one in applied(session_handler, made)] == ["kept"], "stopped, it stays so"
+    session_handler.commands.start(WHO, "shop", {"users": {}})
+    assert [one.done for one in applied(session_handler, made)] == ["changed"]
+    spec = session_handler.spec("shop")
     assert spec is not None
     assert (set(spec.tables), spec.running) == ({"orders"}, False)
     named = topology(tmp_path, TEXT.replace("labels: {site: paris}", "names: [c]"))
-    assert [one.note for one in applied(desk, named)] == ["by c"]
-    assert len(desk.topic.state.desired["shop"]) == 5
+    assert [one.note for one in applied(session_handler, named)] == ["by c"]
+    assert len(session_handler.topic.state.desired["shop"]) == 5
 
 
-def test_no_process_beside_the_topology_captures_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_process_during_the_topology_captures_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Agents and a capture of `run` would take the source from each other for ever."""
     made = topology(tmp_path)
     assert [part.name for part in parts(made, home=tmp_path) if part.stage == "capture"] == ["capture own"]

@@ -75,7 +75,7 @@ def test_names_are_read_as_prometheus_writes_them() -> None:
     assert re.findall(r"^(\w+) 0\.0$", text, re.MULTILINE) == ["a_counter_total", "b_total", "c_gauge"]
 
 
-def test_panels_stand_beside_one_another() -> None:
+def test_panels_stand_during_one_another() -> None:
     """No two overlap, none stands out of Grafana's 24 columns, and no two share an id."""
     places = [panel["gridPos"] for panel in DASHBOARD["panels"]]
     fields = [

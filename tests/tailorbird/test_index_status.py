@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cdc.topology.reader import read_topology
-from tailorbird.operate.status.index_status import IndexStatus, index_statuses, told
+from tailorbird.operate.status.index_status import IndexStatus, index_statuses, reported
 from tailorbird.provision.stores import PeerSpec
 
 TOPOLOGY = read_topology(
@@ -38,7 +38,7 @@ def statuses(
     return {each.peer: each for each in found}
 
 
-def test_an_index_that_is_served_tells_how_far_it_is() -> None:
+def test_an_index_that_is_served_reports_how_far_it_is() -> None:
     """From the barriers that queries see."""
     found = statuses(peer("t_main_2"), peer("t_other_1"), processes={"t_main_2": ["a,1,1"], "t_other_1": ["a,2,1"]})
     assert [(each.state, each.behind) for each in found.values()] == [("serving", 2.5), ("serving", None)]
@@ -48,13 +48,13 @@ def test_an_idle_index_is_complete_and_not_behind() -> None:
     """By what its sources have committed, not by the time since."""
     peers, served = (peer("t_main_2"), peer("t_other_1")), {"t_main_2": ["a"], "t_other_1": ["a"]}
     complete = statuses(*peers, processes=served, lacks=0)["t_main_2"]
-    assert (complete.behind, told(complete)) == (0.0, "complete; nothing new for 2 s")
+    assert (complete.behind, reported(complete)) == (0.0, "complete; nothing new for 2 s")
     behind = statuses(*peers, processes=served, lacks=3)["t_main_2"]
-    assert (behind.behind, told(behind)) == (2.5, "3 changes behind, last full cut 2.5 s ago")
-    assert told(statuses(*peers, processes=served)["t_other_1"]) == ""
+    assert (behind.behind, reported(behind)) == (2.5, "3 changes behind, last full cut 2.5 s ago")
+    assert reported(statuses(*peers, processes=served)["t_other_1"]) == ""
 
 
-def test_idle_disabled_missing_and_stray_peers_are_told_with_their_remedy() -> None:
+def test_idle_disabled_missing_and_stray_peers_are_reported_with_their_remedy() -> None:
     """Each of them would make HBase keep its logs, or the index stay behind, without a word."""
     found = statuses(
         peer("t_main_2", enabled=False), peer("t_main_1"), peer("x_1", table="x:wide"), processes={"t_main_2": ["a"]}

@@ -36,8 +36,8 @@ ALL = [process("capture s"), process("join wide"), process("index main")]
 def statuses(
     running: list[RunningPart], health: dict[str, Any] | None = None, end: PartEnd | None = None, **figures: float
 ) -> dict[str, PartStatus]:
-    told = {} if health is None else {1: health}
-    found = part_statuses(TOPOLOGY, running, {end.part: end} if end else {}, told, {1: figures}, now_ms=NOW)
+    reported = {} if health is None else {1: health}
+    found = part_statuses(TOPOLOGY, running, {end.part: end} if end else {}, reported, {1: figures}, now_ms=NOW)
     return {one.part: one for one in found}
 
 
@@ -53,7 +53,7 @@ def test_all_that_moves_is_well() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "health", "state", "told"),
+    ("one", "health", "state", "reported"),
     [
         (process("join wide", stopped=(7,)), None, "stopped", "kill -CONT 7"),
         (process("join wide", stopped=(8,)), None, "stopped", "kill -CONT 8"),
@@ -63,17 +63,19 @@ def test_all_that_moves_is_well() -> None:
         (process("join wide", dead=True), None, "down", "process 7 was killed"),
     ],
 )
-def test_what_does_not_move_is_named(one: RunningPart, health: dict[str, Any] | None, state: str, told: str) -> None:
+def test_what_does_not_move_is_named(
+    one: RunningPart, health: dict[str, Any] | None, state: str, reported: str
+) -> None:
     """With the reason, and what helps."""
     found = statuses([ALL[0], one], health)["join wide"]
     assert (found.state, found.moves) == (state, False)
-    assert told in " ".join(lines_of(found))
+    assert reported in " ".join(lines_of(found))
 
 
 def test_states_stand_in_a_column_of_their_own() -> None:
     """The longest, too, is not written into the name behind it."""
-    for told in (statuses([])["capture s"], statuses(ALL, MOVING)["capture s"]):
-        assert lines_of(told)[0].index("capture s") == len("INCOMPLETE ")
+    for reported in (statuses([])["capture s"], statuses(ALL, MOVING)["capture s"]):
+        assert lines_of(reported)[0].index("capture s") == len("INCOMPLETE ")
 
 
 def test_a_part_that_ends_again_and_again_is_not_well() -> None:
@@ -108,7 +110,7 @@ def position(sequence: int, **more: Any) -> CapturedPosition:
         ({"s": position(9)}, {}, None),
         ({}, {"s": 4}, None),
         ({"s": position(9, snapshot="running")}, {"s": 9}, None),
-        ({"s": position(9, mending=("d.a",))}, {"s": 9}, None),
+        ({"s": position(9, repairing=("d.a",))}, {"s": 9}, None),
         ({"s": position(9, snapshots={"d.a": {}})}, {"s": 9}, None),
     ],
 )
@@ -125,7 +127,7 @@ def test_a_join_by_time_shows_its_watermark() -> None:
     assert ", late rows 2, watermark 2026-01-01T00:00:00Z" in lines_of(found["join wide"])[0]
 
 
-def test_what_no_topology_needs_is_told_where_it_runs() -> None:
+def test_what_no_topology_needs_is_reported_where_it_runs() -> None:
     """Who serves others is there as long as it runs, and named with its command once it was killed."""
     assert statuses([*ALL, process("maxscale")], MOVING)["maxscale"].moves
     killed = statuses([*ALL, process("maxscale", dead=True)], MOVING)["maxscale"]

@@ -111,7 +111,7 @@ def test_who_is_used_wrongly_stays_down_and_the_others_run_on(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("isolation", "names"), [("shared", ["joins"]), ("process", ["join narrow", "join wide"])])
-def test_tables_share_a_process_unless_told_otherwise(isolation: str, names: list[str], tmp_path: Path) -> None:
+def test_tables_share_a_process_unless_reported_otherwise(isolation: str, names: list[str], tmp_path: Path) -> None:
     """A port for each table either way, by which `status` finds it under its own name."""
     topology = read_topology(
         f"""

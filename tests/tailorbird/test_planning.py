@@ -14,7 +14,7 @@ from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from joins.select.parser import tables_of
 from tailorbird.deploy.plan.change import Change
-from tailorbird.deploy.plan.plan_text import lines_of, time_told, told
+from tailorbird.deploy.plan.plan_text import lines_of, reported, time_reported
 from tailorbird.deploy.plan.planner import changes
 from tailorbird.deploy.plan.seen import RowCount, SeenTopology
 from tailorbird.provision.apply import apply
@@ -84,7 +84,7 @@ def edited(*edits: tuple[str, str]) -> str:
 
 
 SELECT = "o.id, o.name, i.amount FROM"
-ANEW = ("rebuild", "join", "wide")
+REBUILT = ("rebuild", "join", "wide")
 SUMS = ("rebuild", "join", "sums")
 FOLLOWS = ("follow", "index", "main")
 SHOPS = (
@@ -104,24 +104,24 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
         ),
         [],
     ),
-    "a column of the SELECT": (edited((SELECT, "o.id, o.name, o.note, i.amount FROM")), [ANEW, FOLLOWS]),
+    "a column of the SELECT": (edited((SELECT, "o.id, o.name, o.note, i.amount FROM")), [REBUILT, FOLLOWS]),
     "a column less": (
         edited((SELECT, "o.id, o.name FROM"), ("LEFT JOIN s.items i ON i.id = o.item", "")),
-        [ANEW, SUMS, FOLLOWS],
+        [REBUILT, SUMS, FOLLOWS],
     ),
-    "an expression": (edited(("o.name,", "upper(o.name) AS name,")), [ANEW, SUMS, FOLLOWS]),
+    "an expression": (edited(("o.name,", "upper(o.name) AS name,")), [REBUILT, SUMS, FOLLOWS]),
     "the type of a column": (
         edited(("i.amount FROM", "CAST(i.amount AS STRING) AS amount FROM")),
-        [ANEW, FOLLOWS, ("reindex", "index", "main")],
+        [REBUILT, FOLLOWS, ("reindex", "index", "main")],
     ),
-    "a filter": (edited(("i.id = o.item", "i.id = o.item\n      WHERE o.size > 3")), [ANEW, SUMS, FOLLOWS]),
+    "a filter": (edited(("i.id = o.item", "i.id = o.item\n      WHERE o.size > 3")), [REBUILT, SUMS, FOLLOWS]),
     "a column is searched": (
         edited(("search: [name]", "search: [name, amount]")),
         [("reindex", "index", "main")],
     ),
-    "another row key": (edited(("row_key: [id]", "row_key: [id, name]")), [ANEW, FOLLOWS]),
-    "state_partitions": (edited(("row_key: [id]", "row_key: [id]\n    state_partitions: 3")), [ANEW, FOLLOWS]),
-    "the engine": (edited(("row_key: [id]", "row_key: [id]\n    engine: python")), [ANEW, FOLLOWS]),
+    "another row key": (edited(("row_key: [id]", "row_key: [id, name]")), [REBUILT, FOLLOWS]),
+    "state_partitions": (edited(("row_key: [id]", "row_key: [id]\n    state_partitions: 3")), [REBUILT, FOLLOWS]),
+    "the engine": (edited(("row_key: [id]", "row_key: [id]\n    engine: python")), [REBUILT, FOLLOWS]),
     "salt_buckets": (
         edited(("row_key: [id]", "row_key: [id]\n    salt_buckets: 3")),
         [("refuse", "table", "t:wide")],
@@ -164,7 +164,7 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
     "a table of the source is joined, too": (
         edited(SHOPS, (SELECT, "o.id, o.name, x.city, i.amount FROM"),
                ("i.id = o.item", "i.id = o.item LEFT JOIN s.shops x ON x.id = o.size")),
-        [("read", "source", "s.d.shops"), ANEW, SUMS, FOLLOWS],
+        [("read", "source", "s.d.shops"), REBUILT, SUMS, FOLLOWS],
     ),
     "a source": (
         edited(("tables:\n  wide", "  z: {type: mysql, hostname: z, username: u, password: p, database: d, "
@@ -259,10 +259,10 @@ def stray_topic(world: World) -> None:
 @pytest.mark.parametrize(
     ("how", "wanted"),
     [
-        (without_table, [("make", "table", "t:wide"), ANEW, FOLLOWS]),
+        (without_table, [("make", "table", "t:wide"), REBUILT, FOLLOWS]),
         (without_state, [("join", "join", "wide")]),
         (under_way, [("join", "join", "wide")]),
-        (altered, [ANEW, FOLLOWS, ("reindex", "index", "main")]),
+        (altered, [REBUILT, FOLLOWS, ("reindex", "index", "main")]),
         (other_column, []),
         (disabled, [("refuse", "peer", "t_main_1")]),
         (peer_gone, [("make", "peer", "t_main_2"), ("fill", "index", "main")]),
@@ -270,7 +270,7 @@ def stray_topic(world: World) -> None:
         (stray_topic, [("leave", "topic", "t.s.d.former")]),
     ],
 )
-def test_what_became_of_the_servers_is_told_as_well(
+def test_what_became_of_the_servers_is_reported_as_well(
     how: Callable[[World], None], wanted: list[tuple[str, str, str]]
 ) -> None:
     """The file is as it was, and what runs is not: a table dropped by hand, a lost state, an ALTER, a peer removed."""
@@ -281,36 +281,36 @@ def test_a_step_says_what_it_costs_why_and_by_what() -> None:
     """Records of the log by this machine's own rate, rows, what readers see meanwhile, and the command; as text and as
     JSON of plain values."""
     found = planned(world_of(), edited((SELECT, "o.id, o.name, o.note, i.amount FROM")))
-    (anew,) = [one for one in found if one.action == "rebuild"]
-    assert (anew.records, anew.rows, anew.seconds) == (RECORDS, RowCount(rows=ROWS), 60.0)
-    assert anew.why.startswith("note string comes; its SELECT")
-    assert anew.by == "tailorbird run t.yml --rebuild wide"
+    (again,) = [one for one in found if one.action == "rebuild"]
+    assert (again.records, again.rows, again.seconds) == (RECORDS, RowCount(rows=ROWS), 60.0)
+    assert again.why.startswith("note string comes; its SELECT")
+    assert again.by == "tailorbird run t.yml --rebuild wide"
     lines = list(lines_of(found))
     place = next(n for n, line in enumerate(lines) if line.startswith("rebuild"))
     assert lines[place + 1].startswith(
         "         reads 24,000 changes of the log, writes 5,200 rows, about a minute; its"
     )
-    assert lines[place + 2].strip() == anew.by
+    assert lines[place + 2].strip() == again.by
     assert lines[-1] == "11 things: 1 by `apply` and `run`, 1 by hand, 0 left over, 9 as they are"
-    value = json.loads(json.dumps(told(anew)))
+    value = json.loads(json.dumps(reported(again)))
     assert (value["action"], value["by_hand"], value["rows"], value["rows_whole"]) == ("rebuild", True, ROWS, True)
 
 
-def test_a_table_that_the_fleet_was_not_told_is_told_by_hand() -> None:
+def test_a_table_that_the_fleet_was_not_reported_is_reported_by_hand() -> None:
     """An agent captures what the gateway commands, whatever the file lists."""
-    (read_anew,) = [one for one in planned(changed(world_of(), by_agents), FILE) if one.action == "read"]
-    assert (read_anew.by, read_anew.by_hand) == ("tailorbird fleet sync start s items", True)
+    (read_again,) = [one for one in planned(changed(world_of(), by_agents), FILE) if one.action == "read"]
+    assert (read_again.by, read_again.by_hand) == ("tailorbird fleet sync start s items", True)
 
 
 def test_rates_of_others_serve_where_this_machine_has_none() -> None:
     """A state without large batches, and rows that were not counted to their end, are told as what they are."""
     world = world_of()
     world.states["wide"] = replace(world.states["wide"], rate=None)
-    (anew,) = [one for one in planned(world, CASES["a filter"][0]) if one.name == "wide" and one.action == "rebuild"]
-    assert anew.seconds == 3.0
-    lines = list(lines_of([replace(anew, rows=RowCount(rows=50_000, whole=False))]))
+    (again,) = [one for one in planned(world, CASES["a filter"][0]) if one.name == "wide" and one.action == "rebuild"]
+    assert again.seconds == 3.0
+    lines = list(lines_of([replace(again, rows=RowCount(rows=50_000, whole=False))]))
     assert "writes more than 50,000 rows, less than a minute" in lines[1]
-    assert [time_told(seconds) for seconds in (59, 61, 150, 7_000, 8_000)] == [
+    assert [time_reported(seconds) for seconds in (59, 61, 150, 7_000, 8_000)] == [
         "less than a minute", "about a minute", "about 2 minutes", "about 117 minutes", "about 2 hours",
     ]  # fmt: skip
 

@@ -25,7 +25,7 @@ COMMANDS = {
 
 
 @pytest.fixture
-def away(tmp_path: Path) -> str:
+def unavailable(tmp_path: Path) -> str:
     """A topology's address at which nobody listens."""
     port = free_port()
     address = f"127.0.0.1:{port}"
@@ -57,7 +57,7 @@ def begin(command: str, folder: Path) -> subprocess.Popen[str]:
     )
 
 
-def test_a_server_that_is_away_is_told_in_one_line(away: str, tmp_path: Path) -> None:
+def test_a_server_that_is_away_is_reported_in_one_line(unavailable: str, tmp_path: Path) -> None:
     """Each ends by itself, verify with 3, since it could not tell, the others with 1 or 2; its line begins with what is
     away; no retries of a client, no stack trace."""
     begun = {command: begin(command, tmp_path) for command in COMMANDS}
@@ -66,16 +66,18 @@ def test_a_server_that_is_away_is_told_in_one_line(away: str, tmp_path: Path) ->
         said = errors.strip().splitlines()
         codes = (3,) if command == "verify" else (1, 2)
         assert (process.returncode in codes, len(said), output.strip()) == (True, 1, ""), f"{command}: {output}{errors}"
-        assert said[0].startswith("tailorbird: " + COMMANDS[command].format(away=away)), f"{command}: {errors}"
+        assert said[0].startswith("tailorbird: " + COMMANDS[command].format(unavailable=unavailable)), (
+            f"{command}: {errors}"
+        )
 
 
-def test_status_tells_the_processes_and_each_server_that_is_away(away: str, tmp_path: Path) -> None:
+def test_status_reports_the_processes_and_each_server_that_is_away(unavailable: str, tmp_path: Path) -> None:
     """Kafka's absence is told once, though three of its readers would ask."""
     process = begin("status", tmp_path)
     output, errors = process.communicate(timeout=120)
     assert process.returncode == 1
     assert [line.split()[0] for line in output.splitlines()] == ["elsewhere"] * 3
     first, second = errors.strip().splitlines()
-    assert first.startswith(f"away       Kafka at {away}: ")
+    assert first.startswith(f"away       Kafka at {unavailable}: ")
     assert first.endswith("; tailorbird stack status")
-    assert second.startswith(f"away       indexes: ZooKeeper at {away} does not answer")
+    assert second.startswith(f"away       indexes: ZooKeeper at {unavailable} does not answer")

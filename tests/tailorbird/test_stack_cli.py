@@ -14,7 +14,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from tailorbird.cli.app import app
-from tailorbird.devtools.stack.bars import telling
+from tailorbird.devtools.stack.bars import reporting
 from tailorbird.devtools.stack.progress import StackProgressed, line_of
 from tailorbird.devtools.stack.settings import SERVICES
 from tests.support.ports import free_ports
@@ -102,7 +102,7 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
 
 def test_progress_is_plain_lines_where_no_terminal_is(capsys: pytest.CaptureFixture[str]) -> None:
     """A log file gets a few lines per download, not a bar redrawn a thousand times."""
-    with telling(Console(stderr=True, force_terminal=False)) as progress:
+    with reporting(Console(stderr=True, force_terminal=False)) as progress:
         for done in range(201):
             progress(StackProgressed(what="hbase", step="download", done=done, total=200))
         progress(StackProgressed(what="solr", step="ready", detail="on port 8983"))
@@ -118,7 +118,7 @@ def test_progress_is_plain_lines_where_no_terminal_is(capsys: pytest.CaptureFixt
 
 def test_progress_is_a_bar_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """A person sees one bar per bundle, with counts."""
-    with telling(Console(stderr=True, force_terminal=True, width=100)) as progress:
+    with reporting(Console(stderr=True, force_terminal=True, width=100)) as progress:
         progress(StackProgressed(what="kafka", step="download", done=12, total=46))
         progress(StackProgressed(what="solr", step="start"))
     shown = capsys.readouterr().err

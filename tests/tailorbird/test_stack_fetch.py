@@ -46,7 +46,7 @@ class Machine:
         shutil.copytree(str(proc_fetch._FILES / "ivy"), files / "ivy")
         monkeypatch.setattr(proc_fetch, "_FILES", files)
         self.java = self.script("java", FAIL)
-        self.told: list[StackProgressed] = []
+        self.reported: list[StackProgressed] = []
 
     def script(self, name: str, text: str) -> Path:
         path = self.bin / name
@@ -55,7 +55,7 @@ class Machine:
         return path
 
     def fetch(self) -> None:
-        fetch_bundles(self.cache, self.java, self.told.append, ["spark"])
+        fetch_bundles(self.cache, self.java, self.reported.append, ["spark"])
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_maven_brings_a_bundle_and_progress_is_counted(machine: Machine) -> None
     machine.script("mvn", MAVEN)
     machine.fetch()
     assert [path.read_bytes() for path in spark_connector_jars(machine.cache)] == [CONTENT]
-    counts = [(told.done, told.total) for told in machine.told if told.step == "download"]
+    counts = [(reported.done, reported.total) for reported in machine.reported if reported.step == "download"]
     assert counts[0] == (0, 1)
     assert counts[-1] == (1, 1)
     # nothing but the bundle and the lock is left
@@ -96,7 +96,7 @@ def test_ivy_helps_where_maven_fails(machine: Machine) -> None:
     machine.script("java", IVY)
     machine.fetch()
     assert [path.name for path in spark_connector_jars(machine.cache)] == [JAR]
-    assert any("Unknown host; trying again" in told.detail for told in machine.told)
+    assert any("Unknown host; trying again" in reported.detail for reported in machine.reported)
 
 
 def test_a_failed_download_leaves_nothing_and_says_what_to_do(machine: Machine) -> None:

@@ -67,7 +67,7 @@ def test_a_port_in_use_is_named_with_its_holder_and_the_remedy(tmp_path: Path) -
     assert not (tmp_path / "cache").exists()
 
 
-def test_the_holder_of_a_free_port_is_nobody() -> None:
+def test_the_holder_of_a_free_port_is_no_one() -> None:
     """A port of a closed socket has no holder."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -164,7 +164,7 @@ def test_a_missing_library_is_named_with_its_package(tmp_path: Path, monkeypatch
     )
 
 
-def test_a_machine_that_mysqld_is_not_made_for_is_told_of_docker(tmp_path: Path) -> None:
+def test_a_machine_that_mysqld_is_not_made_for_is_reported_of_docker(tmp_path: Path) -> None:
     """The published archive is for one processor and one C library."""
     alien = tmp_path / "mysqld"
     alien.write_bytes(b"\x7fELF not of this world")
@@ -226,15 +226,15 @@ def test_a_server_that_ends_at_once_is_not_waited_for(tmp_path: Path) -> None:
     assert "/nowhere/java" in (tmp_path / "out").read_text()
 
 
-def test_each_server_is_told_where_it_was_started(tmp_path: Path) -> None:
+def test_each_server_is_reported_where_it_was_started(tmp_path: Path) -> None:
     """A part that is started later with other ports says so, and what runs stays where it is."""
     settings = settings_in(tmp_path)
-    Stack(settings)._tell_ports(["kafka", "hbase"])
+    Stack(settings)._report_ports(["kafka", "hbase"])
     moved = replace(settings, ports=Ports(solr=11983, kafka=12092))
-    Stack(moved)._tell_ports(["solr"])
-    told = local_ports(settings.home)
-    assert (told["kafka"], told["solr"]) == (settings.ports.kafka, 11983)
-    assert "thrift" not in told
+    Stack(moved)._report_ports(["solr"])
+    reported = local_ports(settings.home)
+    assert (reported["kafka"], reported["solr"]) == (settings.ports.kafka, 11983)
+    assert "thrift" not in reported
 
 
 def test_only_our_own_folder_is_ever_purged(tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_the_configset_is_laid_down_again_only_when_it_changed(tmp_path: Path) -
     assert config.read_text() == shipped
 
 
-def test_every_failure_of_a_parallel_start_is_told() -> None:
+def test_every_failure_of_a_parallel_start_is_reported() -> None:
     """Two servers that fail for two reasons must not cost the person two rounds; the third is started all the same."""
     begun: list[str] = []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tailorbird.devtools.stack.remedies import remedy, tail, telling_lines
+from tailorbird.devtools.stack.remedies import remedy, reporting_lines, tail
 
 # As the servers printed them.
 LOGS = {
@@ -41,16 +41,16 @@ def test_stack_frames_do_not_push_the_reason_out() -> None:
     assert tail(log, 3) == "INFO up\njava.lang.Oops: why\nlast"
 
 
-def test_the_first_complaint_is_told_although_others_follow() -> None:
+def test_the_first_complaint_is_reported_although_others_follow() -> None:
     """A server that stays half alive repeats its last complaint; the first one holds the reason."""
     log = "\n".join(["INFO fine", "ERROR no such folder", *[f"ERROR shut down {number}" for number in range(500)]])
-    told = telling_lines(log, 6).splitlines()
-    assert told[0] == "ERROR no such folder"
-    assert told[-1] == "ERROR shut down 499"
-    assert len(told) == 7
+    reported = reporting_lines(log, 6).splitlines()
+    assert reported[0] == "ERROR no such folder"
+    assert reported[-1] == "ERROR shut down 499"
+    assert len(reported) == 7
 
 
-def test_without_a_complaint_the_end_is_told() -> None:
+def test_without_a_complaint_the_end_is_reported() -> None:
     """A server that hangs says nothing: then the last thing it did is the clue."""
-    assert telling_lines("a\nb\nc\n", 2) == "b\nc"
-    assert telling_lines("", 2) == ""
+    assert reporting_lines("a\nb\nc\n", 2) == "b\nc"
+    assert reporting_lines("", 2) == ""

@@ -60,14 +60,14 @@ def test_no_server_shares_a_temporary_folder() -> None:
     """What one leaves there meets no other, and goes with `down --purge`; it is made before the start."""
     used = {}
     for name, spec in specs().items():
-        told = [*spec.argv, *(f"tmpdir={value}" for key, value in spec.environ.items() if key == "TMPDIR")]
-        (used[name],) = {Path(word.partition("=")[2]) for word in told if "tmpdir=" in word}
+        reported = [*spec.argv, *(f"tmpdir={value}" for key, value in spec.environ.items() if key == "TMPDIR")]
+        (used[name],) = {Path(word.partition("=")[2]) for word in reported if "tmpdir=" in word}
         assert used[name] in spec.folders
     assert len(set(used.values())) == len(ALL_SERVICES)
 
 
 @pytest.mark.parametrize("name", ["mysql-shop", "mysql-crm"])
-def test_mysql_is_durable_and_tells_everything(name: ServiceName) -> None:
+def test_mysql_is_durable_and_reports_everything(name: ServiceName) -> None:
     """Capture needs full images, metadata and GTIDs; a server that forgets commits would look like our loss."""
     argv = set(specs()[name].argv)
     assert {
@@ -170,7 +170,7 @@ def test_a_changed_setting_changes_the_fingerprint() -> None:
     assert changed == {"solr"}
 
 
-def test_every_service_has_a_bundle_and_a_patience() -> None:
+def test_every_service_has_a_bundle_and_a_timeout() -> None:
     """The tables beside the builders are complete."""
     assert set(BUNDLE_OF) == set(STOP_SECONDS) == set(specs()) == set(ALL_SERVICES)
 

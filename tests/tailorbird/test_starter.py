@@ -113,8 +113,8 @@ def test_what_no_row_names_is_not_joined() -> None:
     films = [{**row, "original_language_id": None} for row in (*shape.rows["film"], *shape.rows["film"])]
     draft = begun(replace(shape, rows={**shape.rows, "film": films}))[0]
     assert "original_language" not in joins(draft, "payment")
-    told = "film.original_language_id → language: NULL in all of 48 rows read"
-    assert told in table(draft, "payment").left
+    reported = "film.original_language_id → language: NULL in all of 48 rows read"
+    assert reported in table(draft, "payment").left
 
 
 def test_a_reference_to_its_own_table_is_joined_once() -> None:
@@ -137,11 +137,11 @@ def test_what_cannot_be_captured_is_left_out_with_the_reason() -> None:
     captured = {each.table for each in topology.sources["trade_winds"].tables}
     assert captured.isdisjoint({"Alphabetical list", "Notes", "Old"})
     assert "Order Details" in captured
-    told = " ".join(line.strip(" #") for line in text.splitlines())
+    reported = " ".join(line.strip(" #") for line in text.splitlines())
     for said in (
         "Alphabetical list: a view:", "Notes: has no primary key: ALTER TABLE", "Old: of engine MyISAM",
     ):  # fmt: skip
-        assert said in told
+        assert said in reported
     rules = {t.table: rule for t, rule in begun(rental())[2].sources["rental"].rules.items()}
     assert "location" not in rules["address"].ignored_columns
 
@@ -169,7 +169,7 @@ def test_search_facets_and_time() -> None:
     assert "customer_country" in orders.facets
 
 
-def test_cascades_and_folding_keys_are_told() -> None:
+def test_cascades_and_folding_keys_are_reported() -> None:
     """What a person must know of a topology that he did not write."""
     assert "payment.rental_id: ON DELETE SET NULL and ON UPDATE CASCADE of rental" in begun(rental())[1]
     assert "Customers.CustomerID (utf8mb4_0900_ai_ci)" in " ".join(begun(trade())[1].split())

@@ -57,7 +57,7 @@ def test_a_union_is_read_whole() -> None:
         ("SELECT id, n FROM shop.o", ("id",), {"delivery": "at_least_once"}),
     ],
 )
-def test_what_is_told_only_when_it_changes_is_not_read(
+def test_what_is_reported_only_when_it_changes_is_not_read(
     query: str, row_key: tuple[str, ...], more: dict[str, Any]
 ) -> None:
     """Groups, pairs, and where an order is made: reading again would change nothing."""

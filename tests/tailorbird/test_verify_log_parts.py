@@ -14,10 +14,10 @@ from cdc.merkle.leaves import Grid
 from cdc.model.errors import Fatal, UsageError
 from tailorbird.verify.log.file_kept import OLDEST_MS, KeptFile, Progress
 from tailorbird.verify.log.load import Load, limits_of
-from tailorbird.verify.log.spans import GROUP_ROWS, SettledSpan, spans_of
+from tailorbird.verify.log.spans import GROUP_ROWS, ComparedSpan, spans_of
 
 
-def book(counts: dict[int, int]) -> Any:
+def partition_ledger(counts: dict[int, int]) -> Any:
     """A table whose ledger has so many rows in each leaf."""
     return SimpleNamespace(grid=Grid(kind="integer", column="id"), counts=lambda: counts)
 
@@ -29,8 +29,8 @@ leaves = st.integers(0, 200)
 def test_settled_and_spans_are_all_leaves(counts: dict[int, int], edges: set[int]) -> None:
     """What a run has not settled is looked at, all of it and once, in pieces of bounded size."""
     bounds = sorted(edges)
-    settled = [SettledSpan(*pair, 0, 0) for pair in zip(bounds[::2], bounds[1::2], strict=False)]
-    spans = spans_of(book(counts), settled)
+    settled = [ComparedSpan(*pair, 0, 0) for pair in zip(bounds[::2], bounds[1::2], strict=False)]
+    spans = spans_of(partition_ledger(counts), settled)
     last, begin = Grid(kind="integer", column="id").last, 0
     for first, end in sorted([*spans, *(one[:2] for one in settled)]):
         assert first == begin <= end
@@ -42,12 +42,12 @@ def test_settled_and_spans_are_all_leaves(counts: dict[int, int], edges: set[int
 
 def test_one_waits_while_a_server_is_busy() -> None:
     """As pt-table-checksum's --max-load: longer each time, told once; an unknown status is no limit."""
-    running, pauses, told = iter([30, 40, 26, 25]), list[float](), list[str]()
-    Load(limits_of("Threads_running=25"), lambda name: next(running), pauses.append, told.append).wait()
+    running, pauses, reported = iter([30, 40, 26, 25]), list[float](), list[str]()
+    Load(limits_of("Threads_running=25"), lambda name: next(running), pauses.append, reported.append).wait()
     assert pauses == [0.2, 0.4, 0.8]
-    assert told == ["Threads_running is 30, more than 25"]
+    assert reported == ["Threads_running is 30, more than 25"]
     with pytest.raises(UsageError, match="no such status"):
-        Load({"Threads_walking": 1}, lambda name: None, pauses.append, told.append).wait()
+        Load({"Threads_walking": 1}, lambda name: None, pauses.append, reported.append).wait()
     with pytest.raises(UsageError, match="--max-load Threads_running=25"):
         limits_of("25")
 
@@ -57,12 +57,12 @@ def test_what_is_kept_between_runs(tmp_path: Path) -> None:
     kept = KeptFile(tmp_path, "shop")
     assert list(tmp_path.iterdir()) == []
     kept.begin("s.d.t", Progress("GTIDs a:1-5", {("topic", 0): 7}, 1000, "3|"))
-    kept.settle("s.d.t", SettledSpan(0, 9, 100, 3))
+    kept.settle("s.d.t", ComparedSpan(0, 9, 100, 3))
     kept.close()
     kept = KeptFile(tmp_path, "shop")
     found = kept.interrupted("s.d.t", "3|")
     assert found is not None
-    assert (found.settled, found.ends) == ([SettledSpan(0, 9, 100, 3)], {("topic", 0): 7})
+    assert (found.settled, found.ends) == ([ComparedSpan(0, 9, 100, 3)], {("topic", 0): 7})
     assert kept.interrupted("s.d.t", "4|") is None
     assert kept.equal("s.d.t", "3|", 1000) is None
     kept.end("s.d.t", equal=True)

@@ -66,19 +66,19 @@ def test_mariadb_positions() -> None:
 def test_the_oldest_record_stands_for_a_goal_since_which_all_do() -> None:
     """A source that was set back tells again what it had: what it told before is not what barriers will tell."""
     assert logged(goal(10), []) is None
-    told = [captured(12, 0), captured(9, 1), captured(10, 2), captured(11, 3, whole=False), captured(12, 4)]
-    told += [captured(12, 5), captured(14, 6)]
-    assert [offset_of(logged(goal(10), told[:n])) for n in range(1, 8)] == [0, None, 2, None, 4, 4, 4]
+    reported = [captured(12, 0), captured(9, 1), captured(10, 2), captured(11, 3, whole=False), captured(12, 4)]
+    reported += [captured(12, 5), captured(14, 6)]
+    assert [offset_of(logged(goal(10), reported[:n])) for n in range(1, 8)] == [0, None, 2, None, 4, 4, 4]
 
 
-def test_what_tells_nothing_shows_nothing() -> None:
+def test_what_reports_nothing_shows_nothing() -> None:
     """An index before its first cut, and one whose barrier knows only other sources."""
     assert not shows({}, goal(1), captured(1))
     assert not shows({"crm": {"offset": 9}}, goal(1), captured(1))
     assert shows({"shop": {"offset": 9}}, goal(1), captured(1, offset=9))
 
 
-def test_a_source_that_was_set_back_shows_nothing_that_it_has_yet_to_tell_again() -> None:
+def test_a_source_that_was_set_back_shows_nothing_that_it_has_yet_to_report_again() -> None:
     """Barriers of a later record count where they tell the goal's place; by number where there are no GTIDs."""
     back = {"offset": 12, "sequence": 5, "gtid_set": f"{UUID}:1-4"}
     there = {"offset": 13, "sequence": 9, "gtid_set": f"{UUID}:1-11"}

@@ -41,9 +41,9 @@ class AvroRows:
 
     def header(self, gtid: TransactionNumber) -> bytes:
         """What a container begins with; `gtid` is told in its schema."""
-        told = {"avro.schema": json.dumps(schema_line(self._schema, gtid)).encode(), "avro.codec": b"null"}
-        entries = b"".join(_sized(name.encode()) + _sized(value) for name, value in told.items())
-        return _MAGIC + _long(len(told)) + entries + _long(0) + self._sync
+        reported = {"avro.schema": json.dumps(schema_line(self._schema, gtid)).encode(), "avro.codec": b"null"}
+        entries = b"".join(_sized(name.encode()) + _sized(value) for name, value in reported.items())
+        return _MAGIC + _long(len(reported)) + entries + _long(0) + self._sync
 
     def row(self, event: ChangeEvent) -> bytes:
         """A change's rows, with their number (of one digit) before them; nothing for one that is not told."""

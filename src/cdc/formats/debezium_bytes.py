@@ -39,8 +39,8 @@ class EnvelopeWriter:
 
     def read(self, ts_ms: int, position: Position, *, partial: bool = False) -> bytes:
         """The source of rows that a snapshot reads."""
-        file, told = orjson.dumps(position.file), _PARTIAL if partial else b""
-        return self._begins % (ts_ms, b"true", 0, NULL, file, position.pos, told)
+        file, reported = orjson.dumps(position.file), _PARTIAL if partial else b""
+        return self._begins % (ts_ms, b"true", 0, NULL, file, position.pos, reported)
 
     @staticmethod
     def change(

@@ -124,7 +124,7 @@ class RowWriter:
 
     def __init__(self, schema: TableSchema, *, binary: bool = False) -> None:
         self._columns = [
-            (name, column.name, teller(column.type, binary=binary)) for name, column in _named(schema)
+            (name, column.name, writer(column.type, binary=binary)) for name, column in _named(schema)
         ]  # fmt: skip
 
     def rows_of(self, event: ChangeEvent) -> list[dict[str, Any]]:
@@ -134,15 +134,15 @@ class RowWriter:
         """
         first = 2 * event.transaction.total_order - 1 if event.transaction is not None else 1
         number, seconds = number_of(event), event.source.ts_ms // 1000
-        told: list[tuple[str, Mapping[str, Canonical], int]] = []
+        reported: list[tuple[str, Mapping[str, Canonical], int]] = []
         if event.op in ("c", "r") and event.after is not None:
-            told.append(("insert", event.after, first))
+            reported.append(("insert", event.after, first))
         elif event.op == "u" and event.after is not None:
             if event.before is not None:
-                told.append(("update_before", event.before, first))
-            told.append(("update_after", event.after, first + 1))
+                reported.append(("update_before", event.before, first))
+            reported.append(("update_after", event.after, first + 1))
         elif event.op == "d" and event.before is not None:
-            told.append(("delete", event.before, first))
+            reported.append(("delete", event.before, first))
         return [
             {
                 "domain": number.domain,
@@ -151,13 +151,13 @@ class RowWriter:
                 "event_number": at,
                 "timestamp": seconds,
                 "event_type": kind,
-                **{shown: tell(image.get(name)) for shown, name, tell in self._columns},
+                **{shown: report(image.get(name)) for shown, name, report in self._columns},
             }
-            for kind, image, at in told
+            for kind, image, at in reported
         ]
 
 
-def teller(kind: LogicalType, *, binary: bool) -> Callable[[Any], Any]:
+def writer(kind: LogicalType, *, binary: bool) -> Callable[[Any], Any]:
     """Canonical value of a type → value of a row."""
     match kind.kind:
         case "bool":
@@ -183,7 +183,7 @@ def teller(kind: LogicalType, *, binary: bool) -> Callable[[Any], Any]:
 
 
 def hearer(kind: LogicalType, *, binary: bool) -> Callable[[Any], Any]:
-    """Inverse of `teller`."""
+    """Inverse of `writer`."""
     match kind.kind:
         case "bool":
             return lambda value: None if value is None else bool(value)
@@ -211,7 +211,7 @@ def _base64(value: str | bytes) -> str:
     return base64.b64encode(value if isinstance(value, bytes) else value.encode("latin-1")).decode()
 
 
-def columns_told(fields: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+def columns_reported(fields: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Names and MySQL types of the columns of a schema line; ValueError for a field that is none of ours."""
     found = []
     for field in fields:

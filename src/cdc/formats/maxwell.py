@@ -17,7 +17,7 @@ from cdc.model.types import Canonical, LogicalType
 _TYPES = {"c": "insert", "r": "bootstrap-insert", "u": "update", "d": "delete"}
 
 
-def maxwell_teller(kind: LogicalType) -> Callable[[Any], Any]:
+def maxwell_writer(kind: LogicalType) -> Callable[[Any], Any]:
     """Canonical value of a type → Maxwell's, never of NULL."""
     match kind.kind:
         case "bool":
@@ -31,7 +31,7 @@ def maxwell_teller(kind: LogicalType) -> Callable[[Any], Any]:
 
 
 def maxwell_hearer(kind: LogicalType) -> Callable[[Any], Any]:
-    """Inverse of `maxwell_teller`."""
+    """Inverse of `maxwell_writer`."""
     match kind.kind:
         case "bool":
             return bool
@@ -49,15 +49,15 @@ class MaxwellWriter:
     def __init__(self, schema: TableSchema) -> None:
         self._key = schema.primary_key
         self._table = {"database": schema.table_id.database, "table": schema.table_id.table}
-        self._columns = [(column.name, maxwell_teller(column.type)) for column in schema.columns]
+        self._columns = [(column.name, maxwell_writer(column.type)) for column in schema.columns]
 
     def key(self, event: ChangeEvent) -> dict[str, Any] | None:
         """The record key, Maxwell's `pk.` form; None for what is not told."""
         row = event.after if event.after is not None else event.before
         if row is None:
             return None
-        told = self._told(row)
-        return {**self._table, **{f"pk.{name}": told.get(name) for name in self._key}}
+        reported = self._reported(row)
+        return {**self._table, **{f"pk.{name}": reported.get(name) for name in self._key}}
 
     def value(self, event: ChangeEvent) -> dict[str, Any] | None:
         """The record value; None for what is not told: a truncation, a delete without the row."""
@@ -65,8 +65,8 @@ class MaxwellWriter:
         if event.op not in _TYPES or row is None:
             return None
         source, transaction = event.source, event.transaction
-        data = self._told(row)
-        told: dict[str, Any] = {
+        data = self._reported(row)
+        reported: dict[str, Any] = {
             **self._table,
             "type": _TYPES[event.op],
             "ts": source.ts_ms // 1000,
@@ -77,11 +77,11 @@ class MaxwellWriter:
             "data": data,
         }
         if event.op == "u" and event.before is not None:
-            before = self._told(event.before)
-            told["old"] = {name: value for name, value in before.items() if data.get(name) != value}
-        return told
+            before = self._reported(event.before)
+            reported["old"] = {name: value for name, value in before.items() if data.get(name) != value}
+        return reported
 
-    def _told(self, row: Mapping[str, Canonical]) -> dict[str, Any]:
+    def _reported(self, row: Mapping[str, Canonical]) -> dict[str, Any]:
         return {
-            name: None if row[name] is None else tell(row[name]) for name, tell in self._columns if name in row
+            name: None if row[name] is None else report(row[name]) for name, report in self._columns if name in row
         }  # fmt: skip

@@ -53,11 +53,11 @@ def arrow_type(kind: LogicalType) -> Any:
     return plain.get(kind.kind, pa.string())
 
 
-def parquet_teller(kind: LogicalType) -> Callable[[Any], Any]:
+def parquet_writer(kind: LogicalType) -> Callable[[Any], Any]:
     """Canonical value of a type → what pyarrow takes, never of NULL."""
     if kind.element is not None:
-        tell = parquet_teller(kind.element)
-        return lambda value: [tell(one) for one in value]
+        report = parquet_writer(kind.element)
+        return lambda value: [report(one) for one in value]
     match kind.kind:
         case "decimal":
             return Decimal
@@ -78,7 +78,7 @@ def parquet_teller(kind: LogicalType) -> Callable[[Any], Any]:
 
 
 def parquet_hearer(kind: LogicalType) -> Callable[[Any], Any]:
-    """Inverse of `parquet_teller`."""
+    """Inverse of `parquet_writer`."""
     if kind.element is not None:
         hear = parquet_hearer(kind.element)
         return lambda value: [hear(one) for one in value]
@@ -112,7 +112,7 @@ class ParquetRows:
 
         with extras_named("formats"):
             import pyarrow as pa
-        self._columns = [(one.name, parquet_teller(one.type)) for one in schema.columns]
+        self._columns = [(one.name, parquet_writer(one.type)) for one in schema.columns]
         own = [
             ("_op", pa.string()),
             ("_ts", pa.timestamp("ms", tz="UTC")),
@@ -135,7 +135,7 @@ class ParquetRows:
 
         rows = [(event.after if event.after is not None else event.before) or {} for event in events]
         values = [
-            [None if row.get(name) is None else tell(row[name]) for row in rows] for name, tell in self._columns
+            [None if row.get(name) is None else report(row[name]) for row in rows] for name, report in self._columns
         ]  # fmt: skip
         own = [
             [OPERATIONS[event.op] for event in events],

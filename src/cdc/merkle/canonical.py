@@ -158,7 +158,7 @@ class RowText:
         self._forms = tuple(forms)
         self._parts = tuple((form.name, form.part()) for form in self._forms)
         self._missing = {form.name: form.default if form.default_known else None for form in self._forms}
-        self._untold = frozenset(form.name for form in self._forms if not form.default_known)
+        self._unknown = frozenset(form.name for form in self._forms if not form.default_known)
 
     def __call__(self, row: Mapping[str, Canonical]) -> str:
         """The row's text; ValueError for a value that is none of its column's."""
@@ -174,7 +174,7 @@ class RowText:
 
     def whole(self, row: Mapping[str, Canonical]) -> bool:
         """Whether the row says all that its hash needs."""
-        return not any(name not in row for name in self._untold)
+        return not any(name not in row for name in self._unknown)
 
 
 def _number(value: int) -> str:

@@ -25,7 +25,7 @@ TOPIC = {
 }
 
 
-def settled_letters(ids: Mapping[str, tuple[int, int]], how: str) -> bytes:
+def resolved_dead_letters(ids: Mapping[str, tuple[int, int]], how: str) -> bytes:
     """The value that settles letters, each up to a partition's offset; `how`: `replayed` or `resolved`."""
     return json.dumps({"format": 1, "stage": STAGE, "how": how, "ids": ids}).encode()
 
@@ -44,12 +44,12 @@ def settled_row(stage: str, name: str, key: str, how: str, upto: int | None = No
     return json.dumps({"format": 1, "stage": STAGE, "how": how, "row": [stage, name, key], **last}).encode()
 
 
-def place_of(letter: Mapping[str, Any]) -> str:
+def place_of(dead_letter: Mapping[str, Any]) -> str:
     """What a settlement calls the row of a dead-letter record; empty where it cannot be named."""
-    key = letter.get("key")
-    match letter.get("stage"):
+    key = dead_letter.get("key")
+    match dead_letter.get("stage"):
         case "join":
-            return str(letter.get("row") or (f"{letter.get('topic')} {key}" if key else ""))
+            return str(dead_letter.get("row") or (f"{dead_letter.get('topic')} {key}" if key else ""))
         case "indexer":
-            return str(letter.get("row") or "")
+            return str(dead_letter.get("row") or "")
     return str(key or "")

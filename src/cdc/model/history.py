@@ -234,14 +234,14 @@ def _key(kind: str, name: _Name, number: int | None = None) -> str:
 
 def _value(state: TableState | DatabaseState) -> dict[str, Any]:
     if isinstance(state, DatabaseState):
-        told = {
+        reported = {
             "format": FORMAT,
             "source": state.source,
             "database": state.database,
             "charset": state.charset,
             "gone": state.gone,
         }
-        return told if state.collation is None else {**told, "collation": state.collation}
+        return reported if state.collation is None else {**reported, "collation": state.collation}
     return {
         "format": FORMAT,
         "source": state.table_id.source,

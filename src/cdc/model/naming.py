@@ -115,7 +115,7 @@ def is_topic(name: str) -> bool:
     return _TOPIC.fullmatch(name) is not None
 
 
-def told_apart(topic: str) -> str:
+def distinguished(topic: str) -> str:
     """What Kafka tells topics apart by: it refuses one that differs from another in `.` and `_` alone."""
     return topic.replace(".", "_")
 

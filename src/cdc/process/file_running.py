@@ -53,10 +53,16 @@ def announced(topology: str, part: str, port: int) -> Iterator[None]:
     Where the folder can not be written the process goes on, unseen by `status`, and says so in its log.
     """
     folder = folder_of(topology)
-    told = {"part": part, "pid": os.getpid(), "port": port, "began_ms": _now_ms(), "ticks": _stat(os.getpid()).ticks}
+    reported = {
+        "part": part,
+        "pid": os.getpid(),
+        "port": port,
+        "began_ms": _now_ms(),
+        "ticks": _stat(os.getpid()).ticks,
+    }
     file = folder / f"{_name(part)}.{os.getpid()}.json"
     _forget_dead(topology, part)
-    _write(file, told)
+    _write(file, reported)
     try:
         yield
     except TailorbirdError as error:
@@ -71,12 +77,12 @@ def announced(topology: str, part: str, port: int) -> Iterator[None]:
 def running(topology: str, at: Path | None = None) -> list[RunningPart]:
     """The parts that run here or were killed here, the oldest first; several processes may serve one index."""
     found = []
-    for told in _read(folder_of(topology, at), "*.[0-9]*.json"):
-        one = _stat(told["pid"])
-        dead = one.ticks != told["ticks"] or one.state in "ZX"
-        stopped = () if dead else tuple(pid for pid in _family(told["pid"]) if _stat(pid).state in "Tt")
+    for reported in _read(folder_of(topology, at), "*.[0-9]*.json"):
+        one = _stat(reported["pid"])
+        dead = one.ticks != reported["ticks"] or one.state in "ZX"
+        stopped = () if dead else tuple(pid for pid in _family(reported["pid"]) if _stat(pid).state in "Tt")
         names = ("part", "pid", "port", "began_ms")
-        found.append(RunningPart(**{name: told[name] for name in names}, stopped=stopped, dead=dead))
+        found.append(RunningPart(**{name: reported[name] for name in names}, stopped=stopped, dead=dead))
     return sorted(found, key=lambda one: one.began_ms)
 
 
@@ -90,7 +96,7 @@ def ticks_of(pid: int) -> int:
 
 def ended(topology: str, at: Path | None = None) -> dict[str, PartEnd]:
     """How each part ended that ever ended by an error of ours."""
-    return {told["part"]: PartEnd(**told) for told in _read(folder_of(topology, at), "*.end.json")}
+    return {reported["part"]: PartEnd(**reported) for reported in _read(folder_of(topology, at), "*.end.json")}
 
 
 def folder_of(topology: str, at: Path | None = None) -> Path:

@@ -79,8 +79,8 @@ def local_ports(folder: Path) -> dict[str, int]:
     """
     file = folder / PORTS
     try:
-        told = json.loads(file.read_text(encoding="utf-8"))
-        return {str(name): int(port) for name, port in told.items()}
+        reported = json.loads(file.read_text(encoding="utf-8"))
+        return {str(name): int(port) for name, port in reported.items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError, AttributeError) as error:

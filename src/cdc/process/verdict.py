@@ -26,11 +26,11 @@ class Judgement:
 class Standing:
     """Whether a process that takes what comes can go on; all times are seconds of one clock that never goes back.
 
-    `patience`: how long a server may be away and it is no fault yet; `longest`: how long one batch may take. Threads
+    `settling`: how long a server may be away and it is no fault yet; `longest`: how long one batch may take. Threads
     may share it: each waits under a `key` of its own, so that none calls another's server back.
     """
 
-    patience: float = 30.0
+    settling: float = 30.0
     longest: float = 600.0
     _ready: bool = field(default=False, init=False)
     _down: str = field(default="", init=False)
@@ -50,7 +50,7 @@ class Standing:
         since, _ = self._waits.get(key, (now, ""))
         self._waits[key] = since, why
 
-    def goes_on(self, key: Hashable) -> None:
+    def resumes(self, key: Hashable) -> None:
         """What waited under this key went through."""
         self._waits.pop(key, None)
 
@@ -67,7 +67,7 @@ class Standing:
         if self._down:
             return Judgement(status="stuck", reason=self._down)
         waits = sorted(self._waits.values())
-        if waits and now - waits[0][0] > self.patience:
+        if waits and now - waits[0][0] > self.settling:
             since, why = waits[0]
             return Judgement(status="away", reason=f"waits for {now - since:.0f} s: {why}")
         if not self._ready:

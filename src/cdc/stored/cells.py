@@ -48,7 +48,7 @@ class StoredRow:
 class Barrier:
     """All rows of `batch` in this salt bucket, and of every batch before it, were written before this record.
 
-    `stamp` is the batch's stamp (ms), `buckets` how many buckets each hold such a record, `positions` the source
+    `timestamp` is the batch's stamp (ms), `buckets` how many buckets each hold such a record, `positions` the source
     positions that the table reflects at least: source → {"sequence": n, "gtid_set": "…", "file": "…", "pos": n,
     "exact": whether it reflects nothing of the source behind them}. `ends`: where exactly the batch ends in the log,
     topic → partition → offset, once per level of the plan that reads topics, the lowest first.
@@ -59,7 +59,7 @@ class Barrier:
     bucket: int
     buckets: int
     batch: int
-    stamp: int
+    timestamp: int
     positions: Mapping[str, Any]
     ends: Sequence[Mapping[str, Mapping[int, int]]] = ()
     incomplete: int = 0
@@ -67,8 +67,8 @@ class Barrier:
 
     def to_bytes(self) -> bytes:
         """Value of the cell `_barrier`; inverse of `load_barrier`."""
-        names = ("bucket", "buckets", "batch", "stamp", "incomplete")
-        fields = {name: getattr(self, name) for name in names}
+        fields = {"bucket": self.bucket, "buckets": self.buckets, "batch": self.batch, "stamp": self.timestamp}
+        fields["incomplete"] = self.incomplete
         if self.watermark is not None:
             fields["watermark"] = self.watermark
         return json.dumps({"format": 2, **fields, "positions": dict(self.positions), "ends": self.ends}).encode()
@@ -86,9 +86,12 @@ def load_barrier(stored: bytes) -> Barrier:
         {topic: {int(partition): offset for partition, offset in ends.items()} for topic, ends in level.items()}
         for level in value.get("ends", ())
     )
-    names = ("bucket", "buckets", "batch", "stamp", "positions")
     return Barrier(
-        **{name: value[name] for name in names},
+        bucket=value["bucket"],
+        buckets=value["buckets"],
+        batch=value["batch"],
+        timestamp=value["stamp"],
+        positions=value["positions"],
         ends=levels,
         incomplete=value.get("incomplete", 0),
         watermark=value.get("watermark"),

@@ -14,7 +14,7 @@ INDEXED_AT = "_indexed_at"  # when the indexer posted the document (ms)
 BATCH = "_batch"
 LAYOUT = "_layout"
 ROW_KEY = "_row"  # of documents of foreign tables: the row key in hexadecimal
-STAMP = "_stamp"  # of barriers: the batch's stamp (ms)
+TIMESTAMP = "_stamp"  # of barriers: the batch's stamp (ms)
 BUCKETS = "_buckets"  # of barriers: how many buckets each hold a barrier
 POSITIONS = "_positions"  # of barriers: JSON, source → position that the table reflects at least
 

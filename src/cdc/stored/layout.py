@@ -83,7 +83,7 @@ def layout_rows_prefix(table: str) -> bytes:
     return f"layout/{table}/".encode()
 
 
-def stamp_row(table: str, query_id: str, batch: int) -> bytes:
+def timestamp_row(table: str, query_id: str, batch: int) -> bytes:
     """Row key of a batch's stamp: (query id, batch) → column `f:stamp`, 8 bytes big-endian, milliseconds."""
     return f"stamp/{table}/{query_id}/{batch:012d}".encode()
 

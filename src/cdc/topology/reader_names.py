@@ -14,7 +14,7 @@ from cdc.topology.topology import Source, Topology
 def check_names(topology: Topology) -> None:
     """TopologyError for the first table whose topic or HBase table is Tailorbird's own, another's, or impossible."""
     own = naming.control_topics(topology.name)
-    taken = {naming.told_apart(topic): topic for topic in own}
+    taken = {naming.distinguished(topic): topic for topic in own}
     for source in topology.sources.values():
         for table in source.tables:
             topic = naming.change_topic(topology.name, table)
@@ -39,11 +39,11 @@ def _take(topology: Topology, taken: dict[str, str], topic: str, path: str, expe
     if not naming.is_topic(topic):
         wanted = "names of letters, digits, `.`, `_` and `-` only, 249 characters in all"
         raise topology.error(path, f"Kafka can have no topic {topic!r}", wanted)
-    other = taken.get(naming.told_apart(topic))
+    other = taken.get(naming.distinguished(topic))
     if other is not None:
         what = f"Kafka does not tell topic {topic} from {other}" if other != topic else f"topic {topic} is another's"
         raise topology.error(path, what, expected)
-    taken[naming.told_apart(topic)] = topic
+    taken[naming.distinguished(topic)] = topic
 
 
 def _path(topology: Topology, source: Source, table: TableId) -> str:

@@ -139,15 +139,15 @@ class Source:
         return is_captured(self.filter_policy, self.rules, self.databases, table)
 
     @property
-    def is_only_told(self) -> bool:
+    def is_only_reported(self) -> bool:
         """Whether what happened is told by others, and no database can be asked beside that."""
         return self.type in ("kafka", "syslog", "maxscale")
 
     @property
     def needs_latest(self) -> bool:
         """Whether its topics may repeat or reorder events, or lack before images, so that joins must order them."""
-        untold = self.type == "postgresql" and self.replica_identity != "full"
-        return untold or self.delivery == "at_least_once" or self.poll is not None
+        unknown = self.type == "postgresql" and self.replica_identity != "full"
+        return unknown or self.delivery == "at_least_once" or self.poll is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

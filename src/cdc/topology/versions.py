@@ -52,7 +52,7 @@ class Versions:
 
     def to_json(self) -> dict[str, Any]:
         """Stored form; inverse of `load_versions`."""
-        told = {
+        reported = {
             name: {
                 "serving": one.serving,
                 "retiring": list(one.retiring),
@@ -64,7 +64,7 @@ class Versions:
             }
             for name, one in self.tables.items()
         }
-        return {"format": FORMAT, "epoch": self.epoch, "tables": told}
+        return {"format": FORMAT, "epoch": self.epoch, "tables": reported}
 
     def with_table(self, name: str, one: TableVersions) -> Versions:
         """The next epoch, in which a table's versions are these."""

@@ -153,11 +153,11 @@ class ForeignProcessor:
         tallies, refused = [], set[bytes]()
         for writer in self._writers:
             tally = Tally()
-            letters = write(writer, tally)
-            if letters:
-                self._dead_letters.put(letters)
-                tally.dead = len(letters)
-                refused.update(letter.row for letter in letters)
+            dead_letter_records = write(writer, tally)
+            if dead_letter_records:
+                self._dead_letters.put(dead_letter_records)
+                tally.dead = len(dead_letter_records)
+                refused.update(dead_letter.row for dead_letter in dead_letter_records)
             tallies.append(tally)
         self._dead_letters.accepted({row: _NEWEST for row in rows if row not in refused})
         return tallies[0]

@@ -61,7 +61,7 @@ class ForeignMapper:
         """Whether a write may change a document."""
         return self._table.covers(write.row) and write.family.decode(errors="replace") in self._table.families
 
-    def stub(self, key: str, row: bytes, *, version: int) -> Document:
+    def tombstone(self, key: str, row: bytes, *, version: int) -> Document:
         """What stays of a document that is gone."""
         return {fields.UNIQUE_KEY: key, fields.FENCE: version, fields.ROW_KEY: row.hex()}
 

@@ -70,18 +70,18 @@ class ForeignWriter:
         """Bring the documents of some rows to what HBase has, by read and compare-and-set; `touched` names the columns
         that an event wrote or deleted."""
         self._ensure_fields()
-        letters: list[DeadLetter] = []
+        dead_letters: list[DeadLetter] = []
         waiting = touched
         for _ in range(_ATTEMPTS):
             if not waiting:
-                return letters
-            waiting = {row: touched[row] for row in self._attempt(waiting, tally, letters)}
+                return dead_letters
+            waiting = {row: touched[row] for row in self._attempt(waiting, tally, dead_letters)}
         raise Retriable(f"{len(waiting)} rows are written faster than they can be indexed")
 
-    def _attempt(self, keys: Mapping[bytes, set[Column]], tally: Tally, letters: list[DeadLetter]) -> list[bytes]:
+    def _attempt(self, keys: Mapping[bytes, set[Column]], tally: Tally, dead_letters: list[DeadLetter]) -> list[bytes]:
         """Rows whose documents others wrote meanwhile: to be done again."""
         ids, owners, unnamed = self._known_ids(keys)
-        letters += unnamed
+        dead_letters += unnamed
         # In this order: the version is taken before the row is read, never after.
         versions = self._collection.versions(ids)
         now_ms = self._clock_ms()
@@ -96,7 +96,7 @@ class ForeignWriter:
             try:
                 made = self._mapper.documents(row, present.cells, version=2 * present.timestamp, now_ms=now_ms)
             except Skippable as error:
-                letters.append(_letter(row, present.cells, 2 * present.timestamp, error.message))
+                dead_letters.append(_dead_letter(row, present.cells, 2 * present.timestamp, error.message))
                 bad.add(row)
                 continue
             for key, document in made.items():
@@ -114,19 +114,19 @@ class ForeignWriter:
             else:
                 # Gone, or never seen: then too, or another indexer that has read the row before it went would still
                 # write it on condition of "absent".
-                documents.append({**self._mapper.stub(key, row, version=2 * now_ms + 1), "_version_": version})
+                documents.append({**self._mapper.tombstone(key, row, version=2 * now_ms + 1), "_version_": version})
         conflicts, refused = self._collection.put_if(documents)
         tally.accepted += len(documents) - len(conflicts) - len(refused)
         for each in refused:
             row = owners[str(documents[each.position][fields.UNIQUE_KEY])]
             present = found.get(row)
-            letters.append(_letter(row, present.cells if present else {}, 0, each.reason))
+            dead_letters.append(_dead_letter(row, present.cells if present else {}, 0, each.reason))
         return [*dict.fromkeys([*(owners[key] for key in conflicts), *again])]
 
     def _known_ids(self, keys: Mapping[bytes, set[Column]]) -> tuple[list[str], dict[str, bytes], list[DeadLetter]]:
         """The ids that rows have or had, each with its row; those of a column mapping are asked of both sides."""
         owners: dict[str, bytes] = {}
-        letters: list[DeadLetter] = []
+        dead_letters: list[DeadLetter] = []
         now = {each.row: each for each in self._rows.rows(list(keys))} if self._table.mapping == "column" else {}
         for row, columns in keys.items():
             try:
@@ -139,13 +139,13 @@ class ForeignWriter:
                 for key in (*made, *touched, *self._collection.keys_of(row.hex())):
                     owners[key] = row
             except Skippable as error:
-                letters.append(_letter(row, {}, 0, error.message))
-        return list(owners), owners, letters
+                dead_letters.append(_dead_letter(row, {}, 0, error.message))
+        return list(owners), owners, dead_letters
 
     def post_events(self, touched: Mapping[bytes, list[Write]], tally: Tally) -> list[DeadLetter]:
         """Take what was written for the whole row, fenced by its timestamps; nothing is read."""
         self._ensure_fields()
-        letters: list[DeadLetter] = []
+        dead_letters: list[DeadLetter] = []
         documents: list[tuple[bytes, Document]] = []
         now_ms = self._clock_ms()
         for row, writes in touched.items():
@@ -154,18 +154,18 @@ class ForeignWriter:
                 if gone:
                     if self._table.mapping == "column":
                         raise Skippable("a row delete under mapping: column needs read_row: dynamic")
-                    documents.append((row, self._mapper.stub(self._mapper.key(row), row, version=version)))
+                    documents.append((row, self._mapper.tombstone(self._mapper.key(row), row, version=version)))
                 elif not cells or any(write.type != PUT for write in writes):
                     raise Skippable("a delete of cells under read_row: never leaves the rest of the row unknown")
                 else:
                     made = self._mapper.documents(row, cells, version=version, now_ms=now_ms)
                     documents += [(row, document) for document in made.values()]
             except Skippable as error:
-                letters.append(_letter(row, cells, version, error.message))
+                dead_letters.append(_dead_letter(row, cells, version, error.message))
         refused = self._collection.post([document for _, document in documents])
-        letters += [_letter(documents[each.position][0], {}, 0, each.reason) for each in refused]
+        dead_letters += [_dead_letter(documents[each.position][0], {}, 0, each.reason) for each in refused]
         tally.accepted += len(documents) - len(refused)
-        return letters
+        return dead_letters
 
     def _ensure_fields(self) -> None:
         if not self._fields_known:
@@ -190,6 +190,6 @@ def columns_of(writes: Sequence[Write]) -> set[Column]:
     return {(write.family, qualifier) for write in writes for qualifier in write.cells if qualifier}
 
 
-def _letter(row: bytes, cells: Cells, version: int, reason: str) -> DeadLetter:
+def _dead_letter(row: bytes, cells: Cells, version: int, reason: str) -> DeadLetter:
     named = {family + b":" + qualifier: value for (family, qualifier), value in cells.items()}
     return DeadLetter(row=row, version=version, cells=named, reason=reason)

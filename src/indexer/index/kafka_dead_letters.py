@@ -59,7 +59,7 @@ class KafkaDeadLetters:
             except (KafkaException, BufferError, TimeoutError):
                 self._producer = None
 
-    def put(self, letters: Sequence[DeadLetter]) -> None:
+    def put(self, dead_letters: Sequence[DeadLetter]) -> None:
         """Return once Kafka holds the letters on all replicas; Retriable when it does not answer."""
         failed: list[KafkaError] = []
 
@@ -70,15 +70,17 @@ class KafkaDeadLetters:
         with self._lock:
             try:
                 producer = self._connected()
-                for letter in letters:
-                    producer.produce(self._topic, key=self._key(letter), value=self._value(letter), callback=delivered)
+                for dead_letter in dead_letters:
+                    producer.produce(
+                        self._topic, key=self._key(dead_letter), value=self._value(dead_letter), callback=delivered
+                    )
                     producer.poll(0)
                 waiting = producer.flush(_TIMEOUT)
             except (KafkaException, BufferError, TimeoutError) as error:
-                raise self._away(str(error) or "no answer") from error
+                raise self._unavailable(str(error) or "no answer") from error
             if failed or waiting:
                 self._producer = None
-                raise self._away(failed[0] if failed else "no answer")
+                raise self._unavailable(failed[0] if failed else "no answer")
 
     def _connected(self) -> Producer:
         if self._producer is None:
@@ -103,13 +105,13 @@ class KafkaDeadLetters:
             )
         return self._producer
 
-    def _key(self, letter: DeadLetter) -> bytes:
-        return f"indexer/{self._index}/{letter.row.hex()}".encode()
+    def _key(self, dead_letter: DeadLetter) -> bytes:
+        return f"indexer/{self._index}/{dead_letter.row.hex()}".encode()
 
-    def _value(self, letter: DeadLetter) -> bytes:
+    def _value(self, dead_letter: DeadLetter) -> bytes:
         cells = {
             qualifier.decode(errors="backslashreplace"): base64.b64encode(value).decode()
-            for qualifier, value in letter.cells.items()
+            for qualifier, value in dead_letter.cells.items()
         }
         # Kafka would refuse a longer record for ever, and the batch would come again for ever.
         omitted: dict[str, int] = {}
@@ -121,13 +123,13 @@ class KafkaDeadLetters:
                 "format": 1,
                 "stage": "indexer",
                 "index": self._index,
-                "row": letter.row.hex(),
-                "version": letter.version,
-                "reason": letter.reason,
+                "row": dead_letter.row.hex(),
+                "version": dead_letter.version,
+                "reason": dead_letter.reason,
                 "cells": cells,
                 "omitted": omitted,
             }
         )
 
-    def _away(self, error: object) -> Retriable:
+    def _unavailable(self, error: object) -> Retriable:
         return Retriable(f"Kafka at {self._servers} does not take dead letters: {error}", "`tailorbird stack status`")

@@ -15,7 +15,7 @@ from cdc.model.brokers import Brokers
 from cdc.model.dead_letter_end import STAGE
 
 _EVERY = 5.0  # seconds between two looks
-_PATIENCE = 10.0
+_TIMEOUT = 10.0
 
 
 class OpenRows:
@@ -54,12 +54,12 @@ class OpenRows:
                     "log_level": 0,  # librdkafka would write to stderr by itself
                 }
             )
-            if self._topic not in consumer.list_topics(timeout=_PATIENCE).topics:
+            if self._topic not in consumer.list_topics(timeout=_TIMEOUT).topics:
                 consumer.close()
                 return
             consumer.assign([TopicPartition(self._topic, 0, self._next)])
             self._consumer = consumer
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _TIMEOUT
         while time.monotonic() < deadline:
             found = self._consumer.consume(2000, timeout=0.25 if first else 0.0)
             for message in found:
@@ -76,16 +76,16 @@ class OpenRows:
 
     def _fold(self, value: bytes | None, offset: int) -> None:
         try:
-            told = orjson.loads(value or b"null")
+            reported = orjson.loads(value or b"null")
         except ValueError:
             return
-        if not isinstance(told, dict):
+        if not isinstance(reported, dict):
             return
-        if told.get("stage") == "indexer" and told.get("index") == self._index:
-            self.rows[bytes.fromhex(str(told.get("row", "")))] = int(told.get("version", 0)), offset
-        elif told.get("stage") == STAGE:
-            if told.get("of") == ["indexer", self._index]:
+        if reported.get("stage") == "indexer" and reported.get("index") == self._index:
+            self.rows[bytes.fromhex(str(reported.get("row", "")))] = int(reported.get("version", 0)), offset
+        elif reported.get("stage") == STAGE:
+            if reported.get("of") == ["indexer", self._index]:
                 self.rows.clear()
-            stage, name, row = told.get("row") or ("", "", "")
+            stage, name, row = reported.get("row") or ("", "", "")
             if (stage, name) == ("indexer", self._index):
                 self.rows.pop(bytes.fromhex(row), None)

@@ -324,7 +324,7 @@ def fitted(value: Value | list[Value], type_: str, many: bool) -> Value | list[V
     return converted if many else converted[0]
 
 
-def stub(change: RowChange) -> Document:
+def tombstone(change: RowChange) -> Document:
     """What a deleted row leaves: nothing but its key and the version that keeps older writes from bringing it back."""
     return {fields.UNIQUE_KEY: document_id(change.row), fields.FENCE: change.version}
 
@@ -335,7 +335,7 @@ def barrier_document(barrier: Barrier, version: int, *, now_ms: int) -> Document
         fields.UNIQUE_KEY: fields.barrier_id(barrier.bucket),
         fields.FENCE: version,
         fields.KIND: fields.BARRIER,
-        fields.STAMP: barrier.stamp,
+        fields.TIMESTAMP: barrier.timestamp,
         fields.BATCH: barrier.batch,
         fields.BUCKETS: barrier.buckets,
         fields.INCOMPLETE: barrier.incomplete,

@@ -20,7 +20,7 @@ from cdc.stored import fields
 from cdc.stored.cells import BARRIER, is_barrier, layout_id_of, load_barrier
 from cdc.stored.layout import Layout
 from indexer.index.collapse import RowChange, collapse
-from indexer.index.mapping import LATER_FIELDS, Document, Field, Mapper, barrier_document, stub
+from indexer.index.mapping import LATER_FIELDS, Document, Field, Mapper, barrier_document, tombstone
 from indexer.peer.peer import Edits
 from indexer.peer.wire import Write
 
@@ -66,25 +66,27 @@ class Tally:
 class _Batch:
     """How far a batch is; kept when it is given up, so that it goes on from there when it comes again.
 
-    `accepted` is row → version of what Solr has; `letters`, by row, are not held by Kafka yet; `unreadable` names
-    layouts that are not stored, so that each is looked for once.
+    `accepted` is row → version of what Solr has; `dead_letter_records`, by row, are not held by Kafka yet; `unreadable`
+    names layouts that are not stored, so that each is looked for once.
     """
 
     accepted: dict[bytes, int] = field(default_factory=dict)
-    letters: dict[bytes, DeadLetter] = field(default_factory=dict)
+    dead_letter_records: dict[bytes, DeadLetter] = field(default_factory=dict)
     unreadable: dict[int, Skippable] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
     backlog: bool = False
 
     def refuse(self, change: RowChange, reason: str) -> None:
-        self.letters[change.row] = DeadLetter(row=change.row, version=change.version, cells=change.cells, reason=reason)
+        self.dead_letter_records[change.row] = DeadLetter(
+            row=change.row, version=change.version, cells=change.cells, reason=reason
+        )
 
     def is_done(self, change: RowChange) -> bool:
         """Whether this change, or a newer one of the row, was handled when the batch came before."""
         if self.accepted.get(change.row, -1) >= change.version:
             self.tally.accepted += 1
             return True
-        return change.row in self.letters and self.letters[change.row].version >= change.version
+        return change.row in self.dead_letter_records and self.dead_letter_records[change.row].version >= change.version
 
 
 class Collection(Protocol):
@@ -112,7 +114,7 @@ class DeadLetters(Protocol):
     `accepted` hears of each batch's rows that the index holds, by version: it settles what was refused of them before.
     """
 
-    def put(self, letters: Sequence[DeadLetter]) -> None: ...
+    def put(self, dead_letter_records: Sequence[DeadLetter]) -> None: ...
     def accepted(self, rows: Mapping[bytes, int]) -> None: ...
 
 
@@ -177,7 +179,7 @@ class Processor:
         """Index rows that were read and not shipped; barriers are left out. Errors as `process`."""
         batch = _Batch(backlog=True)
         self._post_rows([[change for change in changes if not is_barrier(change.row)]], batch, math.inf)
-        self._keep_letters(batch)
+        self._keep_dead_letters(batch)
         return batch.tally
 
     def _run(self, edits: Edits, batch: _Batch, give_up: float) -> None:
@@ -196,7 +198,7 @@ class Processor:
         self._post_rows(rows(), batch, give_up)
         # behind every row of the batch, whatever their places in it
         documents = self._barriers(barriers.values(), batch)
-        self._keep_letters(batch)
+        self._keep_dead_letters(batch)
         if documents:
             self._post_barriers(documents, batch)
 
@@ -220,13 +222,13 @@ class Processor:
                     self._settle(post, batch)
             raise
 
-    def _keep_letters(self, batch: _Batch) -> None:
-        if batch.letters:
-            self._dead_letters.put(list(batch.letters.values()))
-            batch.tally.dead = len(batch.letters)
+    def _keep_dead_letters(self, batch: _Batch) -> None:
+        if batch.dead_letter_records:
+            self._dead_letters.put(list(batch.dead_letter_records.values()))
+            batch.tally.dead = len(batch.dead_letter_records)
         self._dead_letters.accepted(
-            {row: version for row, version in batch.accepted.items() if row not in batch.letters}
-            if batch.letters else batch.accepted
+            {row: version for row, version in batch.accepted.items() if row not in batch.dead_letter_records}
+            if batch.dead_letter_records else batch.accepted
         )  # fmt: skip
 
     def _windows(self, edits: Edits) -> Iterator[list[Write]]:
@@ -267,7 +269,7 @@ class Processor:
 
     def _document(self, change: RowChange, batch: _Batch, now_ms: int) -> Document:
         if change.deleted:
-            return stub(change)
+            return tombstone(change)
         try:
             layout_id = layout_id_of(change.cells)
         except KeyError as error:

@@ -166,14 +166,14 @@ def read_writes(data: bytes, at: int, count: int) -> tuple[list[Write], int]:
             at += 4 + total
             if at > size or key_end + value_length > at or qualifier > key_end - 9:
                 raise WireError("a cell longer than its block")
-            prefix, stamp = data[key:qualifier], data[key_end - 9 : key_end]
+            prefix, batch_timestamp = data[key:qualifier], data[key_end - 9 : key_end]
             skipped = 12 + len(prefix)
             cells = {data[qualifier : key_end - 9]: data[key_end : key_end + value_length]}
             count -= 1
             while count > 0 and starts(prefix, at + 12):
                 total, key_length, value_length = head(data, at)
                 key_end = at + 12 + key_length
-                if not starts(stamp, key_end - 9):
+                if not starts(batch_timestamp, key_end - 9):
                     break
                 following = at + 4 + total
                 if following > size or key_end + value_length > following or at + skipped > key_end - 9:
@@ -184,7 +184,11 @@ def read_writes(data: bytes, at: int, count: int) -> tuple[list[Write], int]:
             row_length = row_end - key - 2
             writes.append(
                 Write(
-                    prefix[2 : 2 + row_length], prefix[3 + row_length :], _LONG.unpack_from(stamp)[0], stamp[8], cells
+                    prefix[2 : 2 + row_length],
+                    prefix[3 + row_length :],
+                    _LONG.unpack_from(batch_timestamp)[0],
+                    batch_timestamp[8],
+                    cells,
                 )
             )
     except (struct.error, IndexError) as error:

@@ -109,8 +109,8 @@ class Scan:
         progress = self._progress.values()
         return Counts(rows=sum(each.rows for each in progress), dead=sum(each.dead for each in progress))
 
-    def bucket(self, bucket: int, told: Callable[[int], None]) -> None:
-        """Index one bucket to its end, trying again while a server is away; `told` hears of the rows of each page.
+    def bucket(self, bucket: int, reported: Callable[[int], None]) -> None:
+        """Index one bucket to its end, trying again while a server is away; `reported` hears of the rows of each page.
 
         Raises the Retriable itself after many attempts without a page in between, or once `stopped`.
         """
@@ -127,7 +127,7 @@ class Scan:
                             row=page[-1].row, rows=before.rows + len(page), dead=before.dead + tally.dead, done=False
                         ),
                     )
-                    told(len(page))
+                    reported(len(page))
                     failures = 0
                     if self._stopped():
                         return
@@ -205,7 +205,7 @@ class Nowhere:
         """Nothing is here."""
         return []
 
-    def put(self, letters: Sequence[DeadLetter]) -> None:
+    def put(self, dead_letters: Sequence[DeadLetter]) -> None:
         """Forgets the letters; their number is in the tally."""
 
     def accepted(self, rows: Mapping[bytes, int]) -> None:

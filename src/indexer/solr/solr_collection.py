@@ -18,7 +18,7 @@ from cdc.stored import fields
 from cdc.topology.topology import Solr
 from indexer.index.mapping import LATER_TYPES, Document, Field, fitted
 from indexer.index.processor import RefusedDocument
-from indexer.solr.solr_http import AWAY, Exchange, SolrConnections
+from indexer.solr.solr_http import UNAVAILABLE, Exchange, SolrConnections
 
 _BAD_REQUEST = 400
 _REASON_LENGTH = 500
@@ -96,8 +96,8 @@ class SolrCollection:
                     "field_type_differs",
                     collection=self._name,
                     field=field.name,
-                    has=_told(*has),
-                    needs=_told(field.type, field.many),
+                    has=_reported(*has),
+                    needs=_reported(field.type, field.many),
                     remedy="tailorbird index reindex TOPOLOGY",
                 )
         return list(missing.values())
@@ -125,7 +125,7 @@ class SolrCollection:
         """Whether Solr serves the collection; Retriable while Solr is away."""
         status, _ = self._reads.request("GET", f"{self._path}/schema/uniquekey")
         if status >= 500:
-            raise Retriable(f"Solr at {self._url} is not ready: HTTP {status}", AWAY)
+            raise Retriable(f"Solr at {self._url} is not ready: HTTP {status}", UNAVAILABLE)
         return status == 200
 
     def begin(self, documents: Sequence[Document], *, backlog: bool = False) -> Callable[[], list[RefusedDocument]]:
@@ -166,7 +166,7 @@ class SolrCollection:
                 try:
                     changed[name] = fitted(changed[name], kind, many)
                 except (KeyError, ValueError, OverflowError) as error:
-                    what = f"field {name} is a {_told(kind, many)}, which can not hold {changed[name]!r:.60}"
+                    what = f"field {name} is a {_reported(kind, many)}, which can not hold {changed[name]!r:.60}"
                     raise ValueError(f"{what}: `tailorbird index reindex`") from error
         return changed
 
@@ -186,34 +186,36 @@ class SolrCollection:
             RefusedDocument(position=half + each.position, reason=each.reason) for each in tail
         ]
 
-    def purge_stubs(self, *, before_ms: int, buckets: int) -> int:
+    def purge_tombstones(self, *, before_ms: int, buckets: int) -> int:
         """Remove the stubs of deletes older than `before_ms` and than the last complete barrier; how many there were.
 
         What is older than a barrier that every bucket has passed can come again only as a repeat that HBase sends
         late, for which `before_ms` leaves time. Foreign tables have no barriers, `buckets` is 0. Retriable while Solr
         is away.
         """
-        kind, fence, stamp = fields.KIND, fields.FENCE, fields.STAMP
-        barriers = self._search(f"{kind}:{fields.BARRIER}", fl=stamp, rows="300")["docs"]
+        kind, fence, timestamp = fields.KIND, fields.FENCE, fields.TIMESTAMP
+        barriers = self._search(f"{kind}:{fields.BARRIER}", fl=timestamp, rows="300")["docs"]
         if len(barriers) < buckets:
             return 0
-        version = 2 * min([before_ms, *(int(each[stamp]) for each in barriers)])
-        stubs = f"{fence}:[* TO {version}] AND -{kind}:[* TO *]"
-        count = int(self._search(stubs, rows="0")["numFound"])
+        version = 2 * min([before_ms, *(int(each[timestamp]) for each in barriers)])
+        tombstones = f"{fence}:[* TO {version}] AND -{kind}:[* TO *]"
+        count = int(self._search(tombstones, rows="0")["numFound"])
         if count:
             # By query, so that a document that becomes a row meanwhile is no longer among them.
-            body = orjson.dumps({"delete": {"query": stubs}})
+            body = orjson.dumps({"delete": {"query": tombstones}})
             status, answer = self._writes.request("POST", f"{self._path}/update?wt=json&softCommit=true", body)
             if status != 200:
-                raise Retriable(f"Solr at {self._url} does not purge stubs: HTTP {status}: {answer[:200]!r}", AWAY)
+                raise Retriable(
+                    f"Solr at {self._url} does not purge stubs: HTTP {status}: {answer[:200]!r}", UNAVAILABLE
+                )
         return count
 
-    def visible_stamp(self) -> int | None:
+    def visible_timestamp(self) -> int | None:
         """The stamp (ms) of the last cut that every bucket has passed; None where there is none."""
         barriers = self._search(f"{fields.KIND}:{fields.BARRIER}", rows="300")["docs"]
         if not barriers or len(barriers) < int(barriers[0][fields.BUCKETS]):
             return None
-        return min(int(each[fields.STAMP]) for each in barriers)
+        return min(int(each[fields.TIMESTAMP]) for each in barriers)
 
     def count_rows(self, *, until_ms: int) -> int:
         """How many rows are visible that were last written before `until_ms`, after a commit of what is held."""
@@ -258,7 +260,7 @@ class SolrCollection:
         if status == 404:
             raise self._missing()
         if status != _BAD_REQUEST:
-            raise Retriable(f"Solr at {self._url}: HTTP {status}: {answer[:200]!r}", AWAY)
+            raise Retriable(f"Solr at {self._url}: HTTP {status}: {answer[:200]!r}", UNAVAILABLE)
         if len(documents) == 1:
             return set(), [RefusedDocument(position=0, reason=_reason(answer))]
         # A refused request may have written some of its documents; their versions differ now, so they come as
@@ -278,7 +280,7 @@ class SolrCollection:
         if status == 404:
             raise self._missing()
         if status != 200:
-            raise Retriable(f"Solr at {self._url}: HTTP {status} for documents", AWAY)
+            raise Retriable(f"Solr at {self._url}: HTTP {status} for documents", UNAVAILABLE)
         if "response" in answer:
             found: list[dict[str, Any]] = answer["response"]["docs"]
             return found
@@ -290,7 +292,7 @@ class SolrCollection:
         if status == 404:
             raise self._missing()
         if status != 200:
-            raise Retriable(f"Solr at {self._url}: HTTP {status} for a query", AWAY)
+            raise Retriable(f"Solr at {self._url}: HTTP {status} for a query", UNAVAILABLE)
         found: dict[str, Any] = answer["response"]
         return found
 
@@ -309,7 +311,7 @@ class SolrCollection:
             return _reason(answer)
         if status == 404:
             raise self._missing()
-        raise Retriable(f"Solr at {self._url}: HTTP {status}: {message[:200]}", AWAY)
+        raise Retriable(f"Solr at {self._url}: HTTP {status}: {message[:200]}", UNAVAILABLE)
 
     def _wait_for_replay(self, exchange: Exchange) -> None:
         """Retriable until Solr has replayed its transaction log.
@@ -328,7 +330,7 @@ class SolrCollection:
         if status == 200:
             status, answer = exchange("GET", self._path + query, None)
         if status != 200:
-            raise Retriable(f"Solr at {self._url} is not ready: HTTP {status}: {answer[:200]!r}", AWAY)
+            raise Retriable(f"Solr at {self._url} is not ready: HTTP {status}: {answer[:200]!r}", UNAVAILABLE)
         if not orjson.loads(answer)["response"]["numFound"]:
             raise Retriable(f"Solr at {self._url} replays its transaction log", "it ends by itself")
 
@@ -339,7 +341,7 @@ class SolrCollection:
         if status == _BAD_REQUEST:
             raise Fatal(f"Solr refused fields of collection {self._name}: {_refusals(answer)}")
         if status != 200:
-            raise Retriable(f"Solr at {self._url}: HTTP {status} for the schema", AWAY)
+            raise Retriable(f"Solr at {self._url}: HTTP {status} for the schema", UNAVAILABLE)
         return answer
 
     def _missing(self) -> Retriable:
@@ -347,19 +349,19 @@ class SolrCollection:
         return Retriable(f"Solr does not serve collection {self._name}", "`tailorbird apply` makes it")
 
 
-def visible_stamp(solr: Solr, collection: str) -> int | None:
+def visible_timestamp(solr: Solr, collection: str) -> int | None:
     """The stamp (ms) up to which every row is visible to queries; None before the first full cut or without barriers.
 
     Retriable while Solr is away, or does not serve the collection.
     """
     found = SolrCollection(solr, collection, commit_within=1.0)
     try:
-        return found.visible_stamp()
+        return found.visible_timestamp()
     finally:
         found.close()
 
 
-def _told(kind: str, many: bool) -> str:
+def _reported(kind: str, many: bool) -> str:
     return f"{kind} of many values" if many else kind
 
 

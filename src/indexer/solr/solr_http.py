@@ -17,7 +17,7 @@ import requests
 from cdc.model.errors import Retriable, UsageError
 from cdc.topology.topology import Solr
 
-AWAY = "`tailorbird stack status`; HBase keeps the backlog meanwhile"
+UNAVAILABLE = "`tailorbird stack status`; HBase keeps the backlog meanwhile"
 Exchange = Callable[[str, str, bytes | None], "tuple[int, bytes]"]
 
 
@@ -62,7 +62,7 @@ class SolrConnections:
             return self._exchange(fresh, method, path, body)
         except (OSError, http.client.HTTPException) as error:
             fresh.close()
-            raise self._away(error) from error
+            raise self._unavailable(error) from error
         except BaseException:
             fresh.close()
             raise
@@ -114,9 +114,9 @@ class SolrConnections:
             )
         return response.status, answer
 
-    def _away(self, error: Exception) -> Retriable:
+    def _unavailable(self, error: Exception) -> Retriable:
         reason = f"{type(error).__name__}: {error}" if isinstance(error, ssl.SSLError) else type(error).__name__
-        return Retriable(f"Solr at {self._solr.url} does not answer: {reason}", AWAY)
+        return Retriable(f"Solr at {self._solr.url} does not answer: {reason}", UNAVAILABLE)
 
 
 def reading_session(solr: Solr) -> requests.Session:

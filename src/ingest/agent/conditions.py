@@ -22,8 +22,8 @@ _REMEDY = "compare columns with constants: =, <, >, IN (…), BETWEEN, LIKE, IS 
 _LONGEST = 10_000  # characters
 
 
-def condition(text: str, tells: Callable[[str], bool]) -> str:
-    """A condition of a WHERE, as it is safe to ask; `tells` says of which columns. UsageError for any other."""
+def condition(text: str, reports: Callable[[str], bool]) -> str:
+    """A condition of a WHERE, as it is safe to ask; `reports` says of which columns. UsageError for any other."""
     if len(text) > _LONGEST:
         raise UsageError(f"a condition of {len(text)} characters", f"at most {_LONGEST}")
     try:
@@ -36,6 +36,6 @@ def condition(text: str, tells: Callable[[str], bool]) -> str:
     for node in parsed.walk():
         if type(node) not in _TAKEN or (isinstance(node, sql.Column) and len(node.parts) != 1):
             raise UsageError(f"a condition may not hold {node.sql(dialect='mysql')[:200]!r}", _REMEDY)
-        if isinstance(node, sql.Column) and not tells(node.name):
+        if isinstance(node, sql.Column) and not reports(node.name):
             raise UsageError(f"a condition may not ask for column {node.name}", "its values may not leave")
     return parsed.sql(dialect="mysql", comments=False)

@@ -39,7 +39,7 @@ from ingest.fleet.fleet_pb2 import (
     StreamRequest,
 )
 from ingest.fleet.reported import effective_hash
-from ingest.gateway_client.grpc_channel import Lane
+from ingest.gateway_client.grpc_channel import SessionChannel
 from ingest.gateway_client.grpc_stream import GrpcStream
 
 AGAIN = 30.0  # seconds until a session that failed is tried again
@@ -60,7 +60,7 @@ class Streams(Protocol):
 
 
 @dataclass(slots=True)
-class Told:
+class Reported:
     """What is told of a source: how far its session is; or why a version is refused, while what ran before goes on."""
 
     report: Report
@@ -72,27 +72,27 @@ class Told:
     def now(self, progress: Progress, reason: str = "") -> None:
         """How far the session is; said where it is news."""
         self.session = progress, reason
-        self._tell()
+        self._send_report()
 
     def refuse(self, version: int, why: str) -> None:
         """A further version may not run."""
         self.report.version, self.refused = version, why
-        self._tell()
+        self._send_report()
 
     def accept(self, version: int) -> None:
         """A further version is what runs already."""
         self.report.version, self.refused = version, ""
-        self._tell(anew=True)
+        self._send_report(again=True)
 
     def at(self, position: Mapping[str, Any], *, every: float) -> None:
         """Where it is; said where nothing was said for so many seconds."""
         self.report.position = orjson.dumps(position)
         if time.monotonic() - self.said >= every:
-            self._tell(anew=True)
+            self._send_report(again=True)
 
-    def _tell(self, *, anew: bool = False) -> None:
+    def _send_report(self, *, again: bool = False) -> None:
         progress, reason = (FAILED, self.refused) if self.refused else self.session
-        if anew or (progress, reason[:_REASON]) != (self.report.progress, self.report.reason):
+        if again or (progress, reason[:_REASON]) != (self.report.progress, self.report.reason):
             self.report.progress, self.report.reason = progress, reason[:_REASON]
             self.said = time.monotonic()
             self.say(self.report)
@@ -100,63 +100,65 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One source to capture until `stopped`; `lanes` carry it under its lease, `taken` is what the policy took away."""
+    """One source to capture until `stopped`; `channels` carry it under its lease, `taken` is what the policy took
+    away.
+    """
 
     topology: str
     policy: Policy
     local: LocalConnection
     source: Source
     taken: str
-    lanes: Callable[[], LeasedLanes]
+    channels: Callable[[], LeasedChannels]
     stopped: threading.Event
-    told: Told
+    reported: Reported
 
 
 Capture = Callable[[Task], None]  # returns when it was stopped; raises what ends a session for good
 
 
 @dataclass(frozen=True, slots=True)
-class LeasedLanes:
-    """A stream whose lanes name the epoch of a lease; implements `gateway_log.Lanes`."""
+class LeasedChannels:
+    """A stream whose lanes name the epoch of a lease; implements `gateway_log.SessionChannels`."""
 
     stream: GrpcStream
     epoch: int
 
-    def lane(self, source: str, unasked: Callable[[LogReply], None]) -> Lane:
-        """See `gateway_log.Lanes`."""
-        return self.stream.lane(source, unasked, self.epoch)
+    def channel(self, source: str, unasked: Callable[[LogReply], None]) -> SessionChannel:
+        """See `gateway_log.SessionChannels`."""
+        return self.stream.channel(source, unasked, self.epoch)
 
-    def leave(self, lane: Lane) -> None:
-        """See `gateway_log.Lanes`."""
-        self.stream.leave(lane)
+    def leave(self, channel: SessionChannel) -> None:
+        """See `gateway_log.SessionChannels`."""
+        self.stream.leave(channel)
 
 
 @dataclass(slots=True)
-class _Tenure:
+class _SourceTask:
     """A source that the agent has, and the thread that captures it."""
 
     epoch: int
     version: int
-    told: Told
+    reported: Reported
     runs: Narrowed | None = None
     stopped: threading.Event = field(default_factory=threading.Event)
     thread: threading.Thread | None = None
 
 
 class FleetAgent:
-    """Of one process. `atlas` reads what a connection shows; `capture` runs one session after another."""
+    """Of one process. `catalog_seen` reads what a connection shows; `capture` runs one session after another."""
 
     def __init__(
         self,
         name: str,
         policy: Policy,
         capture: Capture,
-        atlas: Callable[[LocalConnection, str], Iterator[DatabaseSeen]],
+        catalog_seen: Callable[[LocalConnection, str], Iterator[DatabaseSeen]],
     ) -> None:
-        self._name, self._policy, self._capture, self._atlas = name, policy, capture, atlas
+        self._name, self._policy, self._capture, self._catalog_seen = name, policy, capture, catalog_seen
         self._streams: Streams | None = None
         self._stream: GrpcStream | None = None
-        self._tenures: dict[str, _Tenure] = {}
+        self._source_tasks: dict[str, _SourceTask] = {}
         self._ended = list[threading.Thread]()
         self._mapped: dict[tuple[str, str], bytes] = {}
         self._map_due = self._map_whole = 0.0
@@ -173,8 +175,8 @@ class FleetAgent:
                     self._map(stream)
                     if time.monotonic() - said > _PLACE_EVERY:
                         said = time.monotonic()
-                        for tenure in list(self._tenures.values()):
-                            self._report(tenure.told.report)
+                        for source_task in list(self._source_tasks.values()):
+                            self._report(source_task.reported.report)
                 except Retriable as error:
                     pause = min(max(2 * pause, error.retry_after), _LONGEST)
                     log.warning("waiting", why=str(error), seconds=round(pause, 1))
@@ -193,9 +195,9 @@ class FleetAgent:
             for local in self._policy.connections.values()
             for database in local.databases
         ]
-        stream.tell(StreamRequest(ready=Ready(labels=dict(self._policy.labels), places=places)))
-        for tenure in list(self._tenures.values()):
-            stream.tell(StreamRequest(type=Control_Report, report=tenure.told.report))
+        stream.report(StreamRequest(ready=Ready(labels=dict(self._policy.labels), places=places)))
+        for source_task in list(self._source_tasks.values()):
+            stream.report(StreamRequest(type=Control_Report, report=source_task.reported.report))
         self._mapped.clear()
         self._map_due = 0.0
 
@@ -203,84 +205,86 @@ class FleetAgent:
         """What the gateway says, in order; called by the stream's reader, so that nothing here waits."""
         with self._lock:
             if request.HasField("assign"):
-                told = request.assign
+                reported = request.assign
                 try:
-                    self._assigned(told)
+                    self._assigned(reported)
                 except Exception as error:  # told; else the stream would end, and the next one too, of all sources
-                    log.exception("not understood", source=told.source, version=told.version)
+                    log.exception("not understood", source=reported.source, version=reported.version)
                     reason = f"{type(error).__name__}, a bug: look into the agent's log"
                     self._report(
                         Report(
-                            source=told.source, epoch=told.epoch, version=told.version, progress=FAILED, reason=reason
+                            source=reported.source, epoch=reported.epoch, version=reported.version, progress=FAILED,
+                            reason=reason,
                         )
                     )  # fmt: skip
             elif request.HasField("withdraw"):
-                tenure = self._tenures.get(request.withdraw.source)
-                if tenure is not None and tenure.epoch <= request.withdraw.epoch:
+                source_task = self._source_tasks.get(request.withdraw.source)
+                if source_task is not None and source_task.epoch <= request.withdraw.epoch:
                     log.info("withdrawn", source=request.withdraw.source, why=request.withdraw.why)
-                    self._stop(self._tenures.pop(request.withdraw.source))
+                    self._stop(self._source_tasks.pop(request.withdraw.source))
 
     @property
     def reports(self) -> dict[str, Report]:
         """What was last told of each source."""
-        return {source: tenure.told.report for source, tenure in list(self._tenures.items())}
+        return {source: source_task.reported.report for source, source_task in list(self._source_tasks.items())}
 
-    def _assigned(self, told: Assign) -> None:
-        before = self._tenures.get(told.source)
-        if before is not None and (before.epoch, before.version) == (told.epoch, told.version):
+    def _assigned(self, reported: Assign) -> None:
+        before = self._source_tasks.get(reported.source)
+        if before is not None and (before.epoch, before.version) == (reported.epoch, reported.version):
             return
-        report = Report(source=told.source, epoch=told.epoch, version=told.version, progress=APPLYING)
-        tenure = _Tenure(told.epoch, told.version, Told(report, self._report))
-        log.info("assigned", source=told.source, epoch=told.epoch, version=told.version)
+        report = Report(source=reported.source, epoch=reported.epoch, version=reported.version, progress=APPLYING)
+        source_task = _SourceTask(reported.epoch, reported.version, Reported(report, self._report))
+        log.info("assigned", source=reported.source, epoch=reported.epoch, version=reported.version)
         try:
-            spec = spec_of(orjson.loads(told.spec), told.topology, told.source)
-            tenure.runs = self.narrowed(spec, told.topology, told.source)
+            spec = spec_of(orjson.loads(reported.spec), reported.topology, reported.source)
+            source_task.runs = self.narrowed(spec, reported.topology, reported.source)
         except (TailorbirdError, ValueError) as error:
-            log.warning("refused", source=told.source, version=told.version, why=str(error))
-            if before is not None and before.runs is not None and before.epoch == told.epoch:
-                before.version = told.version
-                before.told.refuse(told.version, f"{error}; what ran before goes on")
+            log.warning("refused", source=reported.source, version=reported.version, why=str(error))
+            if before is not None and before.runs is not None and before.epoch == reported.epoch:
+                before.version = reported.version
+                before.reported.refuse(reported.version, f"{error}; what ran before goes on")
                 return
-            self._tenures[told.source] = tenure
+            self._source_tasks[reported.source] = source_task
             if before is not None:
                 self._stop(before)
-            tenure.told.now(FAILED, str(error))
+            source_task.reported.now(FAILED, str(error))
             return
         if (
             before is not None
-            and before.runs == tenure.runs
-            and before.epoch == told.epoch
+            and before.runs == source_task.runs
+            and before.epoch == reported.epoch
             and before.thread is not None
         ):
-            before.version = told.version  # the same in other words
-            before.told.accept(told.version)
+            before.version = reported.version  # the same in other words
+            before.reported.accept(reported.version)
             return
-        report.hash, report.narrowed = effective_hash(tenure.runs.source), bool(tenure.runs.taken)
-        self._tenures[told.source] = tenure
+        report.hash, report.narrowed = effective_hash(source_task.runs.source), bool(source_task.runs.taken)
+        self._source_tasks[reported.source] = source_task
         if before is not None:
             self._stop(before)
         self._report(report)
-        self._start(told, spec, tenure, before)
+        self._start(reported, spec, source_task, before)
 
     def narrowed(self, spec: SourceSpec, topology: str, name: str) -> Narrowed:
         """What the policy leaves of a configuration; UsageError where it names what may not leave."""
         return narrowed(self._policy, spec, source_of(spec, topology, name), condition)
 
-    def _start(self, told: Assign, spec: SourceSpec, tenure: _Tenure, before: _Tenure | None) -> None:
-        assert tenure.runs is not None, "what is refused is not started"
-        runs = tenure.runs
+    def _start(self, reported: Assign, spec: SourceSpec, source_task: _SourceTask, before: _SourceTask | None) -> None:
+        assert source_task.runs is not None, "what is refused is not started"
+        runs = source_task.runs
         if not spec.captures:
-            tenure.told.now(APPLIED, "no table is captured yet")
+            source_task.reported.now(APPLIED, "no table is captured yet")
             return
         local = self._policy.connections[spec.connection]
         task = Task(
-            told.topology, self._policy, local, runs.source, "; ".join(runs.taken), lambda: self._lanes(tenure.epoch),
-            tenure.stopped, tenure.told,
+            reported.topology, self._policy, local, runs.source, "; ".join(runs.taken),
+            lambda: self._channels(source_task.epoch),
+            source_task.stopped, source_task.reported,
         )  # fmt: skip
         arguments = (task, before.thread if before is not None else None)
-        name = f"capture {told.source}"
-        tenure.thread = threading.Thread(target=self._run, args=arguments, name=name, daemon=True)
-        tenure.thread.start()
+        name = f"capture {reported.source}"
+        source_task.thread = threading.Thread(target=self._run, args=arguments, name=name, daemon=True)
+        source_task.thread.start()
 
     def _run(self, task: Task, before: threading.Thread | None) -> None:
         if before is not None:
@@ -290,37 +294,37 @@ class FleetAgent:
                 self._capture(task)
             except TailorbirdError as error:
                 log.error("failed", source=task.source.name, why=str(error))
-                task.told.now(FAILED, str(error))
+                task.reported.now(FAILED, str(error))
             except Exception as error:  # told, and begun anew: else nobody would capture the source
                 log.exception("failed of a bug", source=task.source.name)
                 # its words may hold values, which the policy does not let leave
-                task.told.now(FAILED, f"{type(error).__name__}, a bug: look into the agent's log")
+                task.reported.now(FAILED, f"{type(error).__name__}, a bug: look into the agent's log")
             task.stopped.wait(AGAIN)
 
-    def _lanes(self, epoch: int) -> LeasedLanes:
+    def _channels(self, epoch: int) -> LeasedChannels:
         assert self._streams is not None, "sessions begin behind the first stream"
-        return LeasedLanes(self._streams.stream(), epoch)
+        return LeasedChannels(self._streams.stream(), epoch)
 
-    def _stop(self, tenure: _Tenure) -> None:
-        tenure.stopped.set()
-        if tenure.thread is not None:
-            self._ended = [*(one for one in self._ended if one.is_alive()), tenure.thread]
+    def _stop(self, source_task: _SourceTask) -> None:
+        source_task.stopped.set()
+        if source_task.thread is not None:
+            self._ended = [*(one for one in self._ended if one.is_alive()), source_task.thread]
 
     def _end_all(self) -> None:
         with self._lock:
-            for tenure in self._tenures.values():
-                self._stop(tenure)
+            for source_task in self._source_tasks.values():
+                self._stop(source_task)
             ended = list(self._ended)
         for thread in ended:
             thread.join(30.0)
 
     def _report(self, report: Report) -> None:
-        self._tell(StreamRequest(type=Control_Report, report=report))
+        self._send_report(StreamRequest(type=Control_Report, report=report))
 
-    def _tell(self, request: StreamRequest) -> None:
+    def _send_report(self, request: StreamRequest) -> None:
         if self._stream is not None:
             with suppress(Retriable):  # the next stream is told what holds then
-                self._stream.tell(request)
+                self._stream.report(request)
 
     def _map(self, stream: GrpcStream) -> None:
         if time.monotonic() < self._map_due:
@@ -332,14 +336,14 @@ class FleetAgent:
             self._mapped.clear()
         for local in self._policy.connections.values():
             try:
-                for seen in self._atlas(local, self._name):
-                    self._tell_map(stream, local.alias, seen)
+                for seen in self._catalog_seen(local, self._name):
+                    self._report_map(stream, local.alias, seen)
             except TailorbirdError as error:
                 log.warning("not mapped", connection=local.alias, why=str(error))
             except Exception:  # told; the sources go on, and the next turn tries it again
                 log.exception("not mapped", connection=local.alias)
 
-    def _tell_map(self, stream: GrpcStream, alias: str, seen: DatabaseSeen) -> None:
+    def _report_map(self, stream: GrpcStream, alias: str, seen: DatabaseSeen) -> None:
         """A database's map, where it is not what was told last."""
         content, place = packed(seen), (alias, seen.database)
         if self._mapped.get(place) == content:
@@ -347,5 +351,5 @@ class FleetAgent:
         for at in range(0, len(content), _PIECE):
             part = MapPart(connection=alias, database=seen.database, content=content[at : at + _PIECE])
             part.last = at + _PIECE >= len(content)
-            stream.tell(StreamRequest(type=Control_Map, map_part=part))
+            stream.report(StreamRequest(type=Control_Map, map_part=part))
         self._mapped[place] = content

@@ -40,7 +40,7 @@ class TablePolicy:
             return False
         return low not in {name.lower() for name in self.ignored}
 
-    def tells(self, column: str) -> bool:
+    def reports(self, column: str) -> bool:
         """Whether a column may leave as it is, so that conditions may ask for it."""
         return self.shows(column) and column.lower() not in self.low_masks
 
@@ -115,7 +115,7 @@ def narrowed(
     made = replace(
         source, rules=rules, type=local.type, hostname=local.hostname, port=local.port, username=local.username,
         password=local.password, ssl_mode=local.ssl_mode, dumps=policy.dumps,
-        conditions=lambda table, where: condition(where, _allowed(local, table).tells),
+        conditions=lambda table, where: condition(where, _allowed(local, table).reports),
     )  # fmt: skip
     if not policy.dumps and (made.snapshot_mode, made.position_lost) != ("never", "fail"):
         made = replace(made, snapshot_mode="never", position_lost="fail")
@@ -140,7 +140,7 @@ def _rule(
     name = f"{table.database}.{table.table}"
     made = rule
     if rule.where:
-        made = replace(made, where=condition(rule.where, allowed.tells))
+        made = replace(made, where=condition(rule.where, allowed.reports))
     if not allowed.hides:
         return made
     ignored = tuple(dict.fromkeys((*rule.ignored_columns, *allowed.ignored)))

@@ -13,7 +13,7 @@ from ingest.fleet.desired import ALIAS
 from ingest.fleet.improper import PLACES
 
 _NULL = "tag:yaml.org,2002:null"
-_TOLD, _AROUND = 768 * 1024, 10  # bytes: of all databases' names, in a message of 1 MiB, and around each of them
+_REPORTED, _AROUND = 768 * 1024, 10  # bytes: of all databases' names, in a message of 1 MiB, and around each of them
 
 
 def read_policy(text: str, *, file: str, environ: Mapping[str, str], content: Callable[[str], str]) -> Policy:
@@ -37,11 +37,11 @@ def read_policy(text: str, *, file: str, environ: Mapping[str, str], content: Ca
         connections=top.take("connections", _connections),
     )
     top.end()
-    told = [(alias, name) for alias, local in policy.connections.items() for name in local.databases]
-    size = sum(len(alias) + len(name.encode()) + _AROUND for alias, name in told)
-    if size > _TOLD or len(told) > PLACES:  # an agent says in one message what it may tell of
-        most = f"{PLACES} at most, of {_TOLD} bytes of names: give some of them to another agent"
-        reader.fail(1, "connections", f"{len(told)} databases, of {size} bytes of names", most)
+    reported = [(alias, name) for alias, local in policy.connections.items() for name in local.databases]
+    size = sum(len(alias) + len(name.encode()) + _AROUND for alias, name in reported)
+    if size > _REPORTED or len(reported) > PLACES:  # an agent says in one message what it may tell of
+        most = f"{PLACES} at most, of {_REPORTED} bytes of names: give some of them to another agent"
+        reader.fail(1, "connections", f"{len(reported)} databases, of {size} bytes of names", most)
     return policy
 
 
@@ -110,11 +110,11 @@ def _columns(value: Value) -> tuple[str, ...]:
 
 def _each_once(value: Value, names: Iterable[str]) -> None:
     """Two masks of one column would leave it open which one holds; MySQL's columns are the same in any case."""
-    told = set[str]()
+    reported = set[str]()
     for name in names:
-        if name.lower() in told:
+        if name.lower() in reported:
             value.fail(f"column {name} twice", "each column once: names of columns are the same in any case")
-        told.add(name.lower())
+        reported.add(name.lower())
 
 
 def _masks(value: Value) -> Mapping[str, str]:

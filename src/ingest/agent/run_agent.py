@@ -69,7 +69,7 @@ def run(gateways: Sequence[str], identity: str, policy_file: str, *, metrics_por
 
 def captured(task: Task) -> None:
     """Capture a source until the task is stopped; raises what ends a session for good."""
-    destination = ByPolicy(ThroughGateway(task.lanes, task.source.name), task)
+    destination = ByPolicy(ThroughGateway(task.channels, task.source.name), task)
     capture(
         _topology(task.topology), task.source, log=destination, stopped=task.stopped.is_set, wait=task.stopped.wait,
         reports=TaskReports(task),
@@ -119,7 +119,7 @@ class PolicySignals:
                     why = str(error)
         if why:
             log.warning("signal refused", source=task.source.name, type=one.type, tables=one.tables, why=why)
-            task.told.now(APPLIED, f"{one.type} was refused: {why}")
+            task.reported.now(APPLIED, f"{one.type} was refused: {why}")
         return not why
 
 
@@ -144,7 +144,7 @@ class TaskReports(Reports):
         """The session follows its log."""
         super().resumed(position)
         self._at(position)
-        self._task.told.now(APPLIED, self._task.taken)
+        self._task.reported.now(APPLIED, self._task.taken)
 
     def committed(self, checkpoint: Checkpoint) -> None:
         """Where it is."""
@@ -158,7 +158,7 @@ class TaskReports(Reports):
         for table in done:
             self._read[table] = self._reading[table]
         self._reading = dict(rows)
-        self._tell(0.0 if done else _READING_EVERY)
+        self._report(0.0 if done else _READING_EVERY)
 
     def lag(self, seconds: float) -> None:
         """How far behind."""
@@ -168,18 +168,18 @@ class TaskReports(Reports):
     def waiting(self, why: str, seconds: float) -> None:
         """A server, or the gateway, is away."""
         super().waiting(why, seconds)
-        self._task.told.now(APPLYING, f"waiting: {why}")
+        self._task.reported.now(APPLYING, f"waiting: {why}")
 
     def _at(self, at: Position) -> None:
         self._stands = {"file": at.file, "pos": at.pos, "gtid_set": at.gtid_set, "sequence": at.sequence}
-        self._tell(_READING_EVERY if self._reading else _MOVING_EVERY)
+        self._report(_READING_EVERY if self._reading else _MOVING_EVERY)
 
-    def _tell(self, every: float) -> None:
+    def _report(self, every: float) -> None:
         tables = {
             "reading": dict(islice(self._reading.items(), _TABLES)),
             "read": dict(islice(reversed(self._read.items()), _TABLES)),
         }
-        self._task.told.at({**self._stands, "lag_ms": self._lag_ms, **tables}, every=every)
+        self._task.reported.at({**self._stands, "lag_ms": self._lag_ms, **tables}, every=every)
 
 
 def _judged(agent: FleetAgent) -> tuple[Judgement, dict[str, object]]:

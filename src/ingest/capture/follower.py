@@ -11,11 +11,11 @@ from cdc.model.event import Position
 from cdc.model.history import Record as HistoryRecord
 from cdc.model.schema import TableId
 from ingest.capture.groups import Limits
-from ingest.capture.leaving import settled, tells_more
+from ingest.capture.leaving import reports_more, settled
 from ingest.capture.marks import REPLAYED, SLACK, reached_before
 from ingest.capture.observer import Observer
 from ingest.capture.pace import Moment, Pace, Stand
-from ingest.capture.signals import ONLY_TOLD, READS, Signals
+from ingest.capture.signals import ONLY_REPORTED, READS, Signals
 from ingest.events.log_events import (
     CaughtUp,
     StatementLogged,
@@ -29,7 +29,7 @@ from ingest.events.redecode import waiting
 from ingest.events.tables import Tables
 from ingest.records.capture_interfaces import ChangeLog, Checkpoint, Record, Seen, SourceServer, Stream
 from ingest.records.records import Recorder
-from ingest.repair.repairing import MendingTransactions
+from ingest.repair.repairing import RepairingTransactions
 from ingest.repair.repairs import name_of
 from ingest.repair.rounds import Rounds, Shared
 
@@ -61,26 +61,30 @@ class Following(Protocol):
     @property
     def dumps(self) -> bool: ...
 
-    def commit(self, checkpoint: Checkpoint, mends: Rounds, signals: int | None = None) -> Checkpoint:
+    def commit(self, checkpoint: Checkpoint, repairs: Rounds, signals: int | None = None) -> Checkpoint:
         """Commit what was appended."""
 
-    def tidy(self, checkpoint: Checkpoint, found: Sequence[HistoryRecord], tables: Tables, mends: Rounds) -> Checkpoint:
+    def tidy(
+        self, checkpoint: Checkpoint, found: Sequence[HistoryRecord], tables: Tables, repairs: Rounds
+    ) -> Checkpoint:
         """Restate the history where most of it is superfluous."""
 
 
 class Follower:
     """Follows one stream and groups what it tells into commits; a transaction that waits alone is committed at once."""
 
-    def __init__(self, session: Following, stream: Stream, transactions: MendingTransactions, mends: Rounds) -> None:
+    def __init__(
+        self, session: Following, stream: Stream, transactions: RepairingTransactions, repairs: Rounds
+    ) -> None:
         self._session, self._stream = session, stream
-        self._transactions, self._mends = transactions, mends
-        self._snapshots = snapshots = mends.snapshots
+        self._transactions, self._repairs = transactions, repairs
+        self._snapshots = snapshots = repairs.snapshots
         self._changes, self._refused, self._quarantined = snapshots.rows, snapshots.refused, 0
-        busy = bool(snapshots or mends)
-        self._pace = Pace(session.limits, session.clock(), busy=busy, mends=bool(mends))
+        busy = bool(snapshots or repairs)
+        self._pace = Pace(session.limits, session.clock(), busy=busy, repairs=bool(repairs))
         self._signals: int | None = None
         self._asked = self._learned = 0.0
-        self._patience = session.limits.ask
+        self._settling = session.limits.ask
         self._replayed: Position | None = None
 
     def follow(self, chunks: Shared, checkpoint: Checkpoint) -> Checkpoint | None:
@@ -96,21 +100,21 @@ class Follower:
         session, clock, pace = self._session, self._session.clock, self._pace
         records_of, snapshots, values = self._transactions.records, self._snapshots, self._transactions.values
         extend = session.log.extend
-        group, mends, now = pace.group, self._mends, clock()
+        group, repairs, now = pace.group, self._repairs, clock()
         self._signals = checkpoint.state.get("signals")
         self._replayed = reached_before(checkpoint)
-        for fact in self._stream:
-            kind = type(fact)
+        for log_event in self._stream:
+            kind = type(log_event)
             if kind is TransactionBegan or kind is TransactionLogged:
                 now = clock()
                 group.begin()
-            records = records_of(fact, int(now * 1000))
+            records = records_of(log_event, int(now * 1000))
             if records:
                 records += values.follow(records)
                 extend(records)
                 group.add(len(records), now)
             if kind is TransactionLogged:
-                if group.size and not (group.due(now) or snapshots or mends or self._replayed):
+                if group.size and not (group.due(now) or snapshots or repairs or self._replayed):
                     continue  # nothing is to be done yet: what most transactions of a busy source come to
                 stand: Stand = "between"
             else:
@@ -124,7 +128,7 @@ class Follower:
             stopped = session.stopped()
             if pace.due(self._moment(stand, now, stopped=stopped)):
                 checkpoint = self._commit()
-                if pace.anew(self._moment(stand, now, stopped=stopped)):
+                if pace.again(self._moment(stand, now, stopped=stopped)):
                     return checkpoint
             elif stand == "idle":
                 session.observer.lag(0.0)
@@ -134,14 +138,14 @@ class Follower:
         return None
 
     def _moment(self, stand: Stand, now: float, *, stopped: bool) -> Moment:
-        mends = bool(self._mends)
-        return Moment(stand, now, stopped, self._transactions.moved, bool(self._snapshots) or mends, mends)
+        repairs = bool(self._repairs)
+        return Moment(stand, now, stopped, self._transactions.moved, bool(self._snapshots) or repairs, repairs)
 
     def _tidy(self, checkpoint: Checkpoint) -> Checkpoint:
         tables, session = self._transactions.tables, self._session
         if tables.written <= SLACK:
             return checkpoint
-        return session.tidy(checkpoint, session.log.history(), tables, self._mends)
+        return session.tidy(checkpoint, session.log.history(), tables, self._repairs)
 
     def _take_turn(self, chunks: Shared, now: float, stand: Stand) -> None:
         """Between transactions: obey signals, publish chunks, ask for more."""
@@ -156,13 +160,13 @@ class Follower:
             self._ask_the_server(now)
         self._learn(now, caught_up=caught_up)
         self._settle(now)
-        if not snapshots and not self._mends:
+        if not snapshots and not self._repairs:
             return
         stream, place = self._stream, self._transactions.place
         going = set(snapshots.state)
-        records = self._mends.turn(chunks, session.log, lambda: place(stream), stream.reached, int(now * 1000))
+        records = self._repairs.turn(chunks, session.log, lambda: place(stream), stream.reached, int(now * 1000))
         records += snapshots.turn(chunks, lambda: place(stream), stream.reached, int(now * 1000))
-        self._mends.marked(going - set(snapshots.state))
+        self._repairs.marked(going - set(snapshots.state))
         if failed := chunks.failed():
             self._transactions.tables.cannot_read(failed, now, session.limits.ask)
         if records:
@@ -170,7 +174,7 @@ class Follower:
         if snapshots.take_moved():
             self._pace.progressed()
             session.observer.snapshot(snapshots.progress())
-        if self._mends.take_moved():
+        if self._repairs.take_moved():
             self._pace.progressed()
 
     def _settle(self, now: float) -> None:
@@ -178,9 +182,10 @@ class Follower:
         session, transactions = self._session, self._transactions
         transactions.tables.try_again(now)
         if transactions.tables.unsettled:
-            self._patience = session.limits.ask
+            self._settling = session.limits.ask
         records = settled(
-            transactions.tables, self._mends, session.recorder, session.observer, transactions.number, int(now * 1000),
+            transactions.tables, self._repairs, session.recorder, session.observer, transactions.number,
+            int(now * 1000),
             reads=session.dumps and session.rereads,
         )  # fmt: skip
         if records:
@@ -189,13 +194,13 @@ class Follower:
 
     def _learn(self, now: float, *, caught_up: bool) -> None:
         """Ask for the foreign keys: at once where the log makes or drops some, and again where no older log is left."""
-        mends, source = self._mends, self._session.source
-        if mends.asks:
-            mends.learn(source.foreign_keys(), exactly=False)
-        elif mends.unsure and caught_up and now - self._learned >= self._session.limits.ask:
+        repairs, source = self._repairs, self._session.source
+        if repairs.asks:
+            repairs.learn(source.foreign_keys(), exactly=False)
+        elif repairs.unsure and caught_up and now - self._learned >= self._session.limits.ask:
             self._learned = now
             found, head = source.foreign_keys(), source.head()
-            mends.learn(found, exactly=self._stream.reached(head))
+            repairs.learn(found, exactly=self._stream.reached(head))
 
     def _obey(self, signals: Signals) -> None:
         found, behind = signals.read(self._signals)
@@ -203,31 +208,31 @@ class Follower:
             self._signals, self._transactions.moved = behind, True
         for signal in found:
             if signal.type in READS and not self._session.rereads:
-                why = ONLY_TOLD
+                why = ONLY_REPORTED
             elif signal.type == "schema-set":
                 why = self._describe(signal.described(self._transactions.tables))
             elif signal.type == "mend-rows":
-                why = self._mends.named(self._transactions.tables.named(signal.tables[0]), signal.keys)
+                why = self._repairs.named(self._transactions.tables.named(signal.tables[0]), signal.keys)
             else:
                 why = signal.obey(self._snapshots, self._transactions.tables, self._transactions.number)
             self._session.observer.phase("signal", type=signal.type, tables=list(signal.tables), refused=why)
 
-    def _describe(self, fact: TableDescribed) -> str:
+    def _describe(self, log_event: TableDescribed) -> str:
         """Somebody says what a table's columns are: publish what was kept of it; the reason why not, or an empty text.
 
         The stream is opened anew then, since its decoders were made without that knowledge.
         """
-        session, transactions, table = self._session, self._transactions, fact.table
+        session, transactions, table = self._session, self._transactions, log_event.table
         name = table.name
         if not transactions.tables.captured(table.database, table.table):
             return f"{name} is not captured"
-        records = transactions.tell(fact)
+        records = transactions.report(log_event)
         self._pace.reopen()
         if name in transactions.kept:
             self._commit()  # what was kept in the open commit must be readable
-            letters = waiting(session.log.kept(), table, transactions.kept[name]["sequence"])
+            dead_letters = waiting(session.log.kept(), table, transactions.kept[name]["sequence"])
             try:
-                records += transactions.replay(letters, table, int(session.clock() * 1000))
+                records += transactions.replay(dead_letters, table, int(session.clock() * 1000))
             except Skippable as error:
                 self._publish(records, session.clock())
                 return str(error)
@@ -247,7 +252,7 @@ class Follower:
         """
         kept, transactions = self._transactions.kept, self._transactions
         tables = transactions.tables
-        if not (kept or tables.passed or tables.asks) or now - self._asked < self._patience:
+        if not (kept or tables.passed or tables.asks) or now - self._asked < self._settling:
             return
         self._asked = now
         seen, head = self._session.source.seen(), self._session.source.head()
@@ -257,7 +262,7 @@ class Follower:
         tables.show_kinds(seen.kinds)
         news = [self._ask_of(table, seen) for table in sorted(waiting, key=str)]
         ask = self._session.limits.ask
-        self._patience = ask if kept or any(news) else min(2 * self._patience, 12 * ask)
+        self._settling = ask if kept or any(news) else min(2 * self._settling, 12 * ask)
 
     def _ask_of(self, table: TableId, seen: Seen) -> bool:
         """Take what the server shows of a table that its log did not tell; whether there is news."""
@@ -273,12 +278,12 @@ class Follower:
                 transactions.kept.pop(name_of(table), None)
             elif why:  # what was kept is of other columns
                 transactions.kept.pop(name_of(table), None)
-                self._mends.dissolve(table)
+                self._repairs.dissolve(table)
                 self._snapshots.start(table, where=tables.where(table), marker=transactions.number())
             return True
-        if not tells_more(tables.catalog.tables.get(name), found, table):
+        if not reports_more(tables.catalog.tables.get(name), found, table):
             return False
-        records = transactions.tell(TableAltered(table, found))
+        records = transactions.report(TableAltered(table, found))
         self._session.log.extend(records)
         self._pace.group.add(len(records), now := self._session.clock())
         transactions.moved, self._asked = True, now
@@ -292,20 +297,20 @@ class Follower:
             checkpoint = replace(checkpoint, state={**checkpoint.state, "kept": dict(transactions.kept)})
         if self._replayed is None and REPLAYED in checkpoint.state:
             checkpoint = replace(checkpoint, state={k: v for k, v in checkpoint.state.items() if k != REPLAYED})
-        checkpoint = session.commit(checkpoint, self._mends, self._signals)
+        checkpoint = session.commit(checkpoint, self._repairs, self._signals)
         changes = transactions.changes + self._snapshots.rows
         session.observer.captured(changes - self._changes)
         self._changes = changes
         refused, quarantined = transactions.refused + self._snapshots.refused, transactions.quarantined
         session.observer.refused(refused - self._refused, quarantined - self._quarantined)
         self._refused, self._quarantined = refused, quarantined
-        session.observer.unrepresentable(transactions.values.take_told())
+        session.observer.unrepresentable(transactions.values.take_reported())
         session.observer.left_out(transactions.tables.take_left_out())
-        for why, table in self._mends.told():
+        for why, table in self._repairs.reported():
             session.observer.phase("table is read again: the log does not tell its rows", why=why, table=table)
-        session.observer.mended(self._mends.counted(), self._mends.waiting)
+        session.observer.repaired(self._repairs.counted(), self._repairs.waiting)
         now = session.clock()
         lag = max(0.0, now - checkpoint.ts_ms / 1000) if self._pace.group.size else 0.0
         session.observer.lag(lag)
-        self._pace.committed(now, lag, mends=bool(self._mends))
+        self._pace.committed(now, lag, repairs=bool(self._repairs))
         return checkpoint

@@ -12,10 +12,10 @@ class Limits:
 
     A commit that comes more than `behind` seconds after the source's is followed by a larger one, of `catch_up` rows or
     `behind` seconds: until the capture has caught up, commits cost more than they make fresh. An idle source's
-    transaction is committed at once (see `Lull`). A source transaction of more than `largest` records takes several
-    commits. In seconds: `idle_commit` is how often the position alone is committed while only tables change that are
-    not captured; `heartbeat`, how often although nothing happens at all (0: never); `ask`, how often an idle server is
-    asked for the columns of tables in quarantine.
+    transaction is committed at once (see `IdleDetector`). A source transaction of more than `largest` records takes
+    several commits. In seconds: `idle_commit` is how often the position alone is committed while only tables change
+    that are not captured; `heartbeat`, how often although nothing happens at all (0: never); `ask`, how often an idle
+    server is asked for the columns of tables in quarantine.
     """
 
     rows: int = 5000
@@ -64,7 +64,7 @@ class Group:
         self._linger = limits.behind if catching_up else limits.linger
 
 
-class Lull:
+class IdleDetector:
     """Whether a source is idle: `nothing_within(seconds)` tells whether its log stays silent for so long.
 
     At most once in `gap` seconds, since each time ends in a commit, and a hundred small commits a second cost more

@@ -23,7 +23,7 @@ from ingest.repair.rounds import Rounds
 
 def settled(
     tables: Tables,
-    mends: Rounds,
+    repairs: Rounds,
     recorder: Recorder,
     observer: Observer,
     number: Callable[[], int],
@@ -47,32 +47,32 @@ def settled(
         if tables.exists(table) and tables.captured(table.database, table.table):
             observer.phase("table is captured: what kept it out is gone; it is read", table=str(table))
             records.append(recorder.schema(tables.schema(table)))
-            mends.dissolve(table)
+            repairs.dissolve(table)
             if reads:
-                mends.snapshots.start(table, where=tables.where(table), marker=marker)
+                repairs.snapshots.start(table, where=tables.where(table), marker=marker)
             else:
-                mends.snapshots.partial.add(table)
+                repairs.snapshots.partial.add(table)
     for table, why in found.items():
         held = tables.passed.get(name_of(table))
-        mends.snapshots.stop(table)
-        mends.dissolve(table)
-        if held is None or not _told(held, why):
+        repairs.snapshots.stop(table)
+        repairs.dissolve(table)
+        if held is None or not _reported(held, why):
             since, rows = (held["since_ms"], held["rows"]) if held else (now_ms, 0)
             left = LeftOut(since_ms=since, rows=rows, why=why.message, remedy=why.hint)
             tables.passed[name_of(table)] = left
             number()
-        if name_of(table) not in tables.told:
-            tables.told.add(name_of(table))
+        if name_of(table) not in tables.reported:
+            tables.reported.add(name_of(table))
             observer.phase("table is left out", table=str(table), why=why.message, remedy=why.hint)
-    tables.told.intersection_update(tables.passed)
+    tables.reported.intersection_update(tables.passed)
     return records
 
 
-def _told(held: LeftOut, why: Skippable) -> bool:
+def _reported(held: LeftOut, why: Skippable) -> bool:
     return (held["why"], held["remedy"]) == (why.message, why.hint)
 
 
-def tells_more(known: TableDefinition | None, shown: TableDefinition, table: TableId) -> bool:
+def reports_more(known: TableDefinition | None, shown: TableDefinition, table: TableId) -> bool:
     """Whether what a server shows of a table is more than what its log told: it, its engine, its key or its columns."""
     if known is None or known.primary_key != shown.primary_key:
         return True

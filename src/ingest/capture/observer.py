@@ -44,7 +44,7 @@ class Observer:
     def snapshot(self, rows: Mapping[str, int]) -> None:
         """So many rows were read of each table whose snapshot is under way."""
 
-    def mended(self, counts: Mapping[str, int], waiting: int) -> None:
+    def repaired(self, counts: Mapping[str, int], waiting: int) -> None:
         """So many more changes were not told by the log, by their kind, and so many `rows` mended; how many wait."""
 
     def lag(self, seconds: float) -> None:

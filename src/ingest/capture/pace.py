@@ -12,8 +12,8 @@ Stand = Literal["inside", "between", "idle"]
 
 
 class Moment(NamedTuple):
-    """What a step is judged by. `stopped`: the session is to end; `moved`: the position has come further; `mends`: some
-    are under way; `reads`: some are, or snapshots.
+    """What a step is judged by. `stopped`: the session is to end; `moved`: the position has come further; `repairs`:
+    some are under way; `reads`: some are, or snapshots.
     """
 
     stand: Stand
@@ -21,15 +21,15 @@ class Moment(NamedTuple):
     stopped: bool
     moved: bool
     reads: bool
-    mends: bool
+    repairs: bool
 
 
 class Pace:
     """One stream's pace; `group` is the commit in the making, `busy` whether the stream was opened for many reads."""
 
-    def __init__(self, limits: Limits, now: float, *, busy: bool, mends: bool) -> None:
+    def __init__(self, limits: Limits, now: float, *, busy: bool, repairs: bool) -> None:
         self.limits, self.group, self.busy = limits, Group(limits, now), busy
-        self._last, self._quiet = now, now + BUSY if mends else 0.0
+        self._last, self._quiet = now, now + BUSY if repairs else 0.0
         self._progressed = self._reopen = False
 
     def progressed(self) -> None:
@@ -56,14 +56,14 @@ class Pace:
             return True
         return moment.moved and since >= self.limits.idle_commit
 
-    def committed(self, now: float, lag: float, *, mends: bool) -> None:
+    def committed(self, now: float, lag: float, *, repairs: bool) -> None:
         """It is committed, so many seconds after the source's newest commit in it."""
         self._last, self._progressed = now, False
         self.group.committed(lag)
-        if mends:
+        if repairs:
             self._quiet = now + BUSY
 
-    def anew(self, moment: Moment) -> bool:
+    def again(self, moment: Moment) -> bool:
         """Whether the stream, behind a commit, is to be opened anew: for other needs, or with other knowledge."""
         if moment.stopped or moment.stand == "inside":
             return False

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from cdc.model.errors import Skippable, TableChanged
 from ingest.records.snapshots import PASS, Chunk, ChunkRequest
 
-PATIENCE = 5.0  # seconds that the log's reader gets to come to a change of the table, before the session begins again
+TIMEOUT = 5.0  # seconds that the log's reader gets to come to a change of the table, before the session begins again
 _PAUSE = 0.2  # seconds between two attempts
 
 
@@ -90,7 +90,7 @@ class _Worker:
                 except TableChanged:
                     # The log tells the change, and then asks for the table again or for no more of it. A session that
                     # ended here would never come so far: it would ask for the same chunk again at its start.
-                    deadline = deadline or time.monotonic() + PATIENCE
+                    deadline = deadline or time.monotonic() + TIMEOUT
                     if request is None or request.after == PASS or time.monotonic() > deadline:
                         raise
                     with suppress(queue.Empty):

@@ -36,7 +36,7 @@ from ingest.records.capture_interfaces import (
 )
 from ingest.records.records import Recorder
 from ingest.records.snapshots import ChunkReader, Snapshots
-from ingest.repair.repairing import MendingTransactions
+from ingest.repair.repairing import RepairingTransactions
 from ingest.repair.rounds import Rounds, Shared
 
 
@@ -94,23 +94,23 @@ class Session:
         reads = self.dumps and seen.reads
         snapshots = Snapshots(self.recorder, tables, stored, partial=partial, parallel=self.parallel, reads=reads)
         known = checkpoint.state.get("mends", {}) if checkpoint else {}
-        mends = Rounds(self.recorder, tables, snapshots, known, follow=self.cascades == "follow")
-        if mends.unsure:
-            mends.learn(self.source.foreign_keys(), exactly=False)
+        repairs = Rounds(self.recorder, tables, snapshots, known, follow=self.cascades == "follow")
+        if repairs.unsure:
+            repairs.learn(self.source.foreign_keys(), exactly=False)
         if checkpoint is None or not recovered.history:
-            checkpoint = self._begin(checkpoint, head, recovered, tables, mends, seen)
+            checkpoint = self._begin(checkpoint, head, recovered, tables, repairs, seen)
         else:
             check_replay(checkpoint, self.source.holds)
             tables.restore(recovered.history, checkpoint.position)
-            checkpoint = self._adopt(seen, checkpoint, tables, mends, recovered)
-            checkpoint = self.tidy(checkpoint, recovered.history, tables, mends)
+            checkpoint = self._adopt(seen, checkpoint, tables, repairs, recovered)
+            checkpoint = self.tidy(checkpoint, recovered.history, tables, repairs)
             checkpoint = self._add_tables(recovered, checkpoint, tables, snapshots)
         self.observer.left_out(tables.take_left_out())
         with self.source.chunks() as chunks:
             while True:
                 began = list(self.committed)
                 try:
-                    self._stream(checkpoint, tables, mends, Shared(chunks))
+                    self._stream(checkpoint, tables, repairs, Shared(chunks))
                     return
                 except PositionLost as lost:
                     damaged = isinstance(lost, LogDamaged)
@@ -120,7 +120,7 @@ class Session:
                         raise Retriable(f"{lost.message}; the session begins anew, to read all tables again") from lost
                     what = "a part of the log cannot be read" if damaged else "position lost"
                     self.observer.phase(f"{what}: all tables are read again", why=str(lost))
-                    checkpoint = self._begin_anew(checkpoint, tables, mends)
+                    checkpoint = self._begin_again(checkpoint, tables, repairs)
 
     def _look(self) -> tuple[Seen, Position]:
         """What the server shows, and a place in its log where that is what it shows."""
@@ -136,7 +136,7 @@ class Session:
         head: Position | None,
         recovered: Recovered,
         tables: Tables,
-        mends: Rounds,
+        repairs: Rounds,
         seen: Seen,
     ) -> Checkpoint:
         """Begin the history with what the server shows, and a snapshot of every table."""
@@ -148,13 +148,13 @@ class Session:
             checkpoint = Checkpoint(position=head, snapshot="running" if self.mode == "initial" else "done", ts_ms=0)
         if checkpoint.snapshot == "running":
             for schema in change.schemas:
-                mends.snapshots.start(schema.table_id, initial=True, where=tables.where(schema.table_id))
+                repairs.snapshots.start(schema.table_id, initial=True, where=tables.where(schema.table_id))
         elif self.mode == "never":
-            mends.snapshots.partial.update(schema.table_id for schema in change.schemas)
-        return self.commit(checkpoint, mends)
+            repairs.snapshots.partial.update(schema.table_id for schema in change.schemas)
+        return self.commit(checkpoint, repairs)
 
     def _adopt(
-        self, seen: Seen, checkpoint: Checkpoint, tables: Tables, mends: Rounds, recovered: Recovered
+        self, seen: Seen, checkpoint: Checkpoint, tables: Tables, repairs: Rounds, recovered: Recovered
     ) -> Checkpoint:
         """Take what a server shows of its tables whose log would tell it with their next rows only.
 
@@ -172,7 +172,7 @@ class Session:
         number = checkpoint.position.sequence + 1
         checkpoint = replace(checkpoint, position=replace(checkpoint.position, sequence=number))
         before = {(table.database, table.table) for table in recovered.schemas}
-        anew = [
+        again = [
             name for name in names
             if (known[name].identity != shown[name].identity if name in known else seen.complete and name in before)
         ]  # fmt: skip
@@ -180,22 +180,22 @@ class Session:
         for name in names:
             catalog = catalog.with_table(name, shown[name])
         for name in gone:
-            self._end_rows(tables, mends, tables.named(".".join(name)), checkpoint.position)
+            self._end_rows(tables, repairs, tables.named(".".join(name)), checkpoint.position)
             catalog = catalog.without_table(name)
         change = tables.adopt(catalog, checkpoint.position)
         self.log.extend(self.recorder.history(change.history))
         self.log.extend(self.recorder.schema(schema) for schema in change.schemas)
-        for name in anew:
+        for name in again:
             table = tables.id_of(name)
             self.observer.phase("another table under the name: it is read again", table=str(table))
-            mends.snapshots.start(table, where=tables.where(table), marker=number)
-        return self.commit(checkpoint, mends, checkpoint.state.get("signals"))
+            repairs.snapshots.start(table, where=tables.where(table), marker=number)
+        return self.commit(checkpoint, repairs, checkpoint.state.get("signals"))
 
-    def _end_rows(self, tables: Tables, mends: Rounds, table: TableId, position: Position) -> None:
+    def _end_rows(self, tables: Tables, repairs: Rounds, table: TableId, position: Position) -> None:
         """A table is gone, by DROP or by another name: so are its rows, for every reader of its topic."""
         self.observer.phase("table is gone: its rows end", table=str(table))
-        mends.dissolve(table)
-        mends.snapshots.gone(table)
+        repairs.dissolve(table)
+        repairs.snapshots.gone(table)
         try:
             writer = self.recorder.writer(tables.schema(table))
         except Skippable:  # nothing was published of it
@@ -231,11 +231,11 @@ class Session:
                 checkpoint = replace(checkpoint, position=replace(checkpoint.position, sequence=number))
         return checkpoint
 
-    def _begin_anew(self, checkpoint: Checkpoint, tables: Tables, mends: Rounds) -> Checkpoint:
+    def _begin_again(self, checkpoint: Checkpoint, tables: Tables, repairs: Rounds) -> Checkpoint:
         """Begin anew at the log's end: rows that are not seen again vanish by the marker that ends each snapshot."""
         seen, head = self._look()
         self.log.extend(self.recorder.history(self.marks.forget(lambda _: False)))
-        mends.clear()
+        repairs.clear()
         number = replayed(checkpoint)["sequence"] + 1
         # a prepared transaction of a part that is passed over may be committed in it: all tables are read at any commit
         gone = (REPLAYED, PREPARED)
@@ -245,57 +245,59 @@ class Session:
         self.log.extend(self.recorder.history(change.history))
         self.log.extend(self.recorder.schema(schema) for schema in change.schemas)
         for schema in tables.schemas():
-            mends.snapshots.start(schema.table_id, initial=mends.snapshots.reads, marker=number)
-        return self.commit(replace(checkpoint, position=place, open=None), mends)
+            repairs.snapshots.start(schema.table_id, initial=repairs.snapshots.reads, marker=number)
+        return self.commit(replace(checkpoint, position=place, open=None), repairs)
 
-    def tidy(self, checkpoint: Checkpoint, found: Sequence[HistoryRecord], tables: Tables, mends: Rounds) -> Checkpoint:
+    def tidy(
+        self, checkpoint: Checkpoint, found: Sequence[HistoryRecord], tables: Tables, repairs: Rounds
+    ) -> Checkpoint:
         """Forget what the source cannot be read from any more; restate a history most of which is superfluous."""
         forgotten = self.marks.forget(self.source.holds)
         self.log.extend(self.recorder.history(forgotten))
         known, tables.written = self.marks.known, 0
         oldest = known[0].position if known else checkpoint.position
-        anew = restated(found, tables.source, oldest, known)
-        if len(found) <= 2 * len(anew.records) + SLACK:
+        again = restated(found, tables.source, oldest, known)
+        if len(found) <= 2 * len(again.records) + SLACK:
             # at once: an idle source's next commit may be later than Kafka lets a transaction stay open
-            return self.commit(checkpoint, mends, checkpoint.state.get("signals")) if forgotten else checkpoint
-        self.observer.phase("history restated", records=len(found), now=len(anew.records))
-        self.log.extend(self.recorder.history(anew.gone))
-        self.log.restate(self.recorder.history(anew.records))
+            return self.commit(checkpoint, repairs, checkpoint.state.get("signals")) if forgotten else checkpoint
+        self.observer.phase("history restated", records=len(found), now=len(again.records))
+        self.log.extend(self.recorder.history(again.gone))
+        self.log.restate(self.recorder.history(again.records))
         tables.forget(oldest)
-        return self.commit(checkpoint, mends, checkpoint.state.get("signals"))
+        return self.commit(checkpoint, repairs, checkpoint.state.get("signals"))
 
-    def commit(self, checkpoint: Checkpoint, mends: Rounds, signals: int | None = None) -> Checkpoint:
+    def commit(self, checkpoint: Checkpoint, repairs: Rounds, signals: int | None = None) -> Checkpoint:
         """Everything appended so far, and what is under way, with the checkpoint; it is returned as it was written."""
-        partial = sorted(table.name for table in mends.snapshots.partial)
-        state: dict[str, Any] = {**checkpoint.state, "snapshots": mends.snapshots.state, "partial": partial}
+        partial = sorted(table.name for table in repairs.snapshots.partial)
+        state: dict[str, Any] = {**checkpoint.state, "snapshots": repairs.snapshots.state, "partial": partial}
         state.pop("mends", None)
         state.pop("left_out", None)
-        if mends.tables.passed:
-            state["left_out"] = dict(mends.tables.passed)
-        if mends.state:
-            state["mends"] = mends.state
+        if repairs.tables.passed:
+            state["left_out"] = dict(repairs.tables.passed)
+        if repairs.state:
+            state["mends"] = repairs.state
         if signals is not None:
             state["signals"] = signals
-        checkpoint = replace(checkpoint, snapshot="running" if mends.snapshots.initial else "done", state=state)
+        checkpoint = replace(checkpoint, snapshot="running" if repairs.snapshots.initial else "done", state=state)
         self.log.extend(self.recorder.history(self.marks.due(checkpoint, self.clock())))
         self.log.commit(checkpoint)
         self.committed[:] = [checkpoint]
         self.source.release(checkpoint.position)
-        mends.committed()
+        repairs.committed()
         self.observer.committed(checkpoint)
         return checkpoint
 
-    def _stream(self, checkpoint: Checkpoint, tables: Tables, mends: Rounds, chunks: Shared) -> None:
+    def _stream(self, checkpoint: Checkpoint, tables: Tables, repairs: Rounds, chunks: Shared) -> None:
         """Follow the log until stopped; it is opened anew when snapshots begin or are done, to be busy or quiet."""
         going: Checkpoint | None = checkpoint
-        snapshots = mends.snapshots
+        snapshots = repairs.snapshots
         while going is not None:
             position = going.position
             self.observer.resumed(position)
             self.observer.phase(
                 "stream", gtid_set=position.gtid_set, sequence=position.sequence, snapshots=len(snapshots.state)
             )
-            with self.source.stream(going, tables, busy=bool(snapshots or mends)) as stream:
-                transactions = MendingTransactions(self.recorder, tables, going, snapshots, mends)
-                follower = Follower(self, stream, transactions, mends)
+            with self.source.stream(going, tables, busy=bool(snapshots or repairs)) as stream:
+                transactions = RepairingTransactions(self.recorder, tables, going, snapshots, repairs)
+                follower = Follower(self, stream, transactions, repairs)
                 going = follower.follow(chunks, going)

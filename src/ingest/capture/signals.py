@@ -16,11 +16,11 @@ from typing import Any, Protocol
 from cdc.model.schema import Column, column_from_json
 from ingest.events.log_events import Row, TableDescribed
 from ingest.events.tables import Tables
-from ingest.records.snapshots import MENDS_ONLY, Snapshots
+from ingest.records.snapshots import REPAIRS_ONLY, Snapshots
 
 TYPES = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "schema-set", "mend-rows")
 READS = ("execute-snapshot", "mend-rows")  # those that need a table that can be read beside the log
-ONLY_TOLD = "its rows are told once, there is no table to read again"
+ONLY_REPORTED = "its rows are told once, there is no table to read again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class Signal:
                 continue
             if self.type == "execute-snapshot":
                 where = self.filters.get(name, "")
-                snapshots.start(found, where=where, marker=MENDS_ONLY if where else number())
+                snapshots.start(found, where=where, marker=REPAIRS_ONLY if where else number())
             else:
                 snapshots.stop(found)
         return "; ".join(refused)
@@ -83,7 +83,7 @@ def signal_of(value: Mapping[str, Any]) -> Signal:
     return Signal(type=value["type"], tables=tables, filters=filters, columns=columns, primary_key=key, keys=keys)
 
 
-def mend_value(table: str, keys: Sequence[Row]) -> dict[str, Any]:
+def repair_value(table: str, keys: Sequence[Row]) -> dict[str, Any]:
     """The value of a record that asks for rows of a table (`database.table`) to be set right."""
     return {"type": "mend-rows", "data": {"data-collections": [table], "keys": list(keys)}}
 

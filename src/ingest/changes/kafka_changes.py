@@ -1,4 +1,4 @@
-"""The change topics of Kafka as tables; implements `seams.ChangeTables`.
+"""The change topics of Kafka as tables; implements `interfaces.ChangeTables`.
 
 Reads hold nothing from one call to the next, so whoever is slow holds nothing either: a few consumers serve all.
 """
@@ -20,7 +20,7 @@ from cdc.model.schema import TableId
 from cdc.topology.topology import Topology
 from ingest.changes.feed_interfaces import SchemaVersions
 from ingest.changes.kafka_feed_positions import PositionRecords
-from ingest.changes.kafka_released import PATIENCE, RUNNING, KafkaReleased, reader_settings
+from ingest.changes.kafka_released import RUNNING, TIMEOUT, KafkaReleased, reader_settings
 from ingest.changes.merging import ChangeBatch, LogBytes, Offsets, merge
 from ingest.changes.positions import BEGINNING, last_before
 from ingest.changes.versions import SchemaRecords
@@ -68,7 +68,7 @@ class KafkaChanges:
         topic = change_topic(self._topology.name, table)
         with self._translated(), self._consumer() as consumer:
             parts = [TopicPartition(topic, number) for number in self.released(table)]
-            return {p.partition: int(consumer.get_watermark_offsets(p, timeout=PATIENCE)[0]) for p in parts}
+            return {p.partition: int(consumer.get_watermark_offsets(p, timeout=TIMEOUT)[0]) for p in parts}
 
     def released(self, table: TableId) -> Offsets:
         """See `ChangeTables`."""
@@ -148,11 +148,11 @@ def _read(consumer: Consumer, topic: str, starts: Offsets, ends: Offsets) -> _Fo
     if not wanted:
         return found, begun, nexts, whole
     consumer.assign(wanted)
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     try:
         while any(p not in whole and (not found[p] or (count < _BATCH and size < _BYTES)) for p in ends):
             for message in consumer.consume(500, 0.1):
-                deadline = time.monotonic() + PATIENCE
+                deadline = time.monotonic() + TIMEOUT
                 error, p, offset = message.error(), message.partition() or 0, message.offset() or 0
                 if error is not None:
                     if error.code() == KafkaError._PARTITION_EOF:
@@ -193,9 +193,9 @@ class _SchemaTopics:
         with self._lock:
             if not self._next:
                 self._consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING) for topic in self._topics])
-            ends = {t: self._marks.get_watermark_offsets(TopicPartition(t, 0), timeout=PATIENCE) for t in self._topics}
+            ends = {t: self._marks.get_watermark_offsets(TopicPartition(t, 0), timeout=TIMEOUT) for t in self._topics}
             left = {topic: high for topic, (_, high) in ends.items() if self._next.get(topic, 0) < high}
-            deadline = time.monotonic() + PATIENCE
+            deadline = time.monotonic() + TIMEOUT
             while left:
                 for message in self._consumer.consume(500, 0.1):
                     self._take(message, left)

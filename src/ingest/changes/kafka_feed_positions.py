@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from cdc.model.errors import Retriable
 from cdc.model.naming import positions_topic, transactional_id
-from ingest.changes.kafka_released import PATIENCE, RUNNING
+from ingest.changes.kafka_released import RUNNING, TIMEOUT
 from ingest.changes.positions import PositionMark
 from ingest.records.records import read_checkpoint
 
@@ -23,7 +23,7 @@ class PositionRecords:
     def bounds(self) -> tuple[int, int]:
         """See `PositionMarks`."""
         low, high = self._consumer.get_watermark_offsets(
-            TopicPartition(self._topic, self._partition), timeout=PATIENCE
+            TopicPartition(self._topic, self._partition), timeout=TIMEOUT
         )  # fmt: skip
         return int(low), int(high)
 
@@ -33,7 +33,7 @@ class PositionRecords:
         if offset >= high:
             return None
         self._consumer.assign([TopicPartition(self._topic, self._partition, offset)])
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         try:
             while time.monotonic() < deadline:
                 for message in self._consumer.consume(20, 0.05):

@@ -14,7 +14,7 @@ from cdc.model.naming import positions_topic
 from cdc.topology.topology import Topology
 from ingest.log.kafka_topics import client_settings
 
-PATIENCE = 20.0  # seconds that the brokers have to answer
+TIMEOUT = 20.0  # seconds that the brokers have to answer
 RUNNING = "is Kafka running? `tailorbird stack status`"
 _STEP = 500  # records that a start looks at first, from each partition's end; eight times as many after that
 _UNKNOWN = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART)
@@ -50,11 +50,11 @@ class KafkaReleased:
         """Find the newest record of each source, however far behind those of others it stands."""
         step = _STEP
         try:
-            known = self._consumer.list_topics(timeout=PATIENCE).topics
+            known = self._consumer.list_topics(timeout=TIMEOUT).topics
             if self._topic not in known:
                 raise Retriable(f"there is no topic {self._topic}", f"tailorbird capture {self._topology.file}")
             parts = [TopicPartition(self._topic, number) for number in known[self._topic].partitions]
-            marks = {p.partition: self._consumer.get_watermark_offsets(p, timeout=PATIENCE) for p in parts}
+            marks = {p.partition: self._consumer.get_watermark_offsets(p, timeout=TIMEOUT) for p in parts}
             while True:
                 starts = {number: max(low, high - step) for number, (low, high) in marks.items()}
                 found = self._look([TopicPartition(self._topic, n, at) for n, at in starts.items()], marks)
@@ -62,13 +62,13 @@ class KafkaReleased:
                     return
                 step *= 8
         except KafkaException as error:
-            raise self._away(error) from error
+            raise self._unavailable(error) from error
 
     def _look(self, starts: list[TopicPartition], marks: Mapping[int, tuple[int, int]]) -> set[bytes]:
         """Take all records from some offsets up to the partitions' ends; of whom there were any."""
         self._consumer.assign(starts)
         left = {start.partition for start in starts if marks[start.partition][1] > start.offset}
-        deadline, seen = time.monotonic() + PATIENCE, set[bytes]()
+        deadline, seen = time.monotonic() + TIMEOUT, set[bytes]()
         while left:
             self._take(0.1, lambda key, seen=seen: seen.add(key), left, marks)  # type: ignore[misc]  # a default
             if time.monotonic() > deadline:
@@ -81,7 +81,7 @@ class KafkaReleased:
         try:
             self._take(seconds)
         except KafkaException as error:
-            raise self._away(error) from error
+            raise self._unavailable(error) from error
         return self.ends is not before
 
     def _take(
@@ -107,9 +107,9 @@ class KafkaReleased:
             if left is not None and marks is not None and offset >= marks[partition][1]:
                 left.discard(partition)
         for value in newest.values():
-            self.ends = {**self.ends, **self._told(value)}
+            self.ends = {**self.ends, **self._reported(value)}
 
-    def _told(self, value: bytes) -> dict[str, dict[int, int]]:
+    def _reported(self, value: bytes) -> dict[str, dict[int, int]]:
         try:
             stored = orjson.loads(value)
             if stored["format"] != 1:
@@ -122,5 +122,5 @@ class KafkaReleased:
         """Let go of Kafka."""
         self._consumer.close()
 
-    def _away(self, error: KafkaException) -> Retriable:
+    def _unavailable(self, error: KafkaException) -> Retriable:
         return Retriable(f"Kafka at {self._topology.log.brokers}: {error.args[0].str()}", RUNNING)

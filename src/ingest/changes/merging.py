@@ -54,18 +54,18 @@ def merge(
     Fatal, with its place, for a record that is no envelope of ours.
     """
     queues = {partition: deque(_changes(partition, records)) for partition, records in found.items()}
-    ended, told = set(whole), list[CommittedChange]()
+    ended, reported = set(whole), list[CommittedChange]()
     nexts = {**starts, **{p: read_up_to[p] for p in read_up_to if not queues.get(p)}}
     while True:
         heads = [(queue[0].event.source.sequence, partition) for partition, queue in queues.items() if queue]
         short = any(not queue and partition not in ended for partition, queue in queues.items())
         if not heads or short:
-            return ChangeBatch(tuple(told), nexts)
+            return ChangeBatch(tuple(reported), nexts)
         _, partition = min(heads)
         change = queues[partition].popleft()
         nexts[partition] = change.offset + 1 if queues[partition] else read_up_to[partition]
         if change.event.op != "t" or partition == 0:
-            told.append(change)
+            reported.append(change)
 
 
 def _changes(partition: int, records: Iterable[LogBytes]) -> Iterable[CommittedChange]:

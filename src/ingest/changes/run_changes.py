@@ -32,12 +32,12 @@ def tail(
         log.begin()
         if table not in log.tables():
             raise UsageError(f"nothing was captured of {table}", f"tailorbird capture {topology.file}")
-        yield from told(log, table, beginning=beginning, stopped=stopped, follow=log.follow)
+        yield from reported(log, table, beginning=beginning, stopped=stopped, follow=log.follow)
     finally:
         log.close()
 
 
-def told(
+def reported(
     log: ChangeTables, table: TableId, *, beginning: bool, stopped: Callable[[], bool], follow: Callable[[float], bool]
 ) -> Iterator[tuple[ChangeEvent, TableSchema]]:
     """The same of any log."""

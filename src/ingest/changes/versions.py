@@ -34,12 +34,12 @@ class SchemaRecords:
         if value is None:
             self._history.pop(name, None)
             return
-        told: Mapping[str, Any] = json.loads(value)
-        if json.loads(name)[:1] not in (["state"], ["change"]) or "table" not in told:
+        reported: Mapping[str, Any] = json.loads(value)
+        if json.loads(name)[:1] not in (["state"], ["change"]) or "table" not in reported:
             return
-        table = TableId(source=told["source"], database=told["database"], table=told["table"])
-        schema = schema_from_json(told["schema"]) if told["schema"] else None
-        self._history[name] = table, int(told["sequence"]), schema
+        table = TableId(source=reported["source"], database=reported["database"], table=reported["table"])
+        schema = schema_from_json(reported["schema"]) if reported["schema"] else None
+        self._history[name] = table, int(reported["sequence"]), schema
 
     def tables(self) -> Iterable[TableId]:
         """Those of which rows can have been published."""

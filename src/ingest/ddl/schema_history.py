@@ -131,7 +131,7 @@ def adopted(history: History, before: Catalog, after: Catalog, *, source: str, p
     return SchemaChange(position=position, ddl="", tables=states, databases=databases)
 
 
-def told(
+def reported(
     history: History, catalog: Catalog, table_id: TableId, columns: Iterable[Column], primary_key: Iterable[str],
     *, position: Position,
 ) -> Followed:  # fmt: skip

@@ -92,16 +92,16 @@ class ForeignKeys:
             elif each.on_update in CHANGING:
                 new = tuple(after.get(name, value) for name, value in zip(each.referenced, old, strict=True))
                 if new != old:
-                    told = new if each.on_update == "CASCADE" else None
-                    yield each.child, Wanted(each.columns, old, told)
+                    reported = new if each.on_update == "CASCADE" else None
+                    yield each.child, Wanted(each.columns, old, reported)
 
-    def followed(self, fact: RowsLogged) -> Iterator[tuple[TableId, Wanted]]:
+    def followed(self, log_event: RowsLogged) -> Iterator[tuple[TableId, Wanted]]:
         """The same for all rows of an event."""
-        if fact.operation == "insert":
+        if log_event.operation == "insert":
             return
-        for change in fact.rows:
-            before, after = change if fact.operation == "update" else (change, None)
-            yield from self.affected(fact.table, _values(before), None if after is None else _values(after))
+        for change in log_event.rows:
+            before, after = change if log_event.operation == "update" else (change, None)
+            yield from self.affected(log_event.table, _values(before), None if after is None else _values(after))
 
     def unsure(self, table: TableId, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
         """Whether an update sets columns that children refer to, and does not tell what was in them."""

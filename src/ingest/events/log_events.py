@@ -122,7 +122,7 @@ class RowsPartial(NamedTuple):
     pos: int
 
 
-class RowsUntold(NamedTuple):
+class RowsUnlogged(NamedTuple):
     """Rows that changed and that the log does not show; `tables` are (database, table) in lower case, None: any table.
 
     `why`: a `statement` was logged as text; the log has a gap (`incident`); the rows of a prepared `xa` transaction are
@@ -135,7 +135,7 @@ class RowsUntold(NamedTuple):
     why: Unshown = "statement"
 
 
-class TableUntold(NamedTuple):
+class TableUnlogged(NamedTuple):
     """Rows of one table read otherwise than the log tells, for the reason given: the table is to be read again."""
 
     table: TableId
@@ -162,7 +162,7 @@ class CaughtUp(NamedTuple):
 
 
 CAUGHT_UP = CaughtUp()
-Fact = (
+LogEvent = (
     TransactionBegan
     | StatementLogged
     | TableDescribed
@@ -171,14 +171,14 @@ Fact = (
     | RowsLogged
     | RowsKept
     | RowsPartial
-    | RowsUntold
-    | TableUntold
+    | RowsUnlogged
+    | TableUnlogged
     | TransactionEnded
     | TransactionLogged
     | CaughtUp
 )
 
 
-def one_by_one(fact: Fact) -> tuple[Fact, ...]:
+def one_by_one(log_event: LogEvent) -> tuple[LogEvent, ...]:
     """The facts that a fact stands for."""
-    return fact if isinstance(fact, TransactionLogged) else (fact,)
+    return log_event if isinstance(log_event, TransactionLogged) else (log_event,)

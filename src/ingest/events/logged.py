@@ -29,10 +29,10 @@ from ingest.binlog.reading.position import GTID_EVENTS
 from ingest.binlog.reading.written import fills, loaded, written
 from ingest.events.log_events import (
     CAUGHT_UP,
-    Fact,
+    LogEvent,
     RowsLogged,
     RowsPartial,
-    RowsUntold,
+    RowsUnlogged,
     StatementLogged,
     TransactionBegan,
     TransactionEnded,
@@ -44,7 +44,7 @@ from ingest.events.row_events import ENVELOPE, OPERATION, RowEvents, RowsEvent
 from ingest.events.tables import Tables
 from ingest.events.withheld import Withheld
 
-__all__ = ["ENVELOPE", "LoggedFacts"]
+__all__ = ["ENVELOPE", "BinlogEvents"]
 T = EventType
 # The files of LOAD DATA as a log of statements carries them; the statement itself comes behind.
 _FILE_PARTS = frozenset({int(T.BEGIN_LOAD_QUERY), int(T.APPEND_BLOCK), int(T.DELETE_FILE)})
@@ -53,7 +53,7 @@ _PREPARED_XA = 64  # a flag of MariaDB's GTID event: the group is an XA transact
 ReadAgain = Callable[[PreparedTransaction, AnyGtidSet | None], AbstractContextManager[BinlogReader]]
 
 
-class LoggedFacts:
+class BinlogEvents:
     """The facts of one reader; iterate it once. `idle` says whether the next event would have to be waited for.
 
     `state` is the checkpoint's, which holds the XA transactions that are prepared. `read_again` opens the log at the
@@ -80,7 +80,7 @@ class LoggedFacts:
         self._before: AnyGtidSet | None = None
         # Of the open transaction: whether there is one, whether it is XA, and whether not all its rows are in memory.
         self._open = self._xa = self._spilled = self._releasing = False
-        self._texts: list[RowsUntold] = []  # of a transaction that may be prepared
+        self._texts: list[RowsUnlogged] = []  # of a transaction that may be prepared
 
     @property
     def gtid_set(self) -> str:
@@ -95,7 +95,7 @@ class LoggedFacts:
 
     @property
     def state(self) -> dict[str, Any]:
-        """See `seams.Stream`: the XA transactions that are prepared."""
+        """See `interfaces.Stream`: the XA transactions that are prepared."""
         return self._prepared.state
 
     def reached(self, position: Position) -> bool:
@@ -106,7 +106,7 @@ class LoggedFacts:
             return covers(known, type(known).parse(position.gtid_set))
         return (progress.file, progress.position) >= (position.file, position.pos)
 
-    def __iter__(self) -> Iterator[Fact]:
+    def __iter__(self) -> Iterator[LogEvent]:
         progress, idle = self._stream.progress, self._idle
         raw: RawEvent | None = None
         try:
@@ -115,7 +115,7 @@ class LoggedFacts:
                 if code in ROWS_EVENTS:
                     event = self._rows.event(raw)
                     if event is not None and self._withhold(event):
-                        yield from chain.from_iterable(map(self._rows.facts, self._withheld.take()))
+                        yield from chain.from_iterable(map(self._rows.log_events, self._withheld.take()))
                     continue
                 if code == 19:  # TABLE_MAP
                     found = self._rows.map(raw)
@@ -157,7 +157,7 @@ class LoggedFacts:
         )
         return self._began_at
 
-    def _ended(self) -> Iterator[Fact]:
+    def _ended(self) -> Iterator[LogEvent]:
         self._open = False
         yield TransactionEnded(self._stream.progress.file, self._stream.progress.position)
 
@@ -173,18 +173,18 @@ class LoggedFacts:
             self._spilled = True
         return not self._xa
 
-    def _committed(self) -> Iterator[Fact]:
+    def _committed(self) -> Iterator[LogEvent]:
         """The rows of the open transaction, which is committed."""
         self._releasing = True
-        yield from chain.from_iterable(map(self._rows.facts, self._withheld.take()))
+        yield from chain.from_iterable(map(self._rows.log_events, self._withheld.take()))
         self._releasing = False
 
-    def _rolled_back(self) -> Iterator[Fact]:
+    def _rolled_back(self) -> Iterator[LogEvent]:
         """The open transaction is rolled back: no rows but those that were published before."""
         if tables := self._withheld.undo():
             yield _again(tables, "rollback", f"a transaction of {self._began_at.file}:{self._began_at.pos}")
 
-    def _transactions(self) -> Iterator[Fact]:
+    def _transactions(self) -> Iterator[LogEvent]:
         """The transactions of one event of rows that have arrived: what they tell one by one, and much sooner."""
         buffer = self._reader.whole_buffer()
         if buffer is None:
@@ -218,7 +218,7 @@ class LoggedFacts:
             yield new(TransactionLogged, (began, logged, ended))
         self._reader.took_whole()
 
-    def _statement(self, raw: RawEvent) -> Iterator[Fact]:
+    def _statement(self, raw: RawEvent) -> Iterator[LogEvent]:
         """A statement is a transaction of its own, unless it stands inside one."""
         progress = self._stream.progress
         query = parse_event(raw)
@@ -230,18 +230,18 @@ class LoggedFacts:
         elif not self._tables.concerns(query.database, sql):
             pass
         elif changes_rows(sql) and self._xa:
-            self._texts.append(self._untold(query.database, sql))  # its rows are not to be seen before XA COMMIT
+            self._texts.append(self._unknown(query.database, sql))  # its rows are not to be seen before XA COMMIT
         elif changes_rows(sql):
-            yield self._untold(query.database, sql)
+            yield self._unknown(query.database, sql)
         else:
             yield StatementLogged(query.database, sql, query.thread_id, _sql_mode(query.status))
             if fills(sql):
-                yield self._untold(query.database, sql)
+                yield self._unknown(query.database, sql)
         if not progress.in_transaction:
             yield from self._committed()
             yield from self._ended()
 
-    def _control(self, sql: str, first: str, raw: RawEvent) -> Iterator[Fact]:
+    def _control(self, sql: str, first: str, raw: RawEvent) -> Iterator[LogEvent]:
         """A statement about the transaction: its end, a savepoint, or the end of one that was prepared."""
         if first.startswith("ROLLBACK") and not self._stream.progress.in_transaction:
             yield from self._rolled_back()
@@ -257,7 +257,7 @@ class LoggedFacts:
         elif (tables := self._withheld.control(sql)) and not self._xa:
             yield _again(tables, "rollback", f"a part of the transaction of {self._began_at.file}:{self._began_at.pos}")
 
-    def _prepare(self, raw: RawEvent) -> Iterator[Fact]:
+    def _prepare(self, raw: RawEvent) -> Iterator[LogEvent]:
         """An XA transaction is prepared, or committed at once in one phase."""
         at_once, xid = xid_of_event(raw.data)
         withheld, began = self._withheld, self._began_at
@@ -269,7 +269,7 @@ class LoggedFacts:
             since_ms=began.commit_us // 1000,
             tables=self._changed(withheld.tables),
             events=None if self._spilled else tuple(withheld.events),
-            untold=tuple(self._texts),
+            unknown=tuple(self._texts),
         )
         self._texts.clear()
         withheld.undo()
@@ -290,7 +290,7 @@ class LoggedFacts:
         more = [one for one in captured if unnamed or (one.database.lower(), one.table.lower()) in named]
         return tuple(dict.fromkeys((*tables, *more)))
 
-    def _commit_prepared(self, xid: str, raw: RawEvent) -> Iterator[Fact]:
+    def _commit_prepared(self, xid: str, raw: RawEvent) -> Iterator[LogEvent]:
         self._releasing = True
         transaction = self._prepared.get(xid)
         if transaction is not None:
@@ -300,13 +300,13 @@ class LoggedFacts:
             yield _again(None, "xa", f"an XA transaction committed at {raw.where}, prepared before what was read")
         self._releasing = False
 
-    def _facts_of(self, transaction: PreparedTransaction, raw: RawEvent) -> Iterator[Fact]:
+    def _facts_of(self, transaction: PreparedTransaction, raw: RawEvent) -> Iterator[LogEvent]:
         """The rows of an XA transaction, placed where it is committed: from memory, or from the log once more."""
         if transaction.events is not None:
             for event in transaction.events:
-                for fact in self._rows.facts(event):
-                    yield fact._replace(file=raw.file, pos=raw.offset)
-            yield from transaction.untold
+                for log_event in self._rows.log_events(event):
+                    yield log_event._replace(file=raw.file, pos=raw.offset)
+            yield from transaction.unknown
             return
         why = f"an XA transaction committed at {raw.where}, whose rows the log no longer holds at "
         where = f"{transaction.file}:{transaction.pos}"
@@ -314,8 +314,12 @@ class LoggedFacts:
             if self._read_again is None:
                 raise BinlogError("the log cannot be read twice")
             with self._read_again(transaction, self._before) as reader:
-                for fact in LoggedFacts(reader, self._tables, lambda: False).group(transaction):
-                    yield fact if isinstance(fact, RowsUntold) else fact._replace(file=raw.file, pos=raw.offset)
+                for log_event in BinlogEvents(reader, self._tables, lambda: False).group(transaction):
+                    yield (
+                        log_event
+                        if isinstance(log_event, RowsUnlogged)
+                        else log_event._replace(file=raw.file, pos=raw.offset)
+                    )
         except BinlogError as error:
             yield _again(transaction.tables, "xa", f"{why}{where} ({error.reason})")
 
@@ -327,7 +331,7 @@ class LoggedFacts:
             if code in ROWS_EVENTS:
                 event = self._rows.event(raw)
                 if event is not None and self._withhold(event):
-                    yield from chain.from_iterable(map(self._rows.facts, self._withheld.take()))
+                    yield from chain.from_iterable(map(self._rows.log_events, self._withheld.take()))
             elif code == 19:  # TABLE_MAP
                 self._rows.map(raw)
             elif code in GTID_EVENTS:
@@ -342,36 +346,36 @@ class LoggedFacts:
                 if named is not None and named[1] != transaction.xid:
                     raise BinlogError("another XA transaction stands there")
                 if changes_rows(query.text.strip()) and self._tables.concerns(query.database, query.text):
-                    yield self._untold(query.database, query.text)
+                    yield self._unknown(query.database, query.text)
                 if tables := self._withheld.control(query.text):
                     yield _again(tables, "rollback", f"a part of the transaction of {transaction.file}")
             elif code == 38:  # XA_PREPARE
                 if xid_of_event(raw.data)[1] != transaction.xid:
                     raise BinlogError("another XA transaction stands there")
-                yield from chain.from_iterable(map(self._rows.facts, self._withheld.take()))
+                yield from chain.from_iterable(map(self._rows.log_events, self._withheld.take()))
                 return
         raise BinlogError("the log ends there")
 
-    def _untold(self, database: str, sql: str) -> RowsUntold:
+    def _unknown(self, database: str, sql: str) -> RowsUnlogged:
         names = written(database, sql)
-        return RowsUntold(None if names is None else tuple(sorted(names)), " ".join(sql[:2000].split())[:200])
+        return RowsUnlogged(None if names is None else tuple(sorted(names)), " ".join(sql[:2000].split())[:200])
 
-    def _other(self, raw: RawEvent) -> Iterator[Fact]:
+    def _other(self, raw: RawEvent) -> Iterator[LogEvent]:
         if raw.code == T.INCIDENT:
             yield from self._lost(raw, "the server reports an incident: its log has a gap")
         elif raw.code == T.EXECUTE_LOAD_QUERY:
             database, sql = loaded(raw.data[HEADER_SIZE:])
             if self._tables.concerns(database, sql) and self._xa:
-                self._texts.append(self._untold(database, sql))
+                self._texts.append(self._unknown(database, sql))
             elif self._tables.concerns(database, sql):
-                yield self._untold(database, sql)
+                yield self._unknown(database, sql)
         elif raw.code not in _FILE_PARTS:
             try:
                 self._stream.check_known(raw)
             except UnsupportedEvent:
                 yield from self._lost(raw, f"{event_name(raw.code)} is not known and may carry rows")
 
-    def _lost(self, raw: RawEvent, why: str) -> Iterator[Fact]:
+    def _lost(self, raw: RawEvent, why: str) -> Iterator[LogEvent]:
         """Rows of any table may have changed: all are read again, in a transaction of its own where none is open."""
         alone = not self._open
         if alone:
@@ -384,9 +388,9 @@ class LoggedFacts:
             yield from self._ended()
 
 
-def _again(tables: tuple[TableId, ...] | None, why: Unshown, what: str) -> RowsUntold:
+def _again(tables: tuple[TableId, ...] | None, why: Unshown, what: str) -> RowsUnlogged:
     names = None if tables is None else tuple(sorted((t.database.lower(), t.table.lower()) for t in tables))
-    return RowsUntold(names, what, why)
+    return RowsUnlogged(names, what, why)
 
 
 def _sql_mode(status: bytes) -> int:

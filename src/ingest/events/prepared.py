@@ -15,7 +15,7 @@ from typing import Any
 from cdc.model.schema import TableId
 from ingest.binlog.format.codes import HEADER_SIZE
 from ingest.binlog.format.packed import U32, take
-from ingest.events.log_events import RowsUntold
+from ingest.events.log_events import RowsUnlogged
 from ingest.events.row_events import RowsEvent
 
 STATE = "prepared"  # in a checkpoint's state: the transactions that are prepared
@@ -30,8 +30,8 @@ _NAME = re.compile(
 class PreparedTransaction:
     """A prepared transaction. `file` and `pos` are where its group begins in the log, `gtid` the group's own GTID.
 
-    `tables` are the captured tables that it changed; `events` its rows, None where they have to be read again; `untold`
-    what its statements changed that were logged as text.
+    `tables` are the captured tables that it changed; `events` its rows, None where they have to be read again;
+    `unknown` what its statements changed that were logged as text.
     """
 
     xid: str
@@ -41,7 +41,7 @@ class PreparedTransaction:
     since_ms: int
     tables: tuple[TableId, ...]
     events: tuple[RowsEvent, ...] | None
-    untold: tuple[RowsUntold, ...] = ()
+    unknown: tuple[RowsUnlogged, ...] = ()
 
 
 class PreparedTransactions:

@@ -50,8 +50,8 @@ def published(schema: TableSchema, keys: Iterable[Key], rule: TableRule | None) 
             "name other columns that identify a row (message_key_columns), or leave its table out of `tables:`",
         )
     if untyped:
-        told = [column for column in untyped if rule is None or not rule.leaves_out(column.name)]
-        left_out = tuple((column.name, column.column_type) for column in told)
+        reported = [column for column in untyped if rule is None or not rule.leaves_out(column.name)]
+        left_out = tuple((column.name, column.column_type) for column in reported)
         kept = tuple(column for column in schema.columns if column not in untyped)
         schema = replace(schema, columns=kept, left_out=left_out)
     if rule is None or rule.empty:

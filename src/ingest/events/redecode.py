@@ -24,14 +24,14 @@ from ingest.events.log_events import RowsLogged, TransactionBegan
 from ingest.events.row_events import ENVELOPE, OPERATION, judged_rows
 
 
-def decoded(letter: Mapping[str, Any], columns: Sequence[Column]) -> tuple[TransactionBegan, RowsLogged]:
+def decoded(dead_letter: Mapping[str, Any], columns: Sequence[Column]) -> tuple[TransactionBegan, RowsLogged]:
     """A record of the quarantine as the facts that it would have been. Skippable when these are not its columns."""
-    table = TableId(source=letter["source"], database=letter["database"], table=letter["table"])
-    event, mapped = base64.b64decode(letter["event"]), base64.b64decode(letter["table_map"])
+    table = TableId(source=dead_letter["source"], database=dead_letter["database"], table=dead_letter["table"])
+    event, mapped = base64.b64decode(dead_letter["event"]), base64.b64decode(dead_letter["table_map"])
     hints = [ColumnHint(name=c.name, type=c.column_type, charset=c.charset) for c in columns]
     plain = True
     try:
-        found = parse_table_map(mapped[HEADER_SIZE:], server_version_of(letter["server"]))
+        found = parse_table_map(mapped[HEADER_SIZE:], server_version_of(dead_letter["server"]))
         known = apply_schema(found.columns, hints, found.name)
         decoder = TableDecoder(type(found)(**{**_fields(found), "columns": known}), ENVELOPE)
         try:
@@ -40,25 +40,30 @@ def decoded(letter: Mapping[str, Any], columns: Sequence[Column]) -> tuple[Trans
             rows, plain = judged_rows(decoder, event, 6), False
     except BinlogError as error:
         raise Skippable(
-            f"rows of {table} at {letter['file']}:{letter['pos']} do not have these columns: {error.reason}",
+            f"rows of {table} at {dead_letter['file']}:{dead_letter['pos']} do not have these columns: {error.reason}",
             "`tailorbird schema set` with the columns of that place",
         ) from error
     began = TransactionBegan(
-        letter["gtid"], letter["source_ts_ms"] * 1000, letter["server_id"], letter["file"], letter["pos"]
+        dead_letter["gtid"],
+        dead_letter["source_ts_ms"] * 1000,
+        dead_letter["server_id"],
+        dead_letter["file"],
+        dead_letter["pos"],
     )
-    return began, RowsLogged(table, OPERATION[event[4]], rows, plain, letter["file"], letter["pos"])
+    return began, RowsLogged(table, OPERATION[event[4]], rows, plain, dead_letter["file"], dead_letter["pos"])
 
 
 def _fields(table: Any) -> dict[str, Any]:
     return {name: getattr(table, name) for name in type(table).__dataclass_fields__}
 
 
-def waiting(letters: Iterable[Mapping[str, Any]], table: TableId, first: int) -> list[Mapping[str, Any]]:
+def waiting(dead_letters: Iterable[Mapping[str, Any]], table: TableId, first: int) -> list[Mapping[str, Any]]:
     """The letters of a table from a number of the sequence on, in order."""
     mine = (
-        letter
-        for letter in letters
-        if (letter["source"], letter["database"], letter["table"]) == (table.source, table.database, table.table)
-        and letter["sequence"] >= first
+        dead_letter
+        for dead_letter in dead_letters
+        if (dead_letter["source"], dead_letter["database"], dead_letter["table"])
+        == (table.source, table.database, table.table)
+        and dead_letter["sequence"] >= first
     )
-    return sorted(mine, key=lambda letter: int(letter["sequence"]))
+    return sorted(mine, key=lambda dead_letter: int(dead_letter["sequence"]))

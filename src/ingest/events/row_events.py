@@ -111,7 +111,7 @@ class RowEvents:
         table, width = self.known[decoder]
         return RowsEvent(raw, table, decoder, width, "", self._maps[key])
 
-    def facts(self, event: RowsEvent) -> Iterator[RowsLogged | RowsPartial | RowsKept]:
+    def log_events(self, event: RowsEvent) -> Iterator[RowsLogged | RowsPartial | RowsKept]:
         """The facts of an event: its rows where they can be decoded, else its bytes."""
         raw, table, decoder, width, why, _ = event
         if decoder is None:
@@ -128,7 +128,7 @@ class RowEvents:
         trim = self._trims.get(decoder) if self._trims else None
         for operation, changed in trim.rows(OPERATION[code], rows) if trim else ((OPERATION[code], rows),):
             images = changed[0] if operation == "update" else changed[:1]
-            if code == _PARTIAL or any(len(_told(image)) < width for image in images):
+            if code == _PARTIAL or any(len(_reported(image)) < width for image in images):
                 yield RowsPartial(table, operation, changed, raw.file, raw.offset)
             else:
                 yield RowsLogged(table, operation, changed, plain, raw.file, raw.offset)
@@ -147,7 +147,7 @@ def judged_rows(decoder: TableDecoder, event: bytes, id_size: int) -> list[Any]:
     return [judged(columns, image) for image in shown]
 
 
-def _told(image: Image) -> dict[str, Any]:
+def _reported(image: Image) -> dict[str, Any]:
     return image.values if isinstance(image, RefusedImage) else image
 
 

@@ -17,13 +17,13 @@ from cdc.model.event import Position
 from cdc.model.filters import TableRule, shape_of
 from cdc.model.history import History, SchemaChange, history_from_records, records
 from cdc.model.history import Record as HistoryRecord
-from cdc.model.naming import escaped_table, told_apart
+from cdc.model.naming import distinguished, escaped_table
 from cdc.model.schema import Column, TableId, TableSchema
 from ingest.binlog.format.columns import ColumnHint, LoggedColumn
 from ingest.binlog.reading.effects import TableEffect, effects
 from ingest.ddl.catalog import Catalog, Key
 from ingest.ddl.dialect import Dialect
-from ingest.ddl.schema_history import Followed, adopted, begun, catalog_at, follow, told
+from ingest.ddl.schema_history import Followed, adopted, begun, catalog_at, follow, reported
 from ingest.events.columns import same_columns
 from ingest.events.hidden import Trim, hints_of, trim_of
 from ingest.events.left_out import Kind, LeftOut, absent, refused_kind
@@ -57,7 +57,8 @@ class Tables:
 
     `listed` are those that the topology names, there or not; `kinds` what the server shows of each relation now, where
     its log does not tell it; `refused` which tables its capture leaves out, and why. `passed` are the tables that are
-    left out, by `database.table`, `told` those of them that were told of; `unsettled` says that it may be others now.
+    left out, by `database.table`, `reported` those of them that were told of; `unsettled` says that it may be others
+    now.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Tables:
     ) -> None:
         self._rules = rules or {}
         self._listed, self._kinds, self._refused = frozenset(listed), dict(kinds or {}), dict(refused or {})
-        self.passed, self.told, self.unsettled = dict[str, LeftOut](), set[str](), True
+        self.passed, self.reported, self.unsettled = dict[str, LeftOut](), set[str](), True
         self._unread: dict[TableId, Skippable] = {}
         self._pause = self._again = 0.0
         self.source, self._captured = source, captured
@@ -84,17 +85,17 @@ class Tables:
         self._dialect, self._default_charset = dialect, default_charset
         self.history, self.catalog = History(), Catalog(default_charset=default_charset)
         self.written = 0  # records of the history since it was last read or restated
-        self._untold, self._shown = True, dict[TableId, tuple[str, ...]]()
+        self._unknown, self._shown = True, dict[TableId, tuple[str, ...]]()
 
     def captured(self, database: str, table: str) -> bool:
         """Whether a table's rows are wanted; names as the log, a statement or the topology writes them."""
         return self._captured(*self._dialect.table_name(database, table))
 
-    def effects(self, fact: StatementLogged) -> list[TableEffect]:
+    def effects(self, log_event: StatementLogged) -> list[TableEffect]:
         """What a statement does to whole tables, under their names here."""
         name = self._dialect.table_name
         found: list[TableEffect] = []
-        for effect in effects(fact.database, fact.sql):
+        for effect in effects(log_event.database, log_event.sql):
             (database, table), to = name(effect.database, effect.table), effect.to and name(*effect.to)
             found.append(replace(effect, database=database, table=table, to=to))
         return found
@@ -109,7 +110,7 @@ class Tables:
         """Take the history that a log holds, and stand where the position is."""
         self.history = history_from_records(found, self.source)
         self.catalog = catalog_at(self.history, self.source, position, self._default_charset)
-        self._untold = self.unsettled = True
+        self._unknown = self.unsettled = True
 
     def forget(self, position: Position) -> None:
         """Nobody returns to a place before the position any more."""
@@ -225,10 +226,10 @@ class Tables:
         whose name comes first."""
         if len(self.databases) < 2:
             return None
-        topic, own = told_apart(escaped_table(table)), (table not in self._listed, table.name)
+        topic, own = distinguished(escaped_table(table)), (table not in self._listed, table.name)
         for other in (self.id_of(name) for name in self.catalog.tables if name[0] != table.database):
             first = (other not in self._listed, other.name) < own and self.captured(other.database, other.table)
-            if first and told_apart(escaped_table(other)) == topic:
+            if first and distinguished(escaped_table(other)) == topic:
                 return Skippable(
                     f"table {table}: Kafka does not tell its topic from that of {other}",
                     "capture one of the two only (under `filter_policy: accept`, list the other without a word)",
@@ -316,22 +317,22 @@ class Tables:
 
     def take_left_out(self) -> list[TableSchema]:
         """Schemas that leave out columns whose type is not captured, each of them once, and again when others are."""
-        if not self._untold:
+        if not self._unknown:
             return []
-        self._untold = False
+        self._unknown = False
         before, schemas = self._shown, list(self.schemas())
         self._shown = {schema.table_id: tuple(name for name, _ in schema.left_out) for schema in schemas}
         return [s for s in schemas if s.left_out and self._shown[s.table_id] != before.get(s.table_id)]
 
-    def statement(self, fact: StatementLogged, position: Position) -> TablesChanged:
+    def statement(self, log_event: StatementLogged, position: Position) -> TablesChanged:
         """Fold a statement; `position` is the one behind it, with the number it takes if it changes anything."""
-        dialect = self._dialect.in_mode_bits(fact.sql_mode)
+        dialect = self._dialect.in_mode_bits(log_event.sql_mode)
         known = {name for name in (*self.catalog.tables, *self.catalog.unknown) if self.captured(*name)}
         followed = follow(
-            self.history, self.catalog, fact.sql, source=self.source, position=position,
-            database=dialect.database_name(fact.database), dialect=dialect, session=fact.session,
+            self.history, self.catalog, log_event.sql, source=self.source, position=position,
+            database=dialect.database_name(log_event.database), dialect=dialect, session=log_event.session,
         )  # fmt: skip
-        found = self.effects(fact)
+        found = self.effects(log_event)
         made = {(effect.database, effect.table) for effect in found if effect.kind == "create"}
         touched = tuple(  # what CREATE OR REPLACE drops is there afterwards, and empty
             replace(effect, kind="truncate") if (effect.database, effect.table) in made else effect
@@ -341,23 +342,25 @@ class Tables:
         rewritten = (name for name in followed.rewritten if self.captured(*name))
         return replace(self._took(followed), effects=touched, rewritten=tuple(map(self.id_of, rewritten)))
 
-    def described(self, fact: TableDescribed, position: Position) -> TablesChanged:
+    def described(self, log_event: TableDescribed, position: Position) -> TablesChanged:
         """Fold the log's metadata; it ends a quarantine, and changes nothing where it says what is known."""
-        known = self.catalog.tables.get((fact.table.database, fact.table.table))
-        if known is not None and (known.primary_key == fact.primary_key or not fact.primary_key):
-            held = known.schema(fact.table, 0)
-            if same_columns(held.columns, fact.columns):
+        known = self.catalog.tables.get((log_event.table.database, log_event.table.table))
+        if known is not None and (known.primary_key == log_event.primary_key or not log_event.primary_key):
+            held = known.schema(log_event.table, 0)
+            if same_columns(held.columns, log_event.columns):
                 return TablesChanged()
         return self._took(
-            told(self.history, self.catalog, fact.table, fact.columns, fact.primary_key, position=position)
+            reported(
+                self.history, self.catalog, log_event.table, log_event.columns, log_event.primary_key, position=position
+            )
         )
 
-    def altered(self, fact: TableAltered, position: Position) -> TablesChanged:
+    def altered(self, log_event: TableAltered, position: Position) -> TablesChanged:
         """Fold what a server says a table is from a position on; it changes nothing where that is known."""
-        name = (fact.table.database, fact.table.table)
-        if self.catalog.tables.get(name) == fact.definition:
+        name = (log_event.table.database, log_event.table.table)
+        if self.catalog.tables.get(name) == log_event.definition:
             return TablesChanged()
-        return self.adopt(self.catalog.with_table(name, fact.definition), position)
+        return self.adopt(self.catalog.with_table(name, log_event.definition), position)
 
     def _ours(self, effect: TableEffect, known: set[tuple[str, str]]) -> bool:
         return (effect.database, effect.table) in known or (effect.to is not None and self.captured(*effect.to))
@@ -367,7 +370,7 @@ class Tables:
         return self._changed(followed.change) if followed.change else TablesChanged()
 
     def _changed(self, change: SchemaChange) -> TablesChanged:
-        self._untold = self.unsettled = True
+        self._unknown = self.unsettled = True
         schemas: list[TableSchema] = []
         refused: dict[TableId, str] = {}
         for state in change.tables:

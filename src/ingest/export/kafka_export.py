@@ -14,7 +14,7 @@ from cdc.topology.topology import Log
 from ingest.changes.merging import Offsets
 from ingest.export.cuts import ExportCut
 from ingest.export.encoding import RECORDS, ExportFormat
-from ingest.log.kafka_topics import MAX_MESSAGE, PATIENCE, client_settings, make_topic
+from ingest.log.kafka_topics import MAX_MESSAGE, TIMEOUT, client_settings, make_topic
 
 _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
 
@@ -45,7 +45,7 @@ class TopicExport:
     def begin(self) -> Offsets | None:
         """Lock out whoever wrote before, then read back where it ended."""
         try:
-            self._producer.init_transactions(PATIENCE)
+            self._producer.init_transactions(TIMEOUT)
             return self._last()
         except KafkaException as error:
             raise self._translated(error) from error
@@ -59,10 +59,10 @@ class TopicExport:
         )  # fmt: skip
         try:
             part = TopicPartition(self._positions, 0, OFFSET_BEGINNING)
-            _, end = consumer.get_watermark_offsets(part, timeout=PATIENCE)
+            _, end = consumer.get_watermark_offsets(part, timeout=TIMEOUT)
             consumer.assign([part])
             found: Offsets | None = None
-            at, deadline = 0, time.monotonic() + 3 * PATIENCE
+            at, deadline = 0, time.monotonic() + 3 * TIMEOUT
             while at < end:
                 if time.monotonic() > deadline:
                     raise Retriable(f"Kafka does not give {self._positions}: is an export under way there?")
@@ -84,16 +84,16 @@ class TopicExport:
             for key, value in self._records(cut, self._topology):
                 self._produce(self.topic, key, value)
             self._produce(self._positions, self._key, orjson.dumps({str(p): o for p, o in cut.next.items()}))
-            if self._producer.flush(PATIENCE):
-                raise Retriable(f"Kafka at {self._log.brokers} did not take the records within {PATIENCE:.0f} s")
+            if self._producer.flush(TIMEOUT):
+                raise Retriable(f"Kafka at {self._log.brokers} did not take the records within {TIMEOUT:.0f} s")
             if self._failure is not None:
                 raise KafkaException(self._failure)
-            self._producer.commit_transaction(PATIENCE)
+            self._producer.commit_transaction(TIMEOUT)
         except KafkaException as error:
             raise self._translated(error) from error
 
     def _produce(self, topic: str, key: bytes, value: bytes | None) -> None:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while True:
             try:
                 self._producer.produce(topic, value, key, on_delivery=self._delivered)
@@ -113,7 +113,7 @@ class TopicExport:
         self._producer.flush(0)
 
     def _translated(self, error: KafkaException) -> Retriable | Fatal:
-        told = error.args[0]
-        if told.code() in _FENCED:
+        reported = error.args[0]
+        if reported.code() in _FENCED:
             return Fatal(f"another export writes {self.topic}", "one is enough: end the other one")
-        return Retriable(f"Kafka at {self._log.brokers}: {told.str()}")
+        return Retriable(f"Kafka at {self._log.brokers}: {reported.str()}")

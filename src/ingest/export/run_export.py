@@ -81,7 +81,7 @@ def export(
     stopped: Callable[[], bool], follow: Callable[[float], bool], clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, int]:  # fmt: skip
     """The loop: table after table, as far as is released; then again, where it is to follow."""
-    told = structlog.get_logger()
+    reported = structlog.get_logger()
     made, writing = list[ExportSink](), dict[TableId, _TableExport]()
     try:
         for table in tables:
@@ -95,7 +95,7 @@ def export(
             follow(0.2)
         for table, one in writing.items():
             one.rest()
-            told.info("exported", table=str(table), changes=one.count)
+            reported.info("exported", table=str(table), changes=one.count)
         return {str(table): one.count for table, one in writing.items()}
     finally:
         for sink in made:

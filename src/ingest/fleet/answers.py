@@ -44,15 +44,15 @@ def recovered_json(found: Recovered, source: str) -> dict[str, Any]:
     }
 
 
-def recovered_of(told: dict[str, Any]) -> Recovered:
+def recovered_of(reported: dict[str, Any]) -> Recovered:
     """Inverse of `recovered_json`."""
-    schemas = [schema_from_json(one) for one in told["schemas"]]
-    at = told["checkpoint"]
+    schemas = [schema_from_json(one) for one in reported["schemas"]]
+    at = reported["checkpoint"]
     return Recovered(
         checkpoint=None if at is None else checkpoint_of(at.encode()),
-        history=tuple((key, value) for key, value in told["history"]),
+        history=tuple((key, value) for key, value in reported["history"]),
         schemas={schema.table_id: schema for schema in schemas},
-        behind=frozenset(told["behind"]),
+        behind=frozenset(reported["behind"]),
     )
 
 

@@ -39,17 +39,17 @@ class DatabaseSeen:
         return {"database": self.database, "tables": tables}
 
 
-def database_of(told: Mapping[str, Any], agent: str, connection: str) -> DatabaseSeen:
+def database_of(reported: Mapping[str, Any], agent: str, connection: str) -> DatabaseSeen:
     """Read what an agent tells; KeyError, TypeError or ValueError when it is none."""
     tables = []
-    for one in told["tables"]:
+    for one in reported["tables"]:
         rows, name = one["rows"], one["name"]
         if not isinstance(name, str) or not (rows is None or isinstance(rows, int)):
             raise ValueError("a table's name is a text, its rows are a number")
         tables.append(TableSeen(name=name, rows=rows, columns=tuple((str(n), str(t)) for n, t in one["columns"])))
-    if not isinstance(told["database"], str):
+    if not isinstance(reported["database"], str):
         raise ValueError("a database's name is a text")
-    return DatabaseSeen(agent=agent, connection=connection, database=told["database"], tables=tuple(tables))
+    return DatabaseSeen(agent=agent, connection=connection, database=reported["database"], tables=tuple(tables))
 
 
 def packed(seen: DatabaseSeen) -> bytes:

@@ -77,31 +77,31 @@ class Desired:
     writer: str = field(default="", compare=False)
 
 
-def spec_of(told: Any, topology: str, name: str) -> SourceSpec:
+def spec_of(reported: Any, topology: str, name: str) -> SourceSpec:
     """The configuration of source `name` that somebody tells; UsageError says what is wrong with it, and why a key is
     refused that only a host's owner may set.
     """
     if not NAME.fullmatch(name):
         raise UsageError(f"{name[:80]!r} is no source's name", "a small letter, then small letters, digits and _")
-    if not isinstance(told, Mapping) or not all(isinstance(key, str) for key in told):
+    if not isinstance(reported, Mapping) or not all(isinstance(key, str) for key in reported):
         raise UsageError(f"source {name}: no configuration", "an object with agents, connection, database, tables")
-    if local := sorted(LOCAL & told.keys()):
+    if local := sorted(LOCAL & reported.keys()):
         where = "the agent's policy file says it, under connections:"
         raise UsageError(f"source {name}: {local[0]} is not the gateway's to say", where)
-    if "agent" in told:
+    if "agent" in reported:
         raise UsageError(f"source {name}: agent is a topology's to say", "here: agents and connection")
-    agents = told.get("agents", ())
+    agents = reported.get("agents", ())
     agents = [agents] if isinstance(agents, str) else agents
     if not isinstance(agents, Sequence) or not agents or not all(isinstance(agent, str) for agent in agents):
         raise UsageError(f"source {name}: no agents", "agents: the names of those that may capture it")
     for agent in agents:
         identity("any", "agents", agent)
-    alias, running = told.get("connection"), told.get("running", True)
+    alias, running = reported.get("connection"), reported.get("running", True)
     if not isinstance(alias, str) or not ALIAS.fullmatch(alias):
         raise UsageError(f"source {name}: no connection", "connection: the alias in the agent's policy file")
     if not isinstance(running, bool):
         raise UsageError(f"source {name}: running is {running!r}", "running: true, or false")
-    keys = {key: value for key, value in told.items() if key not in _OWN}
+    keys = {key: value for key, value in reported.items() if key not in _OWN}
     spec = SourceSpec(agents=tuple(dict.fromkeys(agents)), connection=alias, running=running, keys=keys)
     for table in source_of(spec, topology, name).tables:
         if max(len(table.database), len(table.table)) > _LONGEST_NAME:

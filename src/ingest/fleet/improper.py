@@ -31,7 +31,7 @@ def _ready(ready: Ready) -> str:
     if len(ready.labels) > _LABELS or len(ready.places) > PLACES:
         return f"{len(ready.labels)} labels and {len(ready.places)} places"
     for name, said in ready.labels.items():
-        if not _told(name, _LABEL) or not _told(said or "-", _LABEL):
+        if not _reported(name, _LABEL) or not _reported(said or "-", _LABEL):
             return f"{name[:80]!r} is no label"
     return next((why for place in ready.places if (why := _place(place))), "")
 
@@ -39,9 +39,9 @@ def _ready(ready: Ready) -> str:
 def _place(place: MapPlace) -> str:
     if not ALIAS.fullmatch(place.connection):
         return f"{place.connection[:80]!r} is no connection's alias"
-    return "" if _told(place.database, _DATABASE) else f"{place.database[:80]!r} is no database's name"
+    return "" if _reported(place.database, _DATABASE) else f"{place.database[:80]!r} is no database's name"
 
 
-def _told(text: str, longest: int) -> bool:
+def _reported(text: str, longest: int) -> bool:
     """What a server lets be a name: anything that can be printed."""
     return 0 < len(text) <= longest and text.isprintable()

@@ -45,9 +45,9 @@ class Presence:
     at_ms: int = 0
 
 
-def counts(held: Lease | None, told: Lease) -> Lease:
+def counts(held: Lease | None, reported: Lease) -> Lease:
     """What holds behind a further claim."""
-    return told if held is None or told.epoch > held.epoch else held
+    return reported if held is None or reported.epoch > held.epoch else held
 
 
 def next_epoch(held: Lease | None) -> int:
@@ -60,16 +60,17 @@ def chosen(
     held: Lease | None,
     present: Collection[str],
     drained: Collection[str],
-    away: Collection[str],
+    unavailable: Collection[str],
 ) -> str | None:
     """Who ought to have a source: its holder while it may, else the first agent named that is there; None: leave it.
 
-    `away` are agents that were not seen for so long that another one may take over; empty text: nobody may have it.
+    `unavailable` are agents that were not seen for so long that another one may take over; empty text: nobody may have
+    it.
     """
     if spec is None or not spec.running:
         return ""
     able = [agent for agent in spec.agents if agent not in drained]
-    if held is not None and held.agent in able and (held.agent in present or held.agent not in away):
+    if held is not None and held.agent in able and (held.agent in present or held.agent not in unavailable):
         return held.agent
     there = next((agent for agent in able if agent in present), None)
     if there is None:
@@ -85,7 +86,7 @@ def claims(
     *,
     drained: Collection[str],
     gone: Collection[str],
-    away: Collection[str],
+    unavailable: Collection[str],
 ) -> Iterator[Lease]:
     """What a gateway claims for its agents; it repeats nothing that holds already.
 
@@ -96,7 +97,7 @@ def claims(
     here = {agent for agent in present if presences[agent].gateway == gateway}
     for name, newest in desired.items():
         held = leases.get(name)
-        agent = chosen(newest.spec, held, present, drained, away)
+        agent = chosen(newest.spec, held, present, drained, unavailable)
         if agent is None:
             continue
         if agent == "":

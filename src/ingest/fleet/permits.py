@@ -31,7 +31,7 @@ class Permits:
             naming.quarantine_topic: self._of_table,
             naming.history_topic: self._of_history,
         }
-        object.__setattr__(self, "_shared", {name(self.topology): told for name, told in own.items()})
+        object.__setattr__(self, "_shared", {name(self.topology): reported for name, reported in own.items()})
 
     def topic(self, name: str) -> bool:
         """Whether it is a topic of the source's changes, or may become one."""
@@ -43,15 +43,15 @@ class Permits:
 
     def record(self, record: Record) -> bool:
         """Whether it may write a record."""
-        told = self._shared.get(record.topic)
-        return self.topic(record.topic) if told is None else told(record.key)
+        reported = self._shared.get(record.topic)
+        return self.topic(record.topic) if reported is None else reported(record.key)
 
     def _of_table(self, key: bytes) -> bool:
         return key.startswith(f"{self.source}.".encode())
 
     def _of_history(self, key: bytes) -> bool:
         try:
-            told = orjson.loads(key)
+            reported = orjson.loads(key)
         except orjson.JSONDecodeError:
             return False
-        return isinstance(told, list) and told[1:2] == [self.source]
+        return isinstance(reported, list) and reported[1:2] == [self.source]

@@ -41,12 +41,12 @@ class Reported:
         return dataclasses.asdict(self)
 
 
-def reported_of(told: Mapping[str, Any]) -> Reported:
+def reported_of(reported: Mapping[str, Any]) -> Reported:
     """Read a record; KeyError, TypeError or ValueError when it is none."""
-    if told["status"] not in APPLIED:
-        raise ValueError(f"status {told['status']!r}")
-    known = {field.name: told[field.name] for field in dataclasses.fields(Reported) if field.name in told}
-    return Reported(**{**known, "reason": str(told.get("reason", ""))[:_REASON]})
+    if reported["status"] not in APPLIED:
+        raise ValueError(f"status {reported['status']!r}")
+    known = {field.name: reported[field.name] for field in dataclasses.fields(Reported) if field.name in reported}
+    return Reported(**{**known, "reason": str(reported.get("reason", ""))[:_REASON]})
 
 
 def effective_hash(source: Source) -> str:

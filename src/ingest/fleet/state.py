@@ -89,8 +89,8 @@ def _fold(of: Any, key: Any, value: Any) -> None:
     kind, names = key[0], key[1:]
     if kind == "lease":
         if value is not None:  # only claims are forgotten that count no more
-            told = _lease_of(names, value)
-            of("leases")[told.source] = counts(of("leases").get(told.source), told)
+            reported_now = _lease_of(names, value)
+            of("leases")[reported_now.source] = counts(of("leases").get(reported_now.source), reported_now)
     elif kind == "desired":
         if value is not None:
             _next_version(of("desired"), _desired_of(names, value))
@@ -107,10 +107,10 @@ def _lease_of(names: list[Any], value: Any) -> Lease:
     return Lease(source=source, epoch=int(epoch), agent=str(value["agent"]), gateway=value["gateway"], claim=claim)
 
 
-def _next_version(versions: dict[str, tuple[Desired, ...]], told: Desired) -> None:
-    before = versions.get(told.source, ())
-    if not before or told.version > before[-1].version:
-        versions[told.source] = (*before, told)[-VERSIONS:]
+def _next_version(versions: dict[str, tuple[Desired, ...]], reported_now: Desired) -> None:
+    before = versions.get(reported_now.source, ())
+    if not before or reported_now.version > before[-1].version:
+        versions[reported_now.source] = (*before, reported_now)[-VERSIONS:]
 
 
 def _desired_of(names: list[Any], value: Any) -> Desired:

@@ -18,7 +18,7 @@ ROLES: tuple[Role, ...] = get_args(Role)  # each covers those before it
 AGENT: Literal["agent"] = "agent"  # of an agent without a certificate: it opens a stream, and does nothing else
 SECRET = 32  # bytes
 _TOKEN = re.compile(r"tb_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
-_NOBODY = hashlib.sha256(b"").hexdigest()
+_NO_ONE = hashlib.sha256(b"").hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ def checked(text: str, tokens: dict[str, Token], now_ms: float) -> Token | str:
     match = _TOKEN.fullmatch(text)
     number, secret = (match[1], match[2]) if match else ("", "")
     found = tokens.get(number)
-    right = hmac.compare_digest(hashed(secret), found.sha256 if found else _NOBODY)
+    right = hmac.compare_digest(hashed(secret), found.sha256 if found else _NO_ONE)
     if found is None or not right:
         return "no such token"
     if found.revoked:

@@ -176,28 +176,28 @@ class FleetCommands:
 
     # what is commanded
 
-    def add(self, who: FleetOperator, source: str, told: Any) -> dict[str, Any]:
+    def add(self, who: FleetOperator, source: str, reported_now: Any) -> dict[str, Any]:
         """A source that is not there yet."""
 
         def do() -> dict[str, Any]:
             if self._topic.fresh().spec(source) is not None:
                 raise UsageError(f"there is a source {source}", "tailorbird fleet config set")
-            return self._next(who, source, spec_of(told, self._topology, source))
+            return self._next(who, source, spec_of(reported_now, self._topology, source))
 
-        return self._done(who, "source add", source, {"spec": told}, do)
+        return self._done(who, "source add", source, {"spec": reported_now}, do)
 
-    def configure(self, who: FleetOperator, source: str, told: Any, change: bool = False) -> dict[str, Any]:
+    def configure(self, who: FleetOperator, source: str, reported_now: Any, change: bool = False) -> dict[str, Any]:
         """Another configuration of a source; `change`: only the keys that are told, null takes one away."""
 
         def do() -> dict[str, Any]:
             before = self._spec(source, fresh=True)
-            whole = told
-            if change and isinstance(told, Mapping):
-                both = {**before.to_json(), **told}
+            whole = reported_now
+            if change and isinstance(reported_now, Mapping):
+                both = {**before.to_json(), **reported_now}
                 whole = {key: value for key, value in both.items() if value is not None}
             return self._next(who, source, spec_of(whole, self._topology, source))
 
-        return self._done(who, "source set" if change else "config set", source, {"spec": told}, do)
+        return self._done(who, "source set" if change else "config set", source, {"spec": reported_now}, do)
 
     def remove(self, who: FleetOperator, source: str) -> dict[str, Any]:
         """A source is no more; its topics and its positions stay."""
@@ -335,11 +335,11 @@ class FleetCommands:
         self._audit.line({"what": what, "who": who.name, "from": who.address, "outcome": "refused", "why": why})
 
     def _done(
-        self, who: FleetOperator, what: str, on: str, told: Mapping[str, Any], do: Callable[[], dict[str, Any]]
+        self, who: FleetOperator, what: str, on: str, reported_now: Mapping[str, Any], do: Callable[[], dict[str, Any]]
     ) -> dict[str, Any]:
         line = {"what": what, "who": who.name, "from": who.address, "on": on[:80]}
         try:
-            line |= _kept(told)
+            line |= _kept(reported_now)
             found = do()
         except TailorbirdError as error:
             outcome = "refused" if isinstance(error, UsageError) or error.exit_code == 2 else "failed"
@@ -372,28 +372,28 @@ class FleetCommands:
     def _shown(self, state: FleetState, name: str, newest: Desired) -> dict[str, Any]:
         lease = state.leases.get(name)
         shown = {**_version(newest), "agent": lease.agent if lease else "", "epoch": lease.epoch if lease else 0}
-        told = state.reported.get((lease.agent, name)) if lease else None
-        current = told is not None and lease is not None and told.epoch == lease.epoch
-        return {**shown, "reported": asdict(told) if told is not None and current else None}
+        reported_now = state.reported.get((lease.agent, name)) if lease else None
+        current = reported_now is not None and lease is not None and reported_now.epoch == lease.epoch
+        return {**shown, "reported": asdict(reported_now) if reported_now is not None and current else None}
 
 
-def _kept(told: Mapping[str, Any]) -> Mapping[str, Any]:
+def _kept(reported_now: Mapping[str, Any]) -> Mapping[str, Any]:
     """What the audit keeps of a command's words, or how long they were; UsageError for what no topic could hold."""
     try:
-        size = len(orjson.dumps(told))
+        size = len(orjson.dumps(reported_now))
     except TypeError as error:
         raise UsageError(f"what can not be kept: {error}"[:200], "numbers of 64 bits, texts of UTF-8") from error
-    return told if size <= _LINE else dict.fromkeys(told, f"{size} bytes")
+    return reported_now if size <= _LINE else dict.fromkeys(reported_now, f"{size} bytes")
 
 
 def _running(state: FleetState, source: str, agent: str, epoch: int) -> dict[str, Any]:
-    told = state.reported.get((agent, source))
-    if told is None or told.epoch != epoch:
+    reported_now = state.reported.get((agent, source))
+    if reported_now is None or reported_now.epoch != epoch:
         return {"source": source, "epoch": epoch, "status": "applying", "reason": "nothing was reported yet"}
-    shown = {name: value for name, value in asdict(told).items() if name not in ("agent", "source")}
+    shown = {name: value for name, value in asdict(reported_now).items() if name not in ("agent", "source")}
     return {"source": source, **shown}
 
 
 def _version(one: Desired, *, short: bool = False) -> dict[str, Any]:
-    told = {"source": one.source, "version": one.version, "by": one.by, "at_ms": one.at_ms, "of": one.of}
-    return told if short else {**told, "spec": None if one.spec is None else one.spec.to_json()}
+    reported_now = {"source": one.source, "version": one.version, "by": one.by, "at_ms": one.at_ms, "of": one.of}
+    return reported_now if short else {**reported_now, "spec": None if one.spec is None else one.spec.to_json()}

@@ -13,9 +13,9 @@ from typing import Any
 import orjson
 
 from ingest.fleet.catalog import unpacked
-from ingest.fleet.fleet_pb2 import APPLIED as TOLD_APPLIED
+from ingest.fleet.fleet_pb2 import APPLIED as REPORTED_APPLIED
 from ingest.fleet.fleet_pb2 import APPLYING, Assign, Control_Lease, MapPart, Progress, Report, StreamRequest, Withdraw
-from ingest.fleet.fleet_pb2 import FAILED as TOLD_FAILED
+from ingest.fleet.fleet_pb2 import FAILED as REPORTED_FAILED
 from ingest.fleet.leases import Lease, Presence, claims
 from ingest.fleet.reported import Applied, Reported
 from ingest.fleet.state import (
@@ -28,27 +28,27 @@ from ingest.fleet.state import (
     presence_record,
     reported_record,
 )
-from ingest.gateway.gateway_interfaces import AgentSeat, Audit, StateTopic
+from ingest.gateway.gateway_interfaces import AgentConnection, Audit, StateTopic
 
 BEAT = 5.0  # seconds between a gateway's signs of life
 SILENT = 20.0  # seconds without one: its agents are elsewhere, or nowhere
 GRACE = 30.0  # seconds that an agent may be away until another one takes its sources
 _POSITION = 64 * 1024  # bytes
 _MAP, _MAPS = 16 * 1024 * 1024, 64 * 1024 * 1024  # bytes of maps that are half told: of one agent, and of all
-_WORDS: dict[Progress, Applied] = {APPLYING: "applying", TOLD_APPLIED: "applied", TOLD_FAILED: "failed"}
+_WORDS: dict[Progress, Applied] = {APPLYING: "applying", REPORTED_APPLIED: "applied", REPORTED_FAILED: "failed"}
 
 
 @dataclass(slots=True)
 class _Seated:
-    seat: AgentSeat
+    agent_connection: AgentConnection
     presence: Presence
     said: bool = False  # whether the topic says so: what it says otherwise is newer
-    told: dict[str, tuple[int, int]] = field(default_factory=dict)  # source → epoch and version
+    assigned: dict[str, tuple[int, int]] = field(default_factory=dict)  # source → epoch and version
     runs: dict[str, int] = field(default_factory=dict)  # source → epoch, as the agent says
     parts: dict[tuple[str, str], bytearray] = field(default_factory=dict)
 
 
-class Steward:
+class Coordinator:
     """Of the gateway `name`, which is unlike that of any other process; `clock` in seconds, `now_ms` since 1970,
     `unique` makes texts that nobody else makes. Every method raises Retriable while Kafka is away.
     """
@@ -68,46 +68,50 @@ class Steward:
         self.name, self.tenant, self._topology = name, tenant, topology
         self._topic, self._audit = topic, audit
         self._clock, self._now_ms, self._unique = clock, now_ms, unique
-        self._seats: dict[str, _Seated] = {}
+        self._connections: dict[str, _Seated] = {}
         self._beats: dict[str, tuple[int, float]] = {}  # of each gateway: its last one, and when that was read
         self._absent: dict[str, float] = {}  # agents, and since when
         self._beaten = -BEAT
 
     def joined(
-        self, seat: AgentSeat, labels: dict[str, str], version: str, places: Collection[tuple[str, str]] = ()
+        self,
+        agent_connection: AgentConnection,
+        labels: dict[str, str],
+        version: str,
+        places: Collection[tuple[str, str]] = (),
     ) -> None:
         """An agent has a seat; an older one of the same agent is ended. The next turn tells it what to do. `places` are
         the connections and databases that it may tell of: its host's owner may let it tell of fewer than before.
         """
-        agent = seat.agent
+        agent = agent_connection.agent
         if agent.tenant != self.tenant:
-            self._refused(seat, "dial", f"tenant {agent.tenant} is not this gateway's")
-            seat.end(f"tenant {agent.tenant} is not this gateway's")
+            self._refused(agent_connection, "dial", f"tenant {agent.tenant} is not this gateway's")
+            agent_connection.end(f"tenant {agent.tenant} is not this gateway's")
             return
         if self._topic.state.is_drained("gateways", plain(self.name)):
-            seat.end("this gateway is drained: dial another one")
+            agent_connection.end("this gateway is drained: dial another one")
             return
-        before = self._seats.get(agent.name)
+        before = self._connections.get(agent.name)
         if before is not None:
-            before.seat.end("the agent has dialled again")
+            before.agent_connection.end("the agent has dialled again")
         presence = Presence(
             agent=agent.name, gateway=self.name, connected=True, version=version, labels=labels, at_ms=self._now_ms()
         )
-        self._seats[agent.name] = _Seated(seat, presence)
+        self._connections[agent.name] = _Seated(agent_connection, presence)
         for name, connection, database in list(self._topic.state.maps):
             if name == agent.name and (connection, database) not in places:
                 self._topic.send(map_over(name, connection, database))
 
-    def left(self, seat: AgentSeat) -> None:
+    def left(self, agent_connection: AgentConnection) -> None:
         """A seat's stream has ended; the next turn that Kafka is there for says so."""
-        seated = self._seats.get(seat.agent.name)
-        if seated is not None and seated.seat is seat:
-            del self._seats[seat.agent.name]
+        seated = self._connections.get(agent_connection.agent.name)
+        if seated is not None and seated.agent_connection is agent_connection:
+            del self._connections[agent_connection.agent.name]
 
-    def heard(self, seat: AgentSeat, request: StreamRequest) -> None:
+    def heard(self, agent_connection: AgentConnection, request: StreamRequest) -> None:
         """What an agent tells of itself."""
-        seated = self._seats.get(seat.agent.name)
-        if seated is None or seated.seat is not seat:
+        seated = self._connections.get(agent_connection.agent.name)
+        if seated is None or seated.agent_connection is not agent_connection:
             return
         if request.HasField("report"):
             self._report(seated, request.report)
@@ -125,13 +129,13 @@ class Steward:
         drained = {name for (role, name), said in state.drained.items() if said and role == "agents"}
         found = claims(
             self.name, state.newest(), state.leases, state.presences,
-            drained=drained, gone=gone, away=self._away(state, gone, now),
+            drained=drained, gone=gone, unavailable=self._unavailable(state, gone, now),
         )  # fmt: skip
         self._claim(state, [replace(lease, claim=self._unique()) for lease in found])
-        self._tell(self._topic.state)
+        self._send_report(self._topic.state)
         if state.is_drained("gateways", plain(self.name)):
-            for seated in list(self._seats.values()):
-                seated.seat.end("this gateway is drained: dial another one")
+            for seated in list(self._connections.values()):
+                seated.agent_connection.end("this gateway is drained: dial another one")
 
     def _claim(self, before: FleetState, made: list[Lease]) -> None:
         """All at once: a gateway that starts may have a thousand agents to serve."""
@@ -162,13 +166,13 @@ class Steward:
         of one that has dialled another gateway since.
         """
         due = list[_Seated]()
-        for name, seated in list(self._seats.items()):
-            told = state.presences.get(name)
-            if seated.said and told is not None and told.gateway == self.name and told.connected:
+        for name, seated in list(self._connections.items()):
+            presence = state.presences.get(name)
+            if seated.said and presence is not None and presence.gateway == self.name and presence.connected:
                 continue
-            if seated.said and told is not None and told.connected:
-                del self._seats[name]
-                seated.seat.end("the agent has dialled another gateway")
+            if seated.said and presence is not None and presence.connected:
+                del self._connections[name]
+                seated.agent_connection.end("the agent has dialled another gateway")
             else:
                 due.append(seated)
         if due:
@@ -182,102 +186,105 @@ class Steward:
         that they are here came late; those of gateways that are silent, whoever says it first.
         """
         left = [
-            told for name, told in state.presences.items()
-            if told.connected and (told.gateway in gone or (told.gateway == self.name and name not in self._seats))
+            presence for name, presence in state.presences.items()
+            if presence.connected
+            and (presence.gateway in gone or (presence.gateway == self.name and name not in self._connections))
         ]  # fmt: skip
         if not left:
             return state
         now = self._now_ms()
-        return self._topic.write(*(presence_record(replace(told, connected=False, at_ms=now)) for told in left))
+        return self._topic.write(*(presence_record(replace(presence, connected=False, at_ms=now)) for presence in left))
 
-    def _away(self, state: FleetState, gone: set[str], now: float) -> set[str]:
+    def _unavailable(self, state: FleetState, gone: set[str], now: float) -> set[str]:
         named = {agent for newest in state.newest().values() if newest.spec for agent in newest.spec.agents}
         present = {one.agent for one in state.presences.values() if one.connected and one.gateway not in gone}
         self._absent = {agent: self._absent.get(agent, now) for agent in named - present}
         return {agent for agent, since in self._absent.items() if now - since > GRACE}
 
-    def _tell(self, state: FleetState) -> None:
+    def _send_report(self, state: FleetState) -> None:
         """Each agent what it may capture, and no more; and again when the configuration has changed."""
         due: dict[str, dict[str, tuple[int, int]]] = {}
         newest = state.newest()
         for lease in state.leases.values():
-            if lease.gateway == self.name and lease.agent in self._seats and newest.get(lease.source) is not None:
+            if lease.gateway == self.name and lease.agent in self._connections and newest.get(lease.source) is not None:
                 due.setdefault(lease.agent, {})[lease.source] = (lease.epoch, newest[lease.source].version)
-        for agent, seated in self._seats.items():
+        for agent, seated in self._connections.items():
             wanted = due.get(agent, {})
-            for source in seated.told.keys() - wanted.keys():
-                self._withdraw(state, seated, source, seated.told.pop(source)[0])
+            for source in seated.assigned.keys() - wanted.keys():
+                self._withdraw(state, seated, source, seated.assigned.pop(source)[0])
             for source, epoch in list(seated.runs.items()):
                 held = state.leases.get(source)
                 if held is None or not held.admits(agent, epoch):  # it had it of another gateway, or in another life
                     self._withdraw(state, seated, source, epoch)
             for source, place in wanted.items():
-                if seated.seat.full:
+                if seated.agent_connection.full:
                     break  # the next turn tells the rest
                 spec = newest[source].spec
-                if seated.told.get(source) != place and spec is not None:
-                    seated.told[source] = place
-                    seated.seat.say(
+                if seated.assigned.get(source) != place and spec is not None:
+                    seated.assigned[source] = place
+                    seated.agent_connection.say(
                         StreamRequest(type=Control_Lease, assign=self._assign(source, place, spec.to_json()))
                     )
 
     def _withdraw(self, state: FleetState, seated: _Seated, source: str, epoch: int) -> None:
         seated.runs.pop(source, None)
-        ended = Withdraw(source=source, epoch=epoch, why=why_not(state, source, seated.seat.agent.name))
-        seated.seat.say(StreamRequest(type=Control_Lease, withdraw=ended))
+        ended = Withdraw(source=source, epoch=epoch, why=why_not(state, source, seated.agent_connection.agent.name))
+        seated.agent_connection.say(StreamRequest(type=Control_Lease, withdraw=ended))
 
     def _assign(self, source: str, place: tuple[int, int], spec: dict[str, Any]) -> Assign:
         return Assign(
             source=source, epoch=place[0], version=place[1], spec=orjson.dumps(spec), topology=self._topology
         )  # fmt: skip
 
-    def _report(self, seated: _Seated, told: Report) -> None:
-        seat, state = seated.seat, self._topic.state
-        if told.source not in state.desired:
-            self._refused(seat, "report", f"source {told.source[:80]!r} is none of this agent's")
+    def _report(self, seated: _Seated, sent: Report) -> None:
+        agent_connection, state = seated.agent_connection, self._topic.state
+        if sent.source not in state.desired:
+            self._refused(agent_connection, "report", f"source {sent.source[:80]!r} is none of this agent's")
             return
-        lease = state.leases.get(told.source)
-        if lease is None or not lease.admits(seat.agent.name, told.epoch):
-            self._withdraw(state, seated, told.source, told.epoch)
+        lease = state.leases.get(sent.source)
+        if lease is None or not lease.admits(agent_connection.agent.name, sent.epoch):
+            self._withdraw(state, seated, sent.source, sent.epoch)
             return
-        seated.runs[told.source] = told.epoch
+        seated.runs[sent.source] = sent.epoch
         try:
-            position = orjson.loads(told.position) if 0 < len(told.position) <= _POSITION else None
+            position = orjson.loads(sent.position) if 0 < len(sent.position) <= _POSITION else None
             reported = Reported(
-                agent=seat.agent.name, source=told.source, epoch=told.epoch, version=told.version,
-                status=_WORDS[told.progress], reason=told.reason[:2000], hash=told.hash[:64], narrowed=told.narrowed,
+                agent=agent_connection.agent.name, source=sent.source, epoch=sent.epoch, version=sent.version,
+                status=_WORDS[sent.progress], reason=sent.reason[:2000], hash=sent.hash[:64], narrowed=sent.narrowed,
                 position=position if isinstance(position, dict) else None, at_ms=self._now_ms(),
             )  # fmt: skip
         except (KeyError, ValueError) as error:
-            self._refused(seat, "report", f"no report: {error!r}")
+            self._refused(agent_connection, "report", f"no report: {error!r}")
             return
         self._topic.send(reported_record(reported))
 
     def _map(self, seated: _Seated, part: MapPart) -> None:
-        agent, place = seated.seat.agent.name, (part.connection, part.database)
+        agent, place = seated.agent_connection.agent.name, (part.connection, part.database)
         if part.gone:
             self._topic.send(map_over(agent, *place))
             return
         content = seated.parts.setdefault(place, bytearray())
         content += part.content
         own = sum(map(len, seated.parts.values()))
-        if own > _MAP or len(seated.parts) > 64 or self._half_told() > _MAPS:
-            self._refused(seated.seat, "map", f"more than {_MAP} bytes, or of many at once: {part.database[:80]!r}")
+        if own > _MAP or len(seated.parts) > 64 or self._half_reported() > _MAPS:
+            self._refused(
+                seated.agent_connection, "map", f"more than {_MAP} bytes, or of many at once: {part.database[:80]!r}"
+            )
             seated.parts.clear()
-            seated.seat.end("its map is too large")
+            seated.agent_connection.end("its map is too large")
         elif part.last:
             try:
                 seen = unpacked(bytes(seated.parts.pop(place)), agent, part.connection)
             except (LookupError, TypeError, ValueError) as error:
-                self._refused(seated.seat, "map", f"no map: {error!r}"[:200])
+                self._refused(seated.agent_connection, "map", f"no map: {error!r}"[:200])
             else:
                 self._topic.send(map_record(seen))
 
-    def _half_told(self) -> int:
-        return sum(len(part) for seated in self._seats.values() for part in seated.parts.values())
+    def _half_reported(self) -> int:
+        return sum(len(part) for seated in self._connections.values() for part in seated.parts.values())
 
-    def _refused(self, seat: AgentSeat, what: str, why: str) -> None:
-        self._audit.line({"what": what, "who": seat.agent.uri, "outcome": "refused", "why": why})
+    def _refused(self, agent_connection: AgentConnection, what: str, why: str) -> None:
+        self._audit.line({"what": what, "who": agent_connection.agent.uri, "outcome": "refused", "why": why})
 
     def _line(self, what: str, on: str, how: str) -> None:
         self._audit.line({"what": what, "who": self.name, "on": on, "outcome": "done", "how": how})

@@ -40,7 +40,7 @@ class Audit(Protocol):
         """The last lines, oldest first; Retriable while they can not be read."""
 
 
-class AgentSeat(Protocol):
+class AgentConnection(Protocol):
     """One stream of an agent that wants to be commanded."""
 
     @property

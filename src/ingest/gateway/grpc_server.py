@@ -37,7 +37,7 @@ Void = Callable[[], str]  # why an agent counts no more; empty while it does
 log = structlog.get_logger()
 
 
-class Door:
+class AgentServer:
     """Serves `Fleet.Connect` of fleet.proto."""
 
     def __init__(self, fleet: Fleet) -> None:
@@ -186,9 +186,9 @@ class Door:
         await turned_away(self._fleet, context, code, why, agent)
 
 
-def _shown(told: Mapping[str, Any]) -> Certified | None:
+def _shown(reported: Mapping[str, Any]) -> Certified | None:
     """The certificate that a peer has shown, which TLS has checked against the fleet's authority."""
     try:
-        return certified(next(iter(told.get("x509_pem_cert", ()))))
+        return certified(next(iter(reported.get("x509_pem_cert", ()))))
     except (StopIteration, ValueError):
         return None

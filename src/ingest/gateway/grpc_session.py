@@ -19,7 +19,7 @@ from ingest.fleet.answers import checkpoint_of, failure_of, parts_of, recovered_
 from ingest.fleet.fleet_pb2 import Found, FoundRecord, LogCall, LogReply, SearchEnd
 from ingest.fleet.frames import PIECE, SAME, FrameReader, unzipped
 from ingest.fleet.permits import Permits
-from ingest.gateway.proc_credit import CreditBudget, LaneCredit
+from ingest.gateway.proc_credit import ChannelCredit, CreditBudget
 from ingest.records.capture_interfaces import Checkpoint, OpenLog, Record
 from ingest.records.findings import Search
 
@@ -28,7 +28,7 @@ _FOUND = 256 * 1024  # bytes of records in one message, and of a record's value
 _HEAD = 16  # bytes that a record costs beside its key and value
 _CALLS, _CALLED = 1024, 4 * 1024 * 1024  # calls that wait, and bytes of those that are no records
 _ZIPPED = 1024  # bytes
-PATIENCE, _POLL = 30.0, 0.05  # seconds
+TIMEOUT, _POLL = 30.0, 0.05  # seconds
 _SEARCHES = 64  # under way at a time
 _LOOK = "look into the gateway's log"
 
@@ -49,7 +49,7 @@ class SignalValues(Protocol):
         """Forget the connection."""
 
 
-class DeskLog(OpenLog, Protocol):
+class SessionLog(OpenLog, Protocol):
     """A log that tells how much of what it has taken is still on its way."""
 
     def undelivered(self, seconds: float = 0.0) -> int:
@@ -65,23 +65,23 @@ class Opened(Protocol):
     @property
     def permits(self) -> Permits: ...
 
-    def log(self) -> DeskLog: ...
+    def log(self) -> SessionLog: ...
 
     def signals(self) -> SignalValues: ...
 
 
-class Desk:
+class SessionHandler:
     """Of one lane; `refused` is told what was not done, and why, for the audit."""
 
     def __init__(
-        self, source: Opened, lane: int, reply: Reply, refused: Callable[[str], None], budget: CreditBudget
+        self, source: Opened, channel: int, reply: Reply, refused: Callable[[str], None], budget: CreditBudget
     ) -> None:
-        self._source, self._lane, self._reply, self._refused = source, lane, reply, refused
+        self._source, self._channel, self._reply, self._refused = source, channel, reply, refused
         self._calls: queue.SimpleQueue[LogCall | None] = queue.SimpleQueue()
-        self._credit = LaneCredit(budget)
+        self._credit = ChannelCredit(budget)
         self._came, self._done = 0, 0  # bytes of calls that are no records; each is counted in one thread
         self._frames = FrameReader()
-        self._log: DeskLog | None = None
+        self._log: SessionLog | None = None
         self._signals: SignalValues | None = None
         self._searches: dict[int, Relay] = {}
         self._known = range(1, 1)  # numbers of searches so far
@@ -139,7 +139,7 @@ class Desk:
             self._credit.close()
 
     def _say(self, call: int, **what: Any) -> None:
-        self._reply(LogReply(lane=self._lane, call=call, **what))
+        self._reply(LogReply(channel=self._channel, call=call, **what))
 
     def _do(self, call: LogCall) -> None:
         what = call.WhichOneof("what")
@@ -163,21 +163,21 @@ class Desk:
             self._work(call, what, self._opened)
 
     @property
-    def _opened(self) -> DeskLog:
+    def _opened(self) -> SessionLog:
         if self._log is None:
             raise Improper("a session recovers before anything else")
         return self._log
 
-    def _work(self, call: LogCall, what: str | None, log: DeskLog) -> None:
+    def _work(self, call: LogCall, what: str | None, log: SessionLog) -> None:
         if what == "records":
             self._take(call.records.frames, call.records.size, log)
         elif what == "commit":
             if call.commit.records != self._frames.records or not self._frames.complete:
-                told = f"{call.commit.records} records were sent, {self._frames.records} have come"
+                reported = f"{call.commit.records} records were sent, {self._frames.records} have come"
                 if not self._frames.complete:
-                    told += ", and half of one"
-                self._refused(told)
-                raise Retriable(f"{told}: the session begins anew")
+                    reported += ", and half of one"
+                self._refused(reported)
+                raise Retriable(f"{reported}: the session begins anew")
             log.commit(self._checkpoint(call.commit.checkpoint))
             self._credit.delivered(self._frames.records)
             self._credit.paused()
@@ -205,7 +205,7 @@ class Desk:
         else:
             raise Improper(f"this gateway knows no call {what}", "update the gateway")
 
-    def _take(self, frames: bytes, size: int, log: DeskLog) -> None:
+    def _take(self, frames: bytes, size: int, log: SessionLog) -> None:
         if not 0 < size <= PIECE:
             raise Improper(f"a message of {size} bytes of records", f"at most {PIECE} are taken at a time")
         try:
@@ -224,18 +224,18 @@ class Desk:
             self._say(0, credit=credit)
         self._settle(log)
 
-    def _settle(self, log: DeskLog) -> None:
+    def _settle(self, log: SessionLog) -> None:
         """Wait until Kafka has so much that the gateway's budget holds the rest; some is always let be on its way."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         self._credit.delivered(self._frames.records - log.undelivered())
         while self._credit.must_wait and (left := log.undelivered(_POLL)):
             self._credit.delivered(self._frames.records - left)
             if time.monotonic() > deadline:
                 raise Retriable("Kafka takes no records")
 
-    def _checkpoint(self, told: bytes) -> Checkpoint:
+    def _checkpoint(self, reported: bytes) -> Checkpoint:
         try:
-            return checkpoint_of(told)
+            return checkpoint_of(reported)
         except (LookupError, TypeError, ValueError) as error:
             raise Improper(f"a commit at no position: {error!r}"[:300], SAME) from error
 
@@ -287,11 +287,11 @@ class Relay(Search):
             self._records.append(FoundRecord(partition=partition, key=key, value=part, more=at < whole))
             self._size += len(key) + len(part or b"") + _HEAD
             if self._size > _FOUND:
-                self._told()
+                self._reported()
             if at >= whole or self.given_up:
                 return
 
-    def _told(self) -> None:
+    def _reported(self) -> None:
         records, self._records, self._size = self._records, [], 0
         if not records:
             return
@@ -314,7 +314,7 @@ class Relay(Search):
     def done(self, done: bool) -> None:
         self._done = done
         if done:
-            self._told()
+            self._reported()
             self._end(SearchEnd(search=self._number, begin=self.begin))
 
     @property

@@ -22,12 +22,12 @@ from ingest.fleet.fleet_pb2 import Failure, LogReply, StreamRequest, Unsupported
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.improper import improper
 from ingest.fleet.wire import MESSAGE
-from ingest.gateway.gateway_interfaces import AgentSeat
-from ingest.gateway.grpc_session import Desk, Opened
+from ingest.gateway.gateway_interfaces import AgentConnection
+from ingest.gateway.grpc_session import Opened, SessionHandler
 from ingest.gateway.proc_credit import CreditBudget
 
 _WAITING = 1024 * 1024  # bytes of answers that an agent has not taken yet; beyond, whoever answers waits
-_LANES = 64  # of one stream
+_CHANNELS = 64  # of one stream
 # of the steward's words, what an agent has not taken: it is full, and it takes nothing; bytes, and how many
 _FULL, _UNSENT, _UNSENT_WORDS = 4 * 1024 * 1024, 32 * 1024 * 1024, 1000
 # of an agent's words to the steward: what it may say at once, and a second
@@ -58,13 +58,13 @@ class Fleet(Protocol):
     def bearer(self, token: str) -> FleetIdentity | str:
         """The agent whose token somebody shows, or why it is none."""
 
-    def joined(self, seat: AgentSeat, request: StreamRequest, version: str) -> None:
+    def joined(self, agent_connection: AgentConnection, request: StreamRequest, version: str) -> None:
         """An agent wants to be commanded; `request` holds its `ready`."""
 
-    def heard(self, seat: AgentSeat, request: StreamRequest) -> None:
+    def heard(self, agent_connection: AgentConnection, request: StreamRequest) -> None:
         """What such an agent tells."""
 
-    def left(self, seat: AgentSeat) -> None:
+    def left(self, agent_connection: AgentConnection) -> None:
         """Its stream has ended."""
 
     def refused(self, said: Mapping[str, Any], agent: FleetIdentity | None) -> None:
@@ -83,12 +83,12 @@ async def turned_away(
 
 
 class AgentStream:
-    """The lanes of one stream; and the agent's seat (`seams.AgentSeat`), where it wants to be commanded."""
+    """The lanes of one stream; and the agent's seat (`interfaces.AgentConnection`), where it wants to be commanded."""
 
     def __init__(self, fleet: Fleet, agent: FleetIdentity, context: Any, version: str, budget: CreditBudget) -> None:
         self._fleet, self.agent, self._context, self._version = fleet, agent, context, version
         self._budget = budget
-        self._desks: dict[int, Desk] = {}
+        self._desks: dict[int, SessionHandler] = {}
         self._outgoing: asyncio.PriorityQueue[tuple[int, int, StreamRequest]] = asyncio.PriorityQueue()
         self._numbers = itertools.count()
         self._room, self._answers = asyncio.Event(), 0  # bytes that wait
@@ -116,11 +116,11 @@ class AgentStream:
             else:
                 code, why = self._ending.result()
                 if code is not grpc.StatusCode.UNAVAILABLE:
-                    await self._away(code, why)
+                    await self._unavailable(code, why)
                 await self._context.abort(code, why)
         except asyncio.CancelledError:
             # gRPC says the same of a message that it has refused as of an agent that was killed
-            self._told("stream", "broke off", _BROKE_OFF)
+            self._reported("stream", "broke off", _BROKE_OFF)
             raise
         finally:
             writing.cancel()
@@ -131,21 +131,21 @@ class AgentStream:
         self._gone.set()
         if self._seated:
             self._fleet.left(self)
-        for desk in self._desks.values():
-            desk.put(None)
+        for session_handler in self._desks.values():
+            session_handler.put(None)
 
     def say(self, request: StreamRequest) -> None:
-        """See `seams.AgentSeat`; the steward's thread calls it."""
+        """See `interfaces.AgentConnection`; the steward's thread calls it."""
         self._said += request.ByteSize()
         self._soon(self._command, request)
 
     @property
     def full(self) -> bool:
-        """See `seams.AgentSeat`."""
+        """See `interfaces.AgentConnection`."""
         return self._said - self._sent > _FULL
 
     def end(self, why: str) -> None:
-        """See `seams.AgentSeat`; any thread may call it."""
+        """See `interfaces.AgentConnection`; any thread may call it."""
         self._soon(self._end, why)
 
     def void(self, why: str) -> None:
@@ -167,8 +167,10 @@ class AgentStream:
             return
         if request.WhichOneof("payload") == "withdraw":
             source = request.withdraw.source
-            for lane in [lane for lane, desk in self._desks.items() if desk.source == source]:
-                self._shut(lane, f"source {source} was withdrawn")  # whether or not the agent does as it is told
+            for channel in [
+                channel for channel, session_handler in self._desks.items() if session_handler.source == source
+            ]:
+                self._shut(channel, f"source {source} was withdrawn")  # whether or not the agent does as it is told
         self._outgoing.put_nowait((_COMMAND, next(self._numbers), request))
 
     def silent(self) -> None:
@@ -178,14 +180,14 @@ class AgentStream:
         """
         self._looks += 1
         if self._looks > _SILENT:
-            for lane in [lane for lane, desk in self._desks.items() if desk.uncommitted]:
-                self._shut(lane, f"the agent was silent for {_SILENT} s")
+            for channel in [channel for channel, session_handler in self._desks.items() if session_handler.uncommitted]:
+                self._shut(channel, f"the agent was silent for {_SILENT} s")
 
-    def _shut(self, lane: int, why: str) -> None:
+    def _shut(self, channel: int, why: str) -> None:
         """Its desk ends, and its session is told so at once: it may wait for credit, which nobody gives any more."""
-        self._desks.pop(lane).put(None)
-        self._over[lane] = why
-        self._answer_now(StreamRequest(log_reply=LogReply(lane=lane, failure=_failure(why))))
+        self._desks.pop(channel).put(None)
+        self._over[channel] = why
+        self._answer_now(StreamRequest(log_reply=LogReply(channel=channel, failure=_failure(why))))
 
     async def _read(self, requests: AsyncIterator[StreamRequest]) -> None:
         async for request in requests:
@@ -220,7 +222,7 @@ class AgentStream:
     async def _one(self, request: StreamRequest) -> None:
         what, self._looks = request.WhichOneof("payload"), 0
         if why := improper(request):
-            await self._away(grpc.StatusCode.INVALID_ARGUMENT, why)
+            await self._unavailable(grpc.StatusCode.INVALID_ARGUMENT, why)
         if what == "ready" and not self._seated:
             self._seated = True
             self._places = {(place.connection, place.database) for place in request.ready.places}
@@ -235,69 +237,73 @@ class AgentStream:
         else:
             if request.type not in self._unknown and len(self._unknown) < _UNKNOWN:
                 self._unknown.add(request.type)
-                self._told("message", "not supported", f"a message of type {request.type}")
-            told = Unsupported(type=request.type, what=f"a message of type {request.type}")
-            self._answer_now(StreamRequest(type=request.type, unsupported=told))
+                self._reported("message", "not supported", f"a message of type {request.type}")
+            reported = Unsupported(type=request.type, what=f"a message of type {request.type}")
+            self._answer_now(StreamRequest(type=request.type, unsupported=reported))
 
     async def _counted(self) -> None:
         now = time.monotonic()
         self._says = min(_SAYS, self._says + (now - self._said_at) * _SAYS_PER_SECOND) - 1
         self._said_at = now
         if self._says < 0:
-            await self._away(grpc.StatusCode.RESOURCE_EXHAUSTED, "it says more than a gateway hears")
+            await self._unavailable(grpc.StatusCode.RESOURCE_EXHAUSTED, "it says more than a gateway hears")
 
     async def _heard(self, request: StreamRequest) -> None:
         part = request.map_part
         if request.HasField("map_part") and (part.connection, part.database) not in self._places:
-            await self._away(grpc.StatusCode.INVALID_ARGUMENT, f"a map of {part.database[:64]!r}, not named before")
+            await self._unavailable(
+                grpc.StatusCode.INVALID_ARGUMENT, f"a map of {part.database[:64]!r}, not named before"
+            )
         self._fleet.heard(self, request)
 
     async def _called(self, request: StreamRequest) -> None:
         call = request.log_call
-        desk = self._desks.get(call.lane)
-        if desk is None and call.lane not in self._over and self._crowded():
+        session_handler = self._desks.get(call.channel)
+        if session_handler is None and call.channel not in self._over and self._crowded():
             if len(self._over) >= _UNSENT_WORDS:
-                await self._away(grpc.StatusCode.RESOURCE_EXHAUSTED, "sessions without end")
-            self._over[call.lane] = f"an agent has {_LANES} sessions at most over one stream"
-            self._told("session", "refused", self._over[call.lane], request.header.source)
-        if call.lane in self._over:  # its agent may not have heard of it yet
+                await self._unavailable(grpc.StatusCode.RESOURCE_EXHAUSTED, "sessions without end")
+            self._over[call.channel] = f"an agent has {_CHANNELS} sessions at most over one stream"
+            self._reported("session", "refused", self._over[call.channel], request.header.source)
+        if call.channel in self._over:  # its agent may not have heard of it yet
             if call.call:
-                failed = LogReply(lane=call.lane, call=call.call, failure=_failure(self._over[call.lane]))
+                failed = LogReply(channel=call.channel, call=call.call, failure=_failure(self._over[call.channel]))
                 self._answer_now(StreamRequest(log_reply=failed))
             if call.WhichOneof("what") == "close":
-                del self._over[call.lane]
+                del self._over[call.channel]
             return
-        if desk is None:
-            desk = await self._opened(call.lane, request.header.source, request.header.epoch)
-        if why := desk.put(call):
-            await self._away(grpc.StatusCode.RESOURCE_EXHAUSTED, why)
+        if session_handler is None:
+            session_handler = await self._opened(call.channel, request.header.source, request.header.epoch)
+        if why := session_handler.put(call):
+            await self._unavailable(grpc.StatusCode.RESOURCE_EXHAUSTED, why)
         if call.WhichOneof("what") == "close":
-            del self._desks[call.lane]
+            del self._desks[call.channel]
 
-    async def _opened(self, lane: int, name: str, epoch: int) -> Desk:
+    async def _opened(self, channel: int, name: str, epoch: int) -> SessionHandler:
         source = self._fleet.source(self.agent, name, epoch)
         if source is None:
-            await self._away(grpc.StatusCode.PERMISSION_DENIED, f"source {name[:80]!r} is none of this agent's")
-        desk = self._desks[lane] = Desk(source, lane, self._reply, self._refused(source.name), self._budget)
-        self._threads.append(threading.Thread(target=desk.run, name=f"desk {source.name}", daemon=True))
+            await self._unavailable(grpc.StatusCode.PERMISSION_DENIED, f"source {name[:80]!r} is none of this agent's")
+        session_handler = self._desks[channel] = SessionHandler(
+            source, channel, self._reply, self._refused(source.name), self._budget
+        )
+        self._threads.append(threading.Thread(target=session_handler.run, name=f"desk {source.name}", daemon=True))
         self._threads[-1].start()
-        return desk
+        return session_handler
 
     def _crowded(self) -> bool:
         """Whether it has as many lanes as it may, or as many that are still ending: each has a thread, and a client."""
         self._threads = [one for one in self._threads if one.is_alive()]
-        return len(self._desks) >= _LANES or len(self._threads) >= 2 * _LANES
+        return len(self._desks) >= _CHANNELS or len(self._threads) >= 2 * _CHANNELS
 
-    async def _away(self, code: grpc.StatusCode, why: str) -> NoReturn:
+    async def _unavailable(self, code: grpc.StatusCode, why: str) -> NoReturn:
         await turned_away(self._fleet, self._context, code, why, self.agent)
 
     def _refused(self, source: str) -> Callable[[str], None]:
-        def told(what: str) -> None:
-            self._told("write", "refused", what, source)
+        def reported(what: str) -> None:
+            self._reported("write", "refused", what, source)
 
-        return told
+        return reported
 
-    def _told(self, what: str, outcome: str, why: str, source: str = "") -> None:
+    def _reported(self, what: str, outcome: str, why: str, source: str = "") -> None:
         who, peer = self.agent.uri, self._peer
         log.warning(outcome, agent=who, source=source, what=what, why=why)
         line = {"what": what, "who": who, "from": peer, "outcome": outcome, "why": why}

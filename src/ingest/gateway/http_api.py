@@ -76,7 +76,7 @@ class Drainage(_Body):
     drained: bool = True
 
 
-class NothingToSay(_Body):
+class EmptyBody(_Body):
     """The path says it all."""
 
 
@@ -174,8 +174,8 @@ def _errors(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
-        told = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        return JSONResponse({"error": told[:500], "remedy": "see /openapi.json"}, 400)
+        reported = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        return JSONResponse({"error": reported[:500], "remedy": "see /openapi.json"}, 400)
 
     @app.middleware("http")
     async def bounded(request: Request, go_on: Any) -> Any:
@@ -260,36 +260,36 @@ def _sources(app: FastAPI, commands: FleetCommands) -> None:
         return commands.remove(who, source)
 
     @app.post("/v1/sources/{source}/rollback")
-    def roll_back(source: str, told: VersionToRestore, who: Driver) -> dict[str, Any]:
+    def roll_back(source: str, reported: VersionToRestore, who: Driver) -> dict[str, Any]:
         """Write an older version again."""
-        return commands.roll_back(who, source, told.version)
+        return commands.roll_back(who, source, reported.version)
 
     @app.post("/v1/sources/{source}/start")
-    def start(source: str, told: TablesToStart, who: Driver) -> dict[str, Any]:
+    def start(source: str, reported: TablesToStart, who: Driver) -> dict[str, Any]:
         """Capture tables."""
-        return commands.start(who, source, told.tables)
+        return commands.start(who, source, reported.tables)
 
     @app.post("/v1/sources/{source}/stop")
-    def stop(source: str, told: TablesToStop, who: Driver) -> dict[str, Any]:
+    def stop(source: str, reported: TablesToStop, who: Driver) -> dict[str, Any]:
         """Capture tables no more."""
-        return commands.stop(who, source, told.tables)
+        return commands.stop(who, source, reported.tables)
 
     @app.post("/v1/sources/{source}/dump")
-    def dump(source: str, told: TablesToDump, who: Driver) -> dict[str, Any]:
+    def dump(source: str, reported: TablesToDump, who: Driver) -> dict[str, Any]:
         """Read captured tables again."""
-        return commands.dump(who, source, told.tables, told.where)
+        return commands.dump(who, source, reported.tables, reported.where)
 
     @app.post("/v1/sources/{source}/positions")
-    def set_position(source: str, told: PlaceToReturnTo, who: Driver) -> dict[str, Any]:
+    def set_position(source: str, reported: PlaceToReturnTo, who: Driver) -> dict[str, Any]:
         """Set a source back."""
-        return commands.set_position(who, source, told.sequence, told.before_ms)
+        return commands.set_position(who, source, reported.sequence, reported.before_ms)
 
 
 def _others(app: FastAPI, commands: FleetCommands) -> None:
     @app.post("/v1/drain")
-    def drain(told: Drainage, who: Driver) -> dict[str, Any]:
+    def drain(reported: Drainage, who: Driver) -> dict[str, Any]:
         """Drain an agent or a gateway, or let it come back."""
-        return commands.drain(who, told.role, told.name, told.drained)
+        return commands.drain(who, reported.role, reported.name, reported.drained)
 
     @app.get("/v1/revoked-certificates")
     def revoked(who: Administrator) -> list[dict[str, Any]]:
@@ -297,7 +297,7 @@ def _others(app: FastAPI, commands: FleetCommands) -> None:
         return commands.revoked()
 
     @app.put("/v1/revoked-certificates/{serial}")
-    def revoke_certificate(serial: str, told: NothingToSay, who: Administrator) -> dict[str, Any]:
+    def revoke_certificate(serial: str, reported: EmptyBody, who: Administrator) -> dict[str, Any]:
         """Turn away whoever shows a certificate, and cut its streams."""
         return commands.revoke_certificate(who, serial)
 
@@ -307,9 +307,9 @@ def _others(app: FastAPI, commands: FleetCommands) -> None:
         return [token.shown() for token in commands.tokens.values()]
 
     @app.post("/v1/tokens", status_code=201)
-    def issue(told: TokenToIssue, who: Administrator) -> dict[str, Any]:
+    def issue(reported: TokenToIssue, who: Administrator) -> dict[str, Any]:
         """Issue a token, which is told this once."""
-        return commands.issue(who, told.name, told.role, told.days)
+        return commands.issue(who, reported.name, reported.role, reported.days)
 
     @app.delete("/v1/tokens/{number}")
     def revoke(number: str, who: Administrator) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Who did what, in the topic `<topology>.audit`: kept for a quarter, not compacted; implements `seams.Audit`."""
+"""Who did what, in the topic `<topology>.audit`: kept for a quarter, not compacted; implements `interfaces.Audit`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError as Code
 from cdc.model.errors import Retriable
 from cdc.model.naming import audit_topic
 from cdc.topology.topology import Log
-from ingest.log.kafka_topics import PATIENCE, client_settings, make_topic
+from ingest.log.kafka_topics import TIMEOUT, client_settings, make_topic
 
 _CONFIG = {"cleanup.policy": "delete", "retention.ms": str(92 * 24 * 3600 * 1000)}
 _SURE = 10.0  # seconds
@@ -35,7 +35,7 @@ class KafkaAudit:
         )
 
     def line(self, said: Mapping[str, Any]) -> None:
-        """See `seams.Audit`; one that Kafka does not take is in the gateway's log alone."""
+        """See `interfaces.Audit`; one that Kafka does not take is in the gateway's log alone."""
 
         def delivered(error: Any, message: Any) -> None:
             if error is not None:
@@ -45,18 +45,18 @@ class KafkaAudit:
         self._producer.poll(0)
 
     def sure(self, said: Mapping[str, Any]) -> None:
-        """See `seams.Audit`."""
-        told = list[Any]()
-        self._produce(said, lambda error, message: told.append(error))
+        """See `interfaces.Audit`."""
+        reported = list[Any]()
+        self._produce(said, lambda error, message: reported.append(error))
         deadline = time.monotonic() + _SURE
-        while not told and time.monotonic() < deadline:
+        while not reported and time.monotonic() < deadline:
             self._producer.poll(0.05)
-        if not told or told[0] is not None:
-            why = told[0].str() if told else "no answer"
+        if not reported or reported[0] is not None:
+            why = reported[0].str() if reported else "no answer"
             raise Retriable(f"Kafka at {self._brokers}: no line of audit can be kept: {why}")
 
     def newest(self, count: int) -> Sequence[Mapping[str, Any]]:
-        """See `seams.Audit`."""
+        """See `interfaces.Audit`."""
         consumer = Consumer(
             client_settings(
                 self._brokers, group_id=self._topic, enable_auto_commit=False, enable_partition_eof=True,
@@ -64,7 +64,7 @@ class KafkaAudit:
             )
         )  # fmt: skip
         try:
-            low, end = consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=PATIENCE)
+            low, end = consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=TIMEOUT)
             consumer.assign([TopicPartition(self._topic, 0, max(low, end - count))])
             return self._until(consumer, end) if end > low else []
         except KafkaException as error:
@@ -78,7 +78,7 @@ class KafkaAudit:
 
     def _until(self, consumer: Any, end: int) -> list[Mapping[str, Any]]:
         found = list[Mapping[str, Any]]()
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
             message = consumer.poll(0.5)
             if message is None:

@@ -17,7 +17,7 @@ from ingest.fleet.desired import SourceSpec, source_of
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.permits import Permits
 from ingest.gateway.gateway_interfaces import StateTopic
-from ingest.gateway.grpc_session import DeskLog, Opened, SignalValues
+from ingest.gateway.grpc_session import Opened, SessionLog, SignalValues
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_signals import KafkaSignals
 from ingest.log.kafka_topics import make_topics, source_topics
@@ -30,7 +30,7 @@ TRANSACTION_TIMEOUT_MS = 60_000
 
 @dataclass(frozen=True)
 class KafkaSource:
-    """Implements `grpc_desk.Opened`."""
+    """Implements `grpc_session.Opened`."""
 
     topology: Topology
     source: Source
@@ -46,7 +46,7 @@ class KafkaSource:
         topics = source_topics(self.topology, self.source)
         return Permits(self.topology.name, self.source.name, frozenset(topics.changes), topics.open_ended)
 
-    def log(self) -> DeskLog:
+    def log(self) -> SessionLog:
         """Its log, for a session; Retriable while Kafka is away."""
         return KafkaLog(self.topology, self.source, make_topics(self.topology, self.source), TRANSACTION_TIMEOUT_MS)
 
@@ -83,7 +83,7 @@ class LeasedLog(KafkaLog):
         super().__init__(topology, source, make_topics(topology, source), TRANSACTION_TIMEOUT_MS)
 
     def recover(self) -> Recovered:
-        """See `seams.ChangeLog`; Retriable without the lease."""
+        """See `interfaces.ChangeLog`; Retriable without the lease."""
         self._held.check()
         found = super().recover()
         self._held.check()
@@ -92,8 +92,8 @@ class LeasedLog(KafkaLog):
 
 @dataclass(frozen=True)
 class LeasedSource:
-    """A source that the fleet has configured; implements `grpc_desk.Opened`. What its configuration says is read by its
-    desk, in a thread: half a megabyte of it takes seconds, which the other streams do not have.
+    """A source that the fleet has configured; implements `grpc_session.Opened`. What its configuration says is read by
+    its desk, in a thread: half a megabyte of it takes seconds, which the other streams do not have.
     """
 
     topology: Topology
@@ -111,7 +111,7 @@ class LeasedSource:
         """What its sessions may write."""
         return self.served.permits
 
-    def log(self) -> DeskLog:
+    def log(self) -> SessionLog:
         """Its log, for a session; Retriable while Kafka is away, and without the lease."""
         return LeasedLog(self.topology, self.served.source, self.held)
 
@@ -122,7 +122,7 @@ class LeasedSource:
 
 @dataclass(frozen=True, slots=True)
 class Unleased:
-    """A source of the fleet's that an agent had, or would like to have; implements `grpc_desk.Opened`.
+    """A source of the fleet's that an agent had, or would like to have; implements `grpc_session.Opened`.
 
     A lane of it fails by itself: the agent's other sources share its stream.
     """
@@ -135,7 +135,7 @@ class Unleased:
         """Nothing."""
         return Permits("", self.name, frozenset(), False)
 
-    def log(self) -> DeskLog:
+    def log(self) -> SessionLog:
         """None."""
         raise Retriable(f"agent {self.agent} has no lease of source {self.name}")
 
@@ -178,13 +178,13 @@ class KafkaFleet:
         """Tokens are the steward's fleet's."""
         return "no such token"
 
-    def joined(self, seat: Any, request: Any, version: str) -> None:
+    def joined(self, agent_connection: Any, request: Any, version: str) -> None:
         """Without a steward nobody is commanded."""
 
-    def heard(self, seat: Any, request: Any) -> None:
+    def heard(self, agent_connection: Any, request: Any) -> None:
         """Nobody is there to hear it."""
 
-    def left(self, seat: Any) -> None:
+    def left(self, agent_connection: Any) -> None:
         """Nobody had been told of it."""
 
     def refused(self, said: Mapping[str, Any], agent: FleetIdentity | None) -> None:

@@ -1,4 +1,4 @@
-"""The fleet's topic in Kafka, which one thread reads from its beginning on; implements `seams.StateTopic`."""
+"""The fleet's topic in Kafka, which one thread reads from its beginning on; implements `interfaces.StateTopic`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cdc.model.errors import Retriable
 from cdc.model.naming import fleet_topic
 from cdc.topology.topology import Log
 from ingest.fleet.state import FleetState, StateRecord, folded
-from ingest.log.kafka_topics import MAX_MESSAGE, PATIENCE, client_settings, make_topic
+from ingest.log.kafka_topics import MAX_MESSAGE, TIMEOUT, client_settings, make_topic
 
 _BATCH = 1000  # records
 _QUEUE = 2 * MAX_MESSAGE // 1024  # KiB that wait while Kafka is away
@@ -50,7 +50,7 @@ class KafkaState:
             client_settings(
                 self._brokers, acks="all", enable_idempotence=True, compression_type="lz4", linger_ms=5,
                 message_max_bytes=MAX_MESSAGE, queue_buffering_max_kbytes=_QUEUE,
-                message_timeout_ms=int(PATIENCE * 1000),
+                message_timeout_ms=int(TIMEOUT * 1000),
             )
         )  # fmt: skip
         self._thread = threading.Thread(target=self._follow, name="fleet", daemon=True)
@@ -63,18 +63,18 @@ class KafkaState:
 
     @property
     def state(self) -> FleetState:
-        """See `seams.StateTopic`."""
+        """See `interfaces.StateTopic`."""
         return self._state
 
     def fresh(self) -> FleetState:
-        """See `seams.StateTopic`."""
+        """See `interfaces.StateTopic`."""
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while True:
             admin = self._admin
-            asked = admin.list_offsets({self._at: newest}, request_timeout=PATIENCE)[self._at]
+            asked = admin.list_offsets({self._at: newest}, request_timeout=TIMEOUT)[self._at]
             try:
-                return self._reached(int(asked.result(PATIENCE).offset))
+                return self._reached(int(asked.result(TIMEOUT).offset))
             except (KafkaException, TimeoutError) as error:
                 stale = isinstance(error, KafkaException) and error.args[0].code() in _STALE
                 if stale and self._admin is admin:
@@ -87,7 +87,7 @@ class KafkaState:
             time.sleep(0.05)
 
     def write(self, *records: StateRecord) -> FleetState:
-        """See `seams.StateTopic`."""
+        """See `interfaces.StateTopic`."""
         offsets, failed = list[int](), list[Any]()
 
         def delivered(error: Any, message: Any) -> None:
@@ -98,7 +98,7 @@ class KafkaState:
 
         for key, value in records:
             self._produce(key, value, delivered)
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while len(offsets) + len(failed) < len(records) and time.monotonic() < deadline:
             self._producer.poll(0.05)
         if failed or len(offsets) < len(records):
@@ -107,7 +107,7 @@ class KafkaState:
         return self._reached(max(offsets) + 1)
 
     def send(self, record: StateRecord) -> None:
-        """See `seams.StateTopic`; one that Kafka does not take is a line in the log."""
+        """See `interfaces.StateTopic`; one that Kafka does not take is a line in the log."""
 
         def delivered(error: Any, message: Any) -> None:
             if error is not None:
@@ -130,7 +130,7 @@ class KafkaState:
 
     def _reached(self, offset: int) -> FleetState:
         with self._read:
-            if not self._read.wait_for(lambda: self._next >= offset, PATIENCE):
+            if not self._read.wait_for(lambda: self._next >= offset, TIMEOUT):
                 raise Retriable(f"Kafka at {self._brokers}: the fleet's state can not be read")
             return self._state
 

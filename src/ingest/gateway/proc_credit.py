@@ -53,7 +53,7 @@ class CreditBudget:
             self._held -= size
 
 
-class LaneCredit:
+class ChannelCredit:
     """What one lane's agent may send. `came` is called where its messages come in, in one thread; all else by its desk,
     in another.
     """

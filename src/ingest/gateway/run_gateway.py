@@ -23,9 +23,9 @@ from ingest.fleet.fleet_pb2 import StreamRequest
 from ingest.fleet.identity import FleetIdentity, identity
 from ingest.fleet.tokens import AGENT, SECRET, Guesses, checked
 from ingest.gateway.commands import FleetCommands
-from ingest.gateway.coordinator import Steward
-from ingest.gateway.gateway_interfaces import AgentSeat, Audit, StateTopic
-from ingest.gateway.grpc_server import Door
+from ingest.gateway.coordinator import Coordinator
+from ingest.gateway.gateway_interfaces import AgentConnection, Audit, StateTopic
+from ingest.gateway.grpc_server import AgentServer
 from ingest.gateway.grpc_session import Opened
 from ingest.gateway.kafka_audit import KafkaAudit
 from ingest.gateway.kafka_source_positions import KafkaPositions
@@ -95,19 +95,21 @@ async def _serve(
         loop.add_signal_handler(number, stopped.set)
     # a process of the same name that is killed and started again is another one: its leases are its own
     name = f"{gateway.name}#{secrets.token_hex(4)}"
-    desks = list[TenantDesk]()
+    desks = list[TenantSessions]()
     try:
         for tenant, topology in topologies.items():
             if (topics := await _opened(topology, stopped)) is None:
                 return
-            desks.append(TenantDesk(name, tenant, topology, *topics))
-        own, at, tokens = desks[0].office, *listen
-        door = Door(Tenants(gateway.tenant, {desk.tenant: desk.office for desk in desks}))
-        serving = [door.serve(at, pem, stopped, lambda: log.info("gateway serves", address=at), tokens)]
+            desks.append(TenantSessions(name, tenant, topology, *topics))
+        own, at, tokens = desks[0].runtime, *listen
+        agent_server = AgentServer(
+            Tenants(gateway.tenant, {session_handler.tenant: session_handler.runtime for session_handler in desks})
+        )
+        serving = [agent_server.serve(at, pem, stopped, lambda: log.info("gateway serves", address=at), tokens)]
         if api is not None:
             from ingest.gateway.http_api import serve_api
 
-            serving.append(serve_api([desk.commands for desk in desks], api, folder, stopped))
+            serving.append(serve_api([session_handler.commands for session_handler in desks], api, folder, stopped))
         with handshakes(own.handshake_failed):
             async with asyncio.TaskGroup() as tasks:
                 for one in serving:
@@ -116,23 +118,23 @@ async def _serve(
         raise failed.exceptions[0] from None
     finally:
         stopped.set()
-        for desk in desks:
-            await asyncio.to_thread(desk.close)
+        for session_handler in desks:
+            await asyncio.to_thread(session_handler.close)
 
 
-class TenantDesk:
+class TenantSessions:
     """What a gateway has for one tenant: the fleet's topics, a steward in its office, and commands."""
 
     def __init__(self, name: str, tenant: str, topology: Topology, topic: KafkaState, audit: KafkaAudit) -> None:
         self.tenant, self._topic, self._audit = tenant, topic, audit
-        steward = steward_of(name, tenant, topology.name, topic, audit)
-        self.office = Office(steward, KafkaFleet(topology, tenant, topic).source, audit, topic)
+        coordinator = coordinator_of(name, tenant, topology.name, topic, audit)
+        self.runtime = GatewayRuntime(coordinator, KafkaFleet(topology, tenant, topic).source, audit, topic)
         self.commands = commands_of(topology, topic, audit)
-        topic.changed = self.office.wake
+        topic.changed = self.runtime.wake
 
     def close(self) -> None:
         """End all of it."""
-        for close in (self.office.close, self._topic.close, self._audit.close):
+        for close in (self.runtime.close, self._topic.close, self._audit.close):
             close()
 
 
@@ -159,11 +161,11 @@ async def _unless(stopped: asyncio.Event, seconds: float) -> None:
         return
 
 
-class Office:
+class GatewayRuntime:
     """A gateway's steward in its thread, between the door and the fleet's topic; implements `grpc_door.Fleet`."""
 
-    def __init__(self, steward: Steward, source: Sourced, audit: Audit, topic: StateTopic) -> None:
-        self._steward, self._source, self._audit, self._topic = steward, source, audit, topic
+    def __init__(self, coordinator: Coordinator, source: Sourced, audit: Audit, topic: StateTopic) -> None:
+        self._coordinator, self._source, self._audit, self._topic = coordinator, source, audit, topic
         self._handshakes = Guesses(most=60)
         self._put, self._got = 0, 0  # bytes of words, each counted in one thread
         self._heard: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -172,7 +174,7 @@ class Office:
 
     def serves(self, agent: FleetIdentity) -> bool:
         """See `grpc_streams.Fleet`."""
-        return agent.tenant == self._steward.tenant
+        return agent.tenant == self._coordinator.tenant
 
     def source(self, agent: FleetIdentity, name: str, epoch: int) -> Opened | None:
         """See `grpc_door.Fleet`."""
@@ -189,31 +191,31 @@ class Office:
             return found
         if found.role != AGENT:
             return f"token {found.id} is no agent's"
-        return FleetIdentity(self._steward.tenant, "agents", found.name)
+        return FleetIdentity(self._coordinator.tenant, "agents", found.name)
 
-    def joined(self, seat: AgentSeat, request: StreamRequest, version: str) -> None:
+    def joined(self, agent_connection: AgentConnection, request: StreamRequest, version: str) -> None:
         """See `grpc_door.Fleet`."""
         ready = request.ready
         places = {(place.connection, place.database) for place in ready.places}
-        self._heard.put(lambda: self._steward.joined(seat, dict(ready.labels), version, places))
+        self._heard.put(lambda: self._coordinator.joined(agent_connection, dict(ready.labels), version, places))
 
-    def heard(self, seat: AgentSeat, request: StreamRequest) -> None:
+    def heard(self, agent_connection: AgentConnection, request: StreamRequest) -> None:
         """See `grpc_door.Fleet`; while the steward has too much to do, the stream is ended: its agent says it again."""
         size = request.ByteSize()
         if self._heard.qsize() > _UNHEARD or self._put - self._got + size > _UNHEARD_BYTES:
-            seat.end("the gateway has too much to do")
+            agent_connection.end("the gateway has too much to do")
             return
         self._put += size
 
         def heard() -> None:
             self._got += size
-            self._steward.heard(seat, request)
+            self._coordinator.heard(agent_connection, request)
 
         self._heard.put(heard)
 
-    def left(self, seat: AgentSeat) -> None:
+    def left(self, agent_connection: AgentConnection) -> None:
         """See `grpc_door.Fleet`."""
-        self._heard.put(lambda: self._steward.left(seat))
+        self._heard.put(lambda: self._coordinator.left(agent_connection))
 
     def refused(self, said: Mapping[str, Any], agent: FleetIdentity | None = None) -> None:
         """See `grpc_door.Fleet`."""
@@ -252,7 +254,7 @@ class Office:
                 return
             self._do(do)
             if self._heard.empty() or time.monotonic() >= due:
-                self._do(self._steward.turn)
+                self._do(self._coordinator.turn)
                 due = time.monotonic() + _TURN
 
     def _do(self, do: Callable[[], None]) -> None:
@@ -270,9 +272,9 @@ def _nothing() -> None:
     """Time for a turn."""
 
 
-def steward_of(name: str, tenant: str, topology: str, topic: StateTopic, audit: Audit) -> Steward:
+def coordinator_of(name: str, tenant: str, topology: str, topic: StateTopic, audit: Audit) -> Coordinator:
     """A steward with this process's clocks."""
-    return Steward(
+    return Coordinator(
         name, tenant, topology, topic, audit,
         clock=time.monotonic, now_ms=lambda: int(time.time() * 1000), unique=lambda: secrets.token_hex(8),
     )  # fmt: skip

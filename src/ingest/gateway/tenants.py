@@ -8,7 +8,7 @@ from typing import Any
 
 from ingest.fleet.fleet_pb2 import StreamRequest
 from ingest.fleet.identity import FleetIdentity
-from ingest.gateway.gateway_interfaces import AgentSeat
+from ingest.gateway.gateway_interfaces import AgentConnection
 from ingest.gateway.grpc_session import Opened
 from ingest.gateway.grpc_streams import Fleet
 
@@ -34,21 +34,21 @@ class Tenants:
 
     def bearer(self, token: str) -> FleetIdentity | str:
         """See `Fleet`."""
-        told = [fleet.bearer(token) for fleet in self.fleets.values()]
-        agents = [one for one in told if not isinstance(one, str)]
-        return agents[0] if agents else max((str(one) for one in told), key=len)  # who knows it says more of it
+        reported = [fleet.bearer(token) for fleet in self.fleets.values()]
+        agents = [one for one in reported if not isinstance(one, str)]
+        return agents[0] if agents else max((str(one) for one in reported), key=len)  # who knows it says more of it
 
-    def joined(self, seat: AgentSeat, request: StreamRequest, version: str) -> None:
+    def joined(self, agent_connection: AgentConnection, request: StreamRequest, version: str) -> None:
         """See `Fleet`."""
-        self.fleets[seat.agent.tenant].joined(seat, request, version)
+        self.fleets[agent_connection.agent.tenant].joined(agent_connection, request, version)
 
-    def heard(self, seat: AgentSeat, request: StreamRequest) -> None:
+    def heard(self, agent_connection: AgentConnection, request: StreamRequest) -> None:
         """See `Fleet`."""
-        self.fleets[seat.agent.tenant].heard(seat, request)
+        self.fleets[agent_connection.agent.tenant].heard(agent_connection, request)
 
-    def left(self, seat: AgentSeat) -> None:
+    def left(self, agent_connection: AgentConnection) -> None:
         """See `Fleet`."""
-        self.fleets[seat.agent.tenant].left(seat)
+        self.fleets[agent_connection.agent.tenant].left(agent_connection)
 
     def refused(self, said: Mapping[str, Any], agent: FleetIdentity | None) -> None:
         """See `Fleet`."""

@@ -1,4 +1,4 @@
-"""A log behind a gateway; implements `seams.ChangeLog` by asking the desk at the other end of a lane; pure.
+"""A log behind a gateway; implements `interfaces.ChangeLog` by asking the desk at the other end of a lane; pure.
 
 Exactly once is not made here: a desk holds the log of changes itself (`ingest.log.kafka_log`), `recover` locks out
 every predecessor there, `commit` is answered when Kafka has committed. Whatever ends a lane ends the session, and the
@@ -18,29 +18,29 @@ from ingest.fleet.answers import checkpoint_bytes, error_of, recovered_of
 from ingest.fleet.fleet_pb2 import Commit, Empty, FoundRecord, LogReply, Records, Signals
 from ingest.fleet.fleet_pb2 import Search as SearchCall
 from ingest.fleet.frames import LONGEST, SAME, FrameWriter, zipped
-from ingest.gateway_client.grpc_channel import Lane
+from ingest.gateway_client.grpc_channel import SessionChannel
 from ingest.records.capture_interfaces import Checkpoint, Record, Recovered
 from ingest.records.findings import Search
 
 _EMPTY = Empty()
 
 
-class Lanes(Protocol):
+class SessionChannels(Protocol):
     """A connection to a gateway that carries lanes."""
 
-    def lane(self, source: str, unasked: Callable[[LogReply], None]) -> Lane:
+    def channel(self, source: str, unasked: Callable[[LogReply], None]) -> SessionChannel:
         """A new lane for a session of a source."""
 
-    def leave(self, lane: Lane) -> None:
+    def leave(self, channel: SessionChannel) -> None:
         """Hear no more of a lane."""
 
 
 class GatewayLog:
     """The log of one source, for one session."""
 
-    def __init__(self, stream: Lanes, source: str) -> None:
+    def __init__(self, stream: SessionChannels, source: str) -> None:
         self._stream, self._source = stream, source
-        self._lane = stream.lane(source, self._heard)
+        self._channel = stream.channel(source, self._heard)
         self._frames = FrameWriter()
         self._searches: dict[int, Search] = {}
         self._parts: dict[int, bytearray] = {}  # of a record that a search has been told in part
@@ -50,21 +50,21 @@ class GatewayLog:
         self._closed = False
 
     def recover(self) -> Recovered:
-        """See `seams.ChangeLog`."""
-        return recovered_of(self._lane.ask(recover=_EMPTY))
+        """See `interfaces.ChangeLog`."""
+        return recovered_of(self._channel.ask(recover=_EMPTY))
 
     def ensure_topic(self, name: str) -> None:
         """Have the topic of a table's changes; Fatal where the source may not have it."""
         if name not in self._ensured:
-            self._lane.ask(ensure_topic=name)
+            self._channel.ask(ensure_topic=name)
             self._ensured.add(name)
 
     def append(self, record: Record) -> None:
-        """See `seams.ChangeLog`; waits while the gateway gives no credit."""
+        """See `interfaces.ChangeLog`; waits while the gateway gives no credit."""
         self.extend((record,))
 
     def extend(self, records: Iterable[Record]) -> None:
-        """See `seams.ChangeLog`; waits while the gateway gives no credit."""
+        """See `interfaces.ChangeLog`; waits while the gateway gives no credit."""
         try:
             for piece in self._frames.write(records):
                 self._send(piece)
@@ -72,49 +72,49 @@ class GatewayLog:
             raise Fatal(f"a gateway takes no record with {error}") from error
 
     def commit(self, checkpoint: Checkpoint) -> None:
-        """See `seams.ChangeLog`."""
+        """See `interfaces.ChangeLog`."""
         self._flush()
-        told = checkpoint_bytes(checkpoint, self._source)
-        self._lane.ask(commit=Commit(records=self._frames.records, checkpoint=told))
-        self._lane.uncommitted = False
+        reported = checkpoint_bytes(checkpoint, self._source)
+        self._channel.ask(commit=Commit(records=self._frames.records, checkpoint=reported))
+        self._channel.uncommitted = False
 
     def kept(self) -> list[Mapping[str, Any]]:
-        """See `seams.ChangeLog`."""
-        found: list[Mapping[str, Any]] = self._lane.ask(kept=_EMPTY)
+        """See `interfaces.ChangeLog`."""
+        found: list[Mapping[str, Any]] = self._channel.ask(kept=_EMPTY)
         return found
 
     def history(self) -> tuple[HistoryRecord, ...]:
-        """See `seams.ChangeLog`."""
-        return tuple((key, value) for key, value in self._lane.ask(history=_EMPTY))
+        """See `interfaces.ChangeLog`."""
+        return tuple((key, value) for key, value in self._channel.ask(history=_EMPTY))
 
     def restate(self, records: Iterable[Record]) -> None:
-        """See `seams.ChangeLog`."""
+        """See `interfaces.ChangeLog`."""
         self._flush()
-        self._lane.uncommitted = True
-        self._lane.tell(restate=_EMPTY)
+        self._channel.uncommitted = True
+        self._channel.report(restate=_EMPTY)
         self.extend(records)
 
     def search(self, search: Search) -> None:
-        """See `seams.ChangeLog`; the gateway reads the topic, and what it holds passes the stream."""
+        """See `interfaces.ChangeLog`; the gateway reads the topic, and what it holds passes the stream."""
         number = self._asked = self._asked + 1
         self._searches[number] = search
-        self._lane.tell(search=SearchCall(number=number, topic=search.topic, begin=search.begin))
+        self._channel.report(search=SearchCall(number=number, topic=search.topic, begin=search.begin))
 
     def read(self, start: int | None) -> tuple[list[Signal], int | None]:
         """See `signals.Signals`; the first time it waits for the answer, later it tells what has come since."""
         if self._signals is None:
-            self._signals = self._lane.begin(signals=Signals(start=start))
-        elif start is not None and not self._lane.arrived(self._signals):
+            self._signals = self._channel.begin(signals=Signals(start=start))
+        elif start is not None and not self._channel.arrived(self._signals):
             return [], start
-        told = self._lane.answered(self._signals)
-        self._signals = self._lane.begin(signals=Signals(start=told["next"]))
-        return [signal_of(value) for value in told["values"]], told["next"]
+        reported = self._channel.answered(self._signals)
+        self._signals = self._channel.begin(signals=Signals(start=reported["next"]))
+        return [signal_of(value) for value in reported["values"]], reported["next"]
 
     def abort(self) -> None:
-        """See `seams.ChangeLog`."""
+        """See `interfaces.ChangeLog`."""
         self._frames = FrameWriter()  # as the desk begins to read anew
         self._give_up(abort=_EMPTY)
-        self._lane.uncommitted = False
+        self._channel.uncommitted = False
 
     def close(self) -> None:
         """Give up what is uncommitted and leave the lane; safe to call at any time."""
@@ -123,12 +123,12 @@ class GatewayLog:
         self._closed = True
         for search in list(self._searches.values()):
             search.given_up = True
-        self._lane.close()
-        self._stream.leave(self._lane)
+        self._channel.close()
+        self._stream.leave(self._channel)
 
     def _give_up(self, **what: Any) -> None:
         try:
-            self._lane.tell(**what)
+            self._channel.report(**what)
         except TailorbirdError:
             return  # what has ended the lane has ended its transaction
 
@@ -137,9 +137,9 @@ class GatewayLog:
             self._send(piece)
 
     def _send(self, piece: bytes) -> None:
-        self._lane.uncommitted = True
-        self._lane.spend(len(piece))
-        self._lane.tell(records=Records(frames=zipped(piece), size=len(piece)))
+        self._channel.uncommitted = True
+        self._channel.spend(len(piece))
+        self._channel.report(records=Records(frames=zipped(piece), size=len(piece)))
 
     def _heard(self, reply: LogReply) -> None:
         """What the reader of the stream hears of searches."""

@@ -17,10 +17,10 @@ from ingest.fleet.answers import error_of
 from ingest.fleet.fleet_pb2 import Empty, LogCall, LogReply
 from ingest.fleet.wire import FIRST
 
-_PATIENCE = 120.0  # seconds: the gateway itself waits for Kafka twice
+_TIMEOUT = 120.0  # seconds: the gateway itself waits for Kafka twice
 
 
-class Lane:
+class SessionChannel:
     """Number `number` of a stream; `send` hands a call over to it, and raises Retriable when it has ended."""
 
     def __init__(
@@ -36,11 +36,11 @@ class Lane:
         self._over: TailorbirdError | None = None
         self.uncommitted = False  # whether records were sent that no commit covers
 
-    def tell(self, **what: Any) -> None:
+    def report(self, **what: Any) -> None:
         """A call without an answer; raises what ended the lane."""
         if self._over is not None:
             raise self._over
-        self._send(LogCall(lane=self.number, **what))
+        self._send(LogCall(channel=self.number, **what))
 
     def ask(self, **what: Any) -> Any:
         """A call's answer; raises what the log raised, or Retriable where none comes in time."""
@@ -54,13 +54,13 @@ class Lane:
             self._calls += 1
             number = self._calls
             self._answers[number] = bytearray()
-        self._send(LogCall(lane=self.number, call=number, **what))
+        self._send(LogCall(channel=self.number, call=number, **what))
         return number
 
     def answered(self, call: int) -> Any:
         """Wait for the answer of a call that was begun."""
         with self._heard:
-            there = self._heard.wait_for(lambda: self.arrived(call), _PATIENCE)
+            there = self._heard.wait_for(lambda: self.arrived(call), _TIMEOUT)
             failure = self._failures.pop(call, None) or (self._over if call not in self._done else None)
             content = self._answers.pop(call)
             self._done.discard(call)
@@ -77,7 +77,7 @@ class Lane:
     def spend(self, size: int) -> None:
         """Wait until so many bytes may be sent: until any credit is left, so that one piece may overdraw it."""
         with self._heard:
-            if not self._heard.wait_for(lambda: self._credit > 0 or self._over is not None, _PATIENCE):
+            if not self._heard.wait_for(lambda: self._credit > 0 or self._over is not None, _TIMEOUT):
                 raise Retriable("the gateway takes no records")
             if self._over is not None:
                 raise self._over
@@ -86,7 +86,7 @@ class Lane:
     def close(self) -> None:
         """Have the desk give up what is uncommitted, and forget the lane; also where it has failed."""
         with suppress(TailorbirdError):  # a stream that has ended did so
-            self._send(LogCall(lane=self.number, close=Empty()))
+            self._send(LogCall(channel=self.number, close=Empty()))
 
     def hear(self, reply: LogReply) -> None:
         """What the gateway says, in order."""

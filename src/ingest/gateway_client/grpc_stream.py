@@ -1,4 +1,4 @@
-"""The agent's stream to a gateway: dialled out, over mTLS, many lanes; implements `gateway_log.Lanes`.
+"""The agent's stream to a gateway: dialled out, over mTLS, many lanes; implements `gateway_log.SessionChannels`.
 
 A stream is used until it ends; whoever begins a session then dials again (`Gateways.stream`), by turns at each address.
 """
@@ -21,9 +21,9 @@ import grpc
 from cdc.model.errors import Retriable, TailorbirdError, UsageError
 from ingest.fleet.fleet_pb2 import Control_Heartbeat, Empty, Header, LogReply, StreamRequest
 from ingest.fleet.wire import AGENT_OPTIONS, METHOD, PROTOCOL, hello
-from ingest.gateway_client.grpc_channel import Lane
+from ingest.gateway_client.grpc_channel import SessionChannel
 
-_PATIENCE = 15.0  # seconds for a gateway to say hello
+_TIMEOUT = 15.0  # seconds for a gateway to say hello
 _FAREWELL = 1.0  # seconds
 _BEAT = 3.0  # seconds of silence until a gateway is told that whoever has records uncommitted is there
 _AGAIN = 1.0  # seconds, at most, between attempts: each of an agent's sources would dial by itself
@@ -80,7 +80,7 @@ class GrpcStream:
     ) -> None:
         self._address, self._commanded = address, commanded
         self._outgoing: queue.Queue[StreamRequest | None] = queue.Queue(64)
-        self._lanes: dict[int, Lane] = {}
+        self._channels: dict[int, SessionChannel] = {}
         self._numbers = itertools.count(1)
         self._greeted = threading.Event()
         self._ended: Retriable | None = None
@@ -92,7 +92,7 @@ class GrpcStream:
         self._call = connect(self._requests())
         self._hearing = threading.Thread(target=self._hear, name=f"gateway {address}", daemon=True)
         self._hearing.start()
-        if not self._greeted.wait(_PATIENCE):
+        if not self._greeted.wait(_TIMEOUT):
             self.close()
             raise Retriable(f"the gateway at {address} does not answer", _REMEDIES[grpc.StatusCode.UNAVAILABLE])
         if self._ended is not None:
@@ -104,22 +104,24 @@ class GrpcStream:
         """Whether lanes can still begin."""
         return self._ended is None
 
-    def tell(self, request: StreamRequest) -> None:
+    def report(self, request: StreamRequest) -> None:
         """Send what is no lane's; Retriable where the stream has ended."""
         self._send(request)
 
-    def lane(self, source: str, unasked: Callable[[LogReply], None], epoch: int = 0) -> Lane:
-        """See `gateway_log.Lanes`; `epoch` is that of the lease, where the source is captured under one."""
+    def channel(self, source: str, unasked: Callable[[LogReply], None], epoch: int = 0) -> SessionChannel:
+        """See `gateway_log.SessionChannels`; `epoch` is that of the lease, where the source is captured under one."""
         header = Header(source=source, epoch=epoch)
-        lane = Lane(next(self._numbers), lambda call: self._send(StreamRequest(header=header, log_call=call)), unasked)
-        self._lanes[lane.number] = lane
+        session_channel = SessionChannel(
+            next(self._numbers), lambda call: self._send(StreamRequest(header=header, log_call=call)), unasked
+        )
+        self._channels[session_channel.number] = session_channel
         if self._ended is not None:
-            lane.end(self._ended)
-        return lane
+            session_channel.end(self._ended)
+        return session_channel
 
-    def leave(self, lane: Lane) -> None:
-        """See `gateway_log.Lanes`."""
-        self._lanes.pop(lane.number, None)
+    def leave(self, session_channel: SessionChannel) -> None:
+        """See `gateway_log.SessionChannels`."""
+        self._channels.pop(session_channel.number, None)
 
     def close(self) -> None:
         """End the stream, and with it all lanes."""
@@ -134,7 +136,7 @@ class GrpcStream:
             try:
                 request = self._outgoing.get(timeout=_BEAT)
             except queue.Empty:
-                if any(lane.uncommitted for lane in list(self._lanes.values())):
+                if any(session_channel.uncommitted for session_channel in list(self._channels.values())):
                     yield StreamRequest(type=Control_Heartbeat, heartbeat=Empty())
                 continue
             if request is None:
@@ -167,9 +169,9 @@ class GrpcStream:
                 self._end(Retriable(f"the gateway speaks protocol {reply.hello.protocol}", "update the agent"))
             self._greeted.set()
         elif what == "log_reply":
-            lane = self._lanes.get(reply.log_reply.lane)
-            if lane is not None:
-                lane.hear(reply.log_reply)
+            session_channel = self._channels.get(reply.log_reply.channel)
+            if session_channel is not None:
+                session_channel.hear(reply.log_reply)
         elif what in ("assign", "withdraw") and self._commanded is not None:
             self._commanded(reply)
         elif what == "unsupported" and reply.unsupported.type == Control_Heartbeat:
@@ -181,17 +183,17 @@ class GrpcStream:
 
     def _end(self, error: Retriable) -> None:
         self._ended = self._ended or error
-        for lane in list(self._lanes.values()):
-            lane.end(self._ended)
+        for session_channel in list(self._channels.values()):
+            session_channel.end(self._ended)
         self._greeted.set()
         with suppress(queue.Full):
             self._outgoing.put_nowait(None)
 
 
 def _unsupported(reply: StreamRequest) -> StreamRequest:
-    told = StreamRequest(type=reply.type)
-    told.unsupported.type, told.unsupported.what = reply.type, f"a message of type {reply.type}"
-    return told
+    reported = StreamRequest(type=reply.type)
+    reported.unsupported.type, reported.unsupported.what = reply.type, f"a message of type {reply.type}"
+    return reported
 
 
 class Gateways:

@@ -14,14 +14,19 @@ from cdc.model.naming import change_topic, positions_topic, schemas_topic
 from cdc.model.schema import TableId, TableSchema, schema_from_json
 from cdc.topology.topology import Topology
 from ingest.ledger.fold import LogRecord
-from ingest.ledger.ledger import Books, Partition, read_reach
+from ingest.ledger.ledger import Partition, TopologyLedger, read_reach
 
 _BATCH = 10_000
 _POSITIONS = 2_000  # records of `…positions` that a start looks at: the last ones cover all before them
 _ASK = 20.0
 _SHORT = 0.01  # a batch that is not full takes all of its time
 _RUNNING = "is Kafka running? `tailorbird stack status`"
-_AWAY = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.LEADER_NOT_AVAILABLE}
+_UNAVAILABLE = {
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError.LEADER_NOT_AVAILABLE,
+}
 
 
 class KafkaLedger:
@@ -35,13 +40,13 @@ class KafkaLedger:
     def __init__(
         self,
         topology: Topology,
-        books: Books,
+        topology_ledger: TopologyLedger,
         wanted: Callable[[TableId], bool],
         *,
         folding: bool = True,
         prompt: bool = False,
     ) -> None:
-        self._topology, self._books, self._wanted, self._folding = topology, books, wanted, folding
+        self._topology, self._topology_ledger, self._wanted, self._folding = topology, topology_ledger, wanted, folding
         self._schemas, self._positions = schemas_topic(topology.name), positions_topic(topology.name)
         self._at_end: dict[Partition, bool] = {}
         self._ended = False
@@ -89,7 +94,7 @@ class KafkaLedger:
             found = self._poll(seconds, now_ms)
         except KafkaException as error:
             raise Retriable(f"Kafka at {self._topology.log.brokers}: {error.args[0].str()}", _RUNNING) from error
-        self._books.settle()
+        self._topology_ledger.settle()
         return found
 
     @property
@@ -109,7 +114,7 @@ class KafkaLedger:
     def _poll(self, seconds: float, now_ms: int) -> int:
         records: dict[Partition, list[LogRecord]] = defaultdict(list)
         ended: dict[Partition, int] = {}
-        count, anew = 0, set[Partition]()
+        count, again = 0, set[Partition]()
         for message in self._consumer.consume(_BATCH, seconds):
             topic, partition, offset = message.topic() or "", message.partition() or 0, message.offset() or 0
             error = message.error()
@@ -117,27 +122,27 @@ class KafkaLedger:
                 if error.code() == KafkaError._PARTITION_EOF:
                     ended[topic, partition] = offset
                     self._at_end[topic, partition] = True
-                elif error.code() in _AWAY or not error.retriable():
+                elif error.code() in _UNAVAILABLE or not error.retriable():
                     raise KafkaException(error)
                 continue
             count += 1
             ended.pop((topic, partition), None)
             if topic == self._schemas:
-                anew |= self._schema(message)
+                again |= self._schema(message)
             elif topic == self._positions:
                 self._position(message)
             else:
                 records[topic, partition].append(LogRecord(offset, message.key() or b"", message.value()))
         self._ended = bool(ended)
-        for topic, partition in anew:  # what was fetched of them stands behind where they are read from now
+        for topic, partition in again:  # what was fetched of them stands behind where they are read from now
             records.pop((topic, partition), None)
             ended.pop((topic, partition), None)
             self._at_end[topic, partition] = False
         for (topic, partition), found in records.items():
-            self._books.records(topic, partition, found, found[-1].offset + 1, now_ms)
+            self._topology_ledger.records(topic, partition, found, found[-1].offset + 1, now_ms)
         for (topic, partition), offset in ended.items():
             self._at_end[topic, partition] = True
-            self._books.ended(topic, partition, offset)
+            self._topology_ledger.ended(topic, partition, offset)
         return count
 
     def _schema(self, message: Message) -> set[Partition]:
@@ -156,23 +161,26 @@ class KafkaLedger:
         return self._take_up(schema) if len(self._at_end) > 1 else set()
 
     def _take_up(self, schema: TableSchema) -> set[Partition]:
-        topic, known = change_topic(self._topology.name, schema.table_id), schema.table_id in self._books.tables
-        anew = self._books.schema(schema, topic)
-        if anew and self._folding:
-            self._consumer.incremental_unassign([TopicPartition(*one) for one in anew])
-            self._assign((*one, OFFSET_BEGINNING) for one in anew)
-        if known or schema.table_id in self._books.without:
-            return set(anew)
+        topic, known = (
+            change_topic(self._topology.name, schema.table_id),
+            schema.table_id in self._topology_ledger.tables,
+        )
+        again = self._topology_ledger.schema(schema, topic)
+        if again and self._folding:
+            self._consumer.incremental_unassign([TopicPartition(*one) for one in again])
+            self._assign((*one, OFFSET_BEGINNING) for one in again)
+        if known or schema.table_id in self._topology_ledger.without:
+            return set(again)
         starts = []
         for number in self._consumer.list_topics(topic, timeout=_ASK).topics[topic].partitions:
-            begin, (_, high) = self._books.assigned(topic, number), self._ends(topic, number)
+            begin, (_, high) = self._topology_ledger.assigned(topic, number), self._ends(topic, number)
             if begin > high and self._folding:
-                self._books.lost(topic, number)
+                self._topology_ledger.lost(topic, number)
                 begin = 0
             starts.append((topic, number, begin or OFFSET_BEGINNING))
         if self._folding:
             self._assign(starts)
-        return set(anew)
+        return set(again)
 
     def _ends(self, topic: str, partition: int) -> tuple[int, int]:
         low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ASK)
@@ -189,7 +197,7 @@ class KafkaLedger:
         if value is None:
             return
         try:
-            self._books.position(read_reach(json.loads(value)))
+            self._topology_ledger.position(read_reach(json.loads(value)))
         except (ValueError, KeyError, TypeError) as error:
             what = f"{self._positions}, offset {message.offset()}: no position: {error}"
             raise Fatal(what, "was it written by a newer version?") from error

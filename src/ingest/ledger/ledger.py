@@ -32,7 +32,7 @@ class PartitionStore(RowStore, Protocol):
     @property
     def unread(self) -> int: ...
 
-    def begin_anew(self, shape: str) -> None:
+    def begin_again(self, shape: str) -> None:
         """Forget everything."""
 
     def seen(self, next_offset: int) -> None:
@@ -52,19 +52,19 @@ class PartitionStore(RowStore, Protocol):
 class SourceReach:
     """A committed position of a source: `ends` are the offsets behind all that it covers, by topic and partition.
 
-    `untold`: tables (`database.table`) whose log does not hold what their source does there, and why; `signals`: the
+    `unknown`: tables (`database.table`) whose log does not hold what their source does there, and why; `signals`: the
     offset up to which its capture has obeyed signals.
     """
 
     source: str
     position: Position
     ends: Mapping[Partition, int]
-    untold: Mapping[str, str] = field(default_factory=dict)
+    unknown: Mapping[str, str] = field(default_factory=dict)
     signals: int = 0
 
 
 @dataclass(slots=True)
-class Book:
+class PartitionLedger:
     """One table's ledger."""
 
     schema: TableSchema
@@ -127,16 +127,16 @@ class Book:
         return sum(store.unread for store in self.stores.values())
 
 
-class Books:
+class TopologyLedger:
     """All tables' books. `open_store(topic, partition, shape)` opens what was kept of a partition."""
 
     def __init__(
         self, open_store: Callable[[str, int, str], PartitionStore], masked: Callable[[TableSchema], Sequence[str]]
     ) -> None:
         self._open, self._masked = open_store, masked
-        self.tables: dict[TableId, Book] = {}
+        self.tables: dict[TableId, PartitionLedger] = {}
         self.without: dict[TableId, str] = {}  # tables that have no digest, and why
-        self._topics: dict[str, Book] = {}
+        self._topics: dict[str, PartitionLedger] = {}
         self._waiting: dict[str, list[SourceReach]] = {}
         self.reached: dict[str, SourceReach] = {}
 
@@ -150,42 +150,46 @@ class Books:
             return []
         self.without.pop(schema.table_id, None)
         known = self.tables.get(schema.table_id)
-        book = Book(schema=schema, topic=topic, covered=what, grid=grid_of(schema))
-        self.tables[schema.table_id] = self._topics[topic] = book
+        partition_ledger = PartitionLedger(schema=schema, topic=topic, covered=what, grid=grid_of(schema))
+        self.tables[schema.table_id] = self._topics[topic] = partition_ledger
         if known is None:
             return []
         for number, store in known.stores.items():
-            self._keep(book, number, store)
+            self._keep(partition_ledger, number, store)
         if known.covered.shape == what.shape:
             return []
         for store in known.stores.values():
-            store.begin_anew(what.shape)
+            store.begin_again(what.shape)
         return [(topic, number) for number in known.stores]
 
     def assigned(self, topic: str, partition: int) -> int:
         """A partition of a table's topic is there; the offset to read it from."""
-        book = self._topics[topic]
-        store = self._open(topic, partition, book.covered.shape)
-        self._keep(book, partition, store)
+        partition_ledger = self._topics[topic]
+        store = self._open(topic, partition, partition_ledger.covered.shape)
+        self._keep(partition_ledger, partition, store)
         return store.next_offset
 
     def lost(self, topic: str, partition: int) -> None:
         """The partition is not the one that was read: it was made anew, and is read from its beginning."""
-        book = self._topics[topic]
-        book.stores[partition].begin_anew(book.covered.shape)
+        partition_ledger = self._topics[topic]
+        partition_ledger.stores[partition].begin_again(partition_ledger.covered.shape)
 
     def records(
         self, topic: str, partition: int, records: Sequence[LogRecord], next_offset: int, now_ms: int
     ) -> int:  # fmt: skip
         """Records of a partition, in order; how many changed a row."""
-        book = self._topics.get(topic)
-        return book.folds[partition].fold(records, next_offset, now_ms) if book and partition in book.folds else 0
+        partition_ledger = self._topics.get(topic)
+        return (
+            partition_ledger.folds[partition].fold(records, next_offset, now_ms)
+            if partition_ledger and partition in partition_ledger.folds
+            else 0
+        )
 
     def ended(self, topic: str, partition: int, offset: int) -> None:
         """A partition is read up to an offset, behind which nothing is yet."""
-        book = self._topics.get(topic)
-        if book is not None and partition in book.stores:
-            book.stores[partition].seen(offset)
+        partition_ledger = self._topics.get(topic)
+        if partition_ledger is not None and partition in partition_ledger.stores:
+            partition_ledger.stores[partition].seen(offset)
 
     def position(self, found: SourceReach) -> None:
         """A position of a source was committed; what it covers may still have to be read."""
@@ -206,17 +210,17 @@ class Books:
 
     def _covers(self, ends: Mapping[Partition, int]) -> bool:
         for (topic, partition), end in ends.items():
-            book = self._topics.get(topic)
-            if book is not None and end and (
-                partition not in book.stores or book.stores[partition].next_offset < end
+            partition_ledger = self._topics.get(topic)
+            if partition_ledger is not None and end and (
+                partition not in partition_ledger.stores or partition_ledger.stores[partition].next_offset < end
             ):  # fmt: skip
                 return False
         return True
 
     @staticmethod
-    def _keep(book: Book, partition: int, store: PartitionStore) -> None:
-        book.stores[partition] = store
-        book.folds[partition] = Fold(store, book.covered, book.grid, tag_of)
+    def _keep(partition_ledger: PartitionLedger, partition: int, store: PartitionStore) -> None:
+        partition_ledger.stores[partition] = store
+        partition_ledger.folds[partition] = Fold(store, partition_ledger.covered, partition_ledger.grid, tag_of)
 
 
 def read_reach(value: Mapping[str, Any]) -> SourceReach:
@@ -230,15 +234,15 @@ def read_reach(value: Mapping[str, Any]) -> SourceReach:
             file=position["file"], pos=position["pos"], gtid_set=position["gtid_set"], sequence=position["sequence"]
         ),
         ends={(t, int(p)): int(end) for t, ends in value["end_offsets"].items() for p, end in ends.items()},
-        untold=_untold(value.get("state", {})),
+        unknown=_unknown(value.get("state", {})),
         signals=value.get("state", {}).get("signals") or 0,
     )
 
 
-def _untold(state: Mapping[str, Any]) -> dict[str, str]:
+def _unknown(state: Mapping[str, Any]) -> dict[str, str]:
     """What a capture's state says of tables of which the log does not tell all, the worst last."""
-    mends = state.get("mends", {})
-    again = [*mends.get("tables", {}), *mends.get("again", {})]
+    repairs = state.get("mends", {})
+    again = [*repairs.get("tables", {}), *repairs.get("again", {})]
     return {
         **dict.fromkeys(again, "rows that the source's log did not tell are being read"),
         **dict.fromkeys(state.get("partial", ()), "its log does not hold all of its rows (`where`, or no snapshot)"),

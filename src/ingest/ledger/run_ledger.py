@@ -23,12 +23,12 @@ from cdc.process.verdict import Standing
 from cdc.topology.topology import Topology
 from ingest.ledger.file_folder import LedgerFolder
 from ingest.ledger.kafka_ledger import KafkaLedger
-from ingest.ledger.ledger import Books
+from ingest.ledger.ledger import TopologyLedger
 from ingest.ledger.sql_rows import SqlRows
 
 CHANGES = Counter("tailorbird_ledger_records_total", "Records of change topics that the ledger has folded")
 AT_END = Gauge("tailorbird_ledger_at_end_timestamp_seconds", "When the ledger had last read all that was committed")
-_TELL = 10.0  # seconds between two lines of progress
+_REPORT = 10.0  # seconds between two lines of progress
 _LONGEST_WAIT = 15.0
 
 
@@ -36,7 +36,7 @@ _LONGEST_WAIT = 15.0
 class Ledger:
     """A ledger that is open: its books, and the reader that keeps them up. `own`: this process is the one that does."""
 
-    books: Books
+    topology_ledger: TopologyLedger
     reader: KafkaLedger
     own: bool
 
@@ -68,16 +68,16 @@ def ledger_of(topology: Topology, *, prompt: bool = False) -> Iterator[Ledger]:
     def open_store(topic: str, partition: int, shape: str) -> SqlRows:
         store = SqlRows(folder.file(topic, partition), shape, writes=own)
         stores.append(store)
-        if store.anew:
+        if store.again:
             why = "its digests were made of other columns, or by another version"
             structlog.get_logger().info("begins anew", topic=topic, partition=partition, why=why)
         return store
 
-    books = Books(open_store, masked)
-    reader = KafkaLedger(topology, books, wanted, folding=own, prompt=prompt)
+    topology_ledger = TopologyLedger(open_store, masked)
+    reader = KafkaLedger(topology, topology_ledger, wanted, folding=own, prompt=prompt)
     try:
         reader.begin()
-        yield Ledger(books, reader, own)
+        yield Ledger(topology_ledger, reader, own)
     finally:
         reader.close()
         for store in stores:
@@ -116,14 +116,18 @@ def _keep(
     with ledger_of(topology) as ledger:
         if not ledger.own:
             raise UsageError(f"another process keeps the ledger of {topology.name}", "one is enough; `verify` reads it")
-        log.info("began", tables=len(ledger.books.tables), left_out=sorted(map(str, ledger.books.without)))
+        log.info(
+            "began",
+            tables=len(ledger.topology_ledger.tables),
+            left_out=sorted(map(str, ledger.topology_ledger.without)),
+        )
         began, processor = time.monotonic(), time.process_time()
-        told = began
+        reported = began
         count = before = 0
         while not stop.is_set():
             found = ledger.poll(0.2)
             standing.ready()
-            standing.goes_on("kafka")
+            standing.resumes("kafka")
             count += found
             CHANGES.inc(found)
             now = time.monotonic()
@@ -131,12 +135,15 @@ def _keep(
                 AT_END.set_to_current_time()
             if until_end and ledger.reader.caught_up:
                 break
-            if now - told >= _TELL and count > before:
-                log.info("kept", records=count, a_second=round((count - before) / (now - told)))
-                told, before = now, count
+            if now - reported >= _REPORT and count > before:
+                log.info("kept", records=count, a_second=round((count - before) / (now - reported)))
+                reported, before = now, count
         seconds = time.monotonic() - began
         processor = time.process_time() - processor
         spent = {"a_second": seconds, "a_processor_second": processor}
         paces = {name: round(count / max(one, 0.001)) for name, one in spent.items()}
         log.info("ended", records=count, seconds=round(seconds, 1), **paces)
-        return {str(table): book.total().count for table, book in ledger.books.tables.items()}
+        return {
+            str(table): partition_ledger.total().count
+            for table, partition_ledger in ledger.topology_ledger.tables.items()
+        }

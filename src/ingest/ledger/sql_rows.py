@@ -27,7 +27,7 @@ _BITS = 32  # bytes of a digest
 _LAST = 2**62  # behind all leaves
 _CACHE_KIB = 32_768
 _LOG_PAGES = 8_192  # of sqlite's own log before its pages are moved into the file: 32 MiB
-_PATIENCE = 30.0  # seconds that one waits for another's transaction
+_TIMEOUT = 30.0  # seconds that one waits for another's transaction
 
 
 class SqlRows:
@@ -40,23 +40,23 @@ class SqlRows:
         """
         self._file, self._writes, self._shape, self._next, self._number = file, writes, shape, 0, 0
         with _understood(file):
-            self._db = sqlite3.connect(file, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+            self._db = sqlite3.connect(file, timeout=_TIMEOUT, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
             self._db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             self._db.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
             self._db.executescript(_TABLES)
-            known = self._fact("shape")
-            self.anew = writes and known is not None and known != shape  # of digests that were made otherwise
+            known = self._log_event("shape")
+            self.again = writes and known is not None and known != shape  # of digests that were made otherwise
             if writes and known != shape:
-                self.begin_anew(shape)
-            self._next, self._floor = int(self._fact("next") or 0), int(self._fact("floor") or 0)
+                self.begin_again(shape)
+            self._next, self._truncation_point = int(self._log_event("next") or 0), int(self._log_event("floor") or 0)
             found = self._db.execute("SELECT value FROM facts WHERE name = 'deleted'").fetchone()
             self._deleted: bytes | None = found[0] if found else None
 
-    def begin_anew(self, shape: str) -> None:
+    def begin_again(self, shape: str) -> None:
         """Forget everything: the partition is read again from its beginning."""
-        self._shape, self._next, self._floor, self._deleted = shape, 0, 0, None
+        self._shape, self._next, self._truncation_point, self._deleted = shape, 0, 0, None
         if not self._writes:
             return
         with _understood(self._file):
@@ -73,13 +73,13 @@ class SqlRows:
     def next_offset(self) -> int:
         """The offset to read next; 0 where nothing was read."""
         if not self._writes:
-            self._next = int(self._fact("next") or 0) if self._fact("shape") == self._shape else 0
+            self._next = int(self._log_event("next") or 0) if self._log_event("shape") == self._shape else 0
         return self._next
 
     @property
     def floor(self) -> int:
         """See `fold.RowStore`."""
-        return self._floor
+        return self._truncation_point
 
     @property
     def deleted(self) -> bytes | None:
@@ -89,7 +89,7 @@ class SqlRows:
     @property
     def unread(self) -> int:
         """Records that were no envelopes of this table."""
-        return int(self._fact("unread") or 0)
+        return int(self._log_event("unread") or 0)
 
     @property
     def rows(self) -> int:
@@ -135,9 +135,9 @@ class SqlRows:
         self._db.execute("UPDATE facts SET value = ? WHERE name = 'next'", (changes.next_offset,))
         if changes.unread:
             self._db.execute("UPDATE facts SET value = value + ? WHERE name = 'unread'", (changes.unread,))
-            newest = max(changes.unread_at, int(self._fact("unread_at") or 0))
+            newest = max(changes.unread_at, int(self._log_event("unread_at") or 0))
             self._db.execute("INSERT OR REPLACE INTO facts VALUES ('unread_at', ?)", (newest,))
-        youngest = self._fact("unread_at")
+        youngest = self._log_event("unread_at")
         if changes.forgiven and youngest is not None and int(youngest) < changes.forgiven:
             self._db.execute("UPDATE facts SET value = 0 WHERE name IN ('unread', 'unread_at')")
         if changes.floor is not None:
@@ -146,7 +146,10 @@ class SqlRows:
             self._db.execute("UPDATE facts SET value = ? WHERE name = 'deleted'", (changes.deleted,))
         self._db.execute("COMMIT")
         self._deleted = changes.deleted
-        self._next, self._floor = changes.next_offset, self._floor if changes.floor is None else changes.floor
+        self._next, self._truncation_point = (
+            changes.next_offset,
+            self._truncation_point if changes.floor is None else changes.floor,
+        )
 
     def seen(self, next_offset: int) -> None:
         """Nothing but marks of commits was there: read on behind them."""
@@ -221,7 +224,7 @@ class SqlRows:
         if not self._db.in_transaction:
             self._db.execute("BEGIN IMMEDIATE")
 
-    def _fact(self, name: str) -> str | int | None:
+    def _log_event(self, name: str) -> str | int | None:
         row = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
         return None if row is None else row[0]
 

@@ -1,4 +1,4 @@
-"""Kafka as the log of changes: one transactional producer per source; implements `seams.ChangeLog`.
+"""Kafka as the log of changes: one transactional producer per source; implements `interfaces.ChangeLog`.
 
 Exactly once for read_committed readers: records and the checkpoint behind them are one Kafka transaction, and
 initTransactions runs before the checkpoint is read back, so that no predecessor can commit anything any more.
@@ -23,7 +23,7 @@ from cdc.model.history import Record as HistoryRecord
 from cdc.model.schema import TableId, TableSchema, schema_from_json
 from cdc.topology.topology import Source, Topology
 from ingest.log.kafka_search import KafkaSearch
-from ingest.log.kafka_topics import MAX_MESSAGE, PATIENCE, SourceTopics, client_settings, make_change_topic
+from ingest.log.kafka_topics import MAX_MESSAGE, TIMEOUT, SourceTopics, client_settings, make_change_topic
 from ingest.records.capture_interfaces import EVERY_PARTITION, Checkpoint, Record, Recovered
 from ingest.records.findings import Search
 from ingest.records.records import checkpoint_value, history_start, read_checkpoint
@@ -73,9 +73,9 @@ class KafkaLog:
         )
 
     def recover(self) -> Recovered:
-        """See `seams.ChangeLog`: lock out predecessors first, then read back what they committed."""
+        """See `interfaces.ChangeLog`: lock out predecessors first, then read back what they committed."""
         with self._translated("begin"):
-            self._producer.init_transactions(PATIENCE)
+            self._producer.init_transactions(TIMEOUT)
         return self.peek()
 
     def peek(self) -> Recovered:
@@ -106,11 +106,13 @@ class KafkaLog:
         """Topics that end before what is committed of them: they were deleted, and are there anew or not at all."""
         admin = AdminClient(client_settings(self._brokers))
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
-        there = admin.list_topics(timeout=PATIENCE).topics
+        there = admin.list_topics(timeout=TIMEOUT).topics
         lost = {topic for topic in self._ends if topic not in there}
         wanted = [TopicPartition(t, p) for t, ends in self._ends.items() if t not in lost for p in ends]
-        found = admin.list_offsets(dict.fromkeys(wanted, newest), request_timeout=PATIENCE) if wanted else {}
-        return lost | {t.topic for t, told in found.items() if told.result().offset < self._ends[t.topic][t.partition]}
+        found = admin.list_offsets(dict.fromkeys(wanted, newest), request_timeout=TIMEOUT) if wanted else {}
+        return lost | {
+            t.topic for t, reported in found.items() if reported.result().offset < self._ends[t.topic][t.partition]
+        }
 
     def ensure_topic(self, name: str) -> None:
         """Have the topic of a table's changes, which may have appeared only now; Retriable when Kafka is away."""
@@ -120,11 +122,11 @@ class KafkaLog:
             self._ends.setdefault(name, dict.fromkeys(range(self._topics.partitions), 0))
 
     def append(self, record: Record) -> None:
-        """See `seams.ChangeLog`; waits while 100,000 records or 32 MiB are in flight."""
+        """See `interfaces.ChangeLog`; waits while 100,000 records or 32 MiB are in flight."""
         self.extend((record,))
 
     def extend(self, records: Iterable[Record]) -> None:
-        """See `seams.ChangeLog`; waits while 100,000 records or 32 MiB are in flight."""
+        """See `interfaces.ChangeLog`; waits while 100,000 records or 32 MiB are in flight."""
         produce, delivered = self._producer.produce, self._delivered
         try:
             self._begin()
@@ -153,11 +155,13 @@ class KafkaLog:
         return len(self._producer)
 
     def commit(self, checkpoint: Checkpoint) -> None:
-        """See `seams.ChangeLog`; the checkpoint's record also holds where each change topic ends behind this commit."""
+        """See `interfaces.ChangeLog`; the checkpoint's record also holds where each change topic ends behind this
+        commit.
+        """
         with self._translated("commit"):
             self._begin()
-            if self._producer.flush(PATIENCE):
-                raise Retriable(f"Kafka at {self._brokers} did not take the records within {PATIENCE:.0f} s")
+            if self._producer.flush(TIMEOUT):
+                raise Retriable(f"Kafka at {self._brokers} did not take the records within {TIMEOUT:.0f} s")
             if self._failure is not None:
                 raise KafkaException(self._failure)
             self._producer.produce(
@@ -166,16 +170,16 @@ class KafkaLog:
                 self._id.encode(),
                 partition=self._topics.positions_partition,
             )
-            self._producer.commit_transaction(PATIENCE)
+            self._producer.commit_transaction(TIMEOUT)
             self._open, self._committed = False, {topic: dict(ends) for topic, ends in self._ends.items()}
 
     def abort(self) -> None:
-        """See `seams.ChangeLog`."""
+        """See `interfaces.ChangeLog`."""
         if not self._open:
             return
         self._open = False
         try:
-            self._producer.abort_transaction(PATIENCE)
+            self._producer.abort_transaction(TIMEOUT)
         except (KafkaException, SystemError):  # the next session's initTransactions aborts it
             self._drop()
 
@@ -199,7 +203,7 @@ class KafkaLog:
 
     def _patiently(self, record: Record, partition: int) -> None:
         """Produce to a partition (-1: the key's) as soon as there is room."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while True:
             try:
                 self._producer.produce(
@@ -227,7 +231,7 @@ class KafkaLog:
         """Newest committed record of this source: from its own partition, else from where an older file had it."""
         own = self._topics.positions_partition
         with self._reader() as consumer:
-            metadata = consumer.list_topics(self._topics.positions, timeout=PATIENCE)
+            metadata = consumer.list_topics(self._topics.positions, timeout=TIMEOUT)
             others = [p for p in metadata.topics[self._topics.positions].partitions if p != own]
             for partition in (own, *others):
                 found = self._last_of(consumer, partition)
@@ -239,7 +243,7 @@ class KafkaLog:
         """Newest record of this source in a partition of positions, searched backwards in growing steps."""
         wait_for_others = partition == self._topics.positions_partition
         end = self._stable_end(self._topics.positions, partition, wait=wait_for_others)
-        low, _ = consumer.get_watermark_offsets(TopicPartition(self._topics.positions, partition), timeout=PATIENCE)
+        low, _ = consumer.get_watermark_offsets(TopicPartition(self._topics.positions, partition), timeout=TIMEOUT)
         step, high = 64, end
         while high > low:
             start = max(low, high - step)
@@ -265,15 +269,15 @@ class KafkaLog:
         return found
 
     def restate(self, records: Iterable[Record]) -> None:
-        """See `seams.ChangeLog`: the next checkpoint says where these records begin."""
+        """See `interfaces.ChangeLog`: the next checkpoint says where these records begin."""
         with self._translated("append"):
-            if self._producer.flush(PATIENCE):
-                raise Retriable(f"Kafka at {self._brokers} did not take the records within {PATIENCE:.0f} s")
+            if self._producer.flush(TIMEOUT):
+                raise Retriable(f"Kafka at {self._brokers} did not take the records within {TIMEOUT:.0f} s")
             self._restating = True
         self.extend(records)
 
     def history(self) -> tuple[HistoryRecord, ...]:
-        """See `seams.ChangeLog`."""
+        """See `interfaces.ChangeLog`."""
         found: list[HistoryRecord] = []
         with self._translated("read back the history"), self._reader() as consumer:
             end = self._stable_end(self._topics.history, 0, wait=True)
@@ -285,18 +289,18 @@ class KafkaLog:
         return tuple(found)
 
     def kept(self) -> list[Mapping[str, Any]]:
-        """See `seams.ChangeLog`."""
+        """See `interfaces.ChangeLog`."""
         found: list[Mapping[str, Any]] = []
         with self._translated("read the quarantine"), self._reader() as consumer:
             end = self._stable_end(self._topics.quarantine, 0, wait=True)
             for _, value in self._between(consumer, self._topics.quarantine, 0, OFFSET_BEGINNING, end):
-                letter = orjson.loads(value or b"{}")
-                if letter.get("source") == self._source:
-                    found.append(letter)
+                dead_letter = orjson.loads(value or b"{}")
+                if dead_letter.get("source") == self._source:
+                    found.append(dead_letter)
         return found
 
     def search(self, search: Search) -> None:
-        """See `seams.ChangeLog`; a thread of its own reads."""
+        """See `interfaces.ChangeLog`; a thread of its own reads."""
         if search.topic not in self._ensured and search.topic not in self._ends:
             search.done = True
             return
@@ -311,18 +315,18 @@ class KafkaLog:
         """
         admin = AdminClient(client_settings(self._brokers))
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while True:
             at = TopicPartition(topic, partition)
             stable, end = (
-                admin.list_offsets({at: newest}, isolation_level=level, request_timeout=PATIENCE)[at].result().offset
+                admin.list_offsets({at: newest}, isolation_level=level, request_timeout=TIMEOUT)[at].result().offset
                 for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
             )
             if stable == end or not wait:
                 return int(stable)
             if time.monotonic() > deadline:
                 raise Retriable(
-                    f"a transaction of another capture is open in {topic} since more than {PATIENCE:.0f} s",
+                    f"a transaction of another capture is open in {topic} since more than {TIMEOUT:.0f} s",
                     "start that source's capture again: it ends the transaction that its predecessor left",
                 )
             time.sleep(0.02)
@@ -334,7 +338,7 @@ class KafkaLog:
         if end == 0:
             return
         consumer.assign([TopicPartition(topic, partition, start)])
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while True:
             message = consumer.poll(1.0)
             if message is None:
@@ -342,7 +346,7 @@ class KafkaLog:
                     raise Retriable(f"Kafka at {self._brokers} does not answer")
             elif message.error() is None:
                 yield message.key(), message.value()
-                deadline = time.monotonic() + PATIENCE
+                deadline = time.monotonic() + TIMEOUT
             elif message.error().code() == Code._PARTITION_EOF:
                 if message.offset() >= end:
                     return
@@ -390,9 +394,9 @@ class KafkaLog:
         if isinstance(exception.__cause__, KafkaException):
             return exception.__cause__.args[0]
         try:
-            self._producer.abort_transaction(PATIENCE)
-        except KafkaException as told:
-            return told.args[0]
+            self._producer.abort_transaction(TIMEOUT)
+        except KafkaException as reported:
+            return reported.args[0]
         except SystemError as again:
             return again.__cause__.args[0] if isinstance(again.__cause__, KafkaException) else self._failure
         return self._failure

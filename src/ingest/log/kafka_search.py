@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError as Code
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # missing in __all__ only
 
 from cdc.model.errors import Fatal, Retriable
-from ingest.log.kafka_topics import PATIENCE
+from ingest.log.kafka_topics import TIMEOUT
 from ingest.records.findings import Search
 
 _BATCH = 500
@@ -26,7 +26,7 @@ class KafkaSearch:
     """
 
     def __init__(self, settings: Mapping[str, Any], group: str, search: Search, floor: Mapping[int, int]) -> None:
-        self._settings, self._group, self._search, self._floor = settings, group, search, floor
+        self._settings, self._group, self._search, self._truncation_point = settings, group, search, floor
 
     def start(self) -> None:
         """Begin to read; what is committed by now is read in any case."""
@@ -47,7 +47,7 @@ class KafkaSearch:
 
     def _read(self) -> None:
         search, ends = self._search, self._ends()
-        begins = {p: search.begin.get(p, OFFSET_BEGINNING) for p in self._floor}
+        begins = {p: search.begin.get(p, OFFSET_BEGINNING) for p in self._truncation_point}
         waiting = {p for p, end in ends.items() if end > max(begins[p], 0)}
         consumer = Consumer(
             {
@@ -61,11 +61,11 @@ class KafkaSearch:
         )
         try:
             consumer.assign([TopicPartition(search.topic, p, begins[p]) for p in sorted(waiting)])
-            deadline = time.monotonic() + PATIENCE
+            deadline = time.monotonic() + TIMEOUT
             while waiting and not search.given_up and not search.full:
                 messages = consumer.consume(_BATCH, 0.2)
                 if messages:
-                    deadline = time.monotonic() + PATIENCE
+                    deadline = time.monotonic() + TIMEOUT
                 elif time.monotonic() > deadline:
                     raise Retriable(f"Kafka does not answer while {search.topic} is searched")
                 for message in messages:
@@ -87,14 +87,14 @@ class KafkaSearch:
     def _ends(self) -> dict[int, int]:
         """Where each partition ends for who reads what is committed."""
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
-        asked = {TopicPartition(self._search.topic, p): newest for p in self._floor}
+        asked = {TopicPartition(self._search.topic, p): newest for p in self._truncation_point}
         # kept in a variable: a client that is let go of answers no more
         admin = AdminClient(dict(self._settings))
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while True:
-            found = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=PATIENCE)
+            found = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT)
             ends = {at.partition: int(one.result().offset) for at, one in found.items()}
-            if all(ends[p] >= floor for p, floor in self._floor.items()) or self._search.given_up:
+            if all(ends[p] >= floor for p, floor in self._truncation_point.items()) or self._search.given_up:
                 return ends
             if time.monotonic() > deadline:
                 raise Retriable(f"Kafka does not show what was committed to {self._search.topic}")

@@ -14,7 +14,7 @@ from cdc.model import naming
 from cdc.model.errors import Retriable
 from cdc.topology.topology import Topology
 from ingest.capture.signals import Signal, signal_of
-from ingest.log.kafka_topics import PATIENCE, client_settings
+from ingest.log.kafka_topics import TIMEOUT, client_settings
 
 _log = structlog.get_logger()
 
@@ -70,7 +70,7 @@ class KafkaSignals:
         )
         at = TopicPartition(self._topic, 0)
         if start is None:
-            _, start = self._consumer.get_watermark_offsets(at, timeout=PATIENCE)
+            _, start = self._consumer.get_watermark_offsets(at, timeout=TIMEOUT)
         self._next = start
         self._consumer.assign([TopicPartition(self._topic, 0, start)])
 
@@ -94,13 +94,13 @@ def send(topology: Topology, source: str, value: dict[str, Any]) -> int:
         else:
             offsets.append(message.offset())
 
-    producer = Producer(client_settings(brokers, acks="all", message_timeout_ms=int(PATIENCE * 1000)))
+    producer = Producer(client_settings(brokers, acks="all", message_timeout_ms=int(TIMEOUT * 1000)))
     key = naming.transactional_id(topology.name, source).encode()
     producer.produce(
         naming.signals_topic(topology.name), orjson.dumps(value), key, partition=0,
         on_delivery=delivered,
     )  # fmt: skip
-    if producer.flush(PATIENCE) or failed:
+    if producer.flush(TIMEOUT) or failed:
         why = failed[0].str() if failed else "no answer"
         raise Retriable(f"Kafka at {brokers}: the signal was not taken: {why}", "is Kafka running, the topic made?")
     return offsets[0]

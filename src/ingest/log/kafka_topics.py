@@ -20,7 +20,7 @@ from cdc.topology.topology import Log, Source, Topology
 
 MAX_MESSAGE = 16 * 1024 * 1024  # bytes of a record batch; `transactions.MAX_IMAGE` keeps records below it
 _SILENT = logging.Logger("librdkafka", level=logging.CRITICAL + 1)
-PATIENCE = 30.0  # seconds that one call waits for the brokers
+TIMEOUT = 30.0  # seconds that one call waits for the brokers
 _PLACES = 8  # partitions of positions that sources share which stand in no file
 _WEEK_MS = 7 * 24 * 3600 * 1000
 
@@ -83,7 +83,7 @@ def make_topics(topology: Topology, source: Source) -> SourceTopics:
                 _make(admin, NewTopic(name, partitions, log.replication_factor, config=config))
         if found.get(topics.positions, places) < places:
             grown = NewPartitions(topics.positions, places)
-            admin.create_partitions([grown])[topics.positions].result(PATIENCE)
+            admin.create_partitions([grown])[topics.positions].result(TIMEOUT)
         found = _when_ready(admin, wanted)
     for name in topics.changes:
         _check_partitions(log, name, found[name])
@@ -162,7 +162,7 @@ def _partition_counts(admin: AdminClient) -> dict[str, int]:
 
 def _make(admin: AdminClient, topic: NewTopic) -> None:
     try:
-        admin.create_topics([topic])[topic.topic].result(PATIENCE)
+        admin.create_topics([topic])[topic.topic].result(TIMEOUT)
     except KafkaException as error:
         code = error.args[0].code()
         if code == KafkaError.TOPIC_EXCEPTION:  # it differs from another in `.` and `_` alone
@@ -174,9 +174,9 @@ def _make(admin: AdminClient, topic: NewTopic) -> None:
 
 def _when_ready(admin: AdminClient, wanted: Mapping[str, object]) -> dict[str, int]:
     """Partitions by topic, once every wanted topic has a leader for each of them."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while True:
-        topics = admin.list_topics(timeout=PATIENCE).topics
+        topics = admin.list_topics(timeout=TIMEOUT).topics
         ready = {
             name: len(topic.partitions)
             for name, topic in topics.items()

@@ -71,7 +71,7 @@ def begin_of(log: ChangeTables, table: TableId, gate: Gate) -> Offsets:
 
 
 @dataclass(slots=True)
-class TransactionTold:
+class TransactionAnswer:
     """What is known of a transaction: how many changes it had, when it was committed, and of which tables."""
 
     number: TransactionNumber
@@ -87,23 +87,23 @@ class TransactionTold:
 
     def line(self) -> bytes:
         """As MaxScale told it."""
-        told = {
+        reported = {
             "GTID": str(self.number),
             "events": self.events,
             "timestamp": self.ts_ms // 1000,
             "tables": sorted(self.tables),
         }
-        return orjson.dumps(told, option=orjson.OPT_APPEND_NEWLINE)
+        return orjson.dumps(reported, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def last_transaction(log: ChangeTables) -> bytes:
     """The newest transaction of all tables; NothingThere where nothing was committed yet."""
-    found: TransactionTold | None = None
+    found: TransactionAnswer | None = None
     newest = (0, 0)
     for event in (change for table in log.tables() for change in _newest(log, table)):
         number, age = number_of(event), (event.source.ts_ms, event.source.sequence)
         if found is None or (number != found.number and age > newest):
-            found = TransactionTold(number)
+            found = TransactionAnswer(number)
         if number == found.number:
             found.take(event)
             newest = max(newest, age)
@@ -118,7 +118,7 @@ def _newest(log: ChangeTables, table: TableId) -> Iterator[ChangeEvent]:
 
 def transaction_of(log: ChangeTables, since: TransactionNumber) -> bytes:
     """What is known of a transaction; NothingThere where no table has it, or compaction may have taken parts of it."""
-    found, gate = TransactionTold(since), Gate(since)
+    found, gate = TransactionAnswer(since), Gate(since)
     for table in log.tables():
         ends = log.released(table)
         starts = log.before(table, gate.reached)

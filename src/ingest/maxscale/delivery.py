@@ -23,7 +23,7 @@ from ingest.changes.merging import ChangeBatch, Offsets
 
 _MARIA = re.compile(r"\d+-\d+-\d+(,\d+-\d+-\d+)*")
 _PIECE = 64 * 1024  # bytes, but for a change that is longer
-UNTOLD = -1  # the version of which a client that has seen no schema line was told
+UNLOGGED = -1  # the version of which a client that has seen no schema line was told
 
 
 class RowForm(Protocol):
@@ -104,9 +104,9 @@ class Piece(NamedTuple):
 
 def pieces(
     batch: ChangeBatch, versions: SchemaVersions, form: Callable[[TableSchema], RowForm], starts: Offsets, *,
-    told: int = UNTOLD, gate: Gate | None = None,
+    reported: int = UNLOGGED, gate: Gate | None = None,
 ) -> Iterator[Piece]:  # fmt: skip
-    """A batch that was read from `starts` on, for a client that was `told` a version's schema. The last piece ends
+    """A batch that was read from `starts` on, for a client that was `reported` a version's schema. The last piece ends
     where the batch does; it may hold no bytes.
     """
     at, rows, size, head = dict(starts), list[bytes](), 0, b""
@@ -115,19 +115,19 @@ def pieces(
         schema = versions.at(change.event.source.sequence)
         if gate is None or gate.opens(change.event, schema):
             gate = None
-            if writer is None or schema.version != told:
-                if writer is not None and schema.version != told:
-                    yield Piece(head + writer.block(rows) if rows else head, dict(at), told, True)
+            if writer is None or schema.version != reported:
+                if writer is not None and schema.version != reported:
+                    yield Piece(head + writer.block(rows) if rows else head, dict(at), reported, True)
                     rows, size, head = [], 0, b""
                 writer = form(schema)
-                if schema.version != told:
-                    head, told = writer.header(number_of(change.event)), schema.version
+                if schema.version != reported:
+                    head, reported = writer.header(number_of(change.event)), schema.version
             if row := writer.row(change.event):
                 rows.append(row)
                 size += len(row)
         at[change.partition] = change.offset + 1
         if size >= _PIECE and writer is not None:
-            yield Piece(head + writer.block(rows), dict(at), told, True)
+            yield Piece(head + writer.block(rows), dict(at), reported, True)
             rows, size, head = [], 0, b""
     last = head + writer.block(rows) if rows and writer is not None else head
-    yield Piece(last, batch.next, told, gate is None)
+    yield Piece(last, batch.next, reported, gate is None)

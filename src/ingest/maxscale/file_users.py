@@ -30,8 +30,8 @@ class UsersFile:
         """Who may read; none where there is no file. UsageError where it holds what is none, or cannot be read."""
         with self._lock:
             try:
-                told = self.path.stat()
-                seen = told.st_mtime_ns, told.st_size, told.st_ino
+                reported = self.path.stat()
+                seen = reported.st_mtime_ns, reported.st_size, reported.st_ino
                 if seen != self._seen:
                     self._users = read_users(self.path.read_text(encoding="utf-8"), str(self.path))
                     self._seen = seen

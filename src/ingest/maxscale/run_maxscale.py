@@ -72,7 +72,7 @@ def _begun(
     topology: Topology, sources: Sequence[str], stop: threading.Event, standing: Standing
 ) -> KafkaChanges | None:
     """The log, once it is there; None where it is not worth the wait any more."""
-    pause, told = 0.0, structlog.get_logger().bind(topology=topology.name)
+    pause, reported = 0.0, structlog.get_logger().bind(topology=topology.name)
     while not stop.is_set():
         log = KafkaChanges(topology, sources)
         try:
@@ -81,13 +81,13 @@ def _begun(
             log.close()
             standing.waits("kafka", str(error), time.monotonic())
             pause = min(max(2 * pause, error.retry_after), _LONGEST_WAIT)
-            told.warning("waiting", reason=str(error), seconds=pause)
+            reported.warning("waiting", reason=str(error), seconds=pause)
             stop.wait(pause)
             continue
         if twice := ambiguous(log.tables()):
             log.close()
             raise UsageError(f"several sources have {twice[0]}", "name the one to serve: --source NAME")
-        standing.goes_on("kafka")
+        standing.resumes("kafka")
         return log
     return None
 
@@ -98,7 +98,7 @@ async def _serve(
 ) -> None:  # fmt: skip
     reads, loop = SharedReads(log), asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
-    told = structlog.get_logger().bind(topology=topology.name)
+    reported = structlog.get_logger().bind(topology=topology.name)
 
     def follow() -> None:
         """Tell the loop of each commit, until there is no need any more."""
@@ -107,10 +107,10 @@ async def _serve(
             try:
                 if log.follow(0.2):
                     loop.call_soon_threadsafe(reads.woken)
-                standing.goes_on("kafka")
+                standing.resumes("kafka")
             except Retriable as error:
                 standing.waits("kafka", str(error), time.monotonic())
-                told.warning("waiting", reason=str(error))
+                reported.warning("waiting", reason=str(error))
                 stop.wait(1.0)
             except TailorbirdError as error:
                 failed = error
@@ -123,7 +123,7 @@ async def _serve(
             follower = threading.Thread(target=follow, name="positions")
             follower.start()
             standing.ready()
-            told.info("serving", address=f"{host}:{port}", tables=len(log.tables()), tls=tls is not None)
+            reported.info("serving", address=f"{host}:{port}", tables=len(log.tables()), tls=tls is not None)
             try:
                 await ended
             finally:

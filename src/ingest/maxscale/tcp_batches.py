@@ -28,13 +28,13 @@ class SharedBatch:
     starts: Offsets
     sent: dict[tuple[Form, int], list[Piece]] = field(default_factory=dict)
 
-    def pieces(self, form: Form, told: int, gate: Gate | None) -> list[Piece]:
+    def pieces(self, form: Form, reported: int, gate: Gate | None) -> list[Piece]:
         """What a client is sent."""
         if gate is not None:
-            return list(pieces(self.batch, self.versions, FORMS[form], self.starts, told=told, gate=gate))
-        key = form, told
+            return list(pieces(self.batch, self.versions, FORMS[form], self.starts, reported=reported, gate=gate))
+        key = form, reported
         if key not in self.sent:
-            self.sent[key] = list(pieces(self.batch, self.versions, FORMS[form], self.starts, told=told))
+            self.sent[key] = list(pieces(self.batch, self.versions, FORMS[form], self.starts, reported=reported))
         return self.sent[key]
 
 

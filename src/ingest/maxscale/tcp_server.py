@@ -36,7 +36,7 @@ from ingest.maxscale.conversation import (
     Request,
     TransactionAsked,
 )
-from ingest.maxscale.delivery import UNTOLD, Gate, Piece
+from ingest.maxscale.delivery import UNLOGGED, Gate, Piece
 from ingest.maxscale.tcp_batches import SharedReads
 from ingest.maxscale.users import is_right
 
@@ -140,12 +140,12 @@ class _Client:
         deadline = time.monotonic() + self._server.limits.login
         was_quiet = False  # what waits tells its own end: nothing is known before more of it comes
         while True:
-            patience = None if was_quiet or not self._conversation.waits else _QUIET
+            settling = None if was_quiet or not self._conversation.waits else _QUIET
             data: bytes | None
             try:
                 if not self.user:
-                    patience = max(0.0, deadline - time.monotonic())
-                async with asyncio.timeout(patience):
+                    settling = max(0.0, deadline - time.monotonic())
+                async with asyncio.timeout(settling):
                     data = await self._reader.read(_WINDOW)
             except TimeoutError:
                 if not self.user:
@@ -175,7 +175,7 @@ class _Client:
             case DataRequested():
                 await self._begin(request)
             case TransactionAsked():
-                await self._tell(request)
+                await self._report(request)
             case Misunderstood():
                 await self._say(request.answer.encode())
             case Closed():
@@ -187,20 +187,20 @@ class _Client:
             self._writer.write(data)
             await self._writer.drain()
 
-    async def _tell(self, request: TransactionAsked) -> None:
+    async def _report(self, request: TransactionAsked) -> None:
         try:
             if request.gtid:
-                told = await self._reads.ask(transaction_of, self._reads.log, parse_number(request.gtid))
+                reported = await self._reads.ask(transaction_of, self._reads.log, parse_number(request.gtid))
             else:
-                told = await self._reads.ask(last_transaction, self._reads.log)
+                reported = await self._reads.ask(last_transaction, self._reads.log)
         except NothingThere as error:
-            told = str(error).encode()
+            reported = str(error).encode()
         except ValueError:
-            told = b"ERR QUERY-TRANSACTION with malformed GTID.\n"
+            reported = b"ERR QUERY-TRANSACTION with malformed GTID.\n"
         except Retriable as error:
             _log.warning("not answered", address=self._address, why=str(error))
-            told = b"ERR The log is away, try again.\n"
-        await self._say(told)
+            reported = b"ERR The log is away, try again.\n"
+        await self._say(reported)
 
     async def _begin(self, request: DataRequested) -> None:
         await self.stop()
@@ -220,7 +220,7 @@ class _Client:
             await self._say(b"ERR The log is away, try again.\n")
         else:
             _log.info("data requested", address=self._address, user=self.user, table=request.table, gtid=request.gtid)
-            self._stream = asyncio.create_task(self._send(found, Piece(b"", starts, UNTOLD, False), gate))
+            self._stream = asyncio.create_task(self._send(found, Piece(b"", starts, UNLOGGED, False), gate))
 
     async def stop(self) -> None:
         """End the stream of rows, if there is one."""

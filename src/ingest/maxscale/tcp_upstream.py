@@ -16,21 +16,21 @@ from cdc.model.event import Position
 from cdc.model.schema import TableId
 from cdc.topology.topology import Source
 from ingest.capture.empty_chunks import StreamAlone
-from ingest.capture.groups import Lull
+from ingest.capture.groups import IdleDetector
 from ingest.ddl.catalog import Catalog, TableDefinition
 from ingest.ddl.dialect import Dialect
 from ingest.events.tables import Tables
-from ingest.maxscale.upstream import LOG, UpstreamFacts, UpstreamLine, marks_of, table_name
-from ingest.maxscale.upstream_values import reads_told
+from ingest.maxscale.upstream import LOG, UpstreamEvents, UpstreamLine, marks_of, table_name
+from ingest.maxscale.upstream_values import reads_reported
 from ingest.records.capture_interfaces import Checkpoint, PositionLost, Seen, Stream
 
-_PATIENCE = 10.0  # seconds for an answer
+_TIMEOUT = 10.0  # seconds for an answer
 _IDLE, _GAP = 1.0, 0.05
 _LONGEST = 64 * 1024 * 1024  # bytes of a line
 
 
 class UpstreamSource(StreamAlone):
-    """Implements `seams.SourceServer` over MaxScale's CDC protocol, in JSON."""
+    """Implements `interfaces.SourceServer` over MaxScale's CDC protocol, in JSON."""
 
     def __init__(self, settings: Source) -> None:
         self._settings = settings
@@ -47,7 +47,7 @@ class UpstreamSource(StreamAlone):
             with self._link(table, "") as link:
                 line = link.line()
             try:
-                found = reads_told(orjson.loads(line), rule).definition
+                found = reads_reported(orjson.loads(line), rule).definition
             except (ValueError, KeyError, TypeError) as error:
                 raise Fatal(
                     f"{self._where(table)}: its stream begins with no schema: {error}", "is it MaxScale's?"
@@ -61,20 +61,20 @@ class UpstreamSource(StreamAlone):
 
     @contextmanager
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
-        """See `seams.SourceServer`; PositionLost where a GTID is not there any more."""
+        """See `interfaces.SourceServer`; PositionLost where a GTID is not there any more."""
         marks = marks_of(checkpoint)
         with ExitStack() as stack:
             links = {}
             for table in self._rules:
                 mark = marks.get(table_name(table))
                 links[table] = stack.enter_context(self._link(table, "" if mark is None else str(mark.gtid)))
-            yield UpstreamFacts(_Feed(links, busy=busy), tables, self._rules, checkpoint)
+            yield UpstreamEvents(_Feed(links, busy=busy), tables, self._rules, checkpoint)
 
     @contextmanager
     def _link(self, table: TableId, gtid: str) -> Iterator[_Link]:
         where = self._where(table)
         try:
-            connection = socket.create_connection((self._settings.hostname, self._settings.port), timeout=_PATIENCE)
+            connection = socket.create_connection((self._settings.hostname, self._settings.port), timeout=_TIMEOUT)
         except OSError as error:
             raise Retriable(f"{where}: {error}", "is it running?") from error
         link = _Link(connection, where)
@@ -155,7 +155,7 @@ class _Feed:
 
     def __init__(self, links: dict[TableId, _Link], *, busy: bool) -> None:
         self._links, self._selector = links, selectors.DefaultSelector()
-        self._idle = Lull(self._nothing_within, 0.0 if busy else _GAP, time.monotonic)
+        self._idle = IdleDetector(self._nothing_within, 0.0 if busy else _GAP, time.monotonic)
         self._wait = 0.02 if busy else _IDLE
 
     def _nothing_within(self, seconds: float) -> bool:

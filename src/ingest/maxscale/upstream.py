@@ -18,8 +18,8 @@ from cdc.model.filters import TableRule
 from cdc.model.schema import TableId
 from ingest.events.log_events import (
     CAUGHT_UP,
-    Fact,
     Image,
+    LogEvent,
     Operation,
     RefusedImage,
     RowsLogged,
@@ -28,7 +28,7 @@ from ingest.events.log_events import (
     TransactionEnded,
 )
 from ingest.events.tables import Tables
-from ingest.maxscale.upstream_values import reads_told
+from ingest.maxscale.upstream_values import reads_reported
 from ingest.mirror.topics import TableReads
 from ingest.records.capture_interfaces import Checkpoint, PositionLost
 
@@ -79,7 +79,7 @@ class _Progress:
         self.awaited, self.passing = self.mark, self.mark.behind if self.mark is not None else 0
 
 
-class UpstreamFacts:
+class UpstreamEvents:
     """The facts of one feed from a checkpoint on; iterate it once. `rules` name what keys each row."""
 
     gtid_set = ""
@@ -99,7 +99,7 @@ class UpstreamFacts:
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """See `seams.Stream`."""
+        """See `interfaces.Stream`."""
         known = {table_name(table): one.mark for table, one in self._tables_of.items()}
         return {MARKS: {name: list(mark) for name, mark in known.items() if mark is not None}}
 
@@ -107,37 +107,40 @@ class UpstreamFacts:
         """Whether so many were told."""
         return self._count >= position.pos
 
-    def __iter__(self) -> Iterator[Fact]:
+    def __iter__(self) -> Iterator[LogEvent]:
         for line in self._feed:
             if line is None:
                 yield CAUGHT_UP
                 continue
             progress = self._tables_of[line.table]
             try:
-                told = orjson.loads(line.data)
-                if "fields" in told:
-                    progress.reads = reads_told(told, self._rules[line.table])
+                reported = orjson.loads(line.data)
+                if "fields" in reported:
+                    progress.reads = reads_reported(reported, self._rules[line.table])
                     continue
                 mark = UpstreamMark(
-                    int(told["domain"]), int(told["server_id"]), int(told["sequence"]), int(told["event_number"])
+                    int(reported["domain"]),
+                    int(reported["server_id"]),
+                    int(reported["sequence"]),
+                    int(reported["event_number"]),
                 )
-                kind, seconds = told["event_type"], int(told["timestamp"])
+                kind, seconds = reported["event_type"], int(reported["timestamp"])
             except (ValueError, KeyError, TypeError) as error:
                 why = f"no line of a schema or of a row: {error}"
                 shown = {"line": line.data[:2000].decode(errors="replace")}
                 yield from self._alone(line.table, RefusedImage(values=shown, why=why), 0, 0)
                 continue
-            if self._told_before(line.table, progress, mark):
+            if self._reported_before(line.table, progress, mark):
                 continue
             if kind == "update_before":
-                progress.before = told
+                progress.before = reported
                 continue
             if not self._is_passed(progress):
-                yield from self._change(line.table, progress, kind, told, mark, seconds)
+                yield from self._change(line.table, progress, kind, reported, mark, seconds)
             progress.before = None
 
     @staticmethod
-    def _told_before(table: TableId, progress: _Progress, mark: UpstreamMark) -> bool:
+    def _reported_before(table: TableId, progress: _Progress, mark: UpstreamMark) -> bool:
         """Whether a row stands at the mark that the stream is to come to first, or before it."""
         awaited = progress.awaited
         if awaited is None:
@@ -160,8 +163,14 @@ class UpstreamFacts:
         return True
 
     def _change(
-        self, table: TableId, progress: _Progress, kind: str, told: Mapping[str, Any], mark: UpstreamMark, seconds: int
-    ) -> Iterator[Fact]:
+        self,
+        table: TableId,
+        progress: _Progress,
+        kind: str,
+        reported: Mapping[str, Any],
+        mark: UpstreamMark,
+        seconds: int,
+    ) -> Iterator[LogEvent]:
         if mark.server_id:
             progress.mark = mark
         elif progress.mark is not None:
@@ -169,11 +178,11 @@ class UpstreamFacts:
         reads = progress.reads
         if reads is None or kind not in _OPERATIONS:
             why = "a row before its schema" if reads is None else f"event_type {kind!r}"
-            yield from self._alone(table, RefusedImage(values=dict(told), why=why), seconds, mark.server_id)
+            yield from self._alone(table, RefusedImage(values=dict(reported), why=why), seconds, mark.server_id)
             return
         if self._tables.catalog.tables.get((table.database, table.table)) != reads.definition:
             yield TableAltered(table, reads.definition)
-        after, before = _image(reads, told), None if progress.before is None else _image(reads, progress.before)
+        after, before = _image(reads, reported), None if progress.before is None else _image(reads, progress.before)
         plain = not isinstance(after, RefusedImage) and not isinstance(before, RefusedImage)
         self._count += 1
         images: list[Any] = [(before, after)] if kind == "update_after" else [after]
@@ -181,7 +190,7 @@ class UpstreamFacts:
         yield RowsLogged(table, _OPERATIONS[kind], images, plain, LOG, self._count)
         yield TransactionEnded(LOG, self._count)
 
-    def _alone(self, table: TableId, image: RefusedImage, seconds: int, server_id: int) -> Iterator[Fact]:
+    def _alone(self, table: TableId, image: RefusedImage, seconds: int, server_id: int) -> Iterator[LogEvent]:
         self._count += 1
         yield TransactionBegan("", seconds * 1_000_000, server_id, LOG, self._count)
         yield RowsLogged(table, "insert", [image], False, LOG, self._count)
@@ -199,10 +208,10 @@ def table_name(table: TableId) -> str:
     return f"{table.database}.{table.table}"
 
 
-def _image(reads: TableReads, told: Mapping[str, Any]) -> Image:
+def _image(reads: TableReads, reported: Mapping[str, Any]) -> Image:
     row, refused = dict[str, Any](), dict[str, str]()
     for name, read in reads.reads:
-        value = told.get(name)
+        value = reported.get(name)
         try:
             row[name] = None if value is None else read(value)
         except (ValueError, KeyError, TypeError, ArithmeticError) as error:

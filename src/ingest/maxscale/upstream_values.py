@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cdc.formats.maxscale import columns_told
+from cdc.formats.maxscale import columns_reported
 from cdc.model.filters import TableRule
 from cdc.model.types import from_mysql
 from ingest.binlog.format.canonical import Unrepresentable
@@ -29,11 +29,11 @@ _HEX = re.compile(r"([0-9a-f]{2})+")
 _NUL = "\0"
 
 
-def reads_told(line: Mapping[str, Any], rule: TableRule) -> TableReads:
+def reads_reported(line: Mapping[str, Any], rule: TableRule) -> TableReads:
     """A table as a schema line has it; KeyError, ValueError or TypeError for a line that is none."""
     columns, reads = [], list[tuple[str, Read]]()
     key, reader = rule.message_key_columns, _reader_of(line)
-    for name, kind in columns_told(line["fields"]):
+    for name, kind in columns_reported(line["fields"]):
         if rule.leaves_out(name):
             continue
         columns.append(ColumnDefinition(name=name, column_type=kind, nullable=name not in key, charset=None))
@@ -77,13 +77,13 @@ def _no_bit(value: Any) -> str:
 
 
 def _bytes(value: Any) -> str:
-    if (told := text(value)) == _NUL:
+    if (reported := text(value)) == _NUL:
         return ""
-    if _HEX.fullmatch(told) and not _is_text(bytes.fromhex(told)):
+    if _HEX.fullmatch(reported) and not _is_text(bytes.fromhex(reported)):
         raise Unrepresentable(
-            f"{told[:40]!r} may be these letters or the bytes whose hex they are: a MaxScale tells both so"
+            f"{reported[:40]!r} may be these letters or the bytes whose hex they are: a MaxScale tells both so"
         )
-    return base64.b64encode(told.encode()).decode()
+    return base64.b64encode(reported.encode()).decode()
 
 
 def _is_text(data: bytes) -> bool:

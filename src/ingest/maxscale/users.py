@@ -15,7 +15,7 @@ from cdc.model.errors import UsageError
 
 _LINE = re.compile(r"([^:\s]+):\*?([0-9A-Fa-f]{40})")
 _NAME = re.compile(r"[^:\s\x00-\x1f]{1,128}")
-_NOBODY = bytes(20)
+_NO_ONE = bytes(20)
 
 
 def read_users(text: str, where: str) -> dict[str, bytes]:
@@ -52,5 +52,5 @@ def check_of(name: str, password: str) -> bytes:
 def is_right(users: Mapping[str, bytes], name: str, digest: bytes) -> bool:
     """Whether SHA1(password) is the user's; it takes as long for whom nobody knows."""
     wanted = users.get(name)
-    same = hmac.compare_digest(hashlib.sha1(digest).digest(), wanted if wanted is not None else _NOBODY)
+    same = hmac.compare_digest(hashlib.sha1(digest).digest(), wanted if wanted is not None else _NO_ONE)
     return same and wanted is not None

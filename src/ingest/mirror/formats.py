@@ -31,7 +31,7 @@ class UpstreamPlace(NamedTuple):
         return last >= self.numbers if self.own else last > self.numbers
 
 
-class ToldChange(NamedTuple):
+class UpstreamChange(NamedTuple):
     """One change as its writer has it: images of JSON values. `key` are the columns that name the row.
 
     `place` is None where it is not told. `schema` are the fields of the row's inline schema. `table` is (database,
@@ -48,10 +48,10 @@ class ToldChange(NamedTuple):
     schema: list[dict[str, Any]] | None = None
 
 
-Format = Callable[[bytes | None, bytes | None], "ToldChange | None"]
+Format = Callable[[bytes | None, bytes | None], "UpstreamChange | None"]
 
 
-def debezium(key: bytes | None, value: bytes | None) -> ToldChange | None:
+def debezium(key: bytes | None, value: bytes | None) -> UpstreamChange | None:
     """Debezium's envelope, with its inline schema or without; None for a tombstone, a heartbeat, a message."""
     if value is None:
         return None
@@ -66,7 +66,7 @@ def debezium(key: bytes | None, value: bytes | None) -> ToldChange | None:
     before, after = envelope.get("before"), envelope.get("after")
     if op in ("c", "u", "r") and not isinstance(after, dict):
         raise ValueError(f"op {op} without its after image")
-    return ToldChange(
+    return UpstreamChange(
         op,
         before,
         after if op in ("c", "u", "r") else None,
@@ -106,7 +106,7 @@ def _row_fields(schema: dict[str, Any] | None) -> list[dict[str, Any]] | None:
     return None
 
 
-def maxwell(key: bytes | None, value: bytes | None) -> ToldChange | None:
+def maxwell(key: bytes | None, value: bytes | None) -> UpstreamChange | None:
     """Maxwell's JSON; None for what tells no row: the bounds of a bootstrap, statements."""
     if value is None:
         return None
@@ -119,8 +119,8 @@ def maxwell(key: bytes | None, value: bytes | None) -> ToldChange | None:
         raise ValueError("data is no object")
     named: dict[str, Any] = {}
     if key is not None:
-        told = {name.removeprefix("pk."): one for name, one in _object(key).items() if name.startswith("pk.")}
-        named = {name: data.get(name, one) for name, one in told.items()}
+        reported = {name.removeprefix("pk."): one for name, one in _object(key).items() if name.startswith("pk.")}
+        named = {name: data.get(name, one) for name, one in reported.items()}
     place = None
     if found.get("position") and kind != "bootstrap-insert":
         file, _, pos = str(found["position"]).rpartition(":")
@@ -130,22 +130,22 @@ def maxwell(key: bytes | None, value: bytes | None) -> ToldChange | None:
             numbers = int(digits), int(pos), int(found.get("xoffset") or 1 << 40)
             place = UpstreamPlace(str(found.get("server_id", "")), numbers, True)
     if kind == "delete":
-        return ToldChange("d", data, None, named, table, ts_ms, place)
+        return UpstreamChange("d", data, None, named, table, ts_ms, place)
     before = {**data, **found.get("old", {})} if kind == "update" else None
     op: Op = "r" if kind == "bootstrap-insert" else "u" if kind == "update" else "c"
-    return ToldChange(op, before, data, named, table, ts_ms, place)
+    return UpstreamChange(op, before, data, named, table, ts_ms, place)
 
 
-def upsert(key: bytes | None, value: bytes | None) -> ToldChange | None:
+def upsert(key: bytes | None, value: bytes | None) -> UpstreamChange | None:
     """A row under its key; no value: the row is gone. As `upsert-kafka` and compacted topics have it."""
     if key is None:
         raise ValueError("a row without a key")
     named = _payload(_object(key))[0]
     if value is None:
-        return ToldChange("d", named, None, named)
+        return UpstreamChange("d", named, None, named)
     row, schema = _payload(_object(value))
     fields = (schema or {}).get("fields")
-    return ToldChange("u", None, {**named, **row}, named, schema=fields)
+    return UpstreamChange("u", None, {**named, **row}, named, schema=fields)
 
 
 FORMATS: Mapping[str, Format] = {"debezium": debezium, "maxwell": maxwell, "upsert": upsert}

@@ -18,20 +18,20 @@ from ingest.ddl.catalog import Catalog, TableDefinition
 from ingest.ddl.dialect import Dialect
 from ingest.events.tables import Tables
 from ingest.mirror.formats import FORMATS
-from ingest.mirror.topics import LOG, OFFSETS, InputRecord, Mirrored, PartitionEnd, TopicFacts, reads_of
+from ingest.mirror.topics import LOG, OFFSETS, InputRecord, Mirrored, PartitionEnd, TopicEvents, reads_of
 from ingest.records.capture_interfaces import Checkpoint, PositionLost, Seen, Stream
 
 REPEATED = Counter(
     "tailorbird_mirror_repeated_records", "Records passed over since their writer had told them before", ["source"]
 )
-_PATIENCE = 10.0  # seconds that brokers have to answer
+_TIMEOUT = 10.0  # seconds that brokers have to answer
 _LOOK = 5.0  # seconds in which a topic's first record must come, where nothing else tells its columns
 _IDLE = 1.0  # seconds without a record after which nothing is said to be waiting, again
 _LOST = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
 
 
 class TopicsSource(StreamAlone):
-    """Implements `seams.SourceServer` over topics that others write."""
+    """Implements `interfaces.SourceServer` over topics that others write."""
 
     def __init__(self, settings: Source, mirror: Mirror) -> None:
         self._settings, self._mirror = settings, mirror
@@ -56,13 +56,13 @@ class TopicsSource(StreamAlone):
         return Position(file=LOG, pos=sum(ends), gtid_set="", sequence=0)
 
     def seen(self) -> Seen:
-        """See `seams.SourceServer`: tables by the topology, else by the inline schema of a first record."""
+        """See `interfaces.SourceServer`: tables by the topology, else by the inline schema of a first record."""
         tables: dict[tuple[str, str], TableDefinition] = {}
         for one in self._mirrored:
-            told = None
+            reported = None
             if not one.columns or not one.key:
-                told = self._first(one)
-            found = reads_of(one, told, self._mirror.decimals)
+                reported = self._first(one)
+            found = reads_of(one, reported, self._mirror.decimals)
             where = f"source {self._settings.name}: table {one.table.database}.{one.table.table} of topic {one.topic}"
             if found is None:
                 raise UsageError(
@@ -85,20 +85,22 @@ class TopicsSource(StreamAlone):
                     if message.error() is not None:
                         continue
                     try:
-                        told = FORMATS[self._mirror.form](message.key(), message.value())
+                        reported = FORMATS[self._mirror.form](message.key(), message.value())
                     except (ValueError, KeyError, TypeError):
                         continue  # it becomes a dead letter when its turn comes
-                    if told is None or told.op in ("d", "t"):
+                    if reported is None or reported.op in ("d", "t"):
                         continue
-                    if told.table[1] in ("", one.table.table) and (one.columns or told.schema is not None or told.key):
-                        return told
+                    if reported.table[1] in ("", one.table.table) and (
+                        one.columns or reported.schema is not None or reported.key
+                    ):
+                        return reported
         if one.columns:
             return None
         raise Retriable(f"source {self._settings.name}: topic {one.topic} holds no record that tells its columns")
 
     @contextmanager
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
-        """See `seams.SourceServer`; PositionLost where a topic lacks what comes next."""
+        """See `interfaces.SourceServer`; PositionLost where a topic lacks what comes next."""
         known = checkpoint.state.get(OFFSETS, {}) if checkpoint.position.pos else {}
         with self._consumer() as consumer:
             starts = []
@@ -114,7 +116,7 @@ class TopicsSource(StreamAlone):
                     )
                 starts.append(TopicPartition(part.topic, part.partition, start))
             consumer.assign(starts)
-            yield TopicFacts(
+            yield TopicEvents(
                 _Feed(consumer, self._settings, busy=busy), tables, self._mirrored, checkpoint,
                 starts={f"{part.topic}:{part.partition}": part.offset for part in starts},
                 form=self._mirror.form, decimals=self._mirror.decimals,
@@ -145,15 +147,15 @@ class TopicsSource(StreamAlone):
     def _parts(self, consumer: Any) -> list[TopicPartition]:
         found = []
         for topic in sorted({one.topic for one in self._mirrored}):
-            told = consumer.list_topics(topic, timeout=_PATIENCE).topics[topic]
-            if told.error is not None:
-                raise Retriable(f"source {self._settings.name}: topic {topic}: {told.error.str()}")
-            found += [TopicPartition(topic, number) for number in sorted(told.partitions)]
+            reported = consumer.list_topics(topic, timeout=_TIMEOUT).topics[topic]
+            if reported.error is not None:
+                raise Retriable(f"source {self._settings.name}: topic {topic}: {reported.error.str()}")
+            found += [TopicPartition(topic, number) for number in sorted(reported.partitions)]
         return found
 
     @staticmethod
     def _marks(consumer: Any, part: TopicPartition) -> tuple[int, int]:
-        low, high = consumer.get_watermark_offsets(part, timeout=_PATIENCE)
+        low, high = consumer.get_watermark_offsets(part, timeout=_TIMEOUT)
         return int(low), int(high)
 
 

@@ -18,8 +18,8 @@ from cdc.model.schema import TableId
 from ingest.ddl.catalog import ColumnDefinition, Key, TableDefinition
 from ingest.events.log_events import (
     CAUGHT_UP,
-    Fact,
     Image,
+    LogEvent,
     Operation,
     RefusedImage,
     RowsLogged,
@@ -30,7 +30,7 @@ from ingest.events.log_events import (
 )
 from ingest.events.tables import Tables
 from ingest.mirror.connect import columns_of
-from ingest.mirror.formats import FORMATS, ToldChange
+from ingest.mirror.formats import FORMATS, UpstreamChange
 from ingest.mirror.values import Read, reader_of
 from ingest.records.capture_interfaces import Checkpoint
 
@@ -81,23 +81,23 @@ class TableReads(NamedTuple):
     reads: tuple[tuple[str, Read], ...]
 
 
-def reads_of(one: Mirrored, told: ToldChange | None, decimals: str) -> TableReads | None:
+def reads_of(one: Mirrored, reported: UpstreamChange | None, decimals: str) -> TableReads | None:
     """What a table looks like by the topology, else by a record's inline schema; None where neither tells."""
     if one.columns:
         columns = tuple(
             ColumnDefinition(name=name, column_type=kind, nullable=True, charset=None) for name, kind in one.columns
         )
         reads = tuple((name, reader_of(kind, decimals=decimals)) for name, kind in one.columns)
-    elif told is not None and told.schema is not None:
-        columns, reads = columns_of(told.schema)
+    elif reported is not None and reported.schema is not None:
+        columns, reads = columns_of(reported.schema)
     else:
         return None
-    key = one.key or tuple(told.key if told is not None else ())
+    key = one.key or tuple(reported.key if reported is not None else ())
     keys = (Key(name="PRIMARY", kind="primary", columns=key),) if key else ()
     return TableReads(TableDefinition(columns=columns, keys=keys), reads)
 
 
-class TopicFacts:
+class TopicEvents:
     """The facts of one feed from a checkpoint on; iterate it once. `starts`: the first offset of each partition, by
     `topic:partition`; `skipped` is told of each record that was told before.
     """
@@ -128,99 +128,99 @@ class TopicFacts:
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """See `seams.Stream`."""
+        """See `interfaces.Stream`."""
         return {OFFSETS: {name: list(entry) for name, entry in self._offsets.items()}}
 
     def reached(self, position: Position) -> bool:
         """Whether all up to a position has been read."""
         return self._read >= position.pos
 
-    def __iter__(self) -> Iterator[Fact]:
+    def __iter__(self) -> Iterator[LogEvent]:
         for record in self._feed:
             if record is None:
                 yield CAUGHT_UP
                 continue
             entry = self._offsets[f"{record.topic}:{record.partition}"]
             if isinstance(record, PartitionEnd):
-                self._goes_on(entry, record.offset)
+                self._resumes(entry, record.offset)
                 continue
-            facts = list(self._facts(record, entry))
-            self._goes_on(entry, record.offset + 1)
-            if facts:
+            log_events = list(self._log_events(record, entry))
+            self._resumes(entry, record.offset + 1)
+            if log_events:
                 file, pos = f"{record.topic}/{record.partition}", record.offset
                 yield TransactionBegan("", (self._ts_ms or record.ts_ms) * 1000, 0, file, pos)
-                yield from facts
+                yield from log_events
                 yield TransactionEnded(LOG, self._read)
 
-    def _goes_on(self, entry: list[Any], offset: int) -> None:
+    def _resumes(self, entry: list[Any], offset: int) -> None:
         self._read += offset - entry[0]
         entry[0] = offset
 
-    def _facts(self, record: InputRecord, entry: list[Any]) -> Iterator[Fact]:
+    def _log_events(self, record: InputRecord, entry: list[Any]) -> Iterator[LogEvent]:
         """What a record tells; where it stood is put down in its partition's entry."""
         self._ts_ms = 0
         candidates = self._by_topic.get(record.topic, [])
         file, pos = f"{record.topic}/{record.partition}", record.offset
         try:
-            told = self._format(record.key, record.value)
+            reported = self._format(record.key, record.value)
         except (ValueError, KeyError, TypeError) as error:
             if candidates:
                 yield self._refused(candidates[0].table, record, f"not what the topic should hold: {error}")
             return
-        if told is None:
+        if reported is None:
             return
-        one = self._named(candidates, told)
+        one = self._named(candidates, reported)
         if one is None:
             return
-        if told.place is not None:
-            if entry[1] is not None and told.place.repeats(*entry[1]):
+        if reported.place is not None:
+            if entry[1] is not None and reported.place.repeats(*entry[1]):
                 self.repeated += 1
                 self._skipped()
                 return
-            entry[1] = [told.place.log, list(told.place.numbers)]
-        self._ts_ms = told.ts_ms
-        if told.op == "t":
+            entry[1] = [reported.place.log, list(reported.place.numbers)]
+        self._ts_ms = reported.ts_ms
+        if reported.op == "t":
             yield TableEmptied(one.table, file, pos)
             return
-        reads = self._reads(one, told)
+        reads = self._reads(one, reported)
         if reads is None:
             yield self._refused(one.table, record, "no inline schema, and no `columns:` in the topology")
             return
         if self._tables.catalog.tables.get((one.table.database, one.table.table)) != reads.definition:
             yield TableAltered(one.table, reads.definition)
-        yield self._change(one.table, told, reads, file, pos)
+        yield self._change(one.table, reported, reads, file, pos)
 
     @staticmethod
-    def _named(candidates: list[Mirrored], told: ToldChange) -> Mirrored | None:
+    def _named(candidates: list[Mirrored], reported: UpstreamChange) -> Mirrored | None:
         """The table of a record: a topic of one table has no other, of several each record names its own."""
-        if len(candidates) == 1 and not (told.table[1] and told.table[1] != candidates[0].table.table):
+        if len(candidates) == 1 and not (reported.table[1] and reported.table[1] != candidates[0].table.table):
             return candidates[0]
-        return next((one for one in candidates if (one.table.database, one.table.table) == told.table), None)
+        return next((one for one in candidates if (one.table.database, one.table.table) == reported.table), None)
 
-    def _reads(self, one: Mirrored, told: ToldChange) -> TableReads | None:
+    def _reads(self, one: Mirrored, reported: UpstreamChange) -> TableReads | None:
         known = self._known.get(one.table)
-        if told.schema is None or one.columns:
-            if known is None and (known := reads_of(one, told, self._decimals)) is not None:
+        if reported.schema is None or one.columns:
+            if known is None and (known := reads_of(one, reported, self._decimals)) is not None:
                 self._known[one.table] = known
             return known
-        schema = orjson.dumps(told.schema)
+        schema = orjson.dumps(reported.schema)
         if known is None or self._schemas.get(one.table) != schema:
-            known = reads_of(one, told, self._decimals)
+            known = reads_of(one, reported, self._decimals)
             assert known is not None, "it has a schema"
             self._known[one.table], self._schemas[one.table] = known, schema
         return known
 
-    def _change(self, table: TableId, told: ToldChange, reads: TableReads, file: str, pos: int) -> RowsLogged:
-        operation = _OPERATIONS[told.op]
+    def _change(self, table: TableId, reported: UpstreamChange, reads: TableReads, file: str, pos: int) -> RowsLogged:
+        operation = _OPERATIONS[reported.op]
         key = reads.definition.primary_key
         if operation == "delete":
-            values = told.before if told.before is not None else told.key
+            values = reported.before if reported.before is not None else reported.key
             before = _image(reads, values, key)
             return RowsLogged(table, operation, [before], not isinstance(before, RefusedImage), file, pos)
-        after = _image(reads, told.after or {}, None)
+        after = _image(reads, reported.after or {}, None)
         if operation == "insert":
             return RowsLogged(table, operation, [after], not isinstance(after, RefusedImage), file, pos)
-        old = None if told.before is None else _image(reads, told.before, key)
+        old = None if reported.before is None else _image(reads, reported.before, key)
         if old is not None and not isinstance(old, RefusedImage) and any(old.get(name) is None for name in key):
             old = None  # Debezium's of a table that tells no rows before: nothing, or nothing of the key
         plain = not isinstance(after, RefusedImage) and not isinstance(old, RefusedImage)
@@ -242,11 +242,11 @@ def _image(reads: TableReads, values: Mapping[str, Any], key: tuple[str, ...] | 
     """A row's image; of one before a change (`key`) columns that are not told are left out, else they are refused."""
     row: dict[str, Any] = {}
     refused: dict[str, str] = {}
-    untold: list[str] = []
+    unknown: list[str] = []
     for name, read in reads.reads:
         if name not in values:
             if key is None:
-                untold.append(f"column {name}: it is not told")
+                unknown.append(f"column {name}: it is not told")
             continue
         value = values[name]
         if value is None:
@@ -257,6 +257,6 @@ def _image(reads: TableReads, values: Mapping[str, Any], key: tuple[str, ...] | 
         except (ValueError, KeyError, TypeError, ArithmeticError) as error:
             row[name] = value if isinstance(value, str | int | float | bool) else str(value)
             refused[name] = str(error)
-    if untold:  # no value stands for a column that the record does not have
-        return RefusedImage(values=row, why="; ".join(untold), columns=refused)
+    if unknown:  # no value stands for a column that the record does not have
+        return RefusedImage(values=row, why="; ".join(unknown), columns=refused)
     return RefusedImage(values=row, columns=refused) if refused else row

@@ -25,7 +25,7 @@ _DENIED = {
     ER.TABLEACCESS_DENIED_ERROR,
     ER.COLUMNACCESS_DENIED_ERROR,
 }
-_AWAY = {
+_UNAVAILABLE = {
     CR.CR_CONN_HOST_ERROR,
     CR.CR_CONNECTION_ERROR,
     CR.CR_SERVER_GONE_ERROR,
@@ -139,6 +139,6 @@ def _translate(error: pymysql.MySQLError, source: Source, doing: str) -> Tailorb
         return Fatal(message, "look into the server's error log")
     if code in _CHANGED:
         return TableChanged(message)
-    if code in _AWAY or isinstance(error, pymysql.err.InterfaceError):
+    if code in _UNAVAILABLE or isinstance(error, pymysql.err.InterfaceError):
         return Retriable(message)
     return Fatal(message)

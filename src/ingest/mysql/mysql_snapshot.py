@@ -34,7 +34,7 @@ from ingest.records.snapshots import PASS, Chunk, ChunkRequest
 
 CHUNK = 4096  # rows held at a time, per table
 KEYS = 500  # rows that one SELECT asks for by their keys
-_PATIENCE = 60.0  # seconds that a replica may need to execute what the stream has read
+_TIMEOUT = 60.0  # seconds that a replica may need to execute what the stream has read
 
 
 class MySqlChunks(ChunkThreads):
@@ -207,7 +207,7 @@ class _Reading:
 
     def _wait(self, connection: Connection, position: Position) -> None:
         """Wait until the server shows everything that the stream has read."""
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _TIMEOUT
         with translated(self._source, "compare the server with the stream"):
             while not self._shows(connection, position):
                 if time.monotonic() > deadline:

@@ -22,9 +22,9 @@ from ingest.binlog.format.errors import (
 from ingest.binlog.format.gtid import AnyGtidSet, GtidSet, parse_gtid_set
 from ingest.binlog.transports.mysql_transport import MysqlTransport
 from ingest.binlog.transports.uri import ServerAddress
-from ingest.capture.groups import Lull
+from ingest.capture.groups import IdleDetector
 from ingest.events.foreign_keys import ForeignKeys
-from ingest.events.logged import ENVELOPE, LoggedFacts, ReadAgain
+from ingest.events.logged import ENVELOPE, BinlogEvents, ReadAgain
 from ingest.events.prepared import PreparedTransaction
 from ingest.events.tables import Tables
 from ingest.mysql import mysql_schema
@@ -39,35 +39,35 @@ GAP = 0.05  # seconds between commits of transactions that come in close order
 
 
 class MySqlSource:
-    """Implements `seams.Source`; checks the server's settings whenever it is asked for tables."""
+    """Implements `interfaces.Source`; checks the server's settings whenever it is asked for tables."""
 
     def __init__(self, settings: Source) -> None:
         self._settings = settings
         self._damaged = False  # a part of the log could not be read: ask for the place behind it, see ServerAddress
 
     def head(self) -> Position:
-        """See `seams.Source`."""
+        """See `interfaces.Source`."""
         with connected(self._settings) as connection:
             return mysql_schema.head(connection, self._settings)
 
     def seen(self) -> Seen:
-        """See `seams.Source`; Fatal or UsageError, with the remedy, when server or tables cannot be captured."""
+        """See `interfaces.Source`; Fatal or UsageError, with the remedy, when server or tables cannot be captured."""
         with connected(self._settings) as connection:
             mysql_schema.check_server(connection, self._settings)
             return mysql_schema.seen(connection, self._settings)
 
     def holds(self, position: Position) -> bool:
-        """See `seams.Source`."""
+        """See `interfaces.Source`."""
         with connected(self._settings) as connection:
             return mysql_schema.holds(connection, self._settings, position)
 
     def foreign_keys(self) -> ForeignKeys:
-        """See `seams.Source`."""
+        """See `interfaces.Source`."""
         with connected(self._settings) as connection:
             return foreign_keys(connection, self._settings)
 
     def release(self, position: Position) -> None:
-        """See `seams.Source`: the server keeps its log as long as it is told to, whoever reads it."""
+        """See `interfaces.Source`: the server keeps its log as long as it is told to, whoever reads it."""
 
     @contextmanager
     def chunks(self) -> Iterator[MySqlChunks]:
@@ -80,8 +80,8 @@ class MySqlSource:
 
     @contextmanager
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
-        """See `seams.Source`; PositionLost when the log no longer continues the position, LogDamaged when a part of it
-        cannot be read.
+        """See `interfaces.Source`; PositionLost when the log no longer continues the position, LogDamaged when a part
+        of it cannot be read.
         """
         position = checkpoint.position
         with connected(self._settings) as connection:
@@ -94,8 +94,8 @@ class MySqlSource:
             transport, BinlogPosition(file=position.file, position=position.pos, gtids=gtids), options
         )
         try:
-            idle = Lull(transport.idle, 0.0 if busy else GAP, time.monotonic)
-            yield LoggedFacts(reader, tables, idle, checkpoint.state, self._read_again(tables))
+            idle = IdleDetector(transport.idle, 0.0 if busy else GAP, time.monotonic)
+            yield BinlogEvents(reader, tables, idle, checkpoint.state, self._read_again(tables))
         except PositionGone as gone:
             raise PositionLost(f"source {name}: {gone.message}", gone.hint) from gone
         except (CorruptBinlog, UnsupportedEvent, MissingTableMap, UndecodableValue) as damage:

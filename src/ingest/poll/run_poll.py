@@ -63,10 +63,10 @@ class _Reports(PollObserver):
         """See `Observer`."""
         self._inner.snapshot(rows)
 
-    def polled(self, table: TableId, *, backlog: int, behind_us: int | None) -> None:
+    def polled(self, table: TableId, *, backlog: int, lag_of_ours: int | None) -> None:
         """Sets both gauges of a table, and the source's lag."""
         BACKLOG.labels(self._source.name, str(table)).set(backlog)
-        behind = 0.0 if behind_us is None else max(0, behind_us) / self._unit
+        behind = 0.0 if lag_of_ours is None else max(0, lag_of_ours) / self._unit
         BEHIND.labels(self._source.name, str(table)).set(behind)
         if self._unit != 1.0:
             self._inner.lag(behind)

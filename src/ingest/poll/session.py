@@ -1,9 +1,9 @@
 """One session of polling: recover, read every table once, then what changed, again and again; pure wiring.
 
-Exactly once in the log: rows and the windows behind them are one commit (`seams.ChangeLog`), and a session begins by
-reading back what is committed, so whatever ends it, the next one neither loses nor repeats. What polling itself cannot
-see is said in each event: `source.last_update_only`. Between two polls signals are obeyed and dumps go on (`dumps`),
-for as long as is left of the interval.
+Exactly once in the log: rows and the windows behind them are one commit (`interfaces.ChangeLog`), and a session begins
+by reading back what is committed, so whatever ends it, the next one neither loses nor repeats. What polling itself
+cannot see is said in each event: `source.last_update_only`. Between two polls signals are obeyed and dumps go on
+(`dumps`), for as long as is left of the interval.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ BACKLOG_LIMIT = 10_000  # rows that a count of the backlog looks at, at most
 class PollObserver(Observer):
     """What a session of polling reports besides; the base class ignores it."""
 
-    def polled(self, table: TableId, *, backlog: int, behind_us: int | None) -> None:
+    def polled(self, table: TableId, *, backlog: int, lag_of_ours: int | None) -> None:
         """A table's cycle begins: so many rows wait (BACKLOG_LIMIT: or more), and max(cursor) - greatest cursor told.
 
-        `behind_us` is None for an empty table; a feed's is a difference of numbers.
+        `lag_of_ours` is None for an empty table; a feed's is a difference of numbers.
         """
 
     def cycle(self) -> None:
@@ -169,7 +169,7 @@ class PollSession:
         page = self._dumps.page(self.reader, schema, self.poll.limit)
         now_ms = int(self.clock() * 1000)
         for image in page.images:
-            self._tell(schema, image, ts_ms=now_ms, snapshot=True)
+            self._report(schema, image, ts_ms=now_ms, snapshot=True)
         if page.given_up:
             self.observer.phase("a dump is given up", table=str(schema.table_id), why=page.given_up)
         if page.marker is not None:
@@ -190,7 +190,7 @@ class PollSession:
         start = None if window.reached is None else window.reached + 1
         waiting = self.reader.backlog(schema, start, BACKLOG_LIMIT)
         behind = look.newest - window.reached if look.newest is not None and window.reached is not None else None
-        self.observer.polled(table, backlog=waiting, behind_us=behind)
+        self.observer.polled(table, backlog=waiting, lag_of_ours=behind)
         steps = window.steps
         window.begin(look, int(self.clock() * 1e6))
         if window.steps > steps:
@@ -200,12 +200,12 @@ class PollSession:
                 return
             for row in window.take(self.reader.page(schema, window.ask())):
                 ts_ms = row.cursor // 1000 if self.poll.mode == "updated_at" else int(self.clock() * 1000)
-                self._tell(schema, row.image, ts_ms=ts_ms, snapshot=first)
+                self._report(schema, row.image, ts_ms=ts_ms, snapshot=first)
                 self._ts_ms = max(self._ts_ms, ts_ms)
             if self._appended >= self.rows:
                 self._commit()
 
-    def _tell(self, schema: TableSchema, read: Image, *, ts_ms: int, snapshot: bool) -> None:
+    def _report(self, schema: TableSchema, read: Image, *, ts_ms: int, snapshot: bool) -> None:
         now_ms = int(self.clock() * 1000)
         image = tellable(self._shaped(schema, read))
         if not isinstance(image, RefusedImage):
@@ -265,7 +265,7 @@ class PollSession:
         self.log.commit(checkpoint)
         self.observer.committed(checkpoint)
         self.observer.captured(self._changes)
-        self.observer.unrepresentable(self.recorder.refused.take_told())
+        self.observer.unrepresentable(self.recorder.refused.take_reported())
         self._appended = self._changes = 0
         self._dumps.moved = False
         self._committed = self.clock()

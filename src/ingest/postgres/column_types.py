@@ -198,8 +198,8 @@ def _elements(array: str, element: PgTyped, sign: str) -> list[object]:
     def member(one: bytes | None) -> object:
         if one is None:
             return None
-        told = element.read(one)
-        return orjson.Fragment(told) if json and isinstance(told, str) else told
+        reported = element.read(one)
+        return orjson.Fragment(reported) if json and isinstance(reported, str) else reported
 
     stack: list[list[object]] = [[]]
     _members(array, sign, lambda one: stack[-1].append(member(one)), lambda: stack.append([]), lambda: _close(stack))
@@ -218,7 +218,7 @@ def _nothing() -> None:
 def _members(
     array: str,
     sign: str,
-    tell: Callable[[bytes | None], object],
+    report: Callable[[bytes | None], object],
     opened: Callable[[], object] = _nothing,
     closed: Callable[[], object] = _nothing,
 ) -> None:
@@ -243,10 +243,10 @@ def _members(
                 chars.append(array[at])
                 at += 1
             at += 1
-            tell("".join(chars).encode())
+            report("".join(chars).encode())
         elif char == sign:
             at += 1
         else:
             end = min(place for place in (array.find(sign, at), array.find("}", at), size) if place >= 0)
             word, at = array[at:end], end
-            tell(None if word == "NULL" else word.encode())
+            report(None if word == "NULL" else word.encode())

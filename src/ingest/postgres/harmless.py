@@ -101,6 +101,6 @@ def _refused(table: str, one: Member, *, version: int, stored: bool) -> Refusal 
     return None
 
 
-def tells_whole_rows(members: Iterable[Member]) -> bool:
+def reports_whole_rows(members: Iterable[Member]) -> bool:
     """Whether every member logs its whole rows before a change."""
     return all(one.identity == "f" for one in members)

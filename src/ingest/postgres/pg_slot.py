@@ -21,7 +21,7 @@ _SLOT = """SELECT plugin, coalesce(database, ''), wal_status, confirmed_flush_ls
 pg_wal_lsn_diff(pg_current_wal_insert_lsn(), restart_lsn) FROM pg_replication_slots WHERE slot_name = {}"""
 _OLDEST = """SELECT pid, usename, xact_start FROM pg_stat_activity WHERE backend_xid IS NOT NULL
 AND pid <> pg_backend_pid() ORDER BY xact_start LIMIT 1"""
-PATIENCE = 60.0  # seconds that transactions may take to end which ran when a slot, or a table's first chunk, began
+TIMEOUT = 60.0  # seconds that transactions may take to end which ran when a slot, or a table's first chunk, began
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ def have_slot(connection: PgConnection, source: Source, names: Names) -> None:
         if found is not None:
             connection.query(f"SELECT pg_drop_replication_slot({literal(names.slot)})")
         # it would wait for whatever is open, without a word
-        connection.query(f"SET statement_timeout = {int(PATIENCE * 1000)}")
+        connection.query(f"SET statement_timeout = {int(TIMEOUT * 1000)}")
         more = ", failover => true" if connection.version >= 170_000 else ""
         make = f"SELECT pg_create_logical_replication_slot({literal(names.slot)}, 'pgoutput'{more})"
         try:

@@ -29,7 +29,7 @@ from ingest.postgres.column_types import PgTypes
 from ingest.postgres.messages import lsn_of
 from ingest.postgres.pg_connection import PgConnection, connected, translated
 from ingest.postgres.pg_schema import shown, types_of
-from ingest.postgres.pg_slot import PATIENCE, held_up
+from ingest.postgres.pg_slot import TIMEOUT, held_up
 from ingest.postgres.relations import TableShown, image_of
 from ingest.postgres.visible import Visible, visible_of
 from ingest.records.snapshots import PASS, Chunk, ChunkRequest
@@ -171,7 +171,7 @@ class _Reading:
 
     def _begin(self) -> None:
         """Begin a snapshot that shows all that was streamed."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while True:
             self._connection.query(_BEGIN)
             visible = self._visible()
@@ -187,7 +187,7 @@ class _Reading:
             time.sleep(0.02)
 
     def _wait_for_older(self) -> None:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         newest = self._visible().xmax
         while self._visible().xmin < newest:
             if time.monotonic() > deadline:

@@ -12,7 +12,7 @@ from cdc.model.errors import UsageError
 from cdc.model.event import Position
 from cdc.model.schema import TableId
 from cdc.topology.topology import Source
-from ingest.capture.groups import Lull
+from ingest.capture.groups import IdleDetector
 from ingest.ddl.catalog import TableName
 from ingest.events.foreign_keys import ForeignKeys
 from ingest.events.tables import Tables
@@ -21,7 +21,7 @@ from ingest.postgres.pg_connection import connected
 from ingest.postgres.pg_snapshot import PgChunks, Streamed
 from ingest.postgres.pg_stream import PgFeed
 from ingest.postgres.pg_watch import PgWatch
-from ingest.postgres.pgoutput import WATCHED, PgFacts
+from ingest.postgres.pgoutput import WATCHED, PgEvents
 from ingest.records.capture_interfaces import Checkpoint, Seen, Stream
 
 KEPT = Gauge("tailorbird_slot_kept_bytes", "Bytes of its log that the server keeps for a slot", ["source"])
@@ -32,7 +32,7 @@ GAP = 0.05  # seconds between commits of transactions that come in close order
 
 
 class PgSource:
-    """Implements `seams.SourceServer`; makes publication and slot where they are missing."""
+    """Implements `interfaces.SourceServer`; makes publication and slot where they are missing."""
 
     def __init__(self, settings: Source, topology: str) -> None:
         self._settings, self._names = settings, pg_slot.names_of(topology, settings)
@@ -41,16 +41,16 @@ class PgSource:
         self._left_out: frozenset[TableName] = frozenset()
 
     def head(self) -> Position:
-        """See `seams.SourceServer`. Who begins here has a slot from then on; the first chunk of each table waits until
-        what was committed before can be seen.
+        """See `interfaces.SourceServer`. Who begins here has a slot from then on; the first chunk of each table waits
+        until what was committed before can be seen.
         """
         with connected(self._settings) as connection:
             pg_slot.have_slot(connection, self._settings, self._names)
             return pg_schema.end_of_log(connection, self._settings)
 
     def seen(self) -> Seen:
-        """See `seams.SourceServer`; UsageError, with the remedy, when the server cannot be captured, or a listed table
-        at a first start. What is captured is published from then on; a table that publishing would harm never is.
+        """See `interfaces.SourceServer`; UsageError, with the remedy, when the server cannot be captured, or a listed
+        table at a first start. What is captured is published from then on; a table that publishing would harm never is.
         """
         source = self._settings
         with connected(source) as connection:
@@ -77,7 +77,7 @@ class PgSource:
         return TableId(source=self._settings.name, database=name[0], table=name[1])
 
     def holds(self, position: Position) -> bool:
-        """See `seams.SourceServer`: nothing before the place that was confirmed last."""
+        """See `interfaces.SourceServer`: nothing before the place that was confirmed last."""
         with connected(self._settings, replication=True) as connection:
             return pg_slot.holds(connection, self._settings, self._names, position)
 
@@ -86,7 +86,7 @@ class PgSource:
         return ForeignKeys()
 
     def release(self, position: Position) -> None:
-        """See `seams.SourceServer`: the slot lets go what lies before."""
+        """See `interfaces.SourceServer`: the slot lets go what lies before."""
         if self._feed is not None:
             self._feed.confirm(position.pos)
 
@@ -101,7 +101,7 @@ class PgSource:
 
     @contextmanager
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
-        """See `seams.SourceServer`; PositionLost when the slot does not continue the position."""
+        """See `interfaces.SourceServer`; PositionLost when the slot does not continue the position."""
         source, names, position = self._settings, self._names, checkpoint.position
         with connected(source, replication=True) as log, connected(source) as beside:
             pg_slot.check_position(log, source, names, position)
@@ -125,14 +125,14 @@ class PgSource:
             feed.begin(lambda: pg_slot.displace(beside, source, names))
             self._feed = feed
             try:
-                yield PgFacts(
+                yield PgEvents(
                     feed,
                     tables,
                     types,
                     lambda oid: pg_schema.table_by_oid(beside, source, oid, types),
                     checkpoint,
                     log=file,
-                    idle=Lull(feed.nothing_within, 0.0 if busy else GAP, time.monotonic),
+                    idle=IdleDetector(feed.nothing_within, 0.0 if busy else GAP, time.monotonic),
                     streamed=self._streamed.add,
                     watch=watch,
                     left_out=self._left_out,

@@ -15,17 +15,17 @@ from cdc.model.event import Position
 from cdc.model.schema import TableId
 from ingest.events.log_events import (
     CAUGHT_UP,
-    Fact,
     Image,
+    LogEvent,
     Operation,
     RefusedImage,
     Row,
     RowsLogged,
     RowsPartial,
-    RowsUntold,
+    RowsUnlogged,
     TableAltered,
     TableEmptied,
-    TableUntold,
+    TableUnlogged,
     TransactionBegan,
     TransactionEnded,
     TransactionLogged,
@@ -33,7 +33,7 @@ from ingest.events.log_events import (
 from ingest.events.tables import Tables
 from ingest.postgres import messages
 from ingest.postgres.column_types import PgTypes
-from ingest.postgres.harmless import tells_whole_rows
+from ingest.postgres.harmless import reports_whole_rows
 from ingest.postgres.messages import NEW_ROW, OLD_KEY, OLD_ROW, U32
 from ingest.postgres.relations import Describe, RelationRows, definition_of_relation, keyed, unlike
 from ingest.records.capture_interfaces import Checkpoint
@@ -63,7 +63,7 @@ class CatalogWatch(Protocol):
         """Tables that must be read again, their numbers, and why, now that the log was read up to a place."""
 
 
-class PgFacts:
+class PgEvents:
     """The facts of one feed from a checkpoint on; iterate it once. `log` names the server's log, `idle` says whether
     the next message would have to be waited for, `describe` what the catalogue shows of a table now, by its number.
     Tables of `left_out` are passed over; `full` says that readers rely on rows before their changes.
@@ -110,14 +110,14 @@ class PgFacts:
 
     @property
     def state(self) -> dict[str, Any]:
-        """See `seams.Stream`."""
+        """See `interfaces.Stream`."""
         return {} if self._watch is None else {WATCHED: self._watch.state}
 
     def reached(self, position: Position) -> bool:
         """Whether all up to a position has been read."""
         return self._place >= position.pos
 
-    def __iter__(self) -> Iterator[Fact]:
+    def __iter__(self) -> Iterator[LogEvent]:
         inside = False
         for data in self._feed:
             if data is None:
@@ -150,22 +150,22 @@ class PgFacts:
             elif kind not in _IGNORED:
                 yield from self._hidden(f"pgoutput sent a message of the unknown type {data[:1]!r}")
 
-    def _noticed(self) -> Iterator[Fact]:
+    def _noticed(self) -> Iterator[LogEvent]:
         """Tables of which the catalogue tells a change that the log does not."""
         for table, oid, why in self._watch.due(self._place) if self._watch is not None else ():
             shown = self._describe(oid)
             known = self._tables.catalog.tables.get((table.database, table.table))
             if shown is not None and unlike(shown.definition, known):  # the log names columns with the next row only
                 yield TableAltered(table, shown.definition)
-            yield TableUntold(table, why)
+            yield TableUnlogged(table, why)
 
-    def _hidden(self, why: str) -> Iterator[Fact]:
+    def _hidden(self, why: str) -> Iterator[LogEvent]:
         """The log tells something that cannot be read, and that may hide a change of any table."""
         yield from self._flushed()
         yield from self._opened()
-        yield RowsUntold(None, why, "incident")
+        yield RowsUnlogged(None, why, "incident")
 
-    def _ended(self, place: int) -> Iterator[Fact]:
+    def _ended(self, place: int) -> Iterator[LogEvent]:
         """A transaction of which one list of rows is all is told as a whole, and much sooner."""
         ended = TransactionEnded(self._log, place)
         if self._began is not None and self._rows and self._whole and self._table is not None:
@@ -179,7 +179,7 @@ class PgFacts:
         self._place = place
         yield ended
 
-    def _opened(self) -> Iterator[Fact]:
+    def _opened(self) -> Iterator[LogEvent]:
         """The transaction's beginning, if it was not told yet."""
         if self._began is not None:
             began, self._began = self._began, None
@@ -192,7 +192,7 @@ class PgFacts:
         self._fresh.add(relation.oid)
         self._keys.pop(relation.oid, None)
 
-    def _described(self, oid: int, rows: RelationRows, table: TableId) -> Iterator[Fact]:
+    def _described(self, oid: int, rows: RelationRows, table: TableId) -> Iterator[LogEvent]:
         """Told before the first row behind it, not where it stands: a transaction that was published in part tells its
         relations again, older ones too.
         """
@@ -201,14 +201,14 @@ class PgFacts:
         shown = self._describe(oid)
         self._roots.pop(oid, None)
         if shown is not None and shown.partitioned:
-            self._roots[oid] = tells_whole_rows(shown.members)
+            self._roots[oid] = reports_whole_rows(shown.members)
         definition = definition_of_relation(rows, shown, known)
         if unlike(definition, known):
             yield from self._flushed()
             yield from self._opened()
             yield TableAltered(table, definition)
 
-    def _changed(self, kind: int, data: bytes) -> Iterator[Fact]:
+    def _changed(self, kind: int, data: bytes) -> Iterator[LogEvent]:
         oid = U32(data, 1)[0]
         rows = self._relations.get(oid)
         if rows is None:
@@ -245,7 +245,7 @@ class PgFacts:
         if last:
             yield from self._flushed()
 
-    def _flushed(self) -> Iterator[Fact]:
+    def _flushed(self) -> Iterator[LogEvent]:
         """What was gathered."""
         if self._rows and self._table is not None:
             yield from self._opened()
@@ -274,10 +274,10 @@ class PgFacts:
         after, _ = self._image(rows, data, at)
         old, new = _values(before), _values(after)
         if kind == OLD_ROW and len(new) < rows.width:
-            untold = {name: value for name, value in old.items() if name not in new}
-            new.update(untold)
+            unknown = {name: value for name, value in old.items() if name not in new}
+            new.update(unknown)
             if isinstance(before, RefusedImage):  # what the old row cannot represent, the new one cannot either
-                refused = {name: why for name, why in before.columns.items() if name in untold}
+                refused = {name: why for name, why in before.columns.items() if name in unknown}
                 if isinstance(after, RefusedImage):
                     after.columns.update(refused)
                 elif refused:
@@ -333,7 +333,7 @@ class PgFacts:
             self._keys[oid] = found
         return found
 
-    def _truncated(self, oids: tuple[int, ...]) -> Iterator[Fact]:
+    def _truncated(self, oids: tuple[int, ...]) -> Iterator[LogEvent]:
         for oid in oids:
             rows = self._relations.get(oid)
             if rows is None:

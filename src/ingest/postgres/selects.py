@@ -67,7 +67,7 @@ def select_keys(schema: TableSchema, rows: str, keys: Iterable[Row]) -> tuple[st
     for key in keys:
         marks = []
         for name in schema.primary_key:
-            arguments.append(told(schema, name, key[name]).encode())
+            arguments.append(reported(schema, name, key[name]).encode())
             marks.append(f"${len(arguments)}")
         found.append(f"({', '.join(marks)})")
     columns = ", ".join(quoted(column.name) for column in schema.columns)
@@ -78,7 +78,7 @@ def where_keys(schema: TableSchema, keys: Iterable[Row]) -> str:
     """The condition that holds for the rows of some keys, as SQL without arguments: the server gives each text the type
     of its column."""
     names = ", ".join(quoted(name) for name in schema.primary_key)
-    rows = (", ".join(literal(told(schema, name, key[name])) for name in schema.primary_key) for key in keys)
+    rows = (", ".join(literal(reported(schema, name, key[name])) for name in schema.primary_key) for key in keys)
     return f"({names}) IN ({', '.join(f'({row})' for row in rows)})"
 
 
@@ -88,7 +88,7 @@ def select_all(schema: TableSchema, rows: str, where: str) -> str:
     return f"SELECT {columns} FROM {rows}" + (f" WHERE ({where})" if where else "")
 
 
-def told(schema: TableSchema, name: str, value: Any) -> str:
+def reported(schema: TableSchema, name: str, value: Any) -> str:
     """A canonical value as the server reads it."""
     column = schema.column(name)
     assert column is not None, "a key's columns are columns"

@@ -15,7 +15,7 @@ from ingest.ddl.catalog import Catalog
 from ingest.ddl.dialect import Dialect
 from ingest.events.foreign_keys import ForeignKeys
 from ingest.events.left_out import Kind
-from ingest.events.log_events import Fact
+from ingest.events.log_events import LogEvent
 from ingest.events.tables import Tables
 from ingest.records.findings import Search
 
@@ -96,7 +96,7 @@ class LogDamaged(PositionLost):
 class Stream(Protocol):
     """Facts of a source's log, never ending; `gtid_set` are all transactions that ended, empty without GTIDs."""
 
-    def __iter__(self) -> Iterator[Fact]: ...
+    def __iter__(self) -> Iterator[LogEvent]: ...
 
     @property
     def gtid_set(self) -> str: ...

@@ -38,10 +38,10 @@ def snapshot_records(
     return records
 
 
-def shaped(shape: Callable[[Row], None], fact: RowsLogged) -> None:
+def shaped(shape: Callable[[Row], None], log_event: RowsLogged) -> None:
     """Take away and mask columns of all images, before anything else sees them."""
-    for change in fact.rows:
-        for image in change if fact.operation == "update" else (change,):
+    for change in log_event.rows:
+        for image in change if log_event.operation == "update" else (change,):
             if image is None:  # it was not logged
                 continue
             shape(image.values if isinstance(image, RefusedImage) else image)
@@ -56,19 +56,19 @@ def represented(image: Image, writer: TableWriter, *, counted: bool = True) -> I
     """
     if not isinstance(image, RefusedImage):
         return image
-    told = image.values
-    columns = {name: why for name, why in image.columns.items() if name in told and not writer.masks(name)}
+    reported = image.values
+    columns = {name: why for name, why in image.columns.items() if name in reported and not writer.masks(name)}
     if image.why:
         return _withheld(replace(image, columns=columns), writer) if writer.shape else image
     if not columns:
-        return told
+        return reported
     if writer.unrepresentable == "dead_letter" or not columns.keys().isdisjoint(writer.schema.primary_key):
-        return RefusedImage(values=told, columns=columns)
+        return RefusedImage(values=reported, columns=columns)
     if counted:
         table = writer.schema.table_id
         for name in columns:
             writer.refused.count(f"{table.database}.{table.table}", name)
-    return replaced(told, columns, writer.schema, writer.unrepresentable)
+    return replaced(reported, columns, writer.schema, writer.unrepresentable)
 
 
 def _withheld(image: RefusedImage, writer: TableWriter) -> RefusedImage:
@@ -91,12 +91,12 @@ def tellable(image: Image) -> Image:
 
 
 def events(
-    writer: TableWriter, before: Row | None, after: Row | None, *, untold: bool = False
+    writer: TableWriter, before: Row | None, after: Row | None, *, unknown: bool = False
 ) -> list[tuple[bytes, Row | None, Row | None]]:
-    """The events of one changed row; none when both of its images are refused. `untold`: it was there before, though
+    """The events of one changed row; none when both of its images are refused. `unknown`: it was there before, though
     the log does not tell it."""
     if before is None:
-        return [] if after is None else [(b"u" if untold else b"c", None, after)]
+        return [] if after is None else [(b"u" if unknown else b"c", None, after)]
     if after is None:
         return [(b"d", before, None)]
     if writer.key(before) != writer.key(after):
@@ -105,14 +105,14 @@ def events(
 
 
 class Judged(NamedTuple):
-    """A change's images as they are published: `refused` is the new one where it is not, `untold` whether the log does
+    """A change's images as they are published: `refused` is the new one where it is not, `unknown` whether the log does
     not show the old one, `settled` are the settlements of dead-letter records of a row that had no key.
     """
 
     before: Row | None
     after: Row | None
     refused: RefusedImage | None
-    untold: bool
+    unknown: bool
     settled: list[Record]
 
 

@@ -140,7 +140,7 @@ class Recorder:
         """
         self.refused.made()
         key = writer.shown_key(image.values)
-        letter = {
+        dead_letter_record = {
             "format": FORMAT,
             "stage": "capture",
             "table": str(info.table_id),
@@ -155,7 +155,7 @@ class Recorder:
             "source_ts_ms": info.ts_ms,
             "ts_ms": ts_ms,
         }
-        return Record(self.dead_letters, str(info.table_id).encode(), _dumps(letter, default=_text))
+        return Record(self.dead_letters, str(info.table_id).encode(), _dumps(dead_letter_record, default=_text))
 
     def unread(self, image: RefusedImage, writer: TableWriter, place: Position, ts_ms: int) -> Record:
         """The same of a row that was read beside the log, up to a place in it."""
@@ -165,25 +165,27 @@ class Recorder:
         )  # fmt: skip
         return self.dead_letter(image, writer, info, ts_ms)
 
-    def kept(self, fact: RowsKept, position: Position, gtid: str, commit_ms: int, server_id: int, row: int) -> Record:
+    def kept(
+        self, log_event: RowsKept, position: Position, gtid: str, commit_ms: int, server_id: int, row: int
+    ) -> Record:
         """The record of rows that cannot be decoded: the raw events, where they stood, and why."""
         return Record(
             self.quarantine,
-            str(fact.table).encode(),
+            str(log_event.table).encode(),
             _dumps(
                 {
                     "format": FORMAT,
-                    "source": fact.table.source,
-                    "database": fact.table.database,
-                    "table": fact.table.table,
-                    "why": fact.why,
-                    "server": fact.server,
+                    "source": log_event.table.source,
+                    "database": log_event.table.database,
+                    "table": log_event.table.table,
+                    "why": log_event.why,
+                    "server": log_event.server,
                     "server_id": server_id,
-                    "table_map": base64.b64encode(fact.table_map).decode(),
-                    "event": base64.b64encode(fact.event).decode(),
+                    "table_map": base64.b64encode(log_event.table_map).decode(),
+                    "event": base64.b64encode(log_event.event).decode(),
                     "gtid": gtid,
-                    "file": fact.file,
-                    "pos": fact.pos,
+                    "file": log_event.file,
+                    "pos": log_event.pos,
                     "row": row,
                     "sequence": position.sequence,
                     "source_ts_ms": commit_ms,

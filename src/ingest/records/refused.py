@@ -32,7 +32,7 @@ class Refused:
         self._open: dict[tuple[str, str], str] = {}  # (topic of the table, digest of the key) → the table
         self._topics: set[str] = set()
         self._made = False
-        self.told: dict[tuple[str, str], int] = {}  # counted since `take_told`
+        self.reported: dict[tuple[str, str], int] = {}  # counted since `take_reported`
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue with what a position says."""
@@ -58,12 +58,12 @@ class Refused:
         """A value of a column was published in another form."""
         columns = self.counts.setdefault(table, {})
         columns[column] = columns.get(column, 0) + 1
-        self.told[table, column] = self.told.get((table, column), 0) + 1
+        self.reported[table, column] = self.reported.get((table, column), 0) + 1
 
-    def take_told(self) -> dict[tuple[str, str], int]:
+    def take_reported(self) -> dict[tuple[str, str], int]:
         """What was counted since this was last asked, by table and column."""
-        told, self.told = self.told, {}
-        return told
+        reported, self.reported = self.reported, {}
+        return reported
 
     def made(self) -> None:
         """A dead-letter record was made: `follow` looks for it."""
@@ -84,9 +84,9 @@ class Refused:
         found: list[Record] = []
         for record in records:
             if record.topic == self._dead_letters:
-                told = orjson.loads(record.value or b"{}")
-                if told.get("topic") and told.get("key"):
-                    self._remember(told["topic"], told["key"].encode(), told["table"])
+                reported = orjson.loads(record.value or b"{}")
+                if reported.get("topic") and reported.get("key"):
+                    self._remember(reported["topic"], reported["key"].encode(), reported["table"])
             elif record.topic in self._topics:
                 found += self.published(record.topic, record.key)
         return found

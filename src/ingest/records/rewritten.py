@@ -31,6 +31,6 @@ def by_statement(tables: Tables, before: Mapping[TableId, TableSchema], change: 
     return {*arrived, *change.rewritten, *rekeyed(before, change)}
 
 
-def doubted(tables: Tables, fact: TableDescribed) -> bool:
+def doubted(tables: Tables, log_event: TableDescribed) -> bool:
     """Whether a statement that nobody understood named the table, which is about to be described."""
-    return (fact.table.database, fact.table.table) in tables.catalog.unknown
+    return (log_event.table.database, log_event.table.table) in tables.catalog.unknown

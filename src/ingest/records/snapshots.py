@@ -26,7 +26,7 @@ from ingest.records.records import Recorder
 # window lasts from there, and a pass that was cut off begins again.
 PASS = ["pass"]
 # Instead of a marker's number: of all rows, none is older.
-MENDS_ONLY = -1
+REPAIRS_ONLY = -1
 Key = list[Any]  # values of key columns as the reader wrote them: JSON, and opaque here
 
 
@@ -140,7 +140,7 @@ class Snapshots:
         initial = initial or bool((known or {}).get("initial"))
         if known is not None and not known.get("where"):
             where = ""
-        if marker == MENDS_ONLY and not where:
+        if marker == REPAIRS_ONLY and not where:
             marker = (known or {}).get("marker")
         whole = table not in self.partial if known is None else known.get("whole", False)
         self._state[name] = {"rows": 0, "whole": whole}

@@ -26,7 +26,7 @@ class Patch(NamedTuple):
         """The log told the row, or that there is none."""
         return Patch("whole", row)
 
-    def partial(self, operation: Operation, told: Row) -> Patch:
+    def partial(self, operation: Operation, reported: Row) -> Patch:
         """The log told some columns of it."""
         if operation == "delete":
             return Patch("whole", None)
@@ -34,7 +34,7 @@ class Patch(NamedTuple):
             return Patch("unknown", None)
         if self.row is None:
             return self  # of a row that is not there nothing can be set: it was not known
-        return Patch(self.kind, {**self.row, **told})
+        return Patch(self.kind, {**self.row, **reported})
 
     def on(self, read: Image | None) -> tuple[bool, Image | None]:
         """Whether the row is known now, and the row: as it was read somewhere among these changes, with them."""

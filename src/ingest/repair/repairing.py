@@ -8,15 +8,15 @@ from collections.abc import Iterable
 from cdc.model.errors import Skippable
 from cdc.model.schema import TableId
 from ingest.events.log_events import (
-    Fact,
     Image,
+    LogEvent,
     RefusedImage,
     Row,
     RowsLogged,
     RowsPartial,
-    RowsUntold,
+    RowsUnlogged,
     StatementLogged,
-    TableUntold,
+    TableUnlogged,
 )
 from ingest.events.tables import Tables
 from ingest.records.altered import AlteringTransactions
@@ -24,7 +24,7 @@ from ingest.records.capture_interfaces import Checkpoint, Record
 from ingest.records.images import represented
 from ingest.records.records import Recorder
 from ingest.records.snapshots import Snapshots
-from ingest.repair.repairs import Mends
+from ingest.repair.repairs import Repairs
 
 # What may make, change or drop a foreign key.
 _DEFINES = re.compile(r"\b(CREATE|ALTER|DROP|RENAME)\b", re.IGNORECASE)
@@ -33,111 +33,111 @@ _DEFINES = re.compile(r"\b(CREATE|ALTER|DROP|RENAME)\b", re.IGNORECASE)
 class Watching:
     """Whom `Transactions` tells what the log does to tables: the snapshots and the mends."""
 
-    def __init__(self, snapshots: Snapshots, mends: Mends, tables: Tables) -> None:
+    def __init__(self, snapshots: Snapshots, repairs: Repairs, tables: Tables) -> None:
         self.windows, self.partial = snapshots.windows, snapshots.partial
-        self._snapshots, self._mends, self._tables = snapshots, mends, tables
+        self._snapshots, self._repairs, self._tables = snapshots, repairs, tables
 
     def void(self, table: TableId) -> None:
-        """See `seams.Watcher`."""
+        """See `interfaces.Watcher`."""
         self._snapshots.void(table)
-        self._mends.void(table)
+        self._repairs.void(table)
 
     def restart(self, table: TableId) -> None:
-        """See `seams.Watcher`."""
+        """See `interfaces.Watcher`."""
         self._snapshots.restart(table)
-        self._mends.rekeyed(table, self._tables.schema(table).primary_key)
+        self._repairs.rekeyed(table, self._tables.schema(table).primary_key)
 
     def start(self, table: TableId, *, marker: int | None = None) -> None:
-        """See `seams.Watcher`."""
-        self._mends.dissolve(table)
+        """See `interfaces.Watcher`."""
+        self._repairs.dissolve(table)
         self._snapshots.start(table, marker=marker)
 
     def gone(self, table: TableId) -> None:
-        """See `seams.Watcher`."""
-        self._mends.dissolve(table)
+        """See `interfaces.Watcher`."""
+        self._repairs.dissolve(table)
         self._snapshots.gone(table)
 
 
-class MendingTransactions(AlteringTransactions):
+class RepairingTransactions(AlteringTransactions):
     """Transactions whose untold rows are mended."""
 
     def __init__(
-        self, recorder: Recorder, tables: Tables, start: Checkpoint, snapshots: Snapshots, mends: Mends
+        self, recorder: Recorder, tables: Tables, start: Checkpoint, snapshots: Snapshots, repairs: Repairs
     ) -> None:
-        super().__init__(recorder, tables, start, Watching(snapshots, mends, tables))
-        self._mends, self._parents, self._mended = mends, mends.parents, mends.open
-        mends.number = self.number
+        super().__init__(recorder, tables, start, Watching(snapshots, repairs, tables))
+        self._repairs, self._parents, self._repaired = repairs, repairs.parents, repairs.open
+        repairs.number = self.number
 
-    def _other(self, fact: Fact, now_ms: int) -> list[Record]:
-        if isinstance(fact, RowsPartial):
-            self._told_in_part(fact)
-        elif isinstance(fact, RowsUntold):
+    def _other(self, log_event: LogEvent, now_ms: int) -> list[Record]:
+        if isinstance(log_event, RowsPartial):
+            self._reported_in_part(log_event)
+        elif isinstance(log_event, RowsUnlogged):
             self._touched = True
-            about = "" if fact.why == "statement" else fact.sql  # a statement's text may hold values
-            self._mends.untold(self._named(fact.tables), fact.why, self.number(), about)
-        elif isinstance(fact, TableUntold):
-            self._mends.untold([fact.table], "catalog", self.number(), fact.why)
+            about = "" if log_event.why == "statement" else log_event.sql  # a statement's text may hold values
+            self._repairs.unknown(self._named(log_event.tables), log_event.why, self.number(), about)
+        elif isinstance(log_event, TableUnlogged):
+            self._repairs.unknown([log_event.table], "catalog", self.number(), log_event.why)
         else:
-            return super()._other(fact, now_ms)
+            return super()._other(log_event, now_ms)
         return []
 
     def _missing(self, tables: Iterable[TableId]) -> None:
         self._touched = True
-        self._mends.untold(list(tables), "rollback", self.number())
+        self._repairs.unknown(list(tables), "rollback", self.number())
 
-    def _tend(self, fact: RowsLogged, now_ms: int) -> list[Record]:
-        table = fact.table
+    def _tend(self, log_event: RowsLogged, now_ms: int) -> list[Record]:
+        table = log_event.table
         if table in self._parents:
-            self._mends.follow(fact)
-        records = self._rows(fact, now_ms)
-        if table in self._mended:
-            records = self._mends.hold_back(table, records)
+            self._repairs.follow(log_event)
+        records = self._rows(log_event, now_ms)
+        if table in self._repaired:
+            records = self._repairs.hold_back(table, records)
         return records
 
-    def _told_in_part(self, fact: RowsPartial) -> None:
-        skipped = min(self._skip, len(fact.rows))
+    def _reported_in_part(self, log_event: RowsPartial) -> None:
+        skipped = min(self._skip, len(log_event.rows))
         self._skip -= skipped
-        self._row += len(fact.rows)
-        if skipped == len(fact.rows):
+        self._row += len(log_event.rows)
+        if skipped == len(log_event.rows):
             return
-        sure = fact.operation != "update" or not self._mends.foreign_keys.unsure(
-            fact.table, *map(_values, fact.rows[0])
+        sure = log_event.operation != "update" or not self._repairs.foreign_keys.unsure(
+            log_event.table, *map(_values, log_event.rows[0])
         )
-        writer = self._writer(fact.table)
+        writer = self._writer(log_event.table)
         if isinstance(writer, Skippable):
-            self.tables.pass_over(fact.table, writer, len(fact.rows) - skipped, 0)
+            self.tables.pass_over(log_event.table, writer, len(log_event.rows) - skipped, 0)
             return
         if writer.shape is not None:
-            for change in fact.rows:
-                for image in change if fact.operation == "update" else (change,):
+            for change in log_event.rows:
+                for image in change if log_event.operation == "update" else (change,):
                     writer.shape(_values(image))
         self._touched = True
         rows = [
-            tuple(represented(image, writer, counted=False) for image in change) if fact.operation == "update"
+            tuple(represented(image, writer, counted=False) for image in change) if log_event.operation == "update"
             else represented(change, writer, counted=False)
-            for change in fact.rows[skipped:]
+            for change in log_event.rows[skipped:]
         ]  # fmt: skip
-        rest = fact._replace(rows=rows)
-        self._mends.partial(rest, writer.schema.primary_key, self.number(), sure=sure)
+        rest = log_event._replace(rows=rows)
+        self._repairs.partial(rest, writer.schema.primary_key, self.number(), sure=sure)
 
-    def _statement(self, fact: StatementLogged, now_ms: int) -> list[Record]:
-        records = super()._statement(fact, now_ms)
+    def _statement(self, log_event: StatementLogged, now_ms: int) -> list[Record]:
+        records = super()._statement(log_event, now_ms)
         emptied = [
             self.tables.id_of((effect.database, effect.table))
-            for effect in self.tables.effects(fact)
+            for effect in self.tables.effects(log_event)
             if effect.kind == "truncate"
         ]
-        if below := [table for table in self._mends.foreign_keys.below(emptied) if table not in emptied]:
-            self._mends.untold(below, "statement", self.number())
-        if _DEFINES.search(fact.sql[:1000]):
-            self._mends.doubt()
+        if below := [table for table in self._repairs.foreign_keys.below(emptied) if table not in emptied]:
+            self._repairs.unknown(below, "statement", self.number())
+        if _DEFINES.search(log_event.sql[:1000]):
+            self._repairs.doubt()
         return records
 
     def _named(self, tables: tuple[tuple[str, str], ...] | None) -> list[TableId]:
         """Captured tables among these, and others with foreign keys; all where nobody knows which."""
         known = {name for name in self.tables.catalog.tables if self.tables.captured(*name)}
         known |= {name for name in self.tables.catalog.unknown if self.tables.captured(*name)}
-        known |= {(table.database, table.table) for table in self._mends.foreign_keys.by_parent}
+        known |= {(table.database, table.table) for table in self._repairs.foreign_keys.by_parent}
         return [
             TableId(source=self.tables.source, database=database, table=table)
             for database, table in sorted(known)

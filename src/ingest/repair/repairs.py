@@ -35,12 +35,14 @@ from ingest.repair.patches import Patch, Row, key_of
 MOST = 5000  # keys of one table; beyond, the table is read again: a checkpoint keeps them, and a topic is searched once
 _dumps = orjson.dumps
 _NULL = b"null"
-Kind = Literal["statement", "partial", "cascade", "incident", "xa", "rollback", "catalog"]  # with `facts.Unshown`'s
+Kind = Literal[
+    "statement", "partial", "cascade", "incident", "xa", "rollback", "catalog"
+]  # with `log_events.Unshown`'s
 _KINDS = (*get_args(Kind), "named", "rows")
 
 
 @dataclass(slots=True)
-class Mend:
+class Repair:
     """What is to be mended of one table. `keys` are held; `lost` are rows whose keys are not known yet.
 
     `fresh` says that the newest of it is not committed; `mine` and `wanted` are what the round under way is about.
@@ -69,7 +71,7 @@ class Mend:
         self.patches.clear()
 
 
-class Mends:
+class Repairs:
     """The mends of one source that are under way, beside its snapshots. `number` gives the next of the sequence."""
 
     def __init__(
@@ -77,8 +79,8 @@ class Mends:
     ) -> None:
         self.recorder, self.tables, self._follow = recorder, tables, follow
         self.snapshots = snapshots
-        self.mends = {
-            self._id(name): Mend(
+        self.repairs = {
+            self._id(name): Repair(
                 keys={_dumps(key): key for key in entry["keys"]},
                 lost={wanted_from(one): None for one in entry["lost"]},
                 fresh=False,
@@ -101,24 +103,24 @@ class Mends:
         return moved
 
     def __bool__(self) -> bool:
-        return bool(self.mends or self.again)
+        return bool(self.repairs or self.again)
 
     def held(self, table: TableId) -> Mapping[bytes, Row]:
         """The keys of a table that are held."""
-        mend = self.mends.get(table)
-        return mend.keys if mend is not None else {}
+        repair = self.repairs.get(table)
+        return repair.keys if repair is not None else {}
 
     @property
-    def open(self) -> Mapping[TableId, Mend]:
+    def open(self) -> Mapping[TableId, Repair]:
         """Tables that have a mend."""
-        return self.mends
+        return self.repairs
 
     @property
     def state(self) -> Mapping[str, Any]:
         """What is to be committed with the records; empty when there is nothing to know."""
         tables = {
-            name_of(table): {"keys": list(mend.keys.values()), "lost": [one.to_json() for one in mend.lost]}
-            for table, mend in self.mends.items()
+            name_of(table): {"keys": list(repair.keys.values()), "lost": [one.to_json() for one in repair.lost]}
+            for table, repair in self.repairs.items()
         }
         foreign_keys = self.foreign_keys.to_json()
         known = {"tables": tables, "again": dict(self.again), "relations": foreign_keys}
@@ -126,26 +128,26 @@ class Mends:
 
     def committed(self) -> None:
         """What stood in `state` is committed, and so is everything that was published before."""
-        for mend in self.mends.values():
-            mend.fresh = False
+        for repair in self.repairs.values():
+            repair.fresh = False
 
     def clear(self) -> None:
         """All tables are read again: nothing is left to mend."""
-        for table in list(self.mends):
+        for table in list(self.repairs):
             self.dissolve(table)
         self.again.clear()
 
     def dissolve(self, table: TableId) -> None:
         """Whoever reads the table's marker takes back whatever is stale: let its keys go."""
-        mend = self.mends.pop(table, None)
-        if mend is not None:
-            mend.begin_again()
+        repair = self.repairs.pop(table, None)
+        if repair is not None:
+            repair.begin_again()
 
     def void(self, table: TableId) -> None:
         """The table was changed as a whole, or a marker stands behind its rows."""
-        mend = self.mends.get(table)
-        if mend is not None:
-            mend.begin_again()
+        repair = self.repairs.get(table)
+        if repair is not None:
+            repair.begin_again()
             self.moved = True
 
     def marked(self, names: Iterable[str]) -> None:
@@ -156,14 +158,14 @@ class Mends:
     @property
     def waiting(self) -> int:
         """How many keys are held, and values looked for."""
-        return sum(len(mend.keys) + len(mend.lost) for mend in self.mends.values())
+        return sum(len(repair.keys) + len(repair.lost) for repair in self.repairs.values())
 
     def counted(self) -> Mapping[str, int]:
         """What was counted since the last call."""
         found, self.counts = self.counts, dict.fromkeys(self.counts, 0)
         return found
 
-    def told(self) -> list[tuple[str, str]]:
+    def reported(self) -> list[tuple[str, str]]:
         """(why, table) of tables that are read again, since the last call."""
         found, self._news = self._news, []
         return found
@@ -171,7 +173,7 @@ class Mends:
     def rekeyed(self, table: TableId, key: tuple[str, ...]) -> None:
         """The table may have another key than before."""
         if any(set(known) != set(key) for known in self.held(table).values()):
-            self.untold([table], "partial", self.number())
+            self.unknown([table], "partial", self.number())
         else:
             self.void(table)
 
@@ -190,7 +192,7 @@ class Mends:
         """Foreign keys may have been made or dropped: the server is to be asked before anything else is read."""
         self.asks = self.unsure = self._follow
 
-    def untold(self, tables: Iterable[TableId], kind: Kind, number: int, about: str = "") -> None:
+    def unknown(self, tables: Iterable[TableId], kind: Kind, number: int, about: str = "") -> None:
         """Rows of tables were changed that nobody can name: these, and what they cascade to, are read again.
 
         `about` says what happened, for log lines.
@@ -213,37 +215,37 @@ class Mends:
             else:
                 self.snapshots.start(table, marker=number)
 
-    def partial(self, fact: RowsPartial, key: tuple[str, ...], number: int, *, sure: bool) -> None:
+    def partial(self, log_event: RowsPartial, key: tuple[str, ...], number: int, *, sure: bool) -> None:
         """Rows whose images lack columns: hold their keys, or read the table again where they tell no keys.
 
         `sure` says that they tell the rows of other tables that were changed with them, if any were.
         """
-        table, operation = fact.table, fact.operation
-        told: list[tuple[Row, str, Row]] = []
-        for change in fact.rows:
+        table, operation = log_event.table, log_event.operation
+        reported: list[tuple[Row, str, Row]] = []
+        for change in log_event.rows:
             before, after = change if operation == "update" else (change, change)
             old, new = values_of(before), values_of(after)
             first = key_of(key, old)
             if first is None or not sure or not self.snapshots.reads:
-                self.untold([table], "partial", number)
+                self.unknown([table], "partial", number)
                 return
             last = {name: new.get(name, value) for name, value in first.items()}
             if first != last:
-                told += [(first, "delete", {}), (last, "insert", {})]
+                reported += [(first, "delete", {}), (last, "insert", {})]
             else:
                 # what a refused image sets is not known: the row is read again
-                told.append((first, "insert" if isinstance(after, RefusedImage) else operation, new))
+                reported.append((first, "insert" if isinstance(after, RefusedImage) else operation, new))
             for child, wanted in self.foreign_keys.affected(table, first, None if operation == "delete" else last):
                 self.lose(child, wanted)
-        mend = self._opened(table)
-        for name, what, new in told:
+        repair = self._opened(table)
+        for name, what, new in reported:
             at = _dumps(name)
-            mend.keys[at] = name
-            if mend.stage == "reading":
-                known = mend.patches.get(at, Patch())
-                mend.patches[at] = known.partial(what, new)  # type: ignore[arg-type]  # an Operation, of a literal
-        self.counts["partial"] += len(fact.rows)
-        self._bounded(table, mend)
+            repair.keys[at] = name
+            if repair.stage == "reading":
+                known = repair.patches.get(at, Patch())
+                repair.patches[at] = known.partial(what, new)  # type: ignore[arg-type]  # an Operation, of a literal
+        self.counts["partial"] += len(log_event.rows)
+        self._bounded(table, repair)
 
     def named(self, table: TableId, keys: Iterable[Row]) -> str:
         """Somebody says that the log may not tell these rows as they are; the reason why not, or an empty text."""
@@ -258,15 +260,15 @@ class Mends:
             return f"rows of {name_of(table)} are named by {', '.join(columns)}"
         if not self.snapshots.reads:
             return f"{name_of(table)} cannot be read beside the log"
-        mend = self._opened(table)
-        mend.keys.update((_dumps(key), key) for key in named if key)
+        repair = self._opened(table)
+        repair.keys.update((_dumps(key), key) for key in named if key)
         self.counts["named"] += len(named)
-        self._bounded(table, mend)
+        self._bounded(table, repair)
         return ""
 
-    def follow(self, fact: RowsLogged) -> None:
+    def follow(self, log_event: RowsLogged) -> None:
         """A parent's rows were changed: look for the children that went with them."""
-        for child, wanted in self.foreign_keys.followed(fact):
+        for child, wanted in self.foreign_keys.followed(log_event):
             self.lose(child, wanted)
 
     def lose(self, table: TableId, wanted: Wanted) -> None:
@@ -276,50 +278,50 @@ class Mends:
         if self.tables.why_left_out(table):
             return
         if not self.snapshots.reads:
-            self.untold([table], "cascade", self.number())
+            self.unknown([table], "cascade", self.number())
             return
-        mend = self._opened(table)
-        mend.behind = self.snapshots.under_way(table)
-        if wanted not in mend.lost:
-            mend.lost[wanted] = None
+        repair = self._opened(table)
+        repair.behind = self.snapshots.under_way(table)
+        if wanted not in repair.lost:
+            repair.lost[wanted] = None
             self.counts["cascade"] += 1
         try:
             shown, read = self.tables.schema(table), self.tables.read_schema(table)
         except Skippable:
             return
         if any(shown.column(name) is None or shown.column(name) != read.column(name) for name in wanted.columns):
-            self.untold([table], "cascade", self.number())
+            self.unknown([table], "cascade", self.number())
             return
-        self._bounded(table, mend)
+        self._bounded(table, repair)
 
     def _beneath(self, table: TableId) -> None:
         """A table that is not captured was changed: which rows of those below it went with it nobody can tell."""
         below = [found for found in self.foreign_keys.below([table]) if found != table]
         if any(self.tables.captured(found.database, found.table) for found in below):
-            self.untold(below, "cascade", self.number())
+            self.unknown(below, "cascade", self.number())
 
-    def _opened(self, table: TableId) -> Mend:
-        mend = self.mends.get(table)
-        if mend is None:
-            mend = self.mends[table] = Mend()
-        mend.fresh = self.moved = True
-        return mend
+    def _opened(self, table: TableId) -> Repair:
+        repair = self.repairs.get(table)
+        if repair is None:
+            repair = self.repairs[table] = Repair()
+        repair.fresh = self.moved = True
+        return repair
 
-    def _bounded(self, table: TableId, mend: Mend) -> None:
-        if len(mend.keys) + len(mend.lost) > MOST:
-            self.untold([table], "partial" if mend.keys else "cascade", self.number())
+    def _bounded(self, table: TableId, repair: Repair) -> None:
+        if len(repair.keys) + len(repair.lost) > MOST:
+            self.unknown([table], "partial" if repair.keys else "cascade", self.number())
 
     def hold_back(self, table: TableId, records: list[Record]) -> list[Record]:
         """The records without those of held keys, whose newest images are kept for when their rows were read."""
-        mend = self.mends[table]
+        repair = self.repairs[table]
         topic = self.topic(table)
         free: list[Record] = []
         for record in records:
-            if record.topic != topic or record.key not in mend.keys:
+            if record.topic != topic or record.key not in repair.keys:
                 free.append(record)
-            elif record.value is not None and mend.stage == "reading":
-                known = mend.patches.get(record.key, Patch())
-                mend.patches[record.key] = known.whole(orjson.loads(record.value)["after"])
+            elif record.value is not None and repair.stage == "reading":
+                known = repair.patches.get(record.key, Patch())
+                repair.patches[record.key] = known.whole(orjson.loads(record.value)["after"])
         return free
 
     def topic(self, table: TableId) -> str:

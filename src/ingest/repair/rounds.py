@@ -18,20 +18,20 @@ from ingest.records.images import represented, tellable
 from ingest.records.records import TableWriter
 from ingest.records.snapshots import Chunk, ChunkReader, ChunkRequest
 from ingest.repair.patches import Patch, Row, steps
-from ingest.repair.repairs import MOST, Mend, Mends, name_of, values_of
+from ingest.repair.repairs import MOST, Repair, Repairs, name_of, values_of
 
 _dumps = orjson.dumps
 _NULL = b"null"
 
 
 class Searching(Protocol):
-    """The log, as far as a mend needs it: `seams.ChangeLog`."""
+    """The log, as far as a mend needs it: `interfaces.ChangeLog`."""
 
     def search(self, search: Search) -> None:
         """Begin to show it all that is committed in its topic, beside everything else."""
 
 
-class Rounds(Mends):
+class Rounds(Repairs):
     """Mends that go on: each table's in rounds, which take whatever has been opened by then."""
 
     def turn(
@@ -47,62 +47,62 @@ class Rounds(Mends):
         `moved` is set when there is something to be committed.
         """
         for chunk in reader.keyed():
-            for mend in self.mends.values():
-                if mend.request is chunk.request:
-                    mend.chunk = chunk
+            for repair in self.repairs.values():
+                if repair.request is chunk.request:
+                    repair.chunk = chunk
         for name, number in list(self.again.items()):
             if name not in self.snapshots.state:
                 self.snapshots.start(self._id(name), marker=number)
                 del self.again[name]
                 self.moved = True
-        if not self.mends:
+        if not self.repairs:
             self._chased.clear()
         records: list[Record] = []
-        for table, mend in list(self.mends.items()):
-            if self.mends.get(table) is mend:
-                records += self._go_on(table, mend, reader, log, position, reached, now_ms)
-        for table, mend in self.mends.items():
+        for table, repair in list(self.repairs.items()):
+            if self.repairs.get(table) is repair:
+                records += self._go_on(table, repair, reader, log, position, reached, now_ms)
+        for table, repair in self.repairs.items():
             if table in self.snapshots.windows:  # a chunk that is published now tells nothing of what is held
-                self.snapshots.windows[table].update(mend.keys)
+                self.snapshots.windows[table].update(repair.keys)
         return records
 
     def _go_on(
         self,
         table: TableId,
-        mend: Mend,
+        repair: Repair,
         reader: Shared,
         log: Searching,
         position: Callable[[], Position],
         reached: Callable[[Position], bool],
         now_ms: int,
     ) -> list[Record]:
-        if mend.search is not None and mend.search.failed is not None:
-            raise mend.search.failed
-        match mend.stage:
+        if repair.search is not None and repair.search.failed is not None:
+            raise repair.search.failed
+        match repair.stage:
             case "waiting":
-                if not mend.fresh and now_ms >= mend.rests_until_ms:
-                    self._begin(table, mend, log, now_ms)
+                if not repair.fresh and now_ms >= repair.rests_until_ms:
+                    self._begin(table, repair, log, now_ms)
             case "finding":
-                self._find(table, mend)
+                self._find(table, repair)
             case "holding":
-                if not mend.fresh:
-                    assert mend.search is not None, "it was found by a search"
-                    log.search(mend.search)
-                    mend.stage = "reading"
+                if not repair.fresh:
+                    assert repair.search is not None, "it was found by a search"
+                    log.search(repair.search)
+                    repair.stage = "reading"
             case "reading":
-                if mend.request is None:
-                    self._ask(table, mend, reader, position)
-                elif mend.search is not None and mend.search.done and mend.chunk is not None:
-                    if mend.search.full:
-                        self.untold([table], "partial", self.number())
-                    elif reached(mend.chunk.high):
-                        return self._mended(table, mend, mend.search, mend.chunk, now_ms)
+                if repair.request is None:
+                    self._ask(table, repair, reader, position)
+                elif repair.search is not None and repair.search.done and repair.chunk is not None:
+                    if repair.search.full:
+                        self.unknown([table], "partial", self.number())
+                    elif reached(repair.chunk.high):
+                        return self._repaired(table, repair, repair.search, repair.chunk, now_ms)
         return []
 
-    def _begin(self, table: TableId, mend: Mend, log: Searching, now_ms: int) -> None:
-        if mend.lost and mend.behind is not None and self.snapshots.under_way(table) == mend.behind:
+    def _begin(self, table: TableId, repair: Repair, log: Searching, now_ms: int) -> None:
+        if repair.lost and repair.behind is not None and self.snapshots.under_way(table) == repair.behind:
             return
-        if (not mend.keys and not mend.lost) or not self.tables.captured(table.database, table.table):
+        if (not repair.keys and not repair.lost) or not self.tables.captured(table.database, table.table):
             self.dissolve(table)
             self.moved = True
             return
@@ -111,59 +111,59 @@ class Rounds(Mends):
         except Skippable:
             return  # in quarantine: it goes on when its columns are known
         if not walkable(schema) or not self.tables.is_unique(schema):
-            self.untold([table], "partial", self.number())
+            self.unknown([table], "partial", self.number())
             return
-        mend.mine, mend.wanted, mend.began_ms = list(mend.keys), list(mend.lost), now_ms
-        mend.search = Search(self.topic(table), mend.mine, mend.wanted, MOST)
-        mend.stage = "finding" if mend.wanted else "reading"
-        log.search(mend.search)
+        repair.mine, repair.wanted, repair.began_ms = list(repair.keys), list(repair.lost), now_ms
+        repair.search = Search(self.topic(table), repair.mine, repair.wanted, MOST)
+        repair.stage = "finding" if repair.wanted else "reading"
+        log.search(repair.search)
 
-    def _find(self, table: TableId, mend: Mend) -> None:
+    def _find(self, table: TableId, repair: Repair) -> None:
         """The rows that went with a parent: hold them, and look again at what was published of them meanwhile."""
-        search = mend.search
+        search = repair.search
         assert search is not None, "it was begun"
         if not search.done:
             return
         found = search.concerned(self.tables.schema(table).primary_key)
-        if search.full or len(mend.keys) + len(found) > MOST:
-            self.untold([table], "cascade", self.number())
+        if search.full or len(repair.keys) + len(found) > MOST:
+            self.unknown([table], "cascade", self.number())
             return
-        for one in mend.wanted:
-            mend.lost.pop(one, None)
-        self.moved, mend.wanted = True, []
+        for one in repair.wanted:
+            repair.lost.pop(one, None)
+        self.moved, repair.wanted = True, []
         for gone in search.vanished:
             self._chase(table, gone.before, gone.after, gone.number)
-        if not found and not mend.mine:
-            self._rest(mend)
+        if not found and not repair.mine:
+            self._rest(repair)
             return
-        seen = {*search.found, *mend.mine}
-        mend.mine += [key for key in found if key not in mend.keys]
-        mend.keys.update(found)
-        if seen.issuperset(mend.mine):
-            search.again(mend.mine)
+        seen = {*search.found, *repair.mine}
+        repair.mine += [key for key in found if key not in repair.keys]
+        repair.keys.update(found)
+        if seen.issuperset(repair.mine):
+            search.again(repair.mine)
         else:
-            mend.search = Search(self.topic(table), mend.mine, (), MOST)
-        mend.stage, mend.fresh = "holding", True
+            repair.search = Search(self.topic(table), repair.mine, (), MOST)
+        repair.stage, repair.fresh = "holding", True
 
-    def _ask(self, table: TableId, mend: Mend, reader: Shared, position: Callable[[], Position]) -> None:
+    def _ask(self, table: TableId, repair: Repair, reader: Shared, position: Callable[[], Position]) -> None:
         try:
             schema = self.tables.read_schema(table)
         except Skippable:
             return
-        mend.patches.clear()
-        keys = tuple(mend.keys[key] for key in mend.mine)
-        mend.request = ChunkRequest(
+        repair.patches.clear()
+        keys = tuple(repair.keys[key] for key in repair.mine)
+        repair.request = ChunkRequest(
             number=0, schema=schema, position=position(), after=None, last=None, where="", keys=keys
         )
-        reader.request(mend.request)
+        reader.request(repair.request)
 
-    def _mended(self, table: TableId, mend: Mend, search: Search, chunk: Chunk, now_ms: int) -> list[Record]:
+    def _repaired(self, table: TableId, repair: Repair, search: Search, chunk: Chunk, now_ms: int) -> list[Record]:
         writer = self.recorder.writer(self.tables.schema(table), self.tables.shape(table))
         records: list[Record] = []
         read = _by_key(writer, chunk.images)
         anyway = name_of(table) in self.snapshots.state  # whose marker ends all rows that were told before it
-        for at in mend.mine:
-            known, row = mend.patches.get(at, Patch()).on(read.get(at))
+        for at in repair.mine:
+            known, row = repair.patches.get(at, Patch()).on(read.get(at))
             if not known:
                 continue  # it stays held, and is read again
             image = None if row is None else tellable(row)
@@ -184,12 +184,12 @@ class Rounds(Mends):
                 self._chase(table, found.ended[0], image, found.ended[1])
             if image is None:
                 records.append(Record(writer.topic, at, None))
-            del mend.keys[at]
-        self.snapshots.windows.get(table, set()).update(mend.mine)
-        self.counts["rows"] += len(mend.mine)
+            del repair.keys[at]
+        self.snapshots.windows.get(table, set()).update(repair.mine)
+        self.counts["rows"] += len(repair.mine)
         self.moved = True
-        mend.rests_until_ms = now_ms + 3 * (now_ms - mend.began_ms)
-        self._rest(mend)
+        repair.rests_until_ms = now_ms + 3 * (now_ms - repair.began_ms)
+        self._rest(repair)
         return records
 
     def _chase(self, table: TableId, before: Row, after: Row | None, number: int) -> None:
@@ -199,10 +199,10 @@ class Rounds(Mends):
                 self._chased.add((child, wanted, number))
                 self.lose(child, wanted)
 
-    def _rest(self, mend: Mend) -> None:
-        fresh = mend.fresh
-        mend.begin_again()
-        mend.fresh = fresh
+    def _rest(self, repair: Repair) -> None:
+        fresh = repair.fresh
+        repair.begin_again()
+        repair.fresh = fresh
 
 
 class Shared:

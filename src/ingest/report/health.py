@@ -18,12 +18,12 @@ from cdc.process.verdict import Judgement
 class Health:
     """What is known of one capture; all times are seconds of one clock that never goes back.
 
-    `patience`: how long without a commit while behind, or without an answer of the source, is no fault yet. A polled
+    `settling`: how long without a commit while behind, or without an answer of the source, is no fault yet. A polled
     source has no head: its commits and its `polled` cycles are its progress.
     """
 
     started: float
-    patience: float = 30.0
+    settling: float = 30.0
     polls: bool = False
     position: Position | None = None
     head: Position | None = None
@@ -66,23 +66,23 @@ class Health:
 
     def judge(self, now: float) -> Judgement:
         """Whether the capture moves, and why not."""
-        if self._covered and not self._trouble and self._answered is not None and now - self._answered <= self.patience:
+        if self._covered and not self._trouble and self._answered is not None and now - self._answered <= self.settling:
             return Judgement(status="moving", reason="caught up with the source's head")
-        if self._progressed is None and now - self.started <= self.patience:
+        if self._progressed is None and now - self.started <= self.settling:
             trouble = self._trouble or self._head_trouble
             return Judgement(status="starting", reason=trouble or "nothing is committed yet")
         since = now - (self._progressed if self._progressed is not None else self.started)
         if self.polls:
-            if since <= self.patience:
+            if since <= self.settling:
                 return Judgement(status="moving", reason="polled a short while ago")
             return Judgement(status="stuck", reason=self._trouble or f"no poll came to its end for {since:.0f} s")
-        if self._trouble and since > self.patience:
+        if self._trouble and since > self.settling:
             return Judgement(status="away", reason=self._trouble)
-        if self._answered is None or now - self._answered > self.patience:
+        if self._answered is None or now - self._answered > self.settling:
             silent = now - (self._answered if self._answered is not None else self.started)
             more = f": {self._head_trouble}" if self._head_trouble else ""
             return Judgement(status="away", reason=f"the source has not told its head for {silent:.0f} s{more}")
-        if since <= self.patience:
+        if since <= self.settling:
             return Judgement(status="moving", reason="behind the source's head, and catching up")
         return Judgement(
             status="stuck", reason=f"behind the source's head, and nothing was committed for {since:.0f} s"

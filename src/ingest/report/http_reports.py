@@ -53,7 +53,7 @@ COMPLETED = Gauge("debezium_metrics_SnapshotCompleted", "1 once all tables were 
 SCANNED = Gauge("debezium_metrics_RowsScanned", "Rows read of a table's snapshot", [*_STREAM, "table"])
 _TASK = ["connector", "task"]
 WRITTEN = Counter("kafka_connect_source_task_metrics_source_record_write", "Changes written to Kafka", _TASK)
-UNTOLD = Counter(
+UNLOGGED = Counter(
     "tailorbird_capture_untold_changes",
     "Changes that the log did not tell, by kind; `rows`: mended",
     ["source", "kind"],
@@ -71,7 +71,7 @@ class Reports(Observer):
         self._captured, self._lag = CAPTURED.labels(name), LAG.labels(name)
         self._name = name
         self._columns = set[tuple[str, str]]()
-        self._letters, self._kept = naming.dead_letter_topic(topology), naming.quarantine_topic(topology)
+        self._dead_letters, self._kept = naming.dead_letter_topic(topology), naming.quarantine_topic(topology)
         self._dead = DEAD_LETTERS.labels("capture")
         server = f"{topology}.{name}"
         stream, snapshot = (source.type, server, "streaming"), (source.type, server, "snapshot")
@@ -84,8 +84,8 @@ class Reports(Observer):
         self._last = time.monotonic()
         SINCE_EVENT.labels(*stream).set_function(lambda: (time.monotonic() - self._last) * 1000)
         self._poll = source.poll is not None
-        patience = 30.0 if source.poll is None else max(30.0, 3 * source.poll.interval)
-        self._health = Health(started=time.monotonic(), patience=patience, polls=self._poll)
+        settling = 30.0 if source.poll is None else max(30.0, 3 * source.poll.interval)
+        self._health = Health(started=time.monotonic(), settling=settling, polls=self._poll)
         MOVING.labels(name).set_function(lambda: float(self.verdict()[0].healthy))
         self.progressed = False
 
@@ -125,7 +125,7 @@ class Reports(Observer):
         if images:
             self._dead.inc(images)
             self._erroneous.inc(images)
-            self._log.warning("row images refused", images=images, topic=self._letters, **self._place())
+            self._log.warning("row images refused", images=images, topic=self._dead_letters, **self._place())
         if quarantined:
             QUARANTINED.labels(self._name).inc(quarantined)
             self._erroneous.inc(quarantined)
@@ -142,11 +142,11 @@ class Reports(Observer):
                     table=table, column=column, **self._place(),
                 )  # fmt: skip
 
-    def mended(self, counts: Mapping[str, int], waiting: int) -> None:
+    def repaired(self, counts: Mapping[str, int], waiting: int) -> None:
         """Counts."""
         for kind, count in counts.items():
             if count:
-                UNTOLD.labels(self._name, kind).inc(count)
+                UNLOGGED.labels(self._name, kind).inc(count)
         HELD.labels(self._name).set(waiting)
 
     def snapshot(self, rows: Mapping[str, int]) -> None:

@@ -62,10 +62,10 @@ def parsed(data: bytes, received: dt.datetime) -> SyslogMessage:
             facility=facility,
             severity=severity,
             at=None if newer["at"] == "-" else _moment(newer["at"]),
-            host=_told(newer["host"]),
-            app=_told(newer["app"]),
-            proc=_told(newer["proc"]),
-            msgid=_told(newer["id"]),
+            host=_reported(newer["host"]),
+            app=_reported(newer["app"]),
+            proc=_reported(newer["proc"]),
+            msgid=_reported(newer["id"]),
             structured=structured,
             text=said,
         )
@@ -85,7 +85,7 @@ def parsed(data: bytes, received: dt.datetime) -> SyslogMessage:
     )
 
 
-def _told(text: str) -> str | None:
+def _reported(text: str) -> str | None:
     return None if text == "-" else text
 
 

@@ -13,8 +13,8 @@ from cdc.model.schema import TableId
 from ingest.ddl.catalog import ColumnDefinition, Key, TableDefinition
 from ingest.events.log_events import (
     CAUGHT_UP,
-    Fact,
     Image,
+    LogEvent,
     RefusedImage,
     RowsLogged,
     TransactionBegan,
@@ -54,7 +54,7 @@ class SyslogFeed(Protocol):
     def __iter__(self) -> Iterator[Received | None]: ...
 
 
-class SyslogFacts:
+class SyslogEvents:
     """The facts of one feed; iterate it once. `own` tells the rows of this process from those of others: it is part of
     their keys, for a clock may tell a moment twice.
     """
@@ -75,7 +75,7 @@ class SyslogFacts:
         """Whether so many were received."""
         return self._count >= position.pos
 
-    def __iter__(self) -> Iterator[Fact]:
+    def __iter__(self) -> Iterator[LogEvent]:
         for one in self._feed:
             if one is None:
                 if self._idle():

@@ -27,13 +27,13 @@ from cdc.model.event import Position
 from cdc.model.schema import TableId
 from cdc.topology.topology import Listen, Source
 from ingest.capture.empty_chunks import NoChunks, StreamAlone
-from ingest.capture.groups import Lull
+from ingest.capture.groups import IdleDetector
 from ingest.ddl.catalog import Catalog
 from ingest.ddl.dialect import Dialect
 from ingest.events.tables import Tables
 from ingest.records.capture_interfaces import Checkpoint, Seen, Stream
 from ingest.syslog.frames import LARGEST, FrameError, SyslogFrames
-from ingest.syslog.rows import DEFINITION, LOG, TABLE, Received, SyslogFacts
+from ingest.syslog.rows import DEFINITION, LOG, TABLE, Received, SyslogEvents
 
 DROPPED = Counter("tailorbird_syslog_dropped", "Datagrams that came faster than they were taken", ["source"])
 REFUSED = Counter(
@@ -46,8 +46,8 @@ _log = structlog.get_logger()
 
 
 class SyslogSource(StreamAlone):
-    """Implements `seams.SourceServer` over sockets that listen as long as a session lasts, whose streams may be opened
-    anew meanwhile: what is connected stays so.
+    """Implements `interfaces.SourceServer` over sockets that listen as long as a session lasts, whose streams may be
+    opened anew meanwhile: what is connected stays so.
     """
 
     def __init__(self, settings: Source, listen: Listen) -> None:
@@ -76,11 +76,11 @@ class SyslogSource(StreamAlone):
 
     @contextmanager
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
-        """See `seams.SourceServer`; within `chunks`."""
+        """See `interfaces.SourceServer`; within `chunks`."""
         sockets = self._sockets
         assert sockets is not None, "a session has its chunks open"
-        idle = Lull(sockets.nothing_within, 0.0 if busy else _GAP, time.monotonic)
-        yield SyslogFacts(sockets, self._table, checkpoint, secrets.token_hex(2), idle)
+        idle = IdleDetector(sockets.nothing_within, 0.0 if busy else _GAP, time.monotonic)
+        yield SyslogEvents(sockets, self._table, checkpoint, secrets.token_hex(2), idle)
 
 
 class _Sockets:

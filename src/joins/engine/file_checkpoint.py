@@ -29,23 +29,23 @@ _LARGE = 1000  # changes of a batch whose time is more than what any batch costs
 class QueryRecord:
     """One run of a query, from an empty state to its last batch.
 
-    `fingerprint`, `partitions` and `engine` (empty: not known) are what the state depends on. `first_stamp` is older
-    than every write of the run.
+    `fingerprint`, `partitions` and `engine` (empty: not known) are what the state depends on. `first_timestamp` is
+    older than every write of the run.
     `target` are the log's ends when the run began: once they are covered the cut is `complete`, rows of former runs are
-    swept away and barriers begin. From then on the barriers keep how far each source has come. `floors`: topic →
-    partition → sequence (`joins.steps.truncation`). `settled`, `counts` and `topics`: what is known of the log since
-    the run began (`joins.stores.compaction`): per partition where the zone ends that may be compacted and how many
-    records it held, and the topics' ids at the broker. `refused`: what the table lacks. `began_ms` and `whole_ms`: when
-    the run began, and when it was complete (0: not known), for who wants to know how long the next one will take.
+    swept away and barriers begin. From then on the barriers keep how far each source has come. `truncation_points`:
+    topic → partition → sequence (`joins.steps.truncation`). `settled`, `counts` and `topics`: what is known of the log
+    since the run began (`joins.stores.compaction`): per partition where the zone ends that may be compacted and how
+    many records it held, and the topics' ids at the broker. `refused`: what the table lacks. `began_ms` and `whole_ms`:
+    when the run began, and when it was complete (0: not known), for who wants to know how long the next one will take.
     """
 
     id: str
     fingerprint: str
     partitions: int
-    first_stamp: int
+    first_timestamp: int
     target: Mapping[str, Mapping[int, int]]
     complete: bool
-    floors: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    truncation_points: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     settled: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     counts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     topics: Mapping[str, str] = field(default_factory=dict)

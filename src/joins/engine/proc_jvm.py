@@ -43,10 +43,10 @@ def empty_folder(folder: Path) -> None:
     folder.mkdir(parents=True)
 
 
-def exit_code(process: subprocess.Popen[bytes], patience: float) -> int | None:
-    """How a process ended, negative for a signal; None if it still runs after `patience` seconds."""
+def exit_code(process: subprocess.Popen[bytes], settling: float) -> int | None:
+    """How a process ended, negative for a signal; None if it still runs after `settling` seconds."""
     try:
-        return process.wait(patience)
+        return process.wait(settling)
     except subprocess.TimeoutExpired:
         return None
 

@@ -79,8 +79,8 @@ def _join(session: SparkSession, folder: Path) -> None:
     schemas = {}
     for table, columns in _COLUMNS.items():
         table_id = TableId(source="shop", database="shop", table=table)
-        told = tuple(Column(name=name, column_type=type_) for name, type_ in columns.items())
-        schemas[table_id] = TableSchema(table_id=table_id, version=1, columns=told, primary_key=("id",))
+        reported = tuple(Column(name=name, column_type=type_) for name, type_ in columns.items())
+        schemas[table_id] = TableSchema(table_id=table_id, version=1, columns=reported, primary_key=("id",))
     plan = compile_plan(topology, topology.tables["wide"], schemas)
     topics = {table_id.table: change_topic(topology.name, table_id) for table_id in schemas}
     for number in range(2):

@@ -50,7 +50,7 @@ def met_by_time(routed: Callable[[Any], DataFrame], part: FragmentProgram, fragm
     left, right = (_opened(routed(level), side) for level, side in zip(part.sides, sides, strict=True))
     earliest, latest = (f"l_at + {_seconds(micros)}" for micros in (interval.earliest, interval.latest))
     condition = f"l_met = r_met AND l_real AND r_real AND r_at >= {earliest} AND r_at <= {latest}"
-    return _told(left.join(right, f.expr(condition), "full_outer"), interval, sides)
+    return _reported(left.join(right, f.expr(condition), "full_outer"), interval, sides)
 
 
 def _seconds(micros: int) -> str:
@@ -75,7 +75,7 @@ def _opened(messages: DataFrame, side: TimedSide) -> DataFrame:
     return opened.withWatermark(f"{at}_at", f"{side.interval.lateness[side.number]} milliseconds")
 
 
-def _told(joined: DataFrame, interval: Interval, sides: list[TimedSide]) -> DataFrame:
+def _reported(joined: DataFrame, interval: Interval, sides: list[TimedSide]) -> DataFrame:
     """What leaves of the joined rows, as messages."""
     outlet = sides[0].outlet
     head = f"X'{ROW_PUT if outlet == SINK else DIM_PUT:02X}000000000000000100000000'"

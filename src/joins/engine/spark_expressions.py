@@ -114,25 +114,25 @@ def finish(rows: DataFrame, fragment: Fragment, named: str) -> DataFrame:
     parts = ", ".join(f"',', {text}" for text in behind)
     added = f"concat(m, encode(concat({parts}), 'UTF-8'))" if behind else "m"
     ended = f"concat({_byte(gone)}, {_VERSION}, X'00000000')"
-    told = opened.selectExpr(
+    reported = opened.selectExpr(
         "k", "m", "reason", f"CASE WHEN holds THEN {added} WHEN NOT holds THEN {ended} ELSE m END AS whole"
     )
     if reason is None:
-        return told.selectExpr("k", "whole AS m")
+        return reported.selectExpr("k", "whole AS m")
     whole = "named_struct('k', k, 'm', whole)"
-    return told.selectExpr(f"inline(IF(reason IS NULL, array({whole}), array({whole}, {_letter(named)})))")
+    return reported.selectExpr(f"inline(IF(reason IS NULL, array({whole}), array({whole}, {_dead_letter(named)})))")
 
 
 def _byte(number: int) -> str:
     return f"X'{number:02X}'"
 
 
-def _letter(named: str) -> str:
+def _dead_letter(named: str) -> str:
     """SQL of the `REFUSED` row that tells `reason`."""
     reason = "substring(to_json(array(reason)), 2, length(to_json(array(reason))) - 2)"
     about = f"to_json(array(concat('{named}, row ', decode(substring(k, 2), 'UTF-8'))))"
-    letter = f"concat(substring({about}, 1, length({about}) - 1), ',0,0,', {reason}, ',null,\"', {_BASE64}, '\"]')"
-    message = f"concat({_byte(REFUSED)}, {_VERSION}, X'00000000', encode({letter}, 'UTF-8'))"
+    dead_letter = f"concat(substring({about}, 1, length({about}) - 1), ',0,0,', {reason}, ',null,\"', {_BASE64}, '\"]')"
+    message = f"concat({_byte(REFUSED)}, {_VERSION}, X'00000000', encode({dead_letter}, 'UTF-8'))"
     return f"named_struct('k', X'FF', 'm', {message})"
 
 

@@ -33,12 +33,12 @@ from joins.engine.spark_kernel import finished, kernel_flow
 from joins.engine.spark_state import stores
 from joins.engine.spark_steps import dataflow, readers
 from joins.engine.workers.proc_worker import settle
-from joins.kernel.program import FragmentProgram, Settled, program_of
+from joins.kernel.program import FragmentProgram, SafeOffsets, program_of
 from joins.query.plan import Plan
 from joins.steps.cuts import Cuts, Lag, Offsets, Positions, covers, merged
 from joins.steps.sink import Report
 from joins.stores.kafka_cut_positions import PositionsLog
-from joins.stores.proc_retry import patiently, tell_waiting
+from joins.stores.proc_retry import patiently, report_waiting
 from joins.stores.sink_interfaces import Clock, Cut, Run, Target, Writer
 
 _ASK_STATE_EVERY_MS = 10_000
@@ -51,13 +51,13 @@ _REPORT = "report binary"
 def start_query(
     spark: SparkSession,
     plan: Plan,
-    settled: Settled,
+    settled: SafeOffsets,
     *,
     servers: Brokers,
     kafka: Mapping[str, str],
     partitions: int,
     checkpoint: str,
-    ends: Settled,
+    ends: SafeOffsets,
     sink: BatchSink,
     engine: Engine,
     max_changes: int,
@@ -71,9 +71,15 @@ def start_query(
     """
     parts: tuple[FragmentProgram, ...] = ()
     if engine == "jvm":
-        floors = sink.record.floors
+        truncation_points = sink.record.truncation_points
         parts = program_of(
-            plan, settled, kafka=kafka, ends=ends, floors=floors, tombstone_ms=tombstone_ms, checkpoint=checkpoint
+            plan,
+            settled,
+            kafka=kafka,
+            ends=ends,
+            truncation_points=truncation_points,
+            tombstone_ms=tombstone_ms,
+            checkpoint=checkpoint,
         )
     sources = sum(len(part.readers) for part in parts) or readers(plan)
     set_up_by_time(spark, plan)
@@ -141,11 +147,11 @@ class BatchSink:
         self._state_at = 0
         self.total = Report()
         committed = checkpoint.last_committed()
-        run = Run(id=record.id, first_stamp=record.first_stamp, committed=committed)
+        run = Run(id=record.id, first_timestamp=record.first_timestamp, committed=committed)
         self.sink = self._patiently(lambda: target.sink(run, clock_ms))
         # of a run that is not complete yet, readers were told by a former one
-        self._told: Positions = self._patiently(target.reached) if record.complete else {}
-        self._cuts = Cuts(self._told)
+        self._reported: Positions = self._patiently(target.reached) if record.complete else {}
+        self._cuts = Cuts(self._reported)
         self._batch = committed
         self._levels: Sequence[Offsets] = checkpoint.levels(committed) if committed >= 0 else ()
         self._watermark = self._watermark_of(committed)
@@ -192,13 +198,15 @@ class BatchSink:
 
     def keep(self, batch: int, report: Report) -> None:
         """Keep what markers have set and what was refused, before the batch is committed that met them."""
-        known = {topic: dict(partitions) for topic, partitions in self.record.floors.items()}
-        for topic, partition, sequence in report.floors:
+        known = {topic: dict(partitions) for topic, partitions in self.record.truncation_points.items()}
+        for topic, partition, sequence in report.truncation_points:
             before = known.setdefault(topic, {}).get(partition, 0)
             known[topic][partition] = max(sequence, before)
-        self.raised = self.raised or known != self.record.floors
+        self.raised = self.raised or known != self.record.truncation_points
         record = replace(
-            self.record, floors=known, refused=self.record.refused.counted(batch, report.refused - report.settled)
+            self.record,
+            truncation_points=known,
+            refused=self.record.refused.counted(batch, report.refused - report.settled),
         )
         if record != self.record:
             self.record = record
@@ -228,7 +236,7 @@ class BatchSink:
             self.checkpoint.store(self.record)
         cut = self._cut()
         self._patiently(lambda: self.sink.finish(cut))
-        self._told = cut.positions
+        self._reported = cut.positions
         self.metrics.cut(cut.positions)
 
     def _prove_whole(self) -> None:
@@ -250,7 +258,7 @@ class BatchSink:
         batch. A transaction's rows and its position become readable one partition after the other, so a batch may hold
         the rows while their position is not there to be read. Without news there would be no later batch to tell it.
         """
-        for position in self._patiently(lambda: self.positions.read(self._told)):
+        for position in self._patiently(lambda: self.positions.read(self._reported)):
             with self._counting:
                 self._cuts.add(position)
         if not self._busy.acquire(blocking=False):
@@ -259,8 +267,8 @@ class BatchSink:
             if self._batch < 0 or not self.record.complete:
                 return
             cut, committed = self._cut(), self.checkpoint.last_committed()
-            if cut.positions != self._told and self._patiently(lambda: self.sink.follow(cut, committed)):
-                self._told = cut.positions
+            if cut.positions != self._reported and self._patiently(lambda: self.sink.follow(cut, committed)):
+                self._reported = cut.positions
         finally:
             self._busy.release()
 
@@ -290,12 +298,12 @@ class BatchSink:
 
         def waiting(error: Retriable, pause: float) -> None:
             health.waits(thread, error.message, time.monotonic())
-            tell_waiting(error, pause)
+            report_waiting(error, pause)
 
         try:
             return patiently(action, waiting, self.stopped)
         finally:
-            health.goes_on(thread)
+            health.resumes(thread)
 
 
 def settling(write: Writer) -> Writer:

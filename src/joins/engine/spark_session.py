@@ -157,12 +157,12 @@ def jvm_options(engine: Engine) -> str:
     return _JVM[engine]
 
 
-def close_session(session: SparkSession, patience: float = 30.0) -> None:
+def close_session(session: SparkSession, settling: float = 30.0) -> None:
     """Stop a session, and first the state stores of a local one; nothing where its JVM has ended.
 
     A JVM that ends while RocksDB compacts may wait for ever: it takes down RocksDB's threads only once it no longer
     lets any thread in, and one of them that wants to log something stands at the door. One that we started and that is
-    not done after `patience` seconds is killed: behind a query whose workers did not start, Spark stops for minutes,
+    not done after `settling` seconds is killed: behind a query whose workers did not start, Spark stops for minutes,
     and a join begins anew behind a kill as behind any other end.
     """
     if jvm_exit_code(session) is not None:
@@ -170,7 +170,7 @@ def close_session(session: SparkSession, patience: float = 30.0) -> None:
     with ThreadPoolExecutor(1, "spark's end") as thread:
         stopping = thread.submit(_stop, session)
         process = getattr(session.sparkContext._gateway, "proc", None)
-        if process is None or wait([stopping], patience).done:
+        if process is None or wait([stopping], settling).done:
             stopping.result()
             return
         process.kill()  # whatever it is asked now fails
@@ -190,13 +190,13 @@ def _stop(session: SparkSession) -> None:
     session.stop()
 
 
-def jvm_exit_code(session: SparkSession, patience: float = 0.0) -> int | None:
+def jvm_exit_code(session: SparkSession, settling: float = 0.0) -> int | None:
     """How a session's JVM ended, negative for a signal; None while it runs, and where spark-submit has started it.
 
-    `patience`: so many seconds may pass until it has, since its connections close first.
+    `settling`: so many seconds may pass until it has, since its connections close first.
     """
     process = getattr(session.sparkContext._gateway, "proc", None)
-    return None if process is None else exit_code(process, patience)
+    return None if process is None else exit_code(process, settling)
 
 
 def _write_no_checksums(session: SparkSession) -> None:

@@ -29,8 +29,8 @@ from joins.query.plan import Fragment, Plan
 from joins.steps.change_detector import differs_of
 from joins.steps.contributions import combined
 from joins.steps.records import FLOOR, PARTIAL, REFUSED, Message, RefusedRecord, dump, load, picked
-from joins.steps.route import Changed, LogReader, Router, Settled
-from joins.steps.truncation import mended
+from joins.steps.route import Changed, LogReader, Router, SafeOffsets
+from joins.steps.truncation import repaired
 from joins.stores.kafka_log import past
 
 MESSAGES = "bucket int, k binary, m binary"
@@ -42,10 +42,10 @@ Batches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 def dataflow(
     read: Callable[[tuple[str, ...]], DataFrame],
     plan: Plan,
-    settled: Settled,
+    settled: SafeOffsets,
     partitions: int,
     servers: Brokers = NOWHERE,
-    ends: Settled | None = None,
+    ends: SafeOffsets | None = None,
 ) -> DataFrame:
     """Rows of Kafka's source (topic, partition, offset, key, value) → whole rows and notices, as messages.
 
@@ -69,7 +69,7 @@ def dataflow(
             return rows
         rows = _bucketed(finished(rows.select("k", "m"), plan, fragment), numbers)
         if (group := fragment.group) is not None:
-            rows = _through(rows, {group.differ: group}, numbers)
+            rows = _through(rows, {group.change_detector: group}, numbers)
             rows = _through(rows, {group.number: Grouped(group, fragment.target, plan.sink.table)}, numbers)
         elif fragment.picks is not None or fragment.tag is not None:
             rows = rows.mapInArrow(_picking(fragment, numbers), MESSAGES)
@@ -117,8 +117,8 @@ class _Reading:
 
     plan: Plan
     fragment: Fragment
-    settled: Settled
-    ends: Settled | None
+    settled: SafeOffsets
+    ends: SafeOffsets | None
     servers: Brokers
     heard: frozenset[str]
 
@@ -150,7 +150,7 @@ class _Reading:
                     notices += [found.message()] if topic not in self.heard else []
                 elif found is not None:  # it may stand for very many changes
                     before = partial(past, self.servers, topic, partition, offset)
-                    for some in _chunks(mended(reader, found, before)):
+                    for some in _chunks(repaired(reader, found, before)):
                         yield [], some
             yield notices, changed
 
@@ -179,7 +179,7 @@ def _routed(changes: DataFrame, reading: _Reading, partitions: int, numbers: tup
     nodes = reading.router().nodes
     if filtered(nodes):
         reads = without_hidden(log.mapInArrow(_reads(reading), READS), nodes)
-        return reads.mapInArrow(_telling(reading, numbers), MESSAGES)
+        return reads.mapInArrow(_reporting(reading, numbers), MESSAGES)
     return log.mapInArrow(_routing(reading, numbers), MESSAGES)
 
 
@@ -202,23 +202,23 @@ def _reads(reading: _Reading) -> Batches:
         those = filtered(router.nodes)
         for notices, changes in reading.changes(batches):
             found = [one for change in changes for one in router.reads(change)]
-            ready = [message for one in found if one.node not in those for message in router.tell(one)]
+            ready = [message for one in found if one.node not in those for message in router.report(one)]
             yield to_arrow([*notices, *ready], [one for one in found if one.node in those])
 
     return read
 
 
-def _telling(reading: _Reading, numbers: tuple[int, ...]) -> Batches:
+def _reporting(reading: _Reading, numbers: tuple[int, ...]) -> Batches:
     """`READS` without hidden rows → messages."""
 
-    def tell(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def report(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         router = reading.router()
         for batch in batches:
             ready, reads = from_arrow(batch)
-            told = [dump(message) for read in reads for message in router.tell(read)]
-            yield _stored([*ready, *told], numbers)
+            reported = [dump(message) for read in reads for message in router.report(read)]
+            yield _stored([*ready, *reported], numbers)
 
-    return tell
+    return report
 
 
 def _picking(fragment: Fragment, numbers: tuple[int, ...]) -> Batches:
@@ -227,11 +227,11 @@ def _picking(fragment: Fragment, numbers: tuple[int, ...]) -> Batches:
     def pick(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             messages = [load(k, m) for k, m in zip(*(batch[name].to_pylist() for name in ("k", "m")), strict=True)]
-            told = [
+            reported = [
                 message if message.op in (REFUSED, FLOOR, PARTIAL) else picked(message, fragment.picks, fragment.tag)
                 for message in messages
             ]
-            yield _stored([dump(message) for message in told], numbers)
+            yield _stored([dump(message) for message in reported], numbers)
 
     return pick
 

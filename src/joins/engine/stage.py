@@ -13,11 +13,11 @@ from joins.query.group import Grouping
 from joins.query.nodes import Pair
 from joins.query.plan import SINK, Assemble, KeyedJoin, Step
 from joins.steps.aggregate import aggregated_in
-from joins.steps.change_detector import Reread, Retold, contribution, differ_step, differences, whole
+from joins.steps.change_detector import Reread, Transition, change_detector_step, contribution, differences, whole
 from joins.steps.contributions import combined
 from joins.steps.pairs import Side, paired_in
 from joins.steps.records import Message, dump, load
-from joins.steps.state import assemble_step, dump_star, joined_in, load_star
+from joins.steps.state import assemble_step, dump_multi_join, joined_in, load_multi_join
 
 CHUNK = 10_000  # rows that leave together
 
@@ -84,26 +84,26 @@ class StageWork:
             if isinstance(step, Grouping):
                 yield from combined(step, self._contributed(step, groups))
 
-    def _contributed(self, group: Grouping, groups: dict[bytes, list[Message]]) -> Iterator[Retold]:
+    def _contributed(self, group: Grouping, groups: dict[bytes, list[Message]]) -> Iterator[Transition]:
         """What the rows of the bucket contribute now, and what they did."""
         picks = contribution(group)
         for k, messages in groups.items():
             if (found := self._difference(k, messages, picks)) is not None:
                 yield found
 
-    def _difference(self, k: bytes, messages: list[Message], picks: Callable[[bytes], bytes]) -> Retold | None:
+    def _difference(self, k: bytes, messages: list[Message], picks: Callable[[bytes], bytes]) -> Transition | None:
         before = self._get(k)
-        after, found = differ_step(before, messages, picks)
+        after, found = change_detector_step(before, messages, picks)
         if found is not None:
             self._set(k, after)
         return found
 
     def _assembled(self, step: Assemble, k: bytes, messages: list[Message]) -> Iterable[Message]:
         before = self._get(k)
-        star, told = assemble_step(step, k, None if before is None else load_star(before), messages)
-        if (after := None if star is None else dump_star(star)) != before:
+        star, reported = assemble_step(step, k, None if before is None else load_multi_join(before), messages)
+        if (after := None if star is None else dump_multi_join(star)) != before:
             self._set(k, after)
-        return told
+        return reported
 
     def _get(self, k: bytes) -> bytes | None:
         found = self.states.getValue((bytearray(k),))

@@ -11,7 +11,7 @@ from typing import Any
 from cdc.model.types import LogicalType
 from joins.evaluate.casting import converter, decimal, short, single, whole
 from joins.evaluate.prepared import Evaluate, Prepare, Prepared, Values, constant, exactly
-from joins.evaluate.unknown import Untold
+from joins.evaluate.unknown import UnknownValue
 from joins.query.value_types import BOOL, FLOAT64, INT64, INTEGERS, NULL, arithmetic, bounded, common
 
 _EXACT = Context(prec=39, rounding=ROUND_HALF_UP)
@@ -55,7 +55,7 @@ def _exact_remainder(a: Decimal, b: Decimal) -> Decimal | None:
     try:
         return Context(prec=39).remainder(a, b)
     except (InvalidOperation, DivisionImpossible):
-        raise Untold("the rest of a division of numbers that are far apart") from None
+        raise UnknownValue("the rest of a division of numbers that are far apart") from None
 
 
 def _float_divide(a: float, b: float) -> float | None:
@@ -95,7 +95,7 @@ def arithmetic_of(name: str) -> Prepare:
         kinds = (a.type.kind, b.type.kind)
         near = a.near or b.near
         if near and name == "try_mod":
-            raise Untold("a rest of a power or a logarithm")
+            raise UnknownValue("a rest of a power or a logarithm")
         if NULL in (a.type, b.type):
             return constant(None, NULL)
         if "float64" in kinds or ("float32" in kinds and (kinds[0] != kinds[1] or name == "try_divide")):
@@ -258,7 +258,7 @@ def to_whole(name: str) -> Prepare:
             wanted = INT64
             function = exactly(parts[0], _whole_double(math.ceil if up else math.floor))
         else:
-            raise Untold(f"{name} of {type_}")
+            raise UnknownValue(f"{name} of {type_}")
 
         def to_whole(values: Values) -> Any:
             value = of(values)

@@ -23,7 +23,7 @@ from joins.evaluate.arithmetic import (
 from joins.evaluate.casting import converter
 from joins.evaluate.conditions import TESTS, both, coalesce, comparison, either, extreme, like, negated, null, same
 from joins.evaluate.prepared import Prepare, Prepared, Values
-from joins.evaluate.unknown import Untold
+from joins.evaluate.unknown import UnknownValue
 from joins.query.value_types import BOOL, DATE, DATETIME, INT32, STRING, family
 
 
@@ -41,9 +41,9 @@ def _call(type_: LogicalType, function: Callable[..., Any], *wanted: str) -> Pre
             elif found == "null" or (family_ == "whole" and small) or (found == family_ and not part.near):
                 converts.append(lambda value: value)
             else:
-                raise Untold(f"an argument of {part.type}")
+                raise UnknownValue(f"an argument of {part.type}")
         if len(parts) > len(wanted):
-            raise Untold(f"{len(parts)} arguments")
+            raise UnknownValue(f"{len(parts)} arguments")
         each = list(zip([part.of for part in parts], converts, strict=True))
 
         def call(values: Values) -> Any:
@@ -62,7 +62,7 @@ def _call(type_: LogicalType, function: Callable[..., Any], *wanted: str) -> Pre
 def _concat_ws(parts: Sequence[Prepared]) -> Prepared:
     each = [part.of for part in parts]
     if any(family(part.type) not in ("text", "null") for part in parts):
-        raise Untold("an argument that is no text")
+        raise UnknownValue("an argument that is no text")
 
     def joined(values: Values) -> Any:
         by, *found = [of(values) for of in each]

@@ -15,7 +15,7 @@ from typing import Any
 
 from cdc.model.types import LogicalType
 from joins.evaluate.moments import DAY, date_of, date_text, moment_of, moment_text
-from joins.evaluate.unknown import Untold
+from joins.evaluate.unknown import UnknownValue
 from joins.query.value_types import INTEGERS, family
 
 BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
@@ -58,12 +58,12 @@ def single(value: float) -> float:
 def short(value: float, *, float32: bool = False) -> str:
     """The shortest digits that read back as a number; Untold where versions of Java disagree about them."""
     if value and not (1e-30 if float32 else 1e-290) < abs(value) < (1e30 if float32 else 1e290):
-        raise Untold("the text of a number that is very large or small")
+        raise UnknownValue("the text of a number that is very large or small")
     shorter = (f"{value:.{n}g}" for n in range(1, 10))
     text = next(t for t in shorter if single(float(t)) == value) if float32 else repr(value)
     digits = re.sub(r"[eE].*|[-.]", "", text).strip("0")
     if len(digits) > (7 if float32 else 15):
-        raise Untold("the text of a number with very many digits")
+        raise UnknownValue("the text of a number with very many digits")
     return text
 
 
@@ -78,7 +78,7 @@ def _double_text(value: float, *, float32: bool) -> str:
         return text if "." in text else f"{text}.0"
     sign, digits, _ = number.as_tuple()
     if len(digits) > (5 if float32 else 12):
-        raise Untold("the text of a very large or small number")
+        raise UnknownValue("the text of a very large or small number")
     tail = "".join(map(str, digits[1:])) or "0"
     return f"{'-' * sign}{digits[0]}.{tail}E{number.adjusted()}"
 
@@ -87,10 +87,10 @@ def _number(text: str) -> Decimal | None:
     """A number that is written out; None for others. Untold for digits that only Java reads as such."""
     if not _NUMBER.fullmatch(text):
         if any(c.isdigit() and not c.isascii() for c in text):
-            raise Untold(f"digits of another script: {text!r}")
+            raise UnknownValue(f"digits of another script: {text!r}")
         return None
     if abs(int(text.lower().partition("e")[2] or 0)) > _LONGEST or len(text) > _LONGEST:
-        raise Untold("the text of a number that is very long")
+        raise UnknownValue("the text of a number that is very long")
     return Decimal(text)
 
 
@@ -118,7 +118,7 @@ def _text_to_double(to: LogicalType) -> Convert:
         if bare.lower() in _SPECIAL:
             return _SPECIAL[bare.lower()]
         if re.search(r"0[xX]|[0-9.][dDfF]$", bare):
-            raise Untold(f"text as a number: {text!r}")
+            raise UnknownValue(f"text as a number: {text!r}")
         if _number(bare) is None:
             return None
         value = float(bare)
@@ -128,7 +128,7 @@ def _text_to_double(to: LogicalType) -> Convert:
         if math.isfinite(near) and near != value:  # rounded twice: told only where once gives the same
             exact, half = Fraction(Decimal(bare)), Fraction(value)
             if exact != half and abs(half - Fraction(near)) * 2**25 > abs(Fraction(near)):
-                raise Untold(f"text as a float: {text!r}")
+                raise UnknownValue(f"text as a float: {text!r}")
         return near
 
     return convert
@@ -163,7 +163,7 @@ def _decimal_to_integer(of: LogicalType, to: LogicalType) -> Convert:
             return cut
         rounded = by_double(float(value))
         if of.precision <= 18 and cut != rounded:
-            raise Untold("the whole part of a decimal that is very near to the next one")
+            raise UnknownValue("the whole part of a decimal that is very near to the next one")
         found: int | None = cut if of.precision <= 18 else rounded
         return found
 
@@ -178,7 +178,7 @@ def _double_to_decimal(of: LogicalType, to: LogicalType) -> Convert:
             return None
         number = Decimal(repr(value))
         if len(number.as_tuple().digits) > 15 and int(number.as_tuple().exponent) + 2 >= -scale:
-            raise Untold("the digits of a number that has very many")
+            raise UnknownValue("the digits of a number that has very many")
         return decimal(number, to)
 
     return convert
@@ -213,7 +213,7 @@ def converter(of: LogicalType, to: LogicalType) -> Convert:
             return _from_bool(to)
         case "number", "number":
             return _to_number(of, to)
-    raise Untold(f"a cast of {of} to {to}")
+    raise UnknownValue(f"a cast of {of} to {to}")
 
 
 def _to_text(of: LogicalType) -> Convert:
@@ -228,7 +228,7 @@ def _to_text(of: LogicalType) -> Convert:
             if of.kind.startswith("float"):
                 return lambda value: _double_text(value, float32=of.kind == "float32")
             return str if of.kind in INTEGERS else lambda value: f"{value:f}"
-    raise Untold(f"a cast of {of} to text")
+    raise UnknownValue(f"a cast of {of} to text")
 
 
 def _from_bool(to: LogicalType) -> Convert:
@@ -257,5 +257,5 @@ def _near(value: int | Decimal) -> float:
     wide = float(value)
     found = single(wide)
     if Fraction(value) != Fraction(wide) and found != wide:
-        raise Untold("a float of a number that has very many digits")
+        raise UnknownValue("a float of a number that has very many digits")
     return found

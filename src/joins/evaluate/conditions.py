@@ -8,7 +8,7 @@ from typing import Any
 
 from joins.evaluate import texts
 from joins.evaluate.prepared import TINY, Prepare, Prepared, Values, ordered, unified
-from joins.evaluate.unknown import Untold
+from joins.evaluate.unknown import UnknownValue
 from joins.query.value_types import BOOL
 
 TESTS: dict[str, Callable[[Any, Any], bool]] = {
@@ -27,7 +27,7 @@ def comparison(sign: str) -> Prepare:
             if x is None or y is None:
                 return None
             if near and math.isfinite(x) and math.isfinite(y) and math.isclose(x, y, rel_tol=TINY):
-                raise Untold("a comparison of a power or a logarithm with nearly its value")
+                raise UnknownValue("a comparison of a power or a logarithm with nearly its value")
             return test(key(x), key(y))
 
         return Prepared(compare, BOOL)
@@ -94,7 +94,7 @@ def null(wanted: bool) -> Prepare:
 
 def among(parts: Sequence[Prepared]) -> Prepared:
     if any(part.near for part in parts):
-        raise Untold("IN of a power or a logarithm")
+        raise UnknownValue("IN of a power or a logarithm")
     key, of, others = ordered(unified(parts)), parts[0].of, [part.of for part in parts[1:]]
 
     def among(values: Values) -> Any:
@@ -136,7 +136,7 @@ def extreme(sign: int) -> Prepare:
     def prepare(parts: Sequence[Prepared]) -> Prepared:
         type_ = unified(parts)
         if any(part.near for part in parts):
-            raise Untold("greatest or least of a power or a logarithm")
+            raise UnknownValue("greatest or least of a power or a logarithm")
         key, each = ordered(type_), [part.of for part in parts]
         best = max if sign > 0 else min
 

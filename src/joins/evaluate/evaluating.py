@@ -1,7 +1,7 @@
 """A compiled expression → a function of the values that it reads.
 
 Values are None, bool, int, Decimal, float, str, bytes; dates are days and moments microseconds since 1970 UTC. A
-function returns what Spark computes, or raises `Untold`: for expressions that are not known here when they are
+function returns what Spark computes, or raises `UnknownValue`: for expressions that are not known here when they are
 prepared, for single values where they are computed. Powers and logarithms differ by an ulp between libraries, so what
 depends on more than their size is not told either.
 """
@@ -19,7 +19,7 @@ from joins.evaluate.casting import converter
 from joins.evaluate.conditions import among, case
 from joins.evaluate.prepared import Prepared, Values, constant, exactly
 from joins.evaluate.reading import Syntax, read
-from joins.evaluate.unknown import Untold
+from joins.evaluate.unknown import UnknownValue
 from joins.query.value_types import BOOL, DATE, DATETIME, INTEGERS, NULL, STRING, family, literal_type
 
 _SPARK_TYPES = {
@@ -61,7 +61,7 @@ def _prepare(tree: Syntax, types: tuple[LogicalType, ...]) -> Prepared:
             return among(parts)
     form = FORMS.get(tree.name)
     if form is None:
-        raise Untold(f"{tree.name}() is not known")
+        raise UnknownValue(f"{tree.name}() is not known")
     return form(parts)
 
 
@@ -69,7 +69,7 @@ def _literal(text: str) -> Prepared:
     number = Decimal(text)
     type_ = literal_type(number)
     if type_ is None or "e" in text.lower():
-        raise Untold(f"the number {text}")
+        raise UnknownValue(f"the number {text}")
     if type_.kind not in INTEGERS:
         return constant(number, type_)
     whole_ = int(text)
@@ -80,7 +80,7 @@ def _type(name: str) -> LogicalType:
     if name.startswith("DECIMAL("):
         return parse_type(name.lower())
     if name not in _SPARK_TYPES:
-        raise Untold(f"the type {name}")
+        raise UnknownValue(f"the type {name}")
     return parse_type(_SPARK_TYPES[name])
 
 

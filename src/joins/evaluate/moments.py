@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from joins.evaluate.unknown import Untold
+from joins.evaluate.unknown import UnknownValue
 
 DAY = 86_400_000_000
 _UNITS = {"SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000, "DAY": DAY}
@@ -80,17 +80,17 @@ def truncated(unit: str, micros: int) -> int:
             return days_of(year, (month - 1) // 3 * 3 + 1, 1) * DAY
         case "YEAR":
             return days_of(year, 1, 1) * DAY
-    raise Untold(f"a unit of date_trunc: {unit}")
+    raise UnknownValue(f"a unit of date_trunc: {unit}")
 
 
 def formatted(micros: int, pattern: str) -> str:
     """A moment by a pattern of yyyy MM dd HH mm ss."""
     parts = (*civil(micros // DAY), *clock(micros))
     if not 1 <= parts[0] <= 9999:
-        raise Untold("date_format of a year beyond 1 to 9999")
+        raise UnknownValue("date_format of a year beyond 1 to 9999")
     pieces = re.findall(r"y+|M+|d+|H+|m+|s+|[-/:. _]", pattern)
     if "".join(pieces) != pattern or any(one[0].isalpha() and one not in _PATTERN for one in pieces):
-        raise Untold(f"a pattern of date_format: {pattern}")
+        raise UnknownValue(f"a pattern of date_format: {pattern}")
     return "".join(f"{parts[_PATTERN[one]]:0{len(one)}d}" if one in _PATTERN else one for one in pieces)
 
 
@@ -98,7 +98,7 @@ def date_text(days: int) -> str:
     """A date as Spark casts it to text."""
     year, month, day = civil(days)
     if not 1 <= year <= 9999:
-        raise Untold("a year beyond 1 to 9999 as text")
+        raise UnknownValue("a year beyond 1 to 9999 as text")
     return f"{year:04d}-{month:02d}-{day:02d}"
 
 
@@ -147,9 +147,9 @@ def moment_of(text: str) -> int | None:
     sign, year, month, day, hour, minute, second, fraction, rest = found.groups()
     if rest:
         if second is None or not _ZONE.fullmatch(rest):
-            raise Untold(f"text as a moment: {text!r}")
+            raise UnknownValue(f"text as a moment: {text!r}")
     elif (hour is None and trimmed[-1] in " T") or (hour is not None and second is None) or fraction == "":
-        raise Untold(f"text as a moment: {text!r}")
+        raise UnknownValue(f"text as a moment: {text!r}")
     date = (int(year) * (-1 if sign == "-" else 1), int(month or 1), int(day or 1))
     times = (int(hour or 0), int(minute or 0), int(second or 0))
     if not _is_date(*date) or times[0] > 23 or times[1] > 59 or times[2] > 59:
@@ -163,4 +163,4 @@ def _no_moment(text: str) -> int | None:
     """Letters where the date should stand make it none; behind a time they may name a zone."""
     if re.match(r"[+-]?[0-9-]*[^0-9 T:.+-]", text):
         return None
-    raise Untold(f"text as a moment: {text!r}")
+    raise UnknownValue(f"text as a moment: {text!r}")

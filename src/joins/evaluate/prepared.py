@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cdc.model.types import LogicalType
-from joins.evaluate.unknown import Untold
+from joins.evaluate.unknown import UnknownValue
 from joins.query.value_types import INTEGERS, NULL, common, family
 
 Values = Sequence[Any]
@@ -48,7 +48,7 @@ def exactly(part: Prepared, function: Callable[[Any], Any]) -> Callable[[Any], A
     def careful(value: Any) -> Any:
         found = function(value)
         if math.isfinite(value) and (function(value * (1 - TINY)) != found or function(value * (1 + TINY)) != found):
-            raise Untold("what depends on the last digits of a power or a logarithm")
+            raise UnknownValue("what depends on the last digits of a power or a logarithm")
         return found
 
     return careful
@@ -63,10 +63,10 @@ def unified(parts: Sequence[Prepared]) -> LogicalType:
             found = common(wanted, kind)
             # values of these need no conversion
             if found is None or (family(found) not in ("text", "moment") and found.kind not in INTEGERS):
-                raise Untold(f"values of {len(kinds)} types")
+                raise UnknownValue(f"values of {len(kinds)} types")
             wanted = found
         if len({family(kind) for kind in kinds}) > 1:
-            raise Untold(f"values of {len(kinds)} types")
+            raise UnknownValue(f"values of {len(kinds)} types")
         return wanted
     return next(iter(kinds), NULL)
 

@@ -1,7 +1,7 @@
 """Compiled expressions (`joins.query.expressions`), Spark SQL with `{i}` for value i, as trees.
 
-The grammar is what the compiler writes and nothing else: a text that it does not cover raises `Untold`, so that an
-expression is never evaluated as something that it is not.
+The grammar is what the compiler writes and nothing else: a text that it does not cover raises `UnknownValue`, so that
+an expression is never evaluated as something that it is not.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from joins.evaluate.unknown import Untold
+from joins.evaluate.unknown import UnknownValue
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<value>\{\d+\})|(?P<text>'(?:[^'\\]|\\.)*')|(?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
@@ -38,7 +38,7 @@ def read(text: str) -> Syntax:
     reader = _Reader(_tokens(text))
     tree = reader.either()
     if reader.at != len(reader.tokens):
-        raise Untold(f"it is not read: {text}")
+        raise UnknownValue(f"it is not read: {text}")
     return tree
 
 
@@ -48,7 +48,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     while at < len(text.rstrip()):
         match = _TOKEN.match(text, at)
         if match is None:
-            raise Untold(f"it is not read: {text}")
+            raise UnknownValue(f"it is not read: {text}")
         assert match.lastgroup is not None  # one of the groups matched
         found.append((match.lastgroup, match[match.lastgroup]))
         at = match.end()
@@ -59,7 +59,7 @@ def _plain(quoted: str) -> str:
     """The text of a literal as `joins.query.expressions.escaped` wrote it."""
     doubled = quoted[1:-1].replace("{{", "{").replace("}}", "}")
     if re.search(r"\\[^\\']", re.sub(r"\\\\", "", doubled)):
-        raise Untold(f"a literal has an escape: {quoted}")
+        raise UnknownValue(f"a literal has an escape: {quoted}")
     return re.sub(r"\\(.)", r"\1", doubled, flags=re.DOTALL)
 
 
@@ -78,7 +78,7 @@ class _Reader:
 
     def _take(self, *wanted: str) -> str:
         if (found := self._peek()) not in wanted:
-            raise Untold(f"{found or 'a literal'} stands where {' or '.join(wanted)} is read")
+            raise UnknownValue(f"{found or 'a literal'} stands where {' or '.join(wanted)} is read")
         self.at += 1
         return found
 
@@ -157,7 +157,7 @@ class _Reader:
 
     def _one(self) -> Syntax:
         if self.at >= len(self.tokens):
-            raise Untold("an expression ends too early")
+            raise UnknownValue("an expression ends too early")
         kind, text = self.tokens[self.at]
         self.at += 1
         if kind == "value":
@@ -169,7 +169,7 @@ class _Reader:
         word = text.upper()
         if kind == "sign":
             if word != "(":
-                raise Untold(f"{text} begins no expression")
+                raise UnknownValue(f"{text} begins no expression")
             tree = self.either()
             self._take(")")
             return tree
@@ -211,4 +211,4 @@ class _Reader:
                 return text.upper()
             depth += (part == "(") - (part == ")")
             text += part
-        raise Untold("a CAST has no end")
+        raise UnknownValue("a CAST has no end")

@@ -10,7 +10,7 @@ from cdc.model.geometry import ewkt_of
 from cdc.model.types import Canonical, LogicalType, float_of
 from joins.evaluate.casting import single
 from joins.evaluate.moments import DAY, civil, clock, date_of, moment_of
-from joins.evaluate.unknown import Untold
+from joins.evaluate.unknown import UnknownValue
 from joins.query.value_types import family
 
 
@@ -66,5 +66,5 @@ def to_canonical(type_: LogicalType, value: Any) -> Canonical:
 def _date(days: int) -> str:
     year, month, day = civil(days)
     if not 1 <= year <= 9999:
-        raise Untold("a date beyond the years 1 to 9999")
+        raise UnknownValue("a date beyond the years 1 to 9999")
     return f"{year:04d}-{month:02d}-{day:02d}"

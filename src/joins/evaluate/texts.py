@@ -9,7 +9,7 @@ import unicodedata
 from functools import lru_cache
 from typing import Any
 
-from joins.evaluate.unknown import Untold
+from joins.evaluate.unknown import UnknownValue
 
 _MOST = 2**31 - 1
 _STEP = re.compile(r"\.([^.\[\]*?'\s]+)|\[(\d{1,9})\]|\['([^'?*]+)'\]")
@@ -19,7 +19,7 @@ _FEW_DIGITS = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 def _known(text: str) -> str:
     """The text; Untold for characters that this version of Python does not know yet."""
     if not text.isascii() and any(unicodedata.category(c) == "Cn" for c in text):
-        raise Untold("the capitals of a character that is not known here")
+        raise UnknownValue("the capitals of a character that is not known here")
     return text
 
 
@@ -91,7 +91,7 @@ _OF_GEOMETRY = ("^(SRID=[0-9]+;)?POINT[(]([^ ]+) ([^)]+)[)]$", "^SRID=([0-9]+);"
 def regexp_extract(text: str, pattern: str, group: int) -> str:
     """A group of what is found; empty where nothing is."""
     if pattern not in _OF_GEOMETRY or "\n" in text:
-        raise Untold(f"the expression {pattern}")
+        raise UnknownValue(f"the expression {pattern}")
     found = re.search(pattern, text)
     return "" if found is None else found[group] or ""
 
@@ -99,7 +99,7 @@ def regexp_extract(text: str, pattern: str, group: int) -> str:
 def regexp_replace(text: str, pattern: str, by: str) -> str:
     """What is found, replaced."""
     if pattern not in _OF_GEOMETRY or by:
-        raise Untold(f"the expression {pattern}")
+        raise UnknownValue(f"the expression {pattern}")
     return re.sub(pattern, by, text)
 
 
@@ -137,7 +137,7 @@ def json_steps(path: str) -> tuple[str | int, ...]:
     while at < len(path):
         found = _STEP.match(path, at)
         if found is None or not path.startswith("$"):
-            raise Untold(f"a path of get_json_object: {path}")
+            raise UnknownValue(f"a path of get_json_object: {path}")
         name, number, quoted = found.groups()
         steps.append(int(number) if number is not None else (name or quoted))
         at = found.end()
@@ -153,7 +153,7 @@ def get_json_object(text: str, path: str) -> str | None:
         begin = text.lstrip(" \t\r\n")[:1]
         if begin == "" or begin not in ("{[/#" if steps else "{[\"'-0123456789tfnNI/#"):
             return None
-        raise Untold("text that is almost JSON") from None
+        raise UnknownValue("text that is almost JSON") from None
     for step in steps:
         if isinstance(step, int):
             if isinstance(value, _Object) or not isinstance(value, list):
@@ -164,13 +164,13 @@ def get_json_object(text: str, path: str) -> str | None:
         else:
             if not isinstance(value, _Object):
                 if isinstance(value, list):
-                    raise Untold("a member of a list of JSON")
+                    raise UnknownValue("a member of a list of JSON")
                 return None
             found = [member for name, member in value if name == step]
             if not found:
                 return None
             if len(found) > 1:
-                raise Untold("a member of JSON that is there twice")
+                raise UnknownValue("a member of JSON that is there twice")
             value = found[0]
     if value is None:
         return None if steps else "null"
@@ -189,7 +189,7 @@ def _written(value: Any) -> str:
             return str(value)
         case str():
             if any(c < " " or c in "\x7f\u2028\u2029" or not c.isprintable() for c in value):
-                raise Untold("a text within JSON that is written with escapes")
+                raise UnknownValue("a text within JSON that is written with escapes")
             return json.dumps(value, ensure_ascii=False)
         case _Object():
             return "{" + ",".join(f"{_written(name)}:{_written(member)}" for name, member in value) + "}"
@@ -202,4 +202,4 @@ def _fraction(number: str) -> str:
         whole, _, part = number.lstrip("-").partition(".")
         if whole != "0" or part == "0" or not part.startswith("000"):
             return str(number)
-    raise Untold("a number within JSON that may be written otherwise")
+    raise UnknownValue("a number within JSON that may be written otherwise")

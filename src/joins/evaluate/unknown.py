@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Untold(ValueError):
+class UnknownValue(ValueError):
     """The value of an expression is not known here, for a reason; no value is invented instead."""
 
     def __init__(self, reason: str) -> None:

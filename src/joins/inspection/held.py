@@ -54,7 +54,7 @@ def keys_of(plan: Plan, key: str) -> dict[bytes, Where]:
         if isinstance(pair := fragment.root, Pair):
             found[pair.number] = Where(f"pairs of {pair.alias}", None)
         if (group := fragment.group) is not None:
-            found[group.differ] = Where(f"rows for the groups of {fragment.root.alias}", group)
+            found[group.change_detector] = Where(f"rows for the groups of {fragment.root.alias}", group)
             found[group.number] = Where(f"groups of {fragment.root.alias}", group)
     return {bytes([number]) + key.encode(): place for number, place in found.items() if number != SINK}
 
@@ -84,14 +84,14 @@ def described(entries: Iterable[Entry], keys: Mapping[bytes, Where]) -> list[Hel
         elif variable.startswith("row_"):
             found += _parts(step, value)
         elif variable.startswith("told"):
-            found.append(_told(step, group, value))
+            found.append(_reported(step, group, value))
         elif variable.startswith("group") and group is not None:
             ts_ms, parts = group_parts(group, value)
             found += [Held(step=step, what=what, row=None, values=values, ts_ms=ts_ms) for what, values in parts]
     return sorted(found, key=lambda one: (one.step, one.what != "right side", one.what == "right row", str(one.row)))
 
 
-def _told(step: str, group: Grouping | None, value: bytes) -> Held:
+def _reported(step: str, group: Grouping | None, value: bytes) -> Held:
     """What a row told last: to a group the values of its key, and the arguments of the functions behind them."""
     parts = [value] if group is None else split_part(value)
     values = [one for part in parts for one in values_of_text(part)]

@@ -15,13 +15,13 @@ from typing import Any
 
 from cdc.model.types import LogicalType
 from joins.query.group import Bag
-from joins.query.nodes import Derived, Hop, Interval, Node, Pair, PlanSource
-from joins.query.plan import STAR, Assemble, Fragment, Plan
+from joins.query.nodes import Derived, Interval, LookupJoin, Node, Pair, PlanSource
+from joins.query.plan import MULTI_JOIN, Assemble, Fragment, Plan
 from joins.steps.by_time import TimedSide, sides_of
 from joins.steps.records import text_of
 
-Settled = Mapping[str, Mapping[int, int]]
-Floors = Mapping[str, Mapping[int, int]]
+SafeOffsets = Mapping[str, Mapping[int, int]]
+TruncationPoints = Mapping[str, Mapping[int, int]]
 # What a program says of a level → the kernel's step that does it, in the order in which messages pass them. Spark's
 # checkpoint numbers its operators in this order: a new kind goes where no query has one yet.
 STEPS = {"hops": "KeyedJoin", "stars": "Assemble"}
@@ -72,22 +72,23 @@ class FragmentProgram:
 
 def program_of(
     plan: Plan,
-    settled: Settled,
+    settled: SafeOffsets,
     *,
     kafka: Mapping[str, str] | None = None,
-    ends: Settled | None = None,
-    floors: Floors | None = None,
+    ends: SafeOffsets | None = None,
+    truncation_points: TruncationPoints | None = None,
     tombstone_ms: int = WEEK_MS,
     checkpoint: str = "",
 ) -> tuple[FragmentProgram, ...]:
     """The fragments' programs, in the plan's order. `settled` and `ends` as in `joins.steps.route`: topic → partition →
     offset; `kafka`: the properties of a client of the log, which markers read again (a program stands in Spark's plans:
-    no secret is in it); `floors` (`joins.steps.truncation`): topic → partition → sequence. `latest` remembers deleted
-    rows for `tombstone_ms`. `checkpoint`: the query's folder, where joins by time read their batch's watermark.
+    no secret is in it); `truncation_points` (`joins.steps.truncation`): topic → partition → sequence. `latest`
+    remembers deleted rows for `tombstone_ms`. `checkpoint`: the query's folder, where joins by time read their batch's
+    watermark.
     """
     log = _Log(
-        kafka=kafka or {}, settled=settled, ends=ends or {}, floors=floors or {}, tombstone_ms=tombstone_ms,
-        checkpoint=checkpoint,
+        kafka=kafka or {}, settled=settled, ends=ends or {}, truncation_points=truncation_points or {},
+        tombstone_ms=tombstone_ms, checkpoint=checkpoint,
     )  # fmt: skip
     return tuple(_part(fragment, plan.first_node(fragment), plan.sink.table, log) for fragment in plan.fragments)
 
@@ -95,9 +96,9 @@ def program_of(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Log:
     kafka: Mapping[str, str]
-    settled: Settled
-    ends: Settled
-    floors: Floors
+    settled: SafeOffsets
+    ends: SafeOffsets
+    truncation_points: TruncationPoints
     tombstone_ms: int
     checkpoint: str
 
@@ -152,18 +153,18 @@ def _levels(fragment: Fragment, first: int, table: str, log: _Log) -> tuple[Leve
 
 
 def _height(node: Node) -> int:
-    return 1 + max(_height(hop.child) for hop in node.hops) if node.hops else 0
+    return 1 + max(_height(lookup.child) for lookup in node.lookups) if node.lookups else 0
 
 
-def _walk(node: Node, above: tuple[Node, Hop] | None) -> Iterator[tuple[Node, tuple[Node, Hop] | None]]:
+def _walk(node: Node, above: tuple[Node, LookupJoin] | None) -> Iterator[tuple[Node, tuple[Node, LookupJoin] | None]]:
     yield node, above
-    for hop in node.hops:
-        yield from _walk(hop.child, (node, hop))
+    for lookup in node.lookups:
+        yield from _walk(lookup.child, (node, lookup))
 
 
 def _level(height: int, fragment: Fragment, first: int, log: _Log) -> Level:
     made = _Made()
-    numbers = {step.of: step.number & ~STAR for step in fragment.steps if isinstance(step, Assemble)}
+    numbers = {step.of: step.number & ~MULTI_JOIN for step in fragment.steps if isinstance(step, Assemble)}
     for number, (node, above) in enumerate(_walk(fragment.tree, None), start=first):
         target = fragment.outlet if above is None else above[1].number
         at = _height(node) or (1 if above is None else _height(above[0]))
@@ -172,11 +173,11 @@ def _level(height: int, fragment: Fragment, first: int, log: _Log) -> Level:
         made.read(node, number, target, log)
         star = numbers.get(node.alias, -1)
         if star >= 0:
-            widths, inner = [hop.child.width for hop in node.hops], [hop.inner for hop in node.hops]
+            widths, inner = [lookup.child.width for lookup in node.lookups], [lookup.inner for lookup in node.lookups]
             made.stars.append({"star": star, "of": node.alias, "widths": widths, "inner": inner, "target": target})
-        for part, hop in enumerate(node.hops):
-            one = {"hop": hop.number, "star": star, "part": part, "target": target}
-            made.hops.append({**one, "inner": hop.inner, "width": hop.child.width})
+        for part, lookup in enumerate(node.lookups):
+            one = {"hop": lookup.number, "star": star, "part": part, "target": target}
+            made.lookups.append({**one, "inner": lookup.inner, "width": lookup.child.width})
     return made.level(log)
 
 
@@ -194,7 +195,7 @@ def _pairs(pair: Pair, target: int, table: str) -> Level:
         ])
     ]  # fmt: skip
     sources = [node.source for node in pair.walk() if isinstance(node.source, Derived)]
-    differs = [{"differ": source.differ, "side": side} for source, side in zip(sources, sides, strict=True)]
+    differs = [{"differ": source.change_detector, "side": side} for source, side in zip(sources, sides, strict=True)]
     pairs = {"number": pair.number, "target": target, "most": pair.most, "table": table, "of": pair.alias}
     return Level(
         topics=(),
@@ -212,7 +213,7 @@ class _Made:
     def __init__(self) -> None:
         self.sources: dict[str, dict[str, Any]] = {}
         self.filters: list[Node] = []
-        self.hops: list[dict[str, Any]] = []
+        self.lookups: list[dict[str, Any]] = []
         self.stars: list[dict[str, Any]] = []
         self.differs: list[dict[str, Any]] = []
         self.rows: list[int] = []
@@ -226,17 +227,17 @@ class _Made:
             source = self.sources.setdefault(node.source.topic, _source(node.source, log))
             numbers = [node.source.columns.index(name) for name in node.columns]
             source["nodes"].append({**_reader(node, number, numbers, target), **condition})
-        elif node.source.differ is None:
+        elif node.source.change_detector is None:
             assert node.filter is None, "a node whose rows come in as they are has no filter"
             self.rows += node.source.fragments
         else:
             reader = {**_reader(node, OTHERS, list(range(len(node.columns))), target), **condition}
-            self.differs.append({"differ": node.source.differ, "node": reader})
+            self.differs.append({"differ": node.source.change_detector, "node": reader})
             self.reread += node.source.fragments
 
     def level(self, log: _Log) -> Level:
         """What they make."""
-        own: dict[str, Any] = {"sources": list(self.sources.values()), "hops": self.hops, "stars": self.stars}
+        own: dict[str, Any] = {"sources": list(self.sources.values()), "hops": self.lookups, "stars": self.stars}
         if self.differs:
             own["differs"] = self.differs
         program = json.dumps({"kafka": dict(log.kafka), "tombstone_ms": log.tombstone_ms, **own})
@@ -263,7 +264,7 @@ def _source(source: PlanSource, log: _Log) -> dict[str, Any]:
         "key": [source.columns.index(name) for name in source.key],
         "latest": source.needs_latest,
         "settled": log.settled.get(source.topic, {}),
-        "floors": log.floors.get(source.topic, {}),
+        "floors": log.truncation_points.get(source.topic, {}),
         "nodes": [],
     }
 
@@ -278,8 +279,8 @@ def _reader(node: Node, number: int, numbers: list[int], target: int) -> dict[st
         "number": number,
         "columns": numbers,
         "id": [numbers[index] for index in node.id_columns],
-        "hops": [hop.number for hop in node.hops],
-        "keys": [[numbers[index] for index in hop.columns] for hop in node.hops],
+        "hops": [lookup.number for lookup in node.lookups],
+        "keys": [[numbers[index] for index in lookup.columns] for lookup in node.lookups],
         "target": target,
     }
 
@@ -309,7 +310,7 @@ def _grouped(fragment: Fragment, table: str) -> dict[str, Any]:
         "always": group.always,
         "top": None if group.top is None else asdict(group.top),
     }
-    return {"differs": [{"differ": group.differ, "group": described}], "conditions": []}
+    return {"differs": [{"differ": group.change_detector, "group": described}], "conditions": []}
 
 
 def _bag(bag: Bag) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import orjson
 
 from cdc.model.types import Canonical, LogicalType
 from joins.evaluate.stored import to_canonical, to_native
-from joins.evaluate.unknown import Untold
+from joins.evaluate.unknown import UnknownValue
 from joins.query.group import Bag
 from joins.steps.exact import added, exact, part_of, zero
 from joins.steps.ordered import order_of
@@ -35,7 +35,7 @@ def collected(function: str, of: LogicalType, type_: LogicalType) -> Callable[[V
             return lambda values: _extreme(of, values, last=function == "max")
         case "collect_list" | "collect_set":
             return lambda values: _listed(of, values, once=function == "collect_set")
-    raise Untold(f"{function} of {of}")
+    raise UnknownValue(f"{function} of {of}")
 
 
 def _texts(of: LogicalType, values: Values) -> list[bytes]:

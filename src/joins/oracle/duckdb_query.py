@@ -31,7 +31,7 @@ class Question:
     columns: tuple[Shown, ...]
     rows: frozenset[str]
 
-    def untold(self, reasons: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    def unknown(self, reasons: Mapping[str, str]) -> tuple[str, dict[str, str]]:
         """Why the answer as a whole is not told (empty: it is), and the columns that are not, each with its reason.
 
         `reasons`: why functions did not tell a value, by their names.

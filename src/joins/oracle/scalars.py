@@ -314,7 +314,7 @@ class Scalars:
         try:
             typed = compile_()
         except Unsupported as error:
-            return self._untold(text, error.what)
+            return self._unknown(text, error.what)
         sql = ORDER if kind == "order" else typed.sql
         types = tuple(one.type for one in given)
         type_ = LogicalType(kind="int64") if kind == "order" else typed.type
@@ -324,7 +324,7 @@ class Scalars:
         call = exp.Anonymous(this=name, expressions=arguments)
         return Rewritten(call, type_, frozenset({name}).union(*(one.deps for one in given)))
 
-    def _untold(self, text: str, reason: str) -> Rewritten:
+    def _unknown(self, text: str, reason: str) -> Rewritten:
         name = name_of("untold", text, reason)
         self.functions[name] = Scalar(name=name, sql="", types=(), type=STRING, text=text, reason=reason)
         return Rewritten(exp.Anonymous(this=name, expressions=[exp.Literal.number(0)]), STRING, frozenset({name}))
@@ -339,7 +339,7 @@ class Scalars:
         try:
             result = Keeping().add(call, [(i, part.type) for i, part in enumerate(parts)])
         except Unsupported as error:
-            return self._untold(text_of_expression(call), error.what)
+            return self._unknown(text_of_expression(call), error.what)
         sql = counted(result, parts) or self._collected(result, parts[0])
         return Rewritten(
             sql, result.type, deps | {str(one.this) for one in sql.find_all(exp.Anonymous)} & {*self.functions}

@@ -18,8 +18,8 @@ from joins.query.group import Grouping
 from joins.query.nodes import Expression, Node, Pair
 from joins.query.plan import Assemble, Finish, Fragment, KeyedJoin, Plan
 from joins.steps.aggregate import aggregated_in
-from joins.steps.by_time import Came, TimedRows, Watermark, fault_of, met, sides_of
-from joins.steps.change_detector import Retold, contribution, differ_step, differences, differs_of, whole
+from joins.steps.by_time import TimedRow, TimedRows, Watermark, fault_of, met, sides_of
+from joins.steps.change_detector import Transition, change_detector_step, contribution, differences, differs_of, whole
 from joins.steps.contributions import combined
 from joins.steps.envelope import as_text
 from joins.steps.pairs import paired_in
@@ -31,10 +31,10 @@ from joins.steps.records import (
     ROW_GONE,
     ROW_PUT,
     SINK,
-    Floor,
     Message,
     Record,
     RefusedRecord,
+    TruncationPoint,
     Values,
     dump,
     load,
@@ -46,18 +46,18 @@ from joins.steps.records import (
     ts_of,
     values_of,
 )
-from joins.steps.route import Changed, LogReader, Router, Settled, Truncated, latest_message, place_told
-from joins.steps.sink import Cells, next_stamp, writes_of
+from joins.steps.route import Changed, LogReader, Router, SafeOffsets, Truncated, latest_message, place_reported
+from joins.steps.sink import Cells, next_timestamp, writes_of
 from joins.steps.state import (
     JoinState,
     LatestState,
-    StarState,
+    MultiJoinState,
     assemble_step,
     fold_step,
-    hop_step,
     latest_step,
+    lookup_step,
 )
-from joins.steps.truncation import MOST, Past, mended
+from joins.steps.truncation import MOST, Past, repaired
 
 
 class Evaluates(Protocol):
@@ -112,9 +112,9 @@ class States:
     """
 
     joins: dict[bytes, JoinState] = field(default_factory=dict)
-    stars: dict[bytes, StarState] = field(default_factory=dict)
+    stars: dict[bytes, MultiJoinState] = field(default_factory=dict)
     latest: dict[tuple[str, bytes], LatestState] = field(default_factory=dict)
-    floors: dict[tuple[str, int], int] = field(default_factory=dict)
+    truncation_points: dict[tuple[str, int], int] = field(default_factory=dict)
     store: dict[bytes, bytes] = field(default_factory=dict)
     kept: dict[int, TimedRows] = field(default_factory=dict)
     watermark: Watermark = field(default_factory=lambda: Watermark(()))
@@ -122,7 +122,7 @@ class States:
     def copy(self) -> States:
         """A copy that a batch may change; the steps replace states and change none in place."""
         return States(
-            dict(self.joins), dict(self.stars), dict(self.latest), dict(self.floors), dict(self.store),
+            dict(self.joins), dict(self.stars), dict(self.latest), dict(self.truncation_points), dict(self.store),
             dict(self.kept), self.watermark.copy(),
         )  # fmt: skip
 
@@ -145,10 +145,10 @@ class Simulation:
     def __init__(
         self,
         plan: Plan,
-        settled: Settled,
+        settled: SafeOffsets,
         evaluator: Evaluates,
         *,
-        ends: Settled | None = None,
+        ends: SafeOffsets | None = None,
         shuffle: Shuffle = list,
         most: int = MOST,
     ) -> None:
@@ -162,23 +162,23 @@ class Simulation:
         self.states = States(watermark=Watermark(self.sides))
         self.table = StoredTable()
         self.refused: list[RefusedRecord] = []
-        self.batch, self.stamp = 0, 0
+        self.batch, self.batch_timestamp = 0, 0
         self._bound: dict[int, int] = {}
         self._log: dict[tuple[str, int], dict[int, Logged]] = {}
 
     def run_batch(self, records: Sequence[Logged], *, now_ms: int, commit: bool = True) -> None:
         """Run one batch; its records may come in any order that keeps each partition's."""
         states = self.states.copy()
-        stamp = self._bound.setdefault(self.batch, next_stamp(now_ms, self.stamp))
+        batch_timestamp = self._bound.setdefault(self.batch, next_timestamp(now_ms, self.batch_timestamp))
         messages = self._steps(self.routed(records, states), states)
         writes = writes_of(self._finished(messages), self.codec, self.batch)
         for row in writes.deletes:
-            self.table.delete(row, stamp)
+            self.table.delete(row, batch_timestamp)
         for row, cells in writes.puts:
-            self.table.put(row, cells, stamp + 1)
+            self.table.put(row, cells, batch_timestamp + 1)
         self.refused += writes.refused
         if commit:
-            self.states, self.stamp = states, stamp
+            self.states, self.batch_timestamp = states, batch_timestamp
             self.batch += 1
 
     def live(self) -> dict[tuple[Canonical, ...], dict[str, Canonical]]:
@@ -190,7 +190,7 @@ class Simulation:
         """What the steps of each fragment hear of some records; the last one's hear what is meant for the sink."""
         messages: list[Message] = []
         changes: list[Changed] = []
-        watermark, came, timed = states.watermark.next(), dict[int, list[Came]](), list[tuple[int, Message]]()
+        watermark, came, timed = states.watermark.next(), dict[int, list[TimedRow]](), list[tuple[int, Message]]()
         for one in records:
             at = (one.topic, one.partition)
             self._log.setdefault(at, {})[one.offset] = one
@@ -200,11 +200,13 @@ class Simulation:
             if isinstance(found, RefusedRecord):
                 messages.append(found.message())
             elif isinstance(found, Truncated):
-                changes += mended(self.reader, found, partial(self._before, at, one.offset), self.most)
+                changes += repaired(self.reader, found, partial(self._before, at, one.offset), self.most)
                 if found.source.needs_latest:
-                    states.floors[at] = max(found.sequence, states.floors.get(at, 0))
-                    messages.append(Floor(one.topic, one.partition, found.sequence).message())
-            elif found is not None and (not found.source.needs_latest or found.sequence >= states.floors.get(at, 0)):
+                    states.truncation_points[at] = max(found.sequence, states.truncation_points.get(at, 0))
+                    messages.append(TruncationPoint(one.topic, one.partition, found.sequence).message())
+            elif found is not None and (
+                not found.source.needs_latest or found.sequence >= states.truncation_points.get(at, 0)
+            ):
                 changes.append(found)
         passed = self._latest(changes, states)
         routed = {number: list(router.route(passed)) for number, router in self.routers.items()}
@@ -221,7 +223,7 @@ class Simulation:
         return routed
 
     def _timed(
-        self, record: Logged, found: Changed | Truncated, watermark: int, came: dict[int, list[Came]]
+        self, record: Logged, found: Changed | Truncated, watermark: int, came: dict[int, list[TimedRow]]
     ) -> Iterator[tuple[int, Message]]:
         """What the joins by time hear of a record, and what leaves their fragments at once: rows that meet nothing, and
         letters."""
@@ -238,14 +240,14 @@ class Simulation:
                 for one in side.read(values, found.ts_ms, watermark, passes=passes, trace=trace):
                     if isinstance(one, Message):
                         yield side.fragment, one
-                    elif isinstance(one, Came):
+                    elif isinstance(one, TimedRow):
                         came.setdefault(side.target, []).append(one)
                     else:
                         reason = one.reason
             if reason is not None:
                 key, value = as_text(record.key), as_text(record.value)
-                letter = RefusedRecord(record.topic, record.partition, record.offset, reason, key, value)
-                yield side.fragment, letter.message()
+                dead_letter = RefusedRecord(record.topic, record.partition, record.offset, reason, key, value)
+                yield side.fragment, dead_letter.message()
 
     def _before(self, at: tuple[str, int], offset: int) -> list[Past]:
         return [(one.offset, one.key, one.value) for n, one in sorted(self._log[at].items()) if n < offset]
@@ -269,7 +271,7 @@ class Simulation:
                 before, after = (None if p is None else values_of(p) for p in found)
                 ts_ms = max(change.ts_ms for change, _ in some)
                 source = some[0][0].source
-                passed.append(Changed(source, before, after, 0, ts_ms, False, False, 0, place=place_told(found[1])))
+                passed.append(Changed(source, before, after, 0, ts_ms, False, False, 0, place=place_reported(found[1])))
         return passed
 
     def _steps(self, routed: Routed, states: States) -> list[Message]:
@@ -316,8 +318,8 @@ class Simulation:
 
     def _difference(
         self, k: bytes, messages: list[Message], states: States, picks: Callable[[bytes], bytes]
-    ) -> Retold | None:
-        after, found = differ_step(states.store.get(k), self._arrived(messages), picks)
+    ) -> Transition | None:
+        after, found = change_detector_step(states.store.get(k), self._arrived(messages), picks)
         states.put(k, after)
         return found
 
@@ -328,18 +330,18 @@ class Simulation:
             for k, some in _grouped(rows, lambda _: True)[0].items()
             if (found := self._difference(k, some, states, contribution(group))) is not None
         ]
-        told: list[Message] = []
+        reported: list[Message] = []
         groups, _ = _grouped((one for n in range(2) for one in combined(group, changed[n::2])), lambda _: True)
         for k, some in groups.items():
             arrived = self._arrived(some)
-            told += aggregated_in(
+            reported += aggregated_in(
                 group, fragment.target, self.plan.sink.table, k, arrived, states.store.get, states.put
             )  # fmt: skip
-        return told
+        return reported
 
     def _step(self, step: KeyedJoin | Assemble, k: bytes, arrived: list[Message], states: States) -> list[Message]:
         if isinstance(step, KeyedJoin):
-            joined, found = hop_step(step, k, states.joins.get(k), arrived)
+            joined, found = lookup_step(step, k, states.joins.get(k), arrived)
             _replace(states.joins, k, joined)
         else:
             star, found = assemble_step(step, k, states.stars.get(k), arrived)
@@ -350,13 +352,13 @@ class Simulation:
         """Rows at an outlet: puts with their computed values, as gone where they fail WHERE."""
         puts = [message for message in messages if message.op in (ROW_PUT, DIM_PUT)]
         rows = [values_of(message.p) for message in puts]
-        told = [message for message in messages if message.op not in (ROW_PUT, DIM_PUT)]
+        reported = [message for message in messages if message.op not in (ROW_PUT, DIM_PUT)]
         for message, (values, wanted) in zip(puts, self.evaluator.finish(fragment.finish, rows), strict=True):
             if wanted:
-                told.append(message._replace(p=payload(values, ts_of(message.p), trace_of(message.p))))
+                reported.append(message._replace(p=payload(values, ts_of(message.p), trace_of(message.p))))
             else:
-                told.append(message._replace(op=ROW_GONE if message.op == ROW_PUT else DIM_GONE, p=b""))
-        return told
+                reported.append(message._replace(op=ROW_GONE if message.op == ROW_PUT else DIM_GONE, p=b""))
+        return reported
 
     def _finished(self, messages: list[Message]) -> list[Record]:
         """Messages at the sink, whole rows with their computed values, those that fail WHERE as gone."""

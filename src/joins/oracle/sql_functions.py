@@ -13,7 +13,7 @@ import pyarrow as pa
 from cdc.model.types import Kind, LogicalType
 from joins.evaluate.evaluating import prepared
 from joins.evaluate.moments import DAY, days_of
-from joins.evaluate.unknown import Untold
+from joins.evaluate.unknown import UnknownValue
 from joins.oracle.collected import collected
 from joins.oracle.scalars import ORDER, Collected, Scalar
 from joins.oracle.sql_evaluate import duckdb_type
@@ -53,12 +53,12 @@ def to_arrow(type_: LogicalType, values: Sequence[Any]) -> Any:
             values = [None if value is None else int(value) for value in values]
         return pa.array(values, arrow_type(type_))
     except (pa.ArrowInvalid, OverflowError) as error:
-        raise Untold(f"a value beyond its type: {error}") from None
+        raise UnknownValue(f"a value beyond its type: {error}") from None
 
 
 def _within(type_: LogicalType, values: Sequence[Any], first: int, last: int) -> None:
     if type_.element is None and any(value is not None and not first <= value <= last for value in values):
-        raise Untold("a date beyond the years 1 to 9999")
+        raise UnknownValue("a date beyond the years 1 to 9999")
 
 
 def _cast(type_: LogicalType, values: Sequence[Any], over: Any) -> Any:
@@ -123,15 +123,15 @@ def _scalar(function: Scalar, reasons: Reasons) -> Callable[..., Any]:
         rows = len(columns[0])
         try:
             if function.reason:
-                raise Untold(function.reason)
+                raise UnknownValue(function.reason)
             if function.sql == ORDER:
                 texts = from_arrow(function.types[0], columns[0])
                 return pa.array([None if text is None else duration_of(text) for text in texts], pa.int64())
             compute = prepared(function.sql, function.types).of
             values = [from_arrow(type_, column) for type_, column in zip(function.types, columns, strict=False)]
             return to_arrow(function.type, [*map(compute, zip(*values, strict=True) if values else [()] * rows)])
-        except Untold as untold:
-            reasons.setdefault(function.name, untold.reason)
+        except UnknownValue as unknown:
+            reasons.setdefault(function.name, unknown.reason)
             return pa.nulls(rows, arrow_type(function.type))
 
     return call
@@ -144,8 +144,8 @@ def _collected(function: Collected, reasons: Reasons) -> Callable[[Any], Any]:
         try:
             compute = collected(function.function, function.of, function.type)
             return to_arrow(function.type, [compute(values) for values in from_arrow(of, lists)])
-        except Untold as untold:
-            reasons.setdefault(function.name, untold.reason)
+        except UnknownValue as unknown:
+            reasons.setdefault(function.name, unknown.reason)
             return pa.nulls(len(lists), arrow_type(function.type))
 
     return call

@@ -64,7 +64,7 @@ class Oracle:
                 raise ValueError(f"two rows of {table.name} have the key {key}")
             answer[key] = row
         if self._functions.reasons:
-            raise ValueError(f"not told: {asked.untold(self._functions.reasons)}")
+            raise ValueError(f"not told: {asked.unknown(self._functions.reasons)}")
         return answer
 
     def _create(self, name: str, schema: TableSchema) -> None:

@@ -57,13 +57,13 @@ class Application:
         session.sparkContext.setLocalProperty("spark.scheduler.pool", table)
         return session
 
-    def exit_code(self, patience: float = 0.0) -> int | None:
+    def exit_code(self, settling: float = 0.0) -> int | None:
         """How its JVM ended, as `jvm_exit_code` tells; None where none was started."""
         if self._root is None:
             return None
         from joins.engine.spark_session import jvm_exit_code
 
-        return jvm_exit_code(self._root, patience)
+        return jvm_exit_code(self._root, settling)
 
     @property
     def log(self) -> Path:

@@ -20,7 +20,7 @@ from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
 from joins.engine.file_secrets import java_properties
 from joins.engine.http_metrics import JoinMetrics
 from joins.engine.progress import mean_milliseconds, progress_of
-from joins.kernel.program import Settled
+from joins.kernel.program import SafeOffsets
 from joins.process.file_state import checkpoint_folder
 from joins.process.spark_application import Application
 from joins.process.targets import target_of
@@ -37,7 +37,7 @@ from joins.stores.kafka_open import OpenRecords
 from joins.stores.kafka_schemas import SchemaFollower, read_schemas
 from joins.stores.proc_retry import patiently
 
-_TELL_EVERY = 10.0
+_REPORT_EVERY = 10.0
 _START = "start"  # under which the main thread waits (cdc.process.verdict.Standing)
 _FOLLOW_EVERY = 0.2
 _REBUILDS = "reads the log again from its beginning and replaces every row"
@@ -70,7 +70,7 @@ class TableJoin:
         self.target.check(self.topology.file)
         servers = self.topology.log.brokers
         tables = tables_of(self.topology, self.table)
-        schemas = read_schemas(servers, self.topology.name, tables, self._teller(), self.stop.is_set)
+        schemas = read_schemas(servers, self.topology.name, tables, self._rereads(), self.stop.is_set)
         if self.stop.is_set():
             return
         plan = compile_plan(self.topology, self.table, schemas)
@@ -82,7 +82,7 @@ class TableJoin:
             remedy=f"`tailorbird join {self.topology.file} --table {self.table.name} --rebuild` {_REBUILDS}",
         )
         record = self._record(plan)
-        ends = end_offsets(servers, plan.topics, self._teller(), self.stop.is_set)
+        ends = end_offsets(servers, plan.topics, self._rereads(), self.stop.is_set)
         if self.stop.is_set():
             return
         self._check_log(record)
@@ -117,13 +117,13 @@ class TableJoin:
     def _begun(self, plan: Plan) -> QueryRecord:
         """A run that begins: with an empty state, at the log's beginning."""
         servers, stopped = self.topology.log.brokers, self.stop.is_set
-        ends = end_offsets(servers, plan.topics, self._teller(), stopped)
+        ends = end_offsets(servers, plan.topics, self._rereads(), stopped)
         found = self._patiently(lambda: self.log.beginning(ends, _now_ms(), stopped)) if ends else ({}, {}, {})
         record = QueryRecord(
             id=str(uuid.uuid4()),
             fingerprint=plan.fingerprint(),
             partitions=self.table.state_partitions or _partitions(self.table.engine),
-            first_stamp=self._patiently(lambda: self.target.first_stamp(_now_ms())),
+            first_timestamp=self._patiently(lambda: self.target.first_timestamp(_now_ms())),
             target=ends,
             complete=False,
             settled=found[0],
@@ -151,9 +151,9 @@ class TableJoin:
 
     def _patiently(self, action: Callable[[], T]) -> T:
         try:
-            return patiently(action, lambda error, _: self._tell_waiting(str(error)), self.stop.is_set)
+            return patiently(action, lambda error, _: self._report_waiting(str(error)), self.stop.is_set)
         finally:
-            self.metrics.health.goes_on(_START)
+            self.metrics.health.resumes(_START)
 
     def _sink(self, plan: Plan, record: QueryRecord, layout: Any) -> Any:
         from joins.engine.spark_query import BatchSink  # as in `_stream`
@@ -171,7 +171,7 @@ class TableJoin:
             stopped=self.stop.is_set,
         )
 
-    def _stream(self, plan: Plan, ends: Settled, record: QueryRecord, layout: Any) -> None:
+    def _stream(self, plan: Plan, ends: SafeOffsets, record: QueryRecord, layout: Any) -> None:
         # imported here: pyspark costs a second, which a mistake found above should not
         from joins.cluster.spark_executors import check_executors
         from joins.engine.spark_query import start_query
@@ -204,7 +204,7 @@ class TableJoin:
                     max_changes=self.table.max_changes_per_batch,
                     tombstone_ms=round(1000 * max(3600, self.topology.log.min_compaction_lag)),
                 )
-                self.metrics.health.goes_on(_START)
+                self.metrics.health.resumes(_START)
                 self.metrics.health.ready()
                 self._watch(query, sink, schemas)
         except TailorbirdError:
@@ -214,7 +214,7 @@ class TableJoin:
             if self.stop.is_set():  # the JVM got the signal as well, and went before us
                 log.info("stopped while busy", reason=cause_of(error))
                 return
-            if (code := self.application.exit_code(patience=2.0)) is not None:
+            if (code := self.application.exit_code(settling=2.0)) is not None:
                 hint = f"see {self.application.log}; 3 is want of memory: a lower max_changes_per_batch needs less"
                 raise Fatal(f"Spark's JVM ended with exit code {code}", hint) from error
             if sink.failure is None:
@@ -238,7 +238,7 @@ class TableJoin:
         """
         from joins.engine.spark_query import reports  # as in `_stream`
 
-        told, batch = time.monotonic(), -1
+        reported, batch = time.monotonic(), -1
         records = OpenRecords(self.topology.log.brokers, self.topology.name, self.table.name)
         while not self.stop.is_set() and not sink.ends:
             try:
@@ -253,9 +253,9 @@ class TableJoin:
                 self.metrics.lag(sink.lags())
                 if (drifted := schemas.news()) is not None:
                     self._warn(drifted)
-                if time.monotonic() - told < _TELL_EVERY:
+                if time.monotonic() - reported < _REPORT_EVERY:
                     continue
-                told = time.monotonic()
+                reported = time.monotonic()
                 self._check_log(sink.record)
                 sink.settled(records.settle_logged(merged(self.checkpoint.committed())))
             except TailorbirdError:
@@ -263,45 +263,45 @@ class TableJoin:
                 raise
             if found := reports(query, batch):
                 batch = found[-1]["batchId"]
-                self._tell(found, sink)
+                self._report(found, sink)
         records.close()
         query.stop()
 
-    def _tell(self, found: Sequence[Mapping[str, Any]], sink: Any) -> None:
+    def _report(self, found: Sequence[Mapping[str, Any]], sink: Any) -> None:
         """Log and count the newest batch; `batches` and their mean `milliseconds` are of all since it was last told."""
-        told = progress_of(found[-1], sink.state)
-        self.metrics.progress(told)
+        reported = progress_of(found[-1], sink.state)
+        self.metrics.progress(reported)
         log.info(
             "batch",
             table=self.table.name,
-            number=told.batch,
-            changes=told.changes,
+            number=reported.batch,
+            changes=reported.changes,
             rows_put=sink.total.rows_put,
             rows_deleted=sink.total.rows_gone,
             dead_letters=sink.total.refused,
-            changes_per_second=round(told.changes_per_second),
-            behind=told.behind,
-            state_rows=sum(operator.rows or 0 for operator in told.operators),
-            state_bytes=sum(operator.bytes for operator in told.operators),
+            changes_per_second=round(reported.changes_per_second),
+            behind=reported.behind,
+            state_rows=sum(operator.rows or 0 for operator in reported.operators),
+            state_bytes=sum(operator.bytes for operator in reported.operators),
             batches=len(found),
             milliseconds=mean_milliseconds(found),
         )
 
-    def _tell_waiting(self, reason: str) -> None:
+    def _report_waiting(self, reason: str) -> None:
         self.metrics.health.waits(_START, reason, time.monotonic())
         log.info("waiting", table=self.table.name, reason=reason)
 
-    def _teller(self) -> Callable[[str], None]:
+    def _rereads(self) -> Callable[[str], None]:
         """A function that logs what is waited for: at once, when it changes, and every ten seconds."""
         last = [("", 0.0)]
 
-        def tell(what: str) -> None:
+        def report(what: str) -> None:
             self.metrics.health.waits(_START, what, time.monotonic())
-            if what != last[0][0] or time.monotonic() - last[0][1] > _TELL_EVERY:
+            if what != last[0][0] or time.monotonic() - last[0][1] > _REPORT_EVERY:
                 log.info("waiting", table=self.table.name, reason=what, remedy="is `tailorbird capture` running?")
                 last[0] = (what, time.monotonic())
 
-        return tell
+        return report
 
 
 def _partitions(engine: Engine) -> int:

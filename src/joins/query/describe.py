@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from joins.query.group import Grouping
-from joins.query.nodes import Derived, Hop, Interval, Node, Pair, Root
+from joins.query.nodes import Derived, Interval, LookupJoin, Node, Pair, Root
 from joins.query.plan import Fragment, KeyedJoin, Plan, Step
 
 
-def condition_of(node: Node, hop: Hop) -> str:
+def condition_of(node: Node, lookup: LookupJoin) -> str:
     """The ON of a hop, as a query would say it."""
-    child = hop.child
-    pairs = zip(child.id_columns, hop.columns, strict=True)
+    child = lookup.child
+    pairs = zip(child.id_columns, lookup.columns, strict=True)
     return " AND ".join(f"{child.alias}.{child.columns[c]} = {node.alias}.{node.columns[n]}" for c, n in pairs)
 
 
@@ -43,8 +43,8 @@ def read_by(plan: Plan, node: Node) -> str:
 
 def _rows(plan: Plan, source: Derived) -> str:
     """The rows of fragments by the numbers under which they are told, those that only pass on others' by theirs."""
-    told = [fragment.number for fragment in _told(plan)]
-    numbers = [told.index(_first(plan, number)) + 1 for number in source.fragments]
+    reported = [fragment.number for fragment in _reported(plan)]
+    numbers = [reported.index(_first(plan, number)) + 1 for number in source.fragments]
     return "rows " + " and ".join(map(str, numbers))
 
 
@@ -61,12 +61,12 @@ def _passes(fragment: Fragment) -> bool:
     root = fragment.root
     if not isinstance(root, Node) or not isinstance(root.source, Derived):
         return False
-    if len(root.source.fragments) > 1 or root.source.differ is not None:
+    if len(root.source.fragments) > 1 or root.source.change_detector is not None:
         return False
     return not fragment.steps and fragment.finish.plain and fragment.group is None
 
 
-def _told(plan: Plan) -> list[Fragment]:
+def _reported(plan: Plan) -> list[Fragment]:
     return [fragment for fragment in plan.fragments if fragment is plan.last or not _passes(fragment)]
 
 
@@ -80,7 +80,8 @@ def _role(step: Step, fragment: Fragment) -> str:
 
 def _grouping(fragment: Fragment, group: Grouping) -> Iterator[str]:
     """What the two steps of a group keep."""
-    yield f"differ {group.differ}: what each row of {fragment.root.alias or 'these'} has contributed; keeps it, by row"
+    rows = fragment.root.alias or "these"
+    yield f"detect {group.change_detector}: what each row of {rows} contributed; keeps it by row"
     if group.top is not None:
         yield f"aggregate {group.number}: {first_of(fragment, group)}; keeps all rows in this order, by group"
         return
@@ -93,15 +94,15 @@ def _grouping(fragment: Fragment, group: Grouping) -> Iterator[str]:
 
 def _differs(plan: Plan, fragment: Fragment) -> Iterator[str]:
     for node in fragment.root.walk():
-        if isinstance(node.source, Derived) and node.source.differ is not None:
-            yield f"differ {node.source.differ}: what {_rows(plan, node.source)} read before; keeps them, by row"
+        if isinstance(node.source, Derived) and node.source.change_detector is not None:
+            yield f"detect {node.source.change_detector}: what {_rows(plan, node.source)} read before; keeps it by row"
 
 
 def text_of_plan(plan: Plan) -> str:
     """Several lines: the trees of tables, the steps by stage, what is computed, the columns."""
     lines = [f"{plan.sink.table}: {_one_row_per(plan)}, row key {', '.join(plan.sink.row_key)}", ""]
     several = len(plan.fragments) > 1
-    for number, fragment in enumerate(_told(plan), start=1):
+    for number, fragment in enumerate(_reported(plan), start=1):
         if several:
             title = "the result" if fragment is plan.last else f"rows {number}"
             lines += [title + _of_groups(fragment), ""]
@@ -218,13 +219,13 @@ def pair_condition(pair: Pair) -> str:
 def _tree(plan: Plan, node: Node, first: str, rest: str) -> Iterator[str]:
     yield f"{first}{node.alias + '  ' if node.alias else ''}{read_by(plan, node)}"
     if node.filter is not None:
-        yield f"{rest}{'│ ' if node.hops else '  '} only rows with {node.filter.text}"
-    for i, hop in enumerate(node.hops):
-        last = i == len(node.hops) - 1
-        kind = "JOIN" if hop.inner else "LEFT JOIN"
-        yield f"{rest}{'└' if last else '├'}─ {kind} ON {condition_of(node, hop)}"
+        yield f"{rest}{'│ ' if node.lookups else '  '} only rows with {node.filter.text}"
+    for i, lookup in enumerate(node.lookups):
+        last = i == len(node.lookups) - 1
+        kind = "JOIN" if lookup.inner else "LEFT JOIN"
+        yield f"{rest}{'└' if last else '├'}─ {kind} ON {condition_of(node, lookup)}"
         below = rest + ("     " if last else "│    ")
-        yield from _tree(plan, hop.child, below, below)
+        yield from _tree(plan, lookup.child, below, below)
 
 
 def commits(plan: Plan) -> int:
@@ -242,7 +243,7 @@ def json_of_plan(plan: Plan) -> dict[str, Any]:
         "table": plan.sink.table,
         "row_key": list(plan.sink.row_key),
         **_json_fragment(plan, plan.last),
-        "below": [{"rows": n, **_json_fragment(plan, one)} for n, one in enumerate(_told(plan)[:-1], start=1)],
+        "below": [{"rows": n, **_json_fragment(plan, one)} for n, one in enumerate(_reported(plan)[:-1], start=1)],
         "latest": [str(source.table_id) for source in plan.sources if source.needs_latest],
         "columns": [{"name": o.name, "type": str(o.type), "from": o.origin} for o in plan.outputs],
         "topics": list(plan.topics),
@@ -293,7 +294,11 @@ def _json_node(plan: Plan, node: Node) -> dict[str, Any]:
         "id": [node.columns[i] for i in node.id_columns],
         "filter": None if node.filter is None else node.filter.text,
         "joins": [
-            {"kind": "inner" if hop.inner else "left", "on": condition_of(node, hop), **_json_node(plan, hop.child)}
-            for hop in node.hops
+            {
+                "kind": "inner" if lookup.inner else "left",
+                "on": condition_of(node, lookup),
+                **_json_node(plan, lookup.child),
+            }
+            for lookup in node.lookups
         ],
     }

@@ -11,7 +11,7 @@ from joins.query.nodes import Derived, Node, Root
 from joins.query.plan import Fragment, Plan
 
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 250, 86, 70, 26, 20
-_LETTERS = 38
+_DEAD_LETTERS = 38
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +81,15 @@ class _Drawing:
         """The box of a node; those of the rows that it reads where it has nothing to add."""
         read: list[int] = []
         if isinstance(node.source, Derived):
-            plain = not node.hops
+            plain = not node.lookups
             for number in node.source.fragments:
                 read += self._fragment_rows(self.plan.fragments[number], level + (0 if plain else 1))
             if plain:
                 return read
         below = [(place, "rows") for place in read]
-        for hop in node.hops:
-            said = f"{'JOIN' if hop.inner else 'LEFT JOIN'} ON {condition_of(node, hop)}"
-            below += [(place, said) for place in self._node(hop.child, level + 1)]
+        for lookup in node.lookups:
+            said = f"{'JOIN' if lookup.inner else 'LEFT JOIN'} ON {condition_of(node, lookup)}"
+            below += [(place, said) for place in self._node(lookup.child, level + 1)]
         about = [node.of, ", ".join(node.columns)]
         if node.filter is not None:
             about.append("where " + node.filter.text)
@@ -109,7 +109,7 @@ def _at(box: _Box) -> tuple[int, float]:
 
 
 def _cut(text: str) -> str:
-    return escape(text if len(text) <= _LETTERS else text[: _LETTERS - 1] + "…")
+    return escape(text if len(text) <= _DEAD_LETTERS else text[: _DEAD_LETTERS - 1] + "…")
 
 
 def _drawn(box: _Box) -> str:

@@ -99,4 +99,4 @@ def _renamed(source: PlanSource, schema: TableSchema, now: Mapping[str, Column])
 
 def _joining(plan: Plan, source: PlanSource) -> set[str]:
     nodes = [node for node in plan.nodes() if node.source == source]
-    return {node.columns[i] for node in nodes for hop in node.hops for i in hop.columns}
+    return {node.columns[i] for node in nodes for lookup in node.lookups for i in lookup.columns}

@@ -183,7 +183,7 @@ class ExpressionCompiler:
     def _arithmetic(self, node: exp.Expr) -> Typed:
         left, right = self.compile(node.this), self.compile(node.expression)
         name = _ARITHMETIC[type(node)]
-        a, b = _beside(node.this, left.type, right.type), _beside(node.expression, right.type, left.type)
+        a, b = _alongside(node.this, left.type, right.type), _alongside(node.expression, right.type, left.type)
         result = arithmetic(name, a, b)
         if result is None:
             shown = f"{left.type} and {right.type} in {node.sql('spark')}"
@@ -195,7 +195,7 @@ class ExpressionCompiler:
         return Typed(sql=sql, type=result, failed=any_of(left.failed, right.failed, failure))
 
 
-def _beside(node: exp.Expr, type_: LogicalType, other: LogicalType) -> LogicalType:
+def _alongside(node: exp.Expr, type_: LogicalType, other: LogicalType) -> LogicalType:
     """The type of an operand: a whole number that is written out takes, beside a decimal, its own digits alone."""
     if isinstance(node, exp.Literal) and not node.is_string and type_.kind in INTEGERS and other.kind == "decimal":
         return LogicalType(kind="decimal", precision=len(node.name))
@@ -208,12 +208,12 @@ def moment(node: exp.Expr, text: str, *, day: bool) -> Typed:
         if day:
             value = dt.date.fromisoformat(text).isoformat()
             return Typed(sql=f"DATE'{value}'", type=LogicalType(kind="date"))
-        stamp = dt.datetime.fromisoformat(text)
-        if stamp.tzinfo is not None:  # all moments are in UTC
-            stamp = stamp.astimezone(dt.UTC).replace(tzinfo=None)
+        timestamp = dt.datetime.fromisoformat(text)
+        if timestamp.tzinfo is not None:  # all moments are in UTC
+            timestamp = timestamp.astimezone(dt.UTC).replace(tzinfo=None)
     except (ValueError, OverflowError):
         refuse(node, f"'{text}' is no {'date' if day else 'timestamp'}", "'2026-01-31' or '2026-01-31 12:00:00'")
-    return Typed(sql=f"TIMESTAMP_NTZ'{stamp.isoformat(sep=' ')}'", type=DATETIME)
+    return Typed(sql=f"TIMESTAMP_NTZ'{timestamp.isoformat(sep=' ')}'", type=DATETIME)
 
 
 def _literal(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:

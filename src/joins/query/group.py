@@ -82,11 +82,11 @@ class Grouping:
 
     Its rows read: the key's values, then a value per result. Their names are the texts of the key's values, NULL
     included. A group without rows is gone, but for `always`, the text of the key of a query without GROUP BY: that row
-    is there also where no row has ever come. `differ` and `number` are the numbers of its two steps: the first knows
-    what each row contributed, the second keeps the groups.
+    is there also where no row has ever come. `change_detector` and `number` are the numbers of its two steps: the first
+    knows what each row contributed, the second keeps the groups.
     """
 
-    differ: int
+    change_detector: int
     number: int
     keys: tuple[int, ...]
     key_types: tuple[LogicalType, ...]

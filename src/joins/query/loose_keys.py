@@ -57,9 +57,9 @@ def loose_keys(plan: Plan, schemas: Mapping[TableId, TableSchema]) -> tuple[Loos
 def _compared(plan: Plan) -> Iterator[tuple[tuple[Node, int], tuple[Node, int]]]:
     """The columns that joins compare, each with its node."""
     for node in plan.nodes():
-        for hop in node.hops:
-            for own, theirs in zip(hop.columns, hop.child.id_columns, strict=True):
-                yield (node, own), (hop.child, theirs)
+        for lookup in node.lookups:
+            for own, theirs in zip(lookup.columns, lookup.child.id_columns, strict=True):
+                yield (node, own), (lookup.child, theirs)
     for fragment in plan.fragments:
         if isinstance(root := fragment.root, Interval):
             for own, theirs in zip(root.left_key, root.right_key, strict=True):

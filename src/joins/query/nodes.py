@@ -31,12 +31,12 @@ class Derived:
     """The rows of earlier fragments as a node reads them; its columns are all values of such a row, in order.
 
     Where the node's consumer needs a row's name and its values alone (a leaf that is found by the fragments' key, a
-    root that joins nothing), the rows go there as they are and `differ` is None; else to a step of that number, which
-    knows the former row.
+    root that joins nothing), the rows go there as they are and `change_detector` is None; else to a step of that
+    number, which knows the former row.
     """
 
     fragments: tuple[int, ...]
-    differ: int | None
+    change_detector: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Expression:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hop:
+class LookupJoin:
     """A join of a node: `columns` of it (indexes) hold the id of a row of `child`; NULL in one matches nothing.
 
     `number` is unique in the plan. The child's values begin at `offset` of the node's flat list.
@@ -81,7 +81,7 @@ class Node:
     types: tuple[LogicalType, ...]
     id_columns: tuple[int, ...]
     filter: Expression | None
-    hops: tuple[Hop, ...]
+    lookups: tuple[LookupJoin, ...]
 
     @property
     def of(self) -> str:
@@ -97,13 +97,13 @@ class Node:
     @property
     def width(self) -> int:
         """Length of the flat list of its whole rows."""
-        return len(self.columns) + sum(hop.child.width for hop in self.hops)
+        return len(self.columns) + sum(lookup.child.width for lookup in self.lookups)
 
     def walk(self) -> Iterator[Node]:
         """The node and all below it, depth first, in the order of the flat list."""
         yield self
-        for hop in self.hops:
-            yield from hop.child.walk()
+        for lookup in self.lookups:
+            yield from lookup.child.walk()
 
     def flat_types(self) -> tuple[LogicalType, ...]:
         """Types along the flat list."""

@@ -1,8 +1,8 @@
 """What a query does: a short list of frozen steps that says what happens, not how; pure data, shipped to every worker.
 
 The query is a tree: its root is the table whose rows are the result's rows, each join leads from a row to the one row
-of another table that has the key (`Hop`). Whole rows are made from the leaves to the root, so every foreign key is read
-straight from its table's changes, and facts pass no step of a deeper join:
+of another table that has the key (`LookupJoin`). Whole rows are made from the leaves to the root, so every foreign key
+is read straight from its table's changes, and facts pass no step of a deeper join:
 
     PlanSource the changes of one captured table, where needed through `latest`
     Node       a table's used columns and its hops
@@ -33,7 +33,7 @@ from joins.query.nodes import Derived, Expression, Interval, Node, Pair, PlanSou
 
 STATE_FORMAT = 5  # of what `joins.steps.state` keeps; a checkpoint of another format is refused
 SINK = 0xFF
-STAR = 0x80
+MULTI_JOIN = 0x80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +150,7 @@ class Fragment:
     @property
     def outlet(self) -> int:
         """Where the tree's whole rows go."""
-        return self.target if self.group is None else self.group.differ
+        return self.target if self.group is None else self.group.change_detector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,13 +260,13 @@ def _nameless(node: Root) -> object:
         sides = [_nameless(node.left), _nameless(node.right)]
         return [*sides, node.left_key, node.right_key, node.left_stays, node.right_stays]
     expression = None if node.filter is None else node.filter.sql
-    hops = [(hop.columns, hop.inner, _nameless(hop.child)) for hop in node.hops]
+    lookups = [(lookup.columns, lookup.inner, _nameless(lookup.child)) for lookup in node.lookups]
     source: object
     if isinstance(node.source, PlanSource):
         source = (str(node.source.table_id), node.source.key, node.source.needs_latest)
     else:
         source = node.source.fragments
-    return [source, node.columns, [str(t) for t in node.types], node.id_columns, expression, hops]
+    return [source, node.columns, [str(t) for t in node.types], node.id_columns, expression, lookups]
 
 
 def _grouped(group: Grouping | None) -> object:
@@ -293,18 +293,18 @@ def steps_of(root: Node, outlet: int, stars: Iterator[int]) -> tuple[Step, ...]:
 
     def visit(node: Node, target: int) -> int:
         """Add the steps that make a node's whole rows; the stage after which they are there (0: at once)."""
-        star = next(stars) if len(node.hops) > 1 else None
+        star = next(stars) if len(node.lookups) > 1 else None
         stage = 0
-        for part, hop in enumerate(node.hops):
-            own = visit(hop.child, hop.number) + 1
+        for part, lookup in enumerate(node.lookups):
+            own = visit(lookup.child, lookup.number) + 1
             steps.append(
                 KeyedJoin(
-                    number=hop.number,
+                    number=lookup.number,
                     stage=own,
                     of=node.alias,
-                    right=hop.child.alias,
-                    inner=hop.inner,
-                    width=hop.child.width,
+                    right=lookup.child.alias,
+                    inner=lookup.inner,
+                    width=lookup.child.width,
                     target=target,
                     star=star,
                     part=part,
@@ -318,8 +318,8 @@ def steps_of(root: Node, outlet: int, stars: Iterator[int]) -> tuple[Step, ...]:
                 number=star,
                 stage=stage + 1,
                 of=node.alias,
-                inner=tuple(hop.inner for hop in node.hops),
-                widths=tuple(hop.child.width for hop in node.hops),
+                inner=tuple(lookup.inner for lookup in node.lookups),
+                widths=tuple(lookup.child.width for lookup in node.lookups),
                 target=target,
             )
         )

@@ -15,7 +15,7 @@ from cdc.topology.topology import Table, Topology
 from joins.query.drift import default_of
 from joins.query.group import Bag, Grouping, Top
 from joins.query.nodes import Derived, Interval, Node, Pair, PlanSource
-from joins.query.plan import SINK, STAR, Finish, Fragment, Output, Plan, Sink, steps_of
+from joins.query.plan import MULTI_JOIN, SINK, Finish, Fragment, Output, Plan, Sink, steps_of
 from joins.select.bind import Binder
 from joins.select.bound import BoundGroup, BoundInterval, BoundPair, BoundTop, BoundTree, BoundUnion
 from joins.select.flat import FlatItem, ReadQuery
@@ -52,7 +52,7 @@ class _Planner:
 
     def __init__(self, topology: Topology, table: Table, schemas: Mapping[TableId, TableSchema]) -> None:
         self.topology, self.table, self.schemas = topology, table, schemas
-        self._numbers, self._stars = count(), iter(range(STAR, SINK))
+        self._numbers, self._stars = count(), iter(range(MULTI_JOIN, SINK))
         self.fragments: list[Fragment] = []
         self.sources: Mapping[TableId, PlanSource] = {}
 
@@ -205,13 +205,13 @@ class _Planner:
         """A fragment whose rows are grouped; the key's columns come in the order in which they name the groups."""
         inner, places = bound.inner, bound.rows.places()
         order = [places.index(name) for name in names] or list(range(bound.keys))
-        differ, number = self.number(), self.number()
+        change_detector, number = self.number(), self.number()
         compiler = TreeCompiler(self, inner, kept := settled(inner))
-        root = compiler.root(inner.flat.shapes[inner.tree.root.alias].primary_key, differ)
+        root = compiler.root(inner.flat.shapes[inner.tree.root.alias].primary_key, change_detector)
         finish = compiler.finish(root, kept.items, ())
         keys = [finish.outputs[i] for i in order]
         group = Grouping(
-            differ=differ,
+            change_detector=change_detector,
             number=number,
             keys=tuple(output.index for output in keys),
             key_types=tuple(output.type for output in keys),
@@ -225,9 +225,9 @@ class _Planner:
 
     def _top(self, bound: BoundTop, target: int, names: Sequence[str], wanted: Sequence[str]) -> int:
         """A fragment whose rows are the first ones of their groups, named by these columns, or by their own key."""
-        inner, differ, number = bound.inner, self.number(), self.number()
+        inner, change_detector, number = bound.inner, self.number(), self.number()
         compiler = TreeCompiler(self, inner, kept := settled(inner))
-        root = compiler.root(inner.flat.shapes[inner.tree.root.alias].primary_key, differ)
+        root = compiler.root(inner.flat.shapes[inner.tree.root.alias].primary_key, change_detector)
         turned = dict(reversed(bound.order))  # a value that comes again decides nothing
         held = list(
             dict.fromkeys([name for name, _ in bound.order] + [n for n in (*wanted, *names) if n != bound.number])
@@ -238,7 +238,7 @@ class _Planner:
         keys, arguments = ([outputs[name] for name in some] for some in (bound.partition, held))
         places = {name: i for i, name in reversed([*enumerate((*bound.partition, *held, bound.number))])}
         group = Grouping(
-            differ=differ,
+            change_detector=change_detector,
             number=number,
             keys=tuple(output.index for output in keys),
             key_types=tuple(output.type for output in keys),
@@ -268,7 +268,7 @@ class _Planner:
         fragment = Fragment(
             number=len(self.fragments),
             root=root,
-            steps=steps_of(root, group.differ, self._stars),
+            steps=steps_of(root, group.change_detector, self._stars),
             finish=finish,
             group=group,
             target=target,
@@ -355,17 +355,17 @@ class _Planner:
 
     def _met(self, bound: BoundTree) -> Node:
         """One side of a pair: a node that reads its query, and knows what each row was."""
-        differ, columns, key = self.number(), bound.rows.places(), bound.rows.primary_key
-        number = self._sent(bound, differ, key, columns)
+        change_detector, columns, key = self.number(), bound.rows.places(), bound.rows.primary_key
+        number = self._sent(bound, change_detector, key, columns)
         types = {column.name: column.type for column in bound.rows.columns}
         return Node(
             alias=columns[0].partition(".")[0],
-            source=Derived(fragments=(number,), differ=differ),
+            source=Derived(fragments=(number,), change_detector=change_detector),
             columns=columns,
             types=tuple(types[name] for name in columns),
             id_columns=tuple(columns.index(name) for name in key),
             filter=None,
-            hops=(),
+            lookups=(),
         )
 
 

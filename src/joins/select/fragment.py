@@ -12,13 +12,13 @@ from cdc.model.types import LogicalType
 from cdc.topology.topology import Topology
 from joins.query.expressions import Resolve, Typed, Unsupported
 from joins.query.finish import all_of, compiled, condition_of, text_of_expression, value
-from joins.query.nodes import Derived, Expression, Hop, Node, PlanSource
+from joins.query.nodes import Derived, Expression, LookupJoin, Node, PlanSource
 from joins.query.plan import Finish, Output
 from joins.query.value_types import NULL, spark_type
 from joins.select.bind import members_of
 from joins.select.bound import BoundInterval, BoundPair, BoundTree, BoundUnion
 from joins.select.flat import Condition, FlatItem, ReadQuery
-from joins.select.placed_conditions import Settled
+from joins.select.placed_conditions import PlacedConditions
 from joins.select.rows import QueryColumn, keys_of
 from joins.select.sql import Place, refuse
 from joins.select.tree import Branch
@@ -47,7 +47,7 @@ class Planning(Protocol):
 class TreeCompiler:
     """Compiles one bound tree. `offsets`: where each table's columns begin in the flat list."""
 
-    def __init__(self, planning: Planning, bound: BoundTree, settled: Settled) -> None:
+    def __init__(self, planning: Planning, bound: BoundTree, settled: PlacedConditions) -> None:
         self.planning, self.bound, self.settled = planning, bound, settled
         self.flat, self.tree = bound.flat, bound.tree
         self.used = settled.used(bound)
@@ -68,20 +68,20 @@ class TreeCompiler:
 
     def _place(self, node: Node, offset: int) -> None:
         self.offsets[node.alias] = offset
-        for hop in node.hops:
-            self._place(hop.child, offset + hop.offset)
+        for lookup in node.lookups:
+            self._place(lookup.child, offset + lookup.offset)
 
     # -- nodes
 
     def _node(self, branch: Branch, names: Sequence[str], target: int) -> Node:
         """A node whose rows are named by these columns, and go to `target` where it joins nothing."""
         source, columns = self._source(branch, names, target)
-        offset, hops = len(columns), list[Hop]()
+        offset, lookups = len(columns), list[LookupJoin]()
         for child in branch.children:
             number = self.planning.number()
             node = self._node(child, [own for own, _ in child.pairs], number)
             at = tuple(columns.index(theirs) for _, theirs in child.pairs)
-            hops.append(Hop(number=number, columns=at, inner=child.inner, child=node, offset=offset))
+            lookups.append(LookupJoin(number=number, columns=at, inner=child.inner, child=node, offset=offset))
             offset += node.width
         return Node(
             alias=branch.alias,
@@ -90,7 +90,7 @@ class TreeCompiler:
             types=tuple(self._type(branch.alias, name) for name in columns),
             id_columns=tuple(columns.index(name) for name in names),
             filter=self._filter(branch, columns),
-            hops=tuple(hops),
+            lookups=tuple(lookups),
         )
 
     def _source(
@@ -110,13 +110,13 @@ class TreeCompiler:
             self.refuse(self.flat.relations[branch.alias].place, what, expected)
         if direct:
             fragments, columns = self.planning.read(bound, target, names, columns)
-            return Derived(fragments=fragments, differ=None), columns
-        differ = self.planning.number()
+            return Derived(fragments=fragments, change_detector=None), columns
+        change_detector = self.planning.number()
         # its rows come named by what is part of their name here: else what a name says would come from several rows
         key = next((key for key in keys_of(shape) if {*key} <= {*names}), shape.primary_key)
         by = () if key == shape.primary_key else key
-        fragments, columns = self.planning.read(bound, differ, by, columns)
-        return Derived(fragments=fragments, differ=differ), columns
+        fragments, columns = self.planning.read(bound, change_detector, by, columns)
+        return Derived(fragments=fragments, change_detector=change_detector), columns
 
     def _type(self, alias: str, name: str) -> LogicalType:
         column = self.flat.shapes[alias].column(name)

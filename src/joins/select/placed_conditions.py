@@ -20,7 +20,7 @@ from joins.select.tree import Branch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class PlacedConditions:
     """The columns and conditions over whole rows, and `own`: by alias those that a table's rows alone must satisfy."""
 
     items: tuple[FlatItem, ...]
@@ -42,7 +42,7 @@ class Settled:
         return used
 
 
-def settled(bound: BoundTree) -> Settled:
+def settled(bound: BoundTree) -> PlacedConditions:
     """Where each condition is asked."""
     masks: dict[str, exp.Expr] = {}
     own: dict[str, tuple[Condition, ...]] = {}
@@ -73,7 +73,7 @@ def settled(bound: BoundTree) -> Settled:
         )
         for one in (*bound.tree.filters, *asked)
     )
-    return Settled(items=items, filters=filters, own=own)
+    return PlacedConditions(items=items, filters=filters, own=own)
 
 
 def _of_its_rows(bound: BoundTree, branch: Branch) -> bool:

@@ -76,12 +76,12 @@ def aggregated_in(
         put(k, after)
     if rows == before:
         return []
-    told = [no_row(target, name) for name in before if name not in rows]
+    reported = [no_row(target, name) for name in before if name not in rows]
     shown = traced(state.trace, trace(count_entry(group.number, state.kept.rows)))
     for name, row in rows.items():
         if before.get(name) != row:
-            told.append(whole_row(target, name, payload_of(row, state.ts_ms, shown)))
-    return [*told, *(_letter(table, key, result) for result in failed)]
+            reported.append(whole_row(target, name, payload_of(row, state.ts_ms, shown)))
+    return [*reported, *(_dead_letter(table, key, result) for result in failed)]
 
 
 def opened(group: Grouping, head: bytes | None, read: Callable[[int], bytes | None]) -> GroupState:
@@ -126,6 +126,6 @@ def _rows(group: Grouping, key: bytes, state: GroupState) -> tuple[dict[bytes, b
     return {key: b",".join([*([key] if group.keys else []), *texts])}, failed
 
 
-def _letter(table: str, key: bytes, result: Result) -> Message:
+def _dead_letter(table: str, key: bytes, result: Result) -> Message:
     about, reason = f"table {table}, group {key.decode()}", f"not computed: {result.text}"
     return RefusedRecord(about, 0, 0, reason, base64.b64encode(key).decode(), None).message()

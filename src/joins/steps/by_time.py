@@ -27,7 +27,7 @@ _APPEND_ONLY = "of an append-only table"
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
-class Came(NamedTuple):
+class TimedRow(NamedTuple):
     """A row that came in time, in microseconds; of one that meets nothing only the time counts, and `key` is None."""
 
     time: int
@@ -108,7 +108,7 @@ class TimedSide:
 
     def read(
         self, values: Values, ts_ms: int, watermark: int, *, passes: bool, trace: bytes = b""
-    ) -> Iterator[Came | Late | Message]:
+    ) -> Iterator[TimedRow | Late | Message]:
         """What is told of an inserted row; `passes` says whether it satisfies the node's filter, `watermark` is in ms.
 
         A row with NULL in its key or time meets nothing: where it stays, it leaves alone at once. One that is hidden
@@ -124,7 +124,7 @@ class TimedSide:
         if time is None:
             return
         if time > watermark * 1000:
-            yield Came(time, text_of(key) if passes else None, name, payload(values, ts_ms, trace))
+            yield TimedRow(time, text_of(key) if passes else None, name, payload(values, ts_ms, trace))
         elif passes:
             yield Late(reason=f"{LATE}its time is {moment}, the watermark was {datetime_of(watermark * 1000)}")
 
@@ -143,35 +143,39 @@ def _row(outlet: int, k: bytes, p: bytes) -> Message:
 class TimedRows:
     """What a join by time keeps: rows of both sides, and of the left ones whether they have met one."""
 
-    left: list[tuple[Came, bool]] = field(default_factory=list)
-    right: list[Came] = field(default_factory=list)
+    left: list[tuple[TimedRow, bool]] = field(default_factory=list)
+    right: list[TimedRow] = field(default_factory=list)
 
 
 def met(
-    interval: Interval, outlet: int, kept: TimedRows, came: tuple[Sequence[Came], Sequence[Came]], watermark: int
+    interval: Interval,
+    outlet: int,
+    kept: TimedRows,
+    came: tuple[Sequence[TimedRow], Sequence[TimedRow]],
+    watermark: int,
 ) -> tuple[TimedRows, list[Message]]:
     """Fold a batch → what is kept behind it, and the rows that leave; `watermark` (ms) is the batch's own."""
-    told: list[Message] = []
+    reported: list[Message] = []
     new_left, new_right = ([one for one in side if one.key is not None] for side in came)
-    left: list[tuple[Came, bool]] = []
+    left: list[tuple[TimedRow, bool]] = []
     there = [(one, has_met, new_right) for one, has_met in kept.left]
     there += [(one, False, [*kept.right, *new_right]) for one in new_left]
     for one, has_met, others in there:
         found = [other for other in others if _meet(interval, one, other)]
-        told += [_pair(interval, outlet, one, other) for other in found]
+        reported += [_pair(interval, outlet, one, other) for other in found]
         if one.time + interval.latest > watermark * 1000:
             left.append((one, has_met or bool(found)))
         elif interval.left_stays and not has_met and not found:
-            told.append(alone(interval, outlet, one.name, one.payload))
+            reported.append(alone(interval, outlet, one.name, one.payload))
     right = [one for one in (*kept.right, *new_right) if one.time - interval.earliest > watermark * 1000]
-    return TimedRows(left, right), told
+    return TimedRows(left, right), reported
 
 
-def _meet(interval: Interval, one: Came, other: Came) -> bool:
+def _meet(interval: Interval, one: TimedRow, other: TimedRow) -> bool:
     return one.key == other.key and interval.earliest <= other.time - one.time <= interval.latest
 
 
-def _pair(interval: Interval, outlet: int, one: Came, other: Came) -> Message:
+def _pair(interval: Interval, outlet: int, one: TimedRow, other: TimedRow) -> Message:
     return _row(outlet, one.name + b"," + other.name, joined(one.payload, other.payload, interval.right.width))
 
 
@@ -186,7 +190,7 @@ class Watermark:
     youngest: dict[int, int] = field(default_factory=dict)
     reached: int = 0
 
-    def saw(self, side: TimedSide, came: Iterable[Came]) -> None:
+    def saw(self, side: TimedSide, came: Iterable[TimedRow]) -> None:
         """The rows of a batch that came in time."""
         for one in came:
             self.youngest[side.target] = max(one.time // 1000, self.youngest.get(side.target, 0))

@@ -15,7 +15,7 @@ from joins.query.group import Grouping
 from joins.query.nodes import Derived, Node, Pair
 from joins.query.plan import Fragment
 from joins.steps.exact import double_text
-from joins.steps.pairs import Side, told
+from joins.steps.pairs import Side, reported
 from joins.steps.records import (
     DIM_PUT,
     ROW_PUT,
@@ -33,7 +33,7 @@ from joins.steps.route import Read, messages_of
 Picks = Callable[[bytes], bytes]
 
 
-class Retold(NamedTuple):
+class Transition(NamedTuple):
     """A row's text before and after a batch, None where there is no row; `ts_ms` of the change, 0 where unknown.
 
     `trace`: of the row as it is now.
@@ -45,7 +45,9 @@ class Retold(NamedTuple):
     trace: bytes = b""
 
 
-def differ_step(state: bytes | None, messages: Iterable[Message], picks: Picks) -> tuple[bytes | None, Retold | None]:
+def change_detector_step(
+    state: bytes | None, messages: Iterable[Message], picks: Picks
+) -> tuple[bytes | None, Transition | None]:
     """Fold a batch of one row → its state (the text that it told last) and what changed, None where nothing did.
 
     The newest message holds; of the same version a put, and of two puts the greater, so that their order does not
@@ -56,7 +58,7 @@ def differ_step(state: bytes | None, messages: Iterable[Message], picks: Picks) 
     after = picks(newest.p) if there else None
     if after == state:
         return state, None
-    return after, Retold(state, after, ts_of(newest.p), trace_of(newest.p)) if there else Retold(state, None, 0)
+    return after, Transition(state, after, ts_of(newest.p), trace_of(newest.p)) if there else Transition(state, None, 0)
 
 
 def contribution(group: Grouping) -> Picks:
@@ -99,23 +101,24 @@ def differs_of(fragment: Fragment) -> dict[int, Hearer]:
         hearers += [Side(root, side, fragment.outlet) for side in range(2)]
     elif isinstance(root, Node):
         hearers.append(Reread(root, fragment.outlet))
-        hearers += [Reread(hop.child, hop.number) for node in root.walk() for hop in node.hops]
+        hearers += [Reread(lookup.child, lookup.number) for node in root.walk() for lookup in node.lookups]
     return {
-        hearer.node.source.differ: hearer
+        hearer.node.source.change_detector: hearer
         for hearer in hearers
-        if isinstance(hearer.node.source, Derived) and hearer.node.source.differ is not None
+        if isinstance(hearer.node.source, Derived) and hearer.node.source.change_detector is not None
     }
 
 
-def differences(hearer: Hearer, found: Retold) -> Iterator[Message]:
+def differences(hearer: Hearer, found: Transition) -> Iterator[Message]:
     """What the steps hear of a change of a row."""
     if isinstance(hearer, Side):
-        yield from told(hearer, *found)
+        yield from reported(hearer, *found)
         return
     node, target = hearer
     before, after = (None if text is None else values_of_text(text) for text in found[:2])
     yield from messages_of(
         node, target,
-        Read(node=0, before=before, after=after, v=1, ts_ms=found.ts_ms, told=False, new=before is None, mends=False,
+        Read(node=0, before=before, after=after, v=1, ts_ms=found.ts_ms, reported=False, new=before is None,
+             repairs=False,
              blind=False, trace=found.trace),
     )  # fmt: skip

@@ -14,7 +14,7 @@ import orjson
 
 from cdc.model.types import Canonical
 from joins.query.group import Grouping
-from joins.steps.change_detector import Retold
+from joins.steps.change_detector import Transition
 from joins.steps.exact import added, dumped, exact, loaded, summed, zero
 from joins.steps.records import PARTIAL, Message, Values, split_part, values_of_text
 
@@ -87,7 +87,7 @@ def _count(held: dict[tuple[Canonical, ...], int], values: tuple[Canonical, ...]
         held.pop(values, None)
 
 
-def combined(group: Grouping, found: Iterable[Retold], most: int = MOST) -> Iterator[Message]:
+def combined(group: Grouping, found: Iterable[Transition], most: int = MOST) -> Iterator[Message]:
     """Differences of the rows of one place, added up by group: `PARTIAL` messages.
 
     It holds no more than about `most` groups and tuples: what is beyond leaves early, and then a group leaves more than

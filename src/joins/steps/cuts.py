@@ -58,7 +58,7 @@ def read_position(
     if value["snapshot"] != "done":
         return None
     position, state = value["position"], value.get("state", {})
-    mends = state.get("mends", {})
+    repairs = state.get("mends", {})
     return SourcePosition(
         source=value["source"],
         sequence=int(position["sequence"]),
@@ -67,7 +67,7 @@ def read_position(
         pos=int(position["pos"]),
         offset=offset,
         ts_ms=int(value.get("ts_ms", 0)) or logged_ms,
-        whole=not (state.get("snapshots") or mends.get("tables") or mends.get("again")),
+        whole=not (state.get("snapshots") or repairs.get("tables") or repairs.get("again")),
         within=bool(int(position.get("row", 0))),
         ends={
             topic: {int(partition): int(end) for partition, end in ends.items()}

@@ -1,8 +1,8 @@
 """The step where rows of two sides meet at a key, many to many: one entry per key, with pages beside it.
 
-What each row was and is, a differ in front of each side knows (`told`): a key hears of a row once in a batch at most.
-The pairs of a row that came or changed are told, and of one that has left the key their ends; of two rows that both
-changed once. Where rows of a side stay, one that meets none leaves alone, and that row goes when the first partner
+What each row was and is, a differ in front of each side knows (`reported`): a key hears of a row once in a batch at
+most. The pairs of a row that came or changed are told, and of one that has left the key their ends; of two rows that
+both changed once. Where rows of a side stay, one that meets none leaves alone, and that row goes when the first partner
 comes. However many rows a key has, what leaves is listed as it is asked for.
 """
 
@@ -71,7 +71,9 @@ class Side(NamedTuple):
         return whole_row(self.target, k, payload_of(text, ts_of(payload), trace_of(payload)))
 
 
-def told(side: Side, before: bytes | None, after: bytes | None, ts_ms: int, trace: bytes = b"") -> Iterator[Message]:
+def reported(
+    side: Side, before: bytes | None, after: bytes | None, ts_ms: int, trace: bytes = b""
+) -> Iterator[Message]:
     """What is told of a row's texts before and after a batch: that it left a key, came to one or changed there.
 
     A row with NULL in its key meets nothing, wherever it is: it leaves from here, alone.

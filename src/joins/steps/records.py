@@ -38,14 +38,14 @@ PART = 5  # row k of a star: its hop r reads p now (empty: there is no such row)
 ROW_GONE = 6  # to the sink: row k is gone
 ROW_PUT = 7  # to the sink: row k reads p
 REFUSED = 8  # p = JSON array of the fields of `RefusedRecord`
-FLOOR = 9  # p = JSON array of the fields of `Floor`
+FLOOR = 9  # p = JSON array of the fields of `TruncationPoint`
 NEW = 10  # PUT of a row that was not there before
 SURE = 11  # PUT of a row that may have been shown from where nobody said that it was
 LOST = 12  # GONE, of such a row
 PARTIAL = 13  # what group k's rows have changed in one place (`joins.steps.contributions`); v, r = ts_ms and trace
 
 SINK = 0xFF
-STAR = 0x80
+MULTI_JOIN = 0x80
 _NULL = b"\x00"
 _TS = struct.Struct(">q")
 _LENGTH = struct.Struct(">i")
@@ -94,7 +94,7 @@ class RowGone(NamedTuple):
     row_key: Values
 
 
-class Floor(NamedTuple):
+class TruncationPoint(NamedTuple):
     """Of a partition whose log may reorder: what is older than `sequence` comes too late from here on."""
 
     topic: str
@@ -106,7 +106,7 @@ class Floor(NamedTuple):
         return Message(bytes([SINK]), FLOOR, b"", 0, orjson.dumps(tuple(self)))
 
 
-Record = RowPut | RowGone | RefusedRecord | Floor
+Record = RowPut | RowGone | RefusedRecord | TruncationPoint
 
 
 def record_of(message: Message, outputs: Iterable[int]) -> Record:
@@ -119,7 +119,7 @@ def record_of(message: Message, outputs: Iterable[int]) -> Record:
     if message.op == REFUSED:
         return RefusedRecord(*orjson.loads(message.p))
     if message.op == FLOOR:
-        return Floor(*orjson.loads(message.p))
+        return TruncationPoint(*orjson.loads(message.p))
     raise AssertionError(f"op {message.op} at the sink")
 
 

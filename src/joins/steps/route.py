@@ -36,7 +36,7 @@ from joins.steps.records import (
 )
 
 # End offsets per topic and partition, noted when the query started.
-Settled = Mapping[str, Mapping[int, int]]
+SafeOffsets = Mapping[str, Mapping[int, int]]
 # Which of the rows satisfy a condition, over the values of one node.
 Holds = Callable[[Expression, Node, Sequence[Values]], Sequence[bool]]
 
@@ -45,10 +45,10 @@ class Changed(NamedTuple):
     """One change of a source's row: values in the order of `PlanSource.columns`, None where there is no row.
 
     `v` orders changes of one row: the offset, or twice the source's sequence for `latest`, which leaves room for
-    markers. `told`: the change may be all that the log still holds of the row, so that nothing may be left out because
-    it was said before; `mends`: the row may be shown with other values than its newest record's; `blind`: NULL stands
-    in `before` for what the record does not tell, so it may have been told otherwise. `sequence` is the source's.
-    `place` (`cdc.stored.traces`): where the record stands that tells `after`.
+    markers. `reported`: the change may be all that the log still holds of the row, so that nothing may be left out
+    because it was said before; `repairs`: the row may be shown with other values than its newest record's; `blind`:
+    NULL stands in `before` for what the record does not tell, so it may have been told otherwise. `sequence` is the
+    source's. `place` (`cdc.stored.traces`): where the record stands that tells `after`.
     """
 
     source: PlanSource
@@ -56,10 +56,10 @@ class Changed(NamedTuple):
     after: Values | None
     v: int
     ts_ms: int
-    told: bool
+    reported: bool
     new: bool
     sequence: int
-    mends: bool = False
+    repairs: bool = False
     blind: bool = False
     place: int = NOWHERE
 
@@ -87,7 +87,7 @@ class LogReader:
     `ends`: where the log ended when the plan was compiled; what is older may lack columns that came since.
     """
 
-    def __init__(self, plan: Plan, settled: Settled, ends: Settled | None = None) -> None:
+    def __init__(self, plan: Plan, settled: SafeOffsets, ends: SafeOffsets | None = None) -> None:
         self._settled, self._ends = settled, ends or {}
         self._sources = {source.topic: (source, Columns(source)) for source in plan.sources}
 
@@ -110,10 +110,11 @@ class LogReader:
             return RefusedRecord(topic, partition, offset, reason, as_text(key), as_text(value))
         v = 2 * envelope.sequence if source.needs_latest else offset
         partial = envelope.partial or not images.whole
-        told = partial or offset < self._settled.get(topic, {}).get(partition, offset + 1)
-        new = envelope.op == "c" and not told
+        reported = partial or offset < self._settled.get(topic, {}).get(partition, offset + 1)
+        new = envelope.op == "c" and not reported
         return Changed(
-            source, images.before, images.after, v, envelope.ts_ms, told, new, envelope.sequence, blind=images.blind,
+            source, images.before, images.after, v, envelope.ts_ms, reported, new, envelope.sequence,
+            blind=images.blind,
             place=place_of(partition, offset),
         )  # fmt: skip
 
@@ -127,7 +128,7 @@ def latest_message(change: Changed) -> Message:
     return Message(key, GONE if change.after is None else PUT, b"", change.v, p)
 
 
-def place_told(p: bytes | None) -> int:
+def place_reported(p: bytes | None) -> int:
     """The place of the change whose payload has come through `latest`."""
     found = [one for one in entries_of(b"" if p is None else trace_of(p)[2:]) if isinstance(one, Origin)]
     return place_of(found[0].partition, found[0].offset) if found else NOWHERE
@@ -136,8 +137,8 @@ def place_told(p: bytes | None) -> int:
 class Read(NamedTuple):
     """A change as node number `node` reads it: its own columns alone.
 
-    `v`, `ts_ms`, `told`, `mends` and `blind` as in `Changed`. `new`: the row that it puts was not told before, unless
-    `before` is there. `trace`: where `after` comes from.
+    `v`, `ts_ms`, `reported`, `repairs` and `blind` as in `Changed`. `new`: the row that it puts was not told before,
+    unless `before` is there. `trace`: where `after` comes from.
     """
 
     node: int
@@ -145,9 +146,9 @@ class Read(NamedTuple):
     after: Values | None
     v: int
     ts_ms: int
-    told: bool
+    reported: bool
     new: bool
-    mends: bool
+    repairs: bool
     blind: bool
     trace: bytes = b""
 
@@ -156,7 +157,7 @@ class Router:
     """Turns changes into messages for the steps of a fragment, in three steps that an engine may also take by itself.
 
     `reads` says what each of the `nodes` reads of a change, `shown` leaves out the images that its filter hides, and
-    `tell` makes messages of what is left: of a row that was hidden and stays hidden none, however much is told.
+    `report` makes messages of what is left: of a row that was hidden and stays hidden none, however much is told.
     `nodes` are those of the fragment that read tables; `first`: the number of its first node in the plan, for traces.
     """
 
@@ -179,8 +180,8 @@ class Router:
             self._targets.append(target)
             self._columns.append([node.source.columns.index(name) for name in node.columns])
         self._next += 1
-        for hop in node.hops:
-            self._place(hop.child, hop.number)
+        for lookup in node.lookups:
+            self._place(lookup.child, lookup.number)
 
     def route(self, changes: Sequence[Changed]) -> Iterator[Message]:
         """The messages of some changes, in their order per node."""
@@ -190,17 +191,17 @@ class Router:
                 some.setdefault(read.node, []).append(read)
         for reads in some.values():
             for read in self.shown(reads):
-                yield from self.tell(read)
+                yield from self.report(read)
 
     def reads(self, change: Changed) -> Iterator[Read]:
         """What the nodes read of a change, whatever their filters say."""
         # what a filter hid before was never told, unless the log does not say what was before
-        new = not change.told and (change.new or change.before is not None)
+        new = not change.reported and (change.new or change.before is not None)
         for number in self._of.get(change.source.topic, []):
             before, after = (_picked(image, self._columns[number]) for image in (change.before, change.after))
             trace = b"" if after is None else seen(self._numbers[number], change.place)
             yield Read(
-                number, before, after, change.v, change.ts_ms, change.told, new, change.mends, change.blind, trace
+                number, before, after, change.v, change.ts_ms, change.reported, new, change.repairs, change.blind, trace
             )  # fmt: skip
 
     def shown(self, reads: Sequence[Read]) -> Iterator[Read]:
@@ -219,10 +220,10 @@ class Router:
             after = read.after if read.after is not None and next(passes) else None
             yield read._replace(before=before, after=after)
 
-    def tell(self, read: Read) -> Iterator[Message]:
+    def report(self, read: Read) -> Iterator[Message]:
         """What the steps hear of it."""
         there = read.before is not None or read.after is not None
-        if there and (read.told or read.before != read.after):
+        if there and (read.reported or read.before != read.after):
             yield from messages_of(self.nodes[read.node], self._targets[read.node], read)
 
 
@@ -240,22 +241,22 @@ def messages_of(node: Node, target: int, read: Read) -> Iterator[Message]:
     old = None if before is None else text_of([before[i] for i in node.id_columns])
     new = None if after is None else text_of([after[i] for i in node.id_columns])
     renamed = old != new
-    if not node.hops:
+    if not node.lookups:
         put, gone = (ROW_PUT, ROW_GONE) if target == SINK else (DIM_PUT, DIM_GONE)
         if old is not None and renamed:
             yield Message(bytes([target]) + old, gone, b"", read.v, b"")
         if new is not None and after is not None:
             yield Message(bytes([target]) + new, put, b"", read.v, payload(after, read.ts_ms, read.trace))
         return
-    for part, hop in enumerate(node.hops):
-        here = bytes([hop.number])
-        left = None if before is None or old is None else key_text([before[i] for i in hop.columns], old)
-        right = None if after is None or new is None else key_text([after[i] for i in hop.columns], new)
+    for part, lookup in enumerate(node.lookups):
+        here = bytes([lookup.number])
+        left = None if before is None or old is None else key_text([before[i] for i in lookup.columns], old)
+        right = None if after is None or new is None else key_text([after[i] for i in lookup.columns], new)
         if left is not None and old is not None and (renamed or left != right):
-            yield Message(here + left, (LOST if read.mends else GONE) if renamed else MOVED, old, read.v, b"")
+            yield Message(here + left, (LOST if read.repairs else GONE) if renamed else MOVED, old, read.v, b"")
         if right is None or new is None or after is None:
             continue
-        if part == 0 or renamed or left != right or read.told:
-            op = SURE if read.mends else NEW if read.new and before is None else PUT
+        if part == 0 or renamed or left != right or read.reported:
+            op = SURE if read.repairs else NEW if read.new and before is None else PUT
             p = payload(after, read.ts_ms, read.trace) if part == 0 else b""
             yield Message(here + right, op, new, read.v, p)

@@ -21,12 +21,12 @@ from joins.steps.cuts import Offsets, Positions
 from joins.steps.records import (
     ROW_GONE,
     ROW_PUT,
-    Floor,
     Message,
     Record,
     RefusedRecord,
     RowGone,
     RowPut,
+    TruncationPoint,
     Values,
     text_of,
 )
@@ -41,7 +41,7 @@ class Writes:
     deletes: list[bytes] = field(default_factory=list)
     puts: list[tuple[bytes, Cells]] = field(default_factory=list)
     refused: list[RefusedRecord] = field(default_factory=list)
-    floors: list[Floor] = field(default_factory=list)
+    truncation_points: list[TruncationPoint] = field(default_factory=list)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Report:
     refused: int = 0
     late: int = 0
     settled: int = 0
-    floors: list[tuple[str, int, int]] = field(default_factory=list)
+    truncation_points: list[tuple[str, int, int]] = field(default_factory=list)
 
     def add(self, writes: Writes) -> None:
         """Count what was written."""
@@ -66,7 +66,7 @@ class Report:
                 rows_gone=len(writes.deletes),
                 refused=len(writes.refused),
                 late=late_among(writes.refused),
-                floors=plain(writes.floors),
+                truncation_points=plain(writes.truncation_points),
             )
         )
 
@@ -77,7 +77,7 @@ class Report:
         self.refused += other.refused
         self.late += other.late
         self.settled += other.settled
-        self.floors += other.floors
+        self.truncation_points += other.truncation_points
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,9 +130,9 @@ def late_among(refused: Iterable[RefusedRecord]) -> int:
     return sum(one.reason.startswith(LATE) for one in refused)
 
 
-def plain(floors: Iterable[Floor]) -> list[tuple[str, int, int]]:
+def plain(truncation_points: Iterable[TruncationPoint]) -> list[tuple[str, int, int]]:
     """Floors as a report carries them: JSON knows no named tuples."""
-    return [(topic, partition, sequence) for topic, partition, sequence in floors]
+    return [(topic, partition, sequence) for topic, partition, sequence in truncation_points]
 
 
 def writes_of(records: Iterable[Record], codec: RowCodec, batch: int) -> Writes:
@@ -159,8 +159,8 @@ def writes_of(records: Iterable[Record], codec: RowCodec, batch: int) -> Writes:
                     writes.refused.append(_unstorable(layout.table, record.row_key, record.row_key, error))
             case RefusedRecord():
                 writes.refused.append(record)
-            case Floor():
-                writes.floors.append(record)
+            case TruncationPoint():
+                writes.truncation_points.append(record)
             case _:
                 raise AssertionError(f"{type(record).__name__} in the result")
     return writes
@@ -190,7 +190,7 @@ def dead_letter(refused: RefusedRecord, table: str, batch: int) -> tuple[bytes, 
     return key, orjson.dumps(value)
 
 
-def next_stamp(now_ms: int, last: int) -> int:
+def next_timestamp(now_ms: int, last: int) -> int:
     """The stamp of a new batch: later than every put of the batch before, and never far from the clock."""
     return max(now_ms, last + 2)
 
@@ -198,7 +198,7 @@ def next_stamp(now_ms: int, last: int) -> int:
 def barriers(
     buckets: int,
     batch: int,
-    stamp: int,
+    timestamp: int,
     positions: Positions,
     *,
     ends: Sequence[Offsets] = (),
@@ -208,7 +208,7 @@ def barriers(
     """One barrier per salt bucket, put after every row of the batch."""
     return [
         Barrier(
-            bucket=bucket, buckets=buckets, batch=batch, stamp=stamp, positions=positions, ends=ends,
+            bucket=bucket, buckets=buckets, batch=batch, timestamp=timestamp, positions=positions, ends=ends,
             incomplete=incomplete, watermark=watermark,
         )
         for bucket in range(buckets)

@@ -62,7 +62,7 @@ class JoinState:
 
 
 @dataclass(slots=True, kw_only=True)
-class StarState:
+class MultiJoinState:
     """Of one live row of a star: its own payload and per hop the part that it shows (empty: no such row)."""
 
     own: bytes
@@ -77,7 +77,7 @@ class LatestState:
     p: bytes | None
 
 
-def hop_step(
+def lookup_step(
     join: KeyedJoin, k: bytes, state: JoinState | None, messages: Iterable[Message]
 ) -> tuple[JoinState | None, list[Message]]:
     """Fold a batch into one key of a hop → its new state, and a message for every row that must hear of it.
@@ -177,18 +177,18 @@ def no_row(target: int, r: bytes) -> Message:
 
 
 def assemble_step(
-    star: Assemble, k: bytes, state: StarState | None, messages: Iterable[Message]
-) -> tuple[StarState | None, list[Message]]:
+    star: Assemble, k: bytes, state: MultiJoinState | None, messages: Iterable[Message]
+) -> tuple[MultiJoinState | None, list[Message]]:
     """Fold a batch into one row of a star → its new state, and the whole row or its end.
 
     A row that came or moved finds the parts of its new keys in the same batch. Where one is missing, the log did not
     tell the row from its beginning and did not say so: the row is refused, and stays absent until it is told whole.
     """
     newest: Message | None = None
-    told: dict[int, tuple[int, bytes]] = {}
+    reported: dict[int, tuple[int, bytes]] = {}
     for message in messages:
         if message.op == PART:
-            told[message.r[0]] = max((message.v, message.p), told.get(message.r[0], (0, b"")))
+            reported[message.r[0]] = max((message.v, message.p), reported.get(message.r[0], (0, b"")))
         elif newest is None or (message.v, message.p) >= (newest.v, newest.p):
             newest = message
     shown = state is not None and _shown(star, state.parts)
@@ -197,21 +197,21 @@ def assemble_step(
     own = None if state is None else state.own
     if newest is not None:
         own, part = split_part(newest.p)
-        told[0] = newest.v, part
+        reported[0] = newest.v, part
     if own is None:
         return None, []
     old: list[bytes | None] = [None] * len(star.widths) if state is None else list(state.parts)
-    chosen = [told[i][1] if i in told else part for i, part in enumerate(old)]
+    chosen = [reported[i][1] if i in reported else part for i, part in enumerate(old)]
     if missing := [i for i, part in enumerate(chosen) if part is None]:
         return None, [_refused(star, k[1:], missing[0])]
-    after = StarState(own=own, parts=[part or b"" for part in chosen])
+    after = MultiJoinState(own=own, parts=[part or b"" for part in chosen])
     if not _shown(star, after.parts):
         return after, [no_row(star.target, k[1:])] if shown else []
     return after, [whole_row(star.target, k[1:], _assembled(star, after))]
 
 
-def _refused(star: Assemble, row: bytes, hop: int) -> Message:
-    reason = f"its part of join {hop + 1} was never told: `tailorbird snapshot` of its table reads it again"
+def _refused(star: Assemble, row: bytes, lookup: int) -> Message:
+    reason = f"its part of join {lookup + 1} was never told: `tailorbird snapshot` of its table reads it again"
     key = base64.b64encode(row).decode()
     return RefusedRecord(f"row of {star.of}", 0, 0, reason, key, None).message()
 
@@ -220,7 +220,7 @@ def _shown(star: Assemble, parts: list[bytes]) -> bool:
     return all(part or not inner for part, inner in zip(parts, star.inner, strict=True))
 
 
-def _assembled(star: Assemble, state: StarState) -> bytes:
+def _assembled(star: Assemble, state: MultiJoinState) -> bytes:
     row = state.own
     for part, width in zip(state.parts, star.widths, strict=True):
         row = joined(row, part, width)
@@ -260,18 +260,18 @@ def joined_in(
     get: Callable[[bytes], bytes | None],
     put: Callable[[bytes, bytes | None], None],
 ) -> list[Message]:
-    """`hop_step` on a key of a store → what leaves. `put` stores an entry, None removes it."""
+    """`lookup_step` on a key of a store → what leaves. `put` stores an entry, None removes it."""
     head = get(k)
     state, former = None, 1
     if head is not None:
         right, rows = opened(head, lambda page: get(page_key(k, page)))
         state, former = JoinState(right=right, rows=rows), rows.pages
-    after, told = hop_step(join, k, state, messages)
+    after, reported = lookup_step(join, k, state, messages)
     if after is None:
         entries = {page_key(k, page): None for page in range(former if former > 1 else 0)}
         for entry in entries if head is None else [k, *entries]:
             put(entry, None)
-        return told
+        return reported
     kept = after.rows if isinstance(after.rows, Pages) else filled(after.rows)
     kept.settle()
     if (changed := kept.head(after.right)) != head:
@@ -279,15 +279,15 @@ def joined_in(
     for page, stored in kept.changed().items():
         if stored is not None or page < former > 1:
             put(page_key(k, page), stored)
-    return told
+    return reported
 
 
-def dump_star(state: StarState) -> bytes:
-    """A row's state as stored; inverse of `load_star`."""
+def dump_multi_join(state: MultiJoinState) -> bytes:
+    """A row's state as stored; inverse of `load_multi_join`."""
     return pack([state.own, *state.parts])
 
 
-def load_star(stored: bytes) -> StarState:
-    """Read what `dump_star` wrote."""
+def load_multi_join(stored: bytes) -> MultiJoinState:
+    """Read what `dump_multi_join` wrote."""
     own, *parts = unpack(stored)
-    return StarState(own=own, parts=parts)
+    return MultiJoinState(own=own, parts=parts)

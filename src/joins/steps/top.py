@@ -21,10 +21,10 @@ def first_rows(top: Top, key: bytes, tuples: Tuples) -> dict[bytes, bytes]:
     group = values_of_text(key)
     found: dict[bytes, bytes] = {}
     for number, (_, values) in enumerate(islice(tuples.entries(), top.most), start=1):
-        told = [*group, *values, number]
-        found[_text(told, top.names)] = _text(told, top.values)
+        reported = [*group, *values, number]
+        found[_text(reported, top.names)] = _text(reported, top.values)
     return found
 
 
-def _text(told: Sequence[Canonical], places: Sequence[int]) -> bytes:
-    return b",".join(orjson.dumps(told[place]) for place in places)
+def _text(reported: Sequence[Canonical], places: Sequence[int]) -> bytes:
+    return b",".join(orjson.dumps(reported[place]) for place in places)

@@ -29,14 +29,14 @@ MOST = 250_000  # rows held in memory
 
 
 @dataclass(slots=True)
-class _Told:
+class _Reported:
     """A row's newest change, None once it is gone, and its images that no later change has retracted."""
 
     live: Changed | None = None
     stale: list[Values] = field(default_factory=list)
 
 
-def mended(
+def repaired(
     reader: LogReader, marker: Truncated, past: Callable[[], Iterable[Past]], most: int = MOST
 ) -> Iterator[Changed]:
     """The changes that a marker stands for; `past` begins to read what its partition holds in front of it, in order.
@@ -48,10 +48,10 @@ def mended(
         rows, others = _read(reader, marker, past(), shares.pop(), most)
         shares += others
         for row in rows.values():
-            yield from _mend(marker, row)
+            yield from _repair(marker, row)
 
 
-def _mend(marker: Truncated, row: _Told) -> Iterator[Changed]:
+def _repair(marker: Truncated, row: _Reported) -> Iterator[Changed]:
     live = row.live
     gone = live is not None and marker.ends(live)
     after = None if live is None or gone else live.after
@@ -65,18 +65,18 @@ def _mend(marker: Truncated, row: _Told) -> Iterator[Changed]:
 
 def _read(
     reader: LogReader, marker: Truncated, past: Iterable[Past], share: tuple[int, int], most: int
-) -> tuple[dict[bytes, _Told], list[tuple[int, int]]]:
+) -> tuple[dict[bytes, _Reported], list[tuple[int, int]]]:
     """The rows of a share of the keys, and the shares that must be read by themselves since they are too many."""
-    source, rows, others = marker.source, dict[bytes, _Told](), list[tuple[int, int]]()
+    source, rows, others = marker.source, dict[bytes, _Reported](), list[tuple[int, int]]()
     for offset, key, value in past:
         found = reader.read(source.topic, marker.partition, offset, key, value)
         if isinstance(found, Truncated):  # it has ended the rows older than it, and mended the others
             rows = {
-                at: _Told(row.live) for at, row in rows.items() if row.live is not None and not found.ends(row.live)
+                at: _Reported(row.live) for at, row in rows.items() if row.live is not None and not found.ends(row.live)
             }
         if not isinstance(found, Changed) or not _within(at := _key(found), share):
             continue
-        row = rows.setdefault(at, _Told())
+        row = rows.setdefault(at, _Reported())
         known = row.live
         if source.needs_latest and known is not None and found.sequence < known.sequence:
             continue  # repeated, or late

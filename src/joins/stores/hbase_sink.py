@@ -1,6 +1,7 @@
 """HBase as the sink: rows under their batch's stamp, and barriers that tell what the table is equal to.
 
-A batch's stamp is bound to it before its first write, so that a replay writes identical cells (`joins.stores.stamps`).
+A batch's stamp is bound to it before its first write, so that a replay writes identical cells
+(`joins.stores.timestamps`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from joins.query.plan import Plan
 from joins.steps.chunks import folded
 from joins.steps.cuts import Positions
 from joins.steps.records import ROW_PUT, Message, Record, RowPut, record_of, trace_of, ts_of, values_of
-from joins.steps.sink import OpenRow, Report, barriers, dead_letter, next_stamp, settlements, writes_of
+from joins.steps.sink import OpenRow, Report, barriers, dead_letter, next_timestamp, settlements, writes_of
 from joins.stores.arrow_messages import messages_of, report_batch
 from joins.stores.evolution import places
 from joins.stores.hbase_table import JoinedTable, connection, write_rows
@@ -28,9 +29,9 @@ from joins.stores.kafka_log import send_dead_letters
 from joins.stores.kafka_open import OpenRecords
 from joins.stores.proc_retry import as_long_as_it_takes
 from joins.stores.sink_interfaces import Clock, Cut, Run, Writer
-from joins.stores.stamps import Stamps
+from joins.stores.timestamps import BatchTimestamps
 
-_STAMPS_KEPT = 200
+_TIMESTAMPS_KEPT = 200
 
 
 class HBaseTarget:
@@ -47,9 +48,9 @@ class HBaseTarget:
         """The layout to write under (`joins.stores.evolution`), stored if it is new."""
         return self.table.settle_layout(layout, behavior)
 
-    def first_stamp(self, now_ms: int) -> int:
+    def first_timestamp(self, now_ms: int) -> int:
         """Later than every write of any run before."""
-        return next_stamp(now_ms, self.table.last_stamp())
+        return next_timestamp(now_ms, self.table.last_timestamp())
 
     def reached(self) -> Positions:
         """What the last barrier tells."""
@@ -67,61 +68,61 @@ class HBaseSink:
 
     def __init__(self, table: JoinedTable, servers: Brokers, run: Run, clock_ms: Clock) -> None:
         self.table, self._servers, self._run, self._clock_ms = table, servers, run, clock_ms
-        self._stamps = Stamps(
-            last=max(run.first_stamp, table.last_stamp()),
+        self._timestamps = BatchTimestamps(
+            last=max(run.first_timestamp, table.last_timestamp()),
             committed=run.committed,
-            bound=table.stamp(run.id, run.committed + 1) is not None,
+            bound=table.batch_timestamp(run.id, run.committed + 1) is not None,
         )
-        self._stamp = 0  # of the batch that was begun
+        self._timestamp = 0  # of the batch that was begun
         self._open: OpenRecords | None = None
 
     def begin(self, batch: int) -> None:
         """Bind the batch to a stamp, or find the one that it was given."""
-        known = self.table.stamp(self._run.id, batch)
-        self._stamp = self._stamps.of_batch(batch, known, self._clock_ms())
+        known = self.table.batch_timestamp(self._run.id, batch)
+        self._timestamp = self._timestamps.of_batch(batch, known, self._clock_ms())
         if known is None:
-            self.table.store_stamp(self._run.id, batch, self._stamp)
-            if batch and batch % _STAMPS_KEPT == 0:
-                self.table.forget_stamps(self._run.id, batch - _STAMPS_KEPT)
+            self.table.store_timestamp(self._run.id, batch, self._timestamp)
+            if batch and batch % _TIMESTAMPS_KEPT == 0:
+                self.table.forget_timestamps(self._run.id, batch - _TIMESTAMPS_KEPT)
 
     def writer(self, plan: Plan, layout: Layout, batch: int) -> Writer:
         """Rows and deletes under the batch's stamp, dead letters to Kafka."""
         if self._open is None:
             self._open = OpenRecords(self._servers, layout.topology, layout.table)
         return hbase_writer(
-            plan, layout, batch, self._stamp,
+            plan, layout, batch, self._timestamp,
             thrift=self.table.hbase.address, servers=self._servers, open_rows=self._open.refresh(),
         )  # fmt: skip
 
     def finish(self, cut: Cut) -> None:
         """Barriers at the batch's stamp: they say that all of a smaller one was written."""
-        self._tell(cut, self._stamp)
+        self._report(cut, self._timestamp)
 
     def follow(self, cut: Cut, committed: int) -> bool:
         """Barriers without a batch; False while a batch has a stamp that Spark has not committed."""
-        stamp = self._stamps.between(committed, self._clock_ms())
-        if stamp is None:
+        timestamp = self._timestamps.between(committed, self._clock_ms())
+        if timestamp is None:
             return False
-        self._tell(cut, stamp)
+        self._report(cut, timestamp)
         return True
 
     def sweep(self) -> int:
         """Delete what no write of this run has touched."""
-        return self.table.sweep(self._run.first_stamp)
+        return self.table.sweep(self._run.first_timestamp)
 
-    def _tell(self, cut: Cut, stamp: int) -> None:
+    def _report(self, cut: Cut, timestamp: int) -> None:
         made = barriers(
-            self.table.buckets, cut.batch, stamp, cut.positions,
+            self.table.buckets, cut.batch, timestamp, cut.positions,
             ends=cut.ends, incomplete=cut.incomplete, watermark=cut.watermark,
         )  # fmt: skip
-        self.table.write_barriers(made, stamp)
+        self.table.write_barriers(made, timestamp)
 
 
 def hbase_writer(
     plan: Plan,
     layout: Layout,
     batch: int,
-    stamp: int,
+    timestamp: int,
     *,
     thrift: str,
     servers: Brokers,
@@ -141,10 +142,10 @@ def hbase_writer(
         some = messages_of(batches)
         for messages in some if plan.folds else folded(chain.from_iterable(some)):
             writes = writes_of((fitted(message, indexes) for message in messages), codec, batch)
-            rows = partial(write_rows, hbase, table, family, writes.deletes, writes.puts, stamp)
+            rows = partial(write_rows, hbase, table, family, writes.deletes, writes.puts, timestamp)
             as_long_as_it_takes(rows)
-            if letters := [dead_letter(refused, layout.table, batch) for refused in writes.refused]:
-                as_long_as_it_takes(partial(send_dead_letters, servers, dead_letters, letters))
+            if dead_letter_records := [dead_letter(refused, layout.table, batch) for refused in writes.refused]:
+                as_long_as_it_takes(partial(send_dead_letters, servers, dead_letters, dead_letter_records))
             if open_rows:
                 settled, count = settlements(messages, writes.refused, open_rows, layout.table)
                 if settled:

@@ -30,7 +30,7 @@ from cdc.stored.layout import (
     layout_rows_prefix,
     load_layout,
 )
-from cdc.stored.layout import stamp_row as stamp_row_of
+from cdc.stored.layout import timestamp_row as timestamp_row_of
 from cdc.topology.topology import SchemaChangeBehavior, Table, Topology
 from joins.steps.cuts import Positions
 from joins.steps.sink import Cells
@@ -106,18 +106,20 @@ def write_rows(
     family: bytes,
     deletes: Sequence[bytes],
     puts: Sequence[tuple[bytes, Cells]],
-    stamp: int,
+    batch_timestamp: int,
 ) -> None:
-    """Write a chunk: row deletes at `stamp`, whole rows at `stamp` + 1. May be repeated, whole or in part."""
+    """Write a chunk: row deletes at `batch_timestamp`, whole rows at `batch_timestamp` + 1. May be repeated, whole or
+    in part.
+    """
 
     def delete(connection: Any) -> None:
         for some in _chunks(deletes):
-            _delete(connection.table(table), family, some, stamp)
+            _delete(connection.table(table), family, some, batch_timestamp)
 
     def put(connection: Any) -> None:
         prefix = family + b":"
         for some in _chunks(puts):
-            with connection.table(table).batch(timestamp=stamp + 1) as batch:
+            with connection.table(table).batch(timestamp=batch_timestamp + 1) as batch:
                 for row, cells in some:
                     batch.put(row, {prefix + qualifier: value for qualifier, value in cells.items()})
 
@@ -127,8 +129,8 @@ def write_rows(
         hbase.call(put)
 
 
-def _delete(table: Any, family: bytes, rows: Sequence[bytes], stamp: int) -> None:
-    with table.batch(timestamp=stamp) as batch:
+def _delete(table: Any, family: bytes, rows: Sequence[bytes], batch_timestamp: int) -> None:
+    with table.batch(timestamp=batch_timestamp) as batch:
         for row in rows:
             batch.delete(row, columns=(family,))
 
@@ -176,45 +178,45 @@ class JoinedTable:
         self.hbase.call(lambda c: c.table(self.layouts).put(row, {column: dump_layout(settled)}))
         return settled
 
-    def last_stamp(self) -> int:
+    def last_timestamp(self) -> int:
         """The greatest stamp of any batch or barrier of any run; 0 where there was none."""
-        stamps = self.hbase.call(lambda c: list(c.table(self.layouts).scan(row_prefix=self._stamps())))
+        timestamps = self.hbase.call(lambda c: list(c.table(self.layouts).scan(row_prefix=self._timestamps())))
         barrier = self.barrier()
-        told = barrier.stamp if barrier else 0
-        newest: int = max([told, *(_LONG.unpack(cells[b"f:stamp"])[0] for _, cells in stamps)])
+        reported = barrier.timestamp if barrier else 0
+        newest: int = max([reported, *(_LONG.unpack(cells[b"f:stamp"])[0] for _, cells in timestamps)])
         return newest
 
-    def stamp(self, query: str, batch: int) -> int | None:
+    def batch_timestamp(self, query: str, batch: int) -> int | None:
         """The stamp that (query, batch) was given before; None if it is new."""
-        row = stamp_row_of(self.name, query, batch)
+        row = timestamp_row_of(self.name, query, batch)
         found = self.hbase.call(lambda c: c.table(self.layouts).row(row))
         return _LONG.unpack(found[b"f:stamp"])[0] if found else None
 
-    def store_stamp(self, query: str, batch: int, stamp: int) -> None:
+    def store_timestamp(self, query: str, batch: int, batch_timestamp: int) -> None:
         """Bind (query, batch) to a stamp: before the batch's first write."""
-        row = stamp_row_of(self.name, query, batch)
-        self.hbase.call(lambda c: c.table(self.layouts).put(row, {b"f:stamp": _LONG.pack(stamp)}))
+        row = timestamp_row_of(self.name, query, batch)
+        self.hbase.call(lambda c: c.table(self.layouts).put(row, {b"f:stamp": _LONG.pack(batch_timestamp)}))
 
-    def forget_stamps(self, query: str, before: int) -> None:
+    def forget_timestamps(self, query: str, before: int) -> None:
         """Remove the stamps of former runs, and of this run's batches below `before`, which no replay can ask for."""
-        kept = stamp_row_of(self.name, query, before)
-        end = stamp_row_of(self.name, query, 10**12 - 1)
+        kept = timestamp_row_of(self.name, query, before)
+        end = timestamp_row_of(self.name, query, 10**12 - 1)
 
         def forget(connection: Any) -> None:
             table = connection.table(self.layouts)
             with table.batch() as batch:
-                for row, _ in table.scan(row_prefix=self._stamps()):
+                for row, _ in table.scan(row_prefix=self._timestamps()):
                     if not kept <= row <= end:
                         batch.delete(row, columns=(LAYOUTS_FAMILY,))
 
         self.hbase.call(forget)
 
-    def write_barriers(self, barriers: Sequence[Barrier], stamp: int) -> None:
-        """Put one barrier per bucket at `stamp` + 1: after every row of the batch was accepted."""
+    def write_barriers(self, barriers: Sequence[Barrier], batch_timestamp: int) -> None:
+        """Put one barrier per bucket at `batch_timestamp` + 1: after every row of the batch was accepted."""
         column = self.family + b":" + BARRIER
 
         def put(connection: Any) -> None:
-            with connection.table(self.table).batch(timestamp=stamp + 1) as batch:
+            with connection.table(self.table).batch(timestamp=batch_timestamp + 1) as batch:
                 for barrier in barriers:
                     batch.put(barrier_key(barrier.bucket), {column: barrier.to_bytes()})
 
@@ -231,8 +233,8 @@ class JoinedTable:
         found = self.hbase.call(lambda c: c.table(self.table).row(barrier_key(0), columns=[column]))
         return load_barrier(found[column]) if column in found else None
 
-    def sweep(self, stamp: int) -> int:
-        """Delete, at `stamp`, every row that no write at or after `stamp` has touched; how many.
+    def sweep(self, batch_timestamp: int) -> int:
+        """Delete, at `batch_timestamp`, every row that no write at or after `batch_timestamp` has touched; how many.
 
         Called once per run, after its first complete cut: what it has not written by then is gone from the sources.
         Ages are compared here and not by a time range of the scan, which would bring back overwritten cells. Rows are
@@ -243,16 +245,16 @@ class JoinedTable:
         def swept(connection: Any) -> int:
             table, count = connection.table(self.table), 0
             rows = table.scan(columns=[column], include_timestamp=True, batch_size=1000)
-            stale = (row for row, cells in rows if not is_barrier(row) and cells[column][1] < stamp)
+            stale = (row for row, cells in rows if not is_barrier(row) and cells[column][1] < batch_timestamp)
             while some := list(islice(stale, _ROWS_PER_CALL)):
-                _delete(table, self.family, some, stamp)
+                _delete(table, self.family, some, batch_timestamp)
                 count += len(some)
             return count
 
         return self.hbase.call(swept)
 
-    def _stamps(self) -> bytes:
-        return stamp_row_of(self.name, "", 0).split(b"//")[0] + b"/"
+    def _timestamps(self) -> bytes:
+        return timestamp_row_of(self.name, "", 0).split(b"//")[0] + b"/"
 
 
 def joined_table(topology: Topology, table: Table) -> JoinedTable:

@@ -14,7 +14,7 @@ from cdc.model.naming import dead_letter_topic
 
 _TIMEOUT = 20.0
 _POLL = 0.25
-_PATIENCE = 60.0
+_WAIT_LIMIT = 60.0
 _RUNNING = "is Kafka running? `tailorbird stack status`"
 Waiting = Callable[[str], None]
 
@@ -55,7 +55,7 @@ def past(servers: Brokers, topic: str, partition: int, end: int) -> Iterator[tup
     consumer = consumer_of(servers)
     try:
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _WAIT_LIMIT
         while True:
             message = consumer.poll(_POLL)
             if message is None:
@@ -63,7 +63,7 @@ def past(servers: Brokers, topic: str, partition: int, end: int) -> Iterator[tup
                     what = f"{topic}, partition {partition}: Kafka does not give what is below offset {end}"
                     raise Retriable(what, _RUNNING)
                 continue
-            deadline = time.monotonic() + _PATIENCE
+            deadline = time.monotonic() + _WAIT_LIMIT
             error, offset = message.error(), message.offset() or 0
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 raise Retriable(f"{topic}, partition {partition}: {error.str()}", _RUNNING)
@@ -90,7 +90,7 @@ def consumer_of(servers: Brokers) -> Consumer:
     )
 
 
-def send_dead_letters(servers: Brokers, topic: str, letters: Sequence[tuple[bytes, bytes]]) -> None:
+def send_dead_letters(servers: Brokers, topic: str, dead_letters: Sequence[tuple[bytes, bytes]]) -> None:
     """Return once Kafka holds all letters; at least once, since a replayed batch repeats them. Retriable otherwise."""
     failed: list[KafkaError] = []
     producer = Producer(
@@ -104,7 +104,7 @@ def send_dead_letters(servers: Brokers, topic: str, letters: Sequence[tuple[byte
         }
     )
     try:
-        for key, value in letters:
+        for key, value in dead_letters:
             producer.produce(topic, key=key, value=value, on_delivery=lambda e, _: failed.append(e) if e else None)
             producer.poll(0)
         waiting = producer.flush(_TIMEOUT)
@@ -115,7 +115,7 @@ def send_dead_letters(servers: Brokers, topic: str, letters: Sequence[tuple[byte
         raise Retriable(f"dead letters: {reason}", _RUNNING)
 
 
-def settle_letters(servers: Brokers, topology: str, tables: Sequence[str]) -> None:
+def resolve_dead_letters(servers: Brokers, topology: str, tables: Sequence[str]) -> None:
     """Say that the letters of these tables wait no longer: a rebuild reads all again, and refuses again what it must.
 
     Without a topic of dead letters there are none. Retriable where Kafka does not take it.

@@ -24,7 +24,7 @@ from joins.steps.sink import OpenRow, settlement
 from joins.stores.kafka_log import consumer_of, send_dead_letters
 
 _AT_A_TIME = 2000
-_PATIENCE = 10.0
+_TIMEOUT = 10.0
 _MOST_SCANNED = 20_000  # records of change topics that one look passes
 
 
@@ -49,7 +49,7 @@ class OpenRecords:
         try:
             if self._consumer is None:
                 consumer = consumer_of(self.servers)
-                if topic not in consumer.list_topics(timeout=_PATIENCE).topics:
+                if topic not in consumer.list_topics(timeout=_TIMEOUT).topics:
                     consumer.close()
                     return {}
                 self._consumer = consumer
@@ -68,7 +68,7 @@ class OpenRecords:
             self._consumer = None
 
     def _read(self, consumer: Consumer, *, first: bool) -> None:
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _TIMEOUT
         while time.monotonic() < deadline:
             found = consumer.consume(_AT_A_TIME, timeout=0.25 if first else 0.0)
             for message in found:
@@ -85,24 +85,29 @@ class OpenRecords:
 
     def _fold(self, value: bytes | None, offset: int) -> None:
         try:
-            told = orjson.loads(value or b"null")
+            reported = orjson.loads(value or b"null")
         except ValueError:
             return
-        if not isinstance(told, dict):
+        if not isinstance(reported, dict):
             return
-        if told.get("stage") == STAGE:
-            self._settle(told)
-        elif told.get("stage") == "join" and told.get("table") == self.table:
-            self._open(told, offset)
+        if reported.get("stage") == STAGE:
+            self._settle(reported)
+        elif reported.get("stage") == "join" and reported.get("table") == self.table:
+            self._open(reported, offset)
 
-    def _open(self, told: Mapping[str, Any], offset: int) -> None:
-        place = place_of(told)
+    def _open(self, reported: Mapping[str, Any], offset: int) -> None:
+        place = place_of(reported)
         if not place:
             return
-        if told.get("row"):
+        if reported.get("row"):
             self.rows[place] = OpenRow(place, offset, self._count(self.rows.get(place)))
             return
-        topic, partition, at, key = told["topic"], int(told["partition"]), int(told["offset"]), told["key"]
+        topic, partition, at, key = (
+            reported["topic"],
+            int(reported["partition"]),
+            int(reported["offset"]),
+            reported["key"],
+        )
         self._refused.add((topic, partition, at))
         known = self._logged[topic, partition].get(key)
         self._logged[topic, partition][key] = at, OpenRow(place, offset, self._count(known[1] if known else None))
@@ -112,13 +117,13 @@ class OpenRecords:
     def _count(known: OpenRow | None) -> int:
         return 1 if known is None else known.records + 1
 
-    def _settle(self, told: Mapping[str, Any]) -> None:
-        if told.get("of") == ["join", self.table]:
+    def _settle(self, reported: Mapping[str, Any]) -> None:
+        if reported.get("of") == ["join", self.table]:
             self.rows.clear()
             self._logged.clear()
-        stage, name, place = told.get("row") or ("", "", "")
+        stage, name, place = reported.get("row") or ("", "", "")
         if (stage, name) == ("join", self.table):
-            upto = told.get("upto", self._next)
+            upto = reported.get("upto", self._next)
             if place in self.rows and self.rows[place].offset <= upto:
                 del self.rows[place]
             for keys in self._logged.values():
@@ -147,7 +152,7 @@ class OpenRecords:
         consumer = consumer_of(self.servers)
         try:
             consumer.assign([TopicPartition(topic, partition, self._scanned[topic, partition])])
-            deadline, passed = time.monotonic() + _PATIENCE, 0
+            deadline, passed = time.monotonic() + _TIMEOUT, 0
             while passed < _MOST_SCANNED and self._scanned[topic, partition] < end and time.monotonic() < deadline:
                 for message in consumer.consume(_AT_A_TIME, timeout=0.25):
                     error, offset = message.error(), message.offset() or 0

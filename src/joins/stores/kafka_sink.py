@@ -37,7 +37,7 @@ class KafkaTarget:
         """Every record names its columns: there is no layout to store."""
         return layout
 
-    def first_stamp(self, now_ms: int) -> int:
+    def first_timestamp(self, now_ms: int) -> int:
         """Runs are told by their ids, which every record has."""
         return now_ms
 
@@ -92,10 +92,10 @@ def kafka_writer(
         for some in whole_rows(chain.from_iterable(messages_of(batches))):
             messages = some if plan.folds else chain.from_iterable(folded(some))
             messages = list(messages) if open_rows else messages
-            records, refused, floors = upserts(messages, layout, indexes)
+            records, refused, truncation_points = upserts(messages, layout, indexes)
             as_long_as_it_takes(partial(produce, servers, topic, run, records))
-            if letters := [dead_letter(one, layout.table, batch) for one in refused]:
-                send = partial(send_dead_letters, servers, dead_letter_topic(layout.topology), letters)
+            if dead_letters := [dead_letter(one, layout.table, batch) for one in refused]:
+                send = partial(send_dead_letters, servers, dead_letter_topic(layout.topology), dead_letters)
                 as_long_as_it_takes(send)
             settled, count = settlements(messages, refused, open_rows, layout.table) if open_rows else ([], 0)
             if settled:
@@ -103,7 +103,15 @@ def kafka_writer(
             report.settled += count
             gone, put = (sum((value is None) == ends for _, value in records) for ends in (True, False))
             late = late_among(refused)
-            report.merge(Report(rows_put=put, rows_gone=gone, refused=len(refused), late=late, floors=plain(floors)))
+            report.merge(
+                Report(
+                    rows_put=put,
+                    rows_gone=gone,
+                    refused=len(refused),
+                    late=late,
+                    truncation_points=plain(truncation_points),
+                )
+            )
         yield report_batch(report)
 
     return write

@@ -18,7 +18,7 @@ from cdc.model.brokers import Brokers
 from cdc.model.errors import Retriable, UsageError
 from cdc.stored.layout import Layout
 from joins.steps.chunks import stale_keys
-from joins.steps.records import ROW_GONE, ROW_PUT, Floor, Message, RefusedRecord, record_of, values_of_text
+from joins.steps.records import ROW_GONE, ROW_PUT, Message, RefusedRecord, TruncationPoint, record_of, values_of_text
 
 _TIMEOUT = 30.0
 _RUN = "run"
@@ -123,19 +123,19 @@ def _headers(message: Any) -> list[tuple[str, bytes]]:
 
 def upserts(
     messages: Iterable[Message], layout: Layout, indexes: Sequence[int]
-) -> tuple[list[tuple[bytes, bytes | None]], list[RefusedRecord], list[Floor]]:
+) -> tuple[list[tuple[bytes, bytes | None]], list[RefusedRecord], list[TruncationPoint]]:
     """Messages of one partition of a batch → records, dead letters, floors. Of a row, put beats gone."""
     records: dict[bytes, bytes | None] = {}
     refused: list[RefusedRecord] = []
-    floors: list[Floor] = []
+    truncation_points: list[TruncationPoint] = []
     names = [column.name for column in layout.columns]
     for message in messages:
         if message.op not in (ROW_PUT, ROW_GONE):
             found = record_of(message, indexes)
             if isinstance(found, RefusedRecord):
                 refused.append(found)
-            elif isinstance(found, Floor):
-                floors.append(found)
+            elif isinstance(found, TruncationPoint):
+                truncation_points.append(found)
             continue
         row_key = values_of_text(message.k[1:])
         key = orjson.dumps(dict(zip(layout.row_key, row_key, strict=True)))
@@ -145,7 +145,7 @@ def upserts(
         else:
             put: Any = record_of(message, indexes)
             records[key] = orjson.dumps(dict(zip(names, put.values, strict=True)))
-    return list(records.items()), refused, floors
+    return list(records.items()), refused, truncation_points
 
 
 _producers: dict[Brokers, Producer] = {}  # of this Python worker, kept from batch to batch

@@ -36,9 +36,9 @@ def patiently(action: Callable[[], T], waiting: Callable[[Retriable, float], Non
 
 def as_long_as_it_takes(action: Callable[[], T]) -> T:
     """`patiently` in a task: Spark ends its worker when the query stops."""
-    return patiently(action, tell_waiting, lambda: False)
+    return patiently(action, report_waiting, lambda: False)
 
 
-def tell_waiting(error: Retriable, pause: float) -> None:
+def report_waiting(error: Retriable, pause: float) -> None:
     """Log what is waited for."""
     log.warning("waiting", reason=error.message, again_in_seconds=round(pause, 1))

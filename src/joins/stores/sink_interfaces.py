@@ -24,7 +24,7 @@ class Run:
     """The run whose batches a sink writes: `committed` is the last that Spark committed, -1 where there is none yet."""
 
     id: str
-    first_stamp: int
+    first_timestamp: int
     committed: int
 
 
@@ -76,7 +76,7 @@ class Target(Protocol):
     def settle_layout(self, layout: Layout, behavior: SchemaChangeBehavior) -> Layout:
         """The layout to write under, stored if it is new."""
 
-    def first_stamp(self, now_ms: int) -> int:
+    def first_timestamp(self, now_ms: int) -> int:
         """What a run that begins now is told by, among all runs: older than each of its writes."""
 
     def reached(self) -> Positions:

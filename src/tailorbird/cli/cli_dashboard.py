@@ -13,7 +13,7 @@ import typer
 if TYPE_CHECKING:
     from cdc.topology.topology import Index, Topology
     from tailorbird.operate.status.captured_position import CapturedPosition
-    from tailorbird.operate.status.dead_letters import Letter, Waiting
+    from tailorbird.operate.status.dead_letters import DeadLetterRow, Waiting
     from tailorbird.operate.status.index_status import VisibleCut
     from tailorbird.verify.checks.check_status import CheckStatus, PageCheck
     from tailorbird.web.dashboard.panels.listed import ListedPage
@@ -68,9 +68,9 @@ def dashboard(
     access = Access(users=users, certificate=tls_cert, key=tls_key, behind_proxy=behind_proxy)
     # where `status` can ask it
     asked = port if host in ("127.0.0.1", "localhost", "0.0.0.0") and not access.secure else 0
-    with ExitStack() as told:
+    with ExitStack() as reported:
         for one in chosen:
-            told.enter_context(announced(loaded.name, f"dashboard {one.name}", asked))
+            reported.enter_context(announced(loaded.name, f"dashboard {one.name}", asked))
         look, explain = _look(loaded, watched), partial(_explained, loaded)
         serve_dashboards(
             boards, host=host, port=port, access=access, look=look, listed=watched.pages(), explain=explain
@@ -96,10 +96,10 @@ def _look(topology: Topology, watched: _Watched) -> Callable[[], dict[str, Any]]
         rates.note(time.monotonic(), counted)
         seen = FlowSeen(
             now_ms=now_ms,
-            rates=rates.told(),
+            rates=rates.reported(),
             captured=captured,
             visible=watched.visible(),
-            waiting=watched.letters()[0],
+            waiting=watched.dead_letters()[0],
             checked=[one for status in watched.statuses(now_ms) or () if status.run for one in status.run.checked],
         )
         return graph_of(topology, reads, parts, seen)
@@ -125,12 +125,12 @@ class _Watched:
     def __init__(self, topology: Topology) -> None:
         from tailorbird.cli.cli_dead_letters import joined_from
         from tailorbird.operate.status.kafka_captured import positions_watched
-        from tailorbird.operate.status.kafka_dead_letters import letters_listed
+        from tailorbird.operate.status.kafka_dead_letters import dead_letters_listed
         from tailorbird.verify.checks.kafka_runs import runs_watched
-        from tailorbird.web.dashboard.panels.listed import MOST_LETTERS
+        from tailorbird.web.dashboard.panels.listed import MOST_DEAD_LETTERS
 
         self._topology, self._reads = topology, joined_from(topology)
-        self._letters = letters_listed(topology, keep=MOST_LETTERS)
+        self._dead_letters = dead_letters_listed(topology, keep=MOST_DEAD_LETTERS)
         self._positions = positions_watched(topology, 3.0)
         self._runs = runs_watched(topology) if topology.checks else None
 
@@ -154,17 +154,17 @@ class _Watched:
         """How much of an index's rows is refused or in quarantine; None while Kafka does not tell."""
         from tailorbird.operate.status.dead_letters import affected
 
-        found, _ = self.letters()
+        found, _ = self.dead_letters()
         return None if found is None else affected(found, self._reads, index.table, index.name)
 
-    def letters(self) -> tuple[Sequence[Waiting] | None, Sequence[Letter]]:
+    def dead_letters(self) -> tuple[Sequence[Waiting] | None, Sequence[DeadLetterRow]]:
         """All that waits, counted, tables in quarantine first, and the newest of it; None while Kafka does not tell."""
-        from tailorbird.operate.status.quarantine import quarantine_letters, quarantined
+        from tailorbird.operate.status.quarantine import quarantine_dead_letters, quarantined
 
-        found, positions = self._letters.last(), self._positions.last() or {}
+        found, positions = self._dead_letters.last(), self._positions.last() or {}
         if found is None:
             return None, ()
-        return [*quarantined(positions), *found[0]], [*quarantine_letters(positions), *found[1]]
+        return [*quarantined(positions), *found[0]], [*quarantine_dead_letters(positions), *found[1]]
 
     def checked(self, index: Index) -> PageCheck:
         """What checks found of the tables behind an index; nothing while Kafka does not tell."""
@@ -187,12 +187,12 @@ class _Watched:
 
     def pages(self) -> dict[str, tuple[str, Callable[[int], ListedPage]]]:
         """Pages by path: title, and what tells one; Fleet where agents capture a source."""
-        from tailorbird.web.dashboard.panels.listed import fleet_page, letters_page, proof_page
+        from tailorbird.web.dashboard.panels.listed import dead_letters_page, fleet_page, proof_page
 
         topology = self._topology
         found: dict[str, tuple[str, Callable[[int], ListedPage]]] = {
             "/proof": ("Proof", lambda now: proof_page(topology, self.statuses(now), now)),
-            "/dead-letters": ("Dead letters", lambda now: letters_page(topology, *self.letters(), now)),
+            "/dead-letters": ("Dead letters", lambda now: dead_letters_page(topology, *self.dead_letters(), now)),
         }
         if any(one.agent for one in topology.sources.values()):
             found["/fleet"] = ("Fleet", lambda _: fleet_page(topology))

@@ -14,7 +14,7 @@ from cdc.model.errors import UsageError
 
 if TYPE_CHECKING:
     from cdc.topology.topology import Topology
-    from tailorbird.operate.status.dead_letters import Letter, Letters
+    from tailorbird.operate.status.dead_letters import DeadLetterList, DeadLetterRow
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -41,22 +41,22 @@ def list_(
 
     Example: tailorbird dead-letters list topologies/shop.yml --limit 20
     """
-    from tailorbird.operate.status.dead_letters import letter_lines, remedy_of
+    from tailorbird.operate.status.dead_letters import dead_letter_lines, remedy_of
 
     topology = _topology(file)
-    letters = _read(topology, limit)
-    found = letters.settled if settled else [*_quarantine(topology), *letters.letters]
+    dead_letters = _read(topology, limit)
+    found = dead_letters.settled if settled else [*_quarantine(topology), *dead_letters.dead_letters]
     now_ms = time.time_ns() // 1_000_000
     for one in found:
         if as_json:
             typer.echo(json.dumps({**dataclasses.asdict(one), "remedy": "" if settled else remedy_of(one, file)}))
         else:
-            typer.echo("\n".join(letter_lines(one, file, now_ms)))
+            typer.echo("\n".join(dead_letter_lines(one, file, now_ms)))
     if as_json:
         return
-    total = sum(one.letters for one in letters.waiting)
-    if not settled and total > len(letters.letters):
-        typer.echo(f"{total - len(letters.letters)} more wait: --limit {total}")
+    total = sum(one.dead_letters for one in dead_letters.waiting)
+    if not settled and total > len(dead_letters.dead_letters):
+        typer.echo(f"{total - len(dead_letters.dead_letters)} more wait: --limit {total}")
     elif not found:
         typer.echo("no letter was settled" if settled else "no dead letter waits")
 
@@ -71,13 +71,13 @@ def show(file: File, id_: Annotated[str, typer.Argument(metavar="ID", help="As `
     from tailorbird.operate.status.kafka_dead_letters import records_at
 
     topology = _topology(file)
-    (letter,) = _chosen(_read(topology, None), _quarantine(topology), [id_])
-    place = letter.partition, letter.offset
+    (dead_letter,) = _chosen(_read(topology, None), _quarantine(topology), [id_])
+    place = dead_letter.partition, dead_letter.offset
     record = records_at(topology, [place]).get(place)
-    told: dict[str, Any] = dataclasses.asdict(letter)
-    told["remedy"] = "" if letter.settled else remedy_of(letter, file)
-    told["letter"] = None if record is None else whole(record)
-    typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
+    reported: dict[str, Any] = dataclasses.asdict(dead_letter)
+    reported["remedy"] = "" if dead_letter.settled else remedy_of(dead_letter, file)
+    reported["letter"] = None if record is None else whole(record)
+    typer.echo(json.dumps(reported, indent=2, ensure_ascii=False))
 
 
 @app.command("replay")
@@ -97,26 +97,26 @@ def replay(file: File, ids: Ids = None, all_: All = False, as_json: AsJson = Fal
     from tailorbird.operate.status.replays import replay_of, where_of
 
     topology = _topology(file)
-    letters = _wanted(topology, ids, all_)
-    places = {one.id: (one.partition, one.offset) for one in letters}
+    dead_letters = _wanted(topology, ids, all_)
+    places = {one.id: (one.partition, one.offset) for one in dead_letters}
     records = records_at(topology, places.values())
-    given = [(one, value_of(records[at]) if (at := places[one.id]) in records else {}) for one in letters]
-    plan = replay_of(topology, given, newest_schemas(topology) if any(one.reads for one in letters) else {})
+    given = [(one, value_of(records[at]) if (at := places[one.id]) in records else {}) for one in dead_letters]
+    plan = replay_of(topology, given, newest_schemas(topology) if any(one.reads for one in dead_letters) else {})
     for table, conditions in plan.rereads.items():
         name = table.name
         send(topology, table.source, signal_value("execute-snapshot", (name,), where_of(conditions)))
         settle(topology, plan.done[str(table)], "replayed")
         what = f"{len(conditions)} rows are read again" if conditions else "the table is read again"
-        _tell(as_json, f"{table}: {what}", table=str(table), rows=len(conditions), settled=plan.done[str(table)])
+        _report(as_json, f"{table}: {what}", table=str(table), rows=len(conditions), settled=plan.done[str(table)])
     for index, rows in plan.rows.items():
         dead = index_again(topology, topology.indexes[index], rows).dead
         settle(topology, plan.done[index], "replayed")
         what = f"{len(rows)} rows are indexed again, {dead} are dead letters again"
-        _tell(as_json, f"index {index}: {what}", index=index, rows=len(rows), settled=plan.done[index], again=dead)
-    for letter, remedy in plan.by_hand:
-        _tell(as_json, f"{letter.id}: not replayed; {remedy}", id=letter.id, remedy=remedy)
-    if not letters:
-        _tell(as_json, "nothing to replay")
+        _report(as_json, f"index {index}: {what}", index=index, rows=len(rows), settled=plan.done[index], again=dead)
+    for dead_letter, remedy in plan.by_hand:
+        _report(as_json, f"{dead_letter.id}: not replayed; {remedy}", id=dead_letter.id, remedy=remedy)
+    if not dead_letters:
+        _report(as_json, "nothing to replay")
     if plan.by_hand:
         raise typer.Exit(1)
 
@@ -129,17 +129,17 @@ def resolve(file: File, ids: Ids = None, all_: All = False, as_json: AsJson = Fa
 
     Example: tailorbird dead-letters resolve topologies/shop.yml 3f2a9c01de
     """
-    from tailorbird.operate.status.dead_letters import QUARANTINE, Letter, remedy_of
+    from tailorbird.operate.status.dead_letters import QUARANTINE, DeadLetterRow, remedy_of
     from tailorbird.operate.status.kafka_dead_letters import settle
 
     topology = _topology(file)
-    letters, kept = list[Letter](), list[Letter]()
+    dead_letters, kept = list[DeadLetterRow](), list[DeadLetterRow]()
     for one in _wanted(topology, ids, all_):
-        (kept if one.stage == QUARANTINE else letters).append(one)
-    settle(topology, letters, "resolved")
-    _tell(as_json, f"{len(letters)} letters are resolved", settled=letters)
+        (kept if one.stage == QUARANTINE else dead_letters).append(one)
+    settle(topology, dead_letters, "resolved")
+    _report(as_json, f"{len(dead_letters)} letters are resolved", settled=dead_letters)
     for one in kept:  # all later rows of the table wait with them
-        _tell(as_json, f"{one.id}: not resolved; {remedy_of(one, file)}", id=one.id, remedy=remedy_of(one, file))
+        _report(as_json, f"{one.id}: not resolved; {remedy_of(one, file)}", id=one.id, remedy=remedy_of(one, file))
     if kept:
         raise typer.Exit(1)
 
@@ -157,42 +157,42 @@ def _topology(file: str) -> Topology:
     return load_topology(file)
 
 
-def _read(topology: Topology, keep: int | None) -> Letters:
-    from tailorbird.operate.status.dead_letters import Letters
-    from tailorbird.operate.status.kafka_dead_letters import LettersReader
+def _read(topology: Topology, keep: int | None) -> DeadLetterList:
+    from tailorbird.operate.status.dead_letters import DeadLetterList
+    from tailorbird.operate.status.kafka_dead_letters import DeadLetterReader
 
-    with LettersReader(topology, Letters(topology.name, keep=keep)) as reader:
+    with DeadLetterReader(topology, DeadLetterList(topology.name, keep=keep)) as reader:
         return reader.read()
 
 
-def _quarantine(topology: Topology) -> list[Letter]:
+def _quarantine(topology: Topology) -> list[DeadLetterRow]:
     from tailorbird.operate.status.kafka_captured import captured_positions
-    from tailorbird.operate.status.quarantine import quarantine_letters
+    from tailorbird.operate.status.quarantine import quarantine_dead_letters
 
-    return quarantine_letters(captured_positions(topology))
+    return quarantine_dead_letters(captured_positions(topology))
 
 
-def _wanted(topology: Topology, ids: Sequence[str] | None, all_: bool) -> list[Letter]:
+def _wanted(topology: Topology, ids: Sequence[str] | None, all_: bool) -> list[DeadLetterRow]:
     """The letters that wait among those that are named; one that was settled is passed over with a word."""
     if bool(ids) == all_:
         raise UsageError("which letters?", "name them as `tailorbird dead-letters list` does, or --all")
-    letters, kept = _read(topology, None), _quarantine(topology)
+    dead_letters, kept = _read(topology, None), _quarantine(topology)
     if all_:
-        return [*kept, *letters.letters]
-    found = _chosen(letters, kept, ids or ())
+        return [*kept, *dead_letters.dead_letters]
+    found = _chosen(dead_letters, kept, ids or ())
     for one in found:
         if one.settled:
             typer.echo(f"{one.id}: already {one.settled}", err=True)
     return [one for one in found if not one.settled]
 
 
-def _chosen(letters: Letters, kept: Sequence[Letter], ids: Sequence[str]) -> list[Letter]:
-    known = {one.id: one for one in (*kept, *letters.letters, *letters.settled)}
+def _chosen(dead_letters: DeadLetterList, kept: Sequence[DeadLetterRow], ids: Sequence[str]) -> list[DeadLetterRow]:
+    known = {one.id: one for one in (*kept, *dead_letters.dead_letters, *dead_letters.settled)}
     if unknown := [each for each in ids if each not in known]:
         raise UsageError(f"no dead letter {', '.join(unknown)}", "`tailorbird dead-letters list` names them")
     return [known[each] for each in dict.fromkeys(ids)]
 
 
-def _tell(as_json: bool, said: str, *, settled: Sequence[Letter] = (), **told: Any) -> None:
+def _report(as_json: bool, said: str, *, settled: Sequence[DeadLetterRow] = (), **reported: Any) -> None:
     """A line for a person, or an object for a program, with the ids of what was settled."""
-    typer.echo(json.dumps({**told, "settled": [one.id for one in settled]}) if as_json else said)
+    typer.echo(json.dumps({**reported, "settled": [one.id for one in settled]}) if as_json else said)

@@ -13,7 +13,7 @@ from tailorbird.operate.pipeline.proc_pipeline import Part, free_port
 from tailorbird.web.fleet.file_fleet import LocalFleet
 from tailorbird.web.fleet.http_fleet import FleetApi, name_in_path
 
-_PATIENCE = 60.0  # seconds until the gateway serves
+_TIMEOUT = 60.0  # seconds until the gateway serves
 
 
 class DemoFleet:
@@ -44,7 +44,7 @@ class DemoFleet:
             api.ask("PUT", f"{path}/config", spec) if name in there else api.ask("POST", path, spec)
 
     def _there(self, api: FleetApi) -> set[str]:
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _TIMEOUT
         while True:
             try:
                 return {one["source"] for one in api.ask("GET", "sources")}

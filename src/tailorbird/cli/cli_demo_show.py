@@ -23,9 +23,9 @@ from tailorbird.cli.change.cli_apply import provision
 from tailorbird.cli.cli_demo_fleet import DemoFleet
 from tailorbird.cli.cli_demo_steps import (
     Sampler,
+    background_traffic,
     counts,
     traffic,
-    traffic_beside,
     wait_until_quiet,
 )
 from tailorbird.cli.cli_demo_verdict import Proof, proved
@@ -35,18 +35,18 @@ from tailorbird.devtools.demo.proc_debezium import debezium_command
 from tailorbird.devtools.demo.shop import Shop
 from tailorbird.devtools.demo.solr_freshness import FreshnessMeter, percentile
 from tailorbird.devtools.demo.warm_up import rounds_until_warm
-from tailorbird.devtools.stack.bars import telling
+from tailorbird.devtools.stack.bars import reporting
 from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.devtools.stack.proc_tools import find_java
 from tailorbird.devtools.stack.settings import LOAD_LOGIN, SERVICES, ServiceName, StackSettings
 from tailorbird.operate.pipeline.proc_pipeline import Pipeline
-from tailorbird.operate.probes.proc_steal import Stolen
+from tailorbird.operate.probes.proc_steal import CpuSteal
 from tailorbird.verify.compare import Difference
 from tailorbird.verify.mysql_tables import read_tables
 
 _SAMPLES_PER_SECOND = 6.0
 _PLAIN_LINE_EVERY = 10.0
-_WITHHELD_TOLD = 0.05
+_WITHHELD_REPORTED = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ def show(wishes: Wishes, console: Console, closing: ExitStack, stop: threading.E
     live = one.live(page)
     with console.status("verify: databases, HBase and Solr, row by row and field by field"):
         proof = proved(topology, None if two is None else read_tables(two.crm))
-    _tell(console, proof, live)
+    _report(console, proof, live)
     found = proof.found
     outcome = {
         **live.totals,
@@ -112,7 +112,7 @@ def _servers(wishes: Wishes, console: Console, closing: ExitStack) -> StackSetti
     stack = Stack(settings)
     if not wishes.keep and not any(service.pid for service in stack.status()):
         closing.callback(stack.down)
-    with telling(console) as progress:
+    with reporting(console) as progress:
         stack.fetch(progress)
         stack.up(progress, [*SERVICES, *besides])
     return settings
@@ -121,7 +121,7 @@ def _servers(wishes: Wishes, console: Console, closing: ExitStack) -> StackSetti
 def _two_engines(topology: Topology, settings: StackSettings, console: Console, closing: ExitStack) -> TwoEngineShop:
     """Its engine runs once the shop is filled (`first_start`), and ends with the demo."""
     crm = crm_of(topology, settings.ports.mysql_crm)
-    with telling(console) as progress:
+    with reporting(console) as progress:
         java = find_java(settings.cache, os.environ, progress)
     with console.status("building Debezium's engine"):
         command = debezium_command(settings.cache, java)
@@ -172,7 +172,7 @@ class _Demo:
     def first_start(self) -> int:
         """As in life, nobody holds still for the first snapshot: how many changes it and the join began beside."""
         pipeline, orders = self._pipeline, len(self._generator.orders)
-        with traffic_beside(self._generator, self._shop, rate=self._wishes.rate) as changes:
+        with background_traffic(self._generator, self._shop, rate=self._wishes.rate) as changes:
             self._shop.begin()
             pipeline.start(lambda part: self._console.print(f"started {part.name}"))
             if self._fleet:
@@ -213,7 +213,7 @@ class _Demo:
         self._closing.callback(freshness.stop)
         sampler = Sampler(freshness, per_second=_SAMPLES_PER_SECOND, random=Random(wishes.seed + 1))
         ends = time.monotonic() + wishes.seconds if wishes.seconds else None
-        found, stolen = Live(), Stolen()
+        found, cpu_steal = Live(), CpuSteal()
 
         def over() -> bool:
             return self._stop.is_set() or (ends is not None and time.monotonic() >= ends)
@@ -230,7 +230,7 @@ class _Demo:
         self._console.print("traffic: " + kinds)
         with self._console.status("waiting until every change is visible"):
             self._quiet()
-        found.totals, found.withheld = counts(self._pipeline), stolen.share()
+        found.totals, found.withheld = counts(self._pipeline), cpu_steal.share()
         found.samples_ms = freshness.samples_ms()
         return found
 
@@ -267,7 +267,7 @@ class _Line:
             self._console.print(text, soft_wrap=True)
 
 
-def _tell(console: Console, proof: Proof, live: Live) -> None:
+def _report(console: Console, proof: Proof, live: Live) -> None:
     for line in proof.lines:
         console.print(line, markup=False, soft_wrap=True)
     for table, result in proof.found.items():
@@ -283,14 +283,14 @@ def _tell(console: Console, proof: Proof, live: Live) -> None:
     samples = live.samples_ms
     p50, p99 = percentile(samples, 0.5), percentile(samples, 0.99)
     console.print(f"freshness, COMMIT → visible in Solr: p50 {p50} ms, p99 {p99} ms over {len(samples)} samples")
-    if live.withheld >= _WITHHELD_TOLD:
+    if live.withheld >= _WITHHELD_REPORTED:
         console.print(f"the host of this machine withheld {live.withheld:.0%} of its processors meanwhile")
 
 
 def _line(numbers: dict[str, int], samples: list[int], page: str) -> str:
-    told = " · ".join(f"{name} {number:,}" for name, number in numbers.items())
+    reported = " · ".join(f"{name} {number:,}" for name, number in numbers.items())
     p50, p99 = percentile(samples, 0.5), percentile(samples, 0.99)
-    return f"{told} · freshness p50 {p50} ms, p99 {p99} ms · {page}"
+    return f"{reported} · freshness p50 {p50} ms, p99 {p99} ms · {page}"
 
 
 def _bar(console: Console) -> Progress:

@@ -53,7 +53,7 @@ def traffic(shop: Shop, *, rate: float, until: Callable[[], bool]) -> Iterator[S
 
 
 @contextmanager
-def traffic_beside(shop: Shop, servers: MySqlShop, *, rate: float) -> Iterator[Callable[[], int]]:
+def background_traffic(shop: Shop, servers: MySqlShop, *, rate: float) -> Iterator[Callable[[], int]]:
     """Live changes at `rate` a second while the block runs; it is given a function that tells how many there were.
 
     What ends the traffic early is raised by that function, and at the block's end. Nothing else may use `servers`
@@ -126,8 +126,8 @@ def _behind(topology: Topology, shop: MySqlShop, positions: dict[str, CapturedPo
         position = positions.get(source)
         if position is None or position.snapshot != "done":
             return f"the snapshot of {source} runs"
-        if position.snapshots or position.mending:
-            return f"rows of {', '.join([*position.snapshots, *position.mending])} are read again"
+        if position.snapshots or position.repairing:
+            return f"rows of {', '.join([*position.snapshots, *position.repairing])} are read again"
         if not shop.covers(source, position, executed):
             return f"the capture of {source} is behind its server's log"
     for index in topology.indexes.values():

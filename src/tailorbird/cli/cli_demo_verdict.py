@@ -60,15 +60,15 @@ def proved(topology: Topology, known: Mapping[TableId, SourceTable] | None = Non
     """
     if known:
         found = verdicts(topology, known)
-        told = [f"{name} {'equal' if one.equal else 'DIFFERENT'}: {one.rows:,} rows" for name, one in found.items()]
-        return Proof(found=found, lines=tuple(f"compared at rest: {line}" for line in told))
+        reported = [f"{name} {'equal' if one.equal else 'DIFFERENT'}: {one.rows:,} rows" for name, one in found.items()]
+        return Proof(found=found, lines=tuple(f"compared at rest: {line}" for line in reported))
     asked, terminal = wanted(topology, None, None), Silent()
     said = [*verified_tables(asked, terminal), *verified_indexes(asked, terminal)]
     found = dict[str, Comparison]()
     lines: list[str] = []
-    untold = [reason for one in said for reason in one.verdict.untold]
-    if untold:
-        return Proof(found=verdicts(topology), lines=(f"verify could not tell: {untold[0]}; compared at rest",))
+    unknown = [reason for one in said for reason in one.verdict.unknown]
+    if unknown:
+        return Proof(found=verdicts(topology), lines=(f"verify could not tell: {unknown[0]}; compared at rest",))
     for name in asked.tables:
         table, *indexes = [one.verdict for one in said if one.verdict.table == name]
         solr = sum(map(_difference, indexes), Difference())
@@ -114,7 +114,7 @@ def verdicts(topology: Topology, known: Mapping[TableId, SourceTable] | None = N
     for source in topology.sources.values():
         if source.type == "postgresql":
             sources |= read_postgres(source)
-        elif not source.is_only_told:
+        elif not source.is_only_reported:
             sources |= read_tables(source)
     return {
         name: _compared(topology, table, sources) for name, table in topology.tables.items() if table.sink == "hbase"
@@ -123,9 +123,9 @@ def verdicts(topology: Topology, known: Mapping[TableId, SourceTable] | None = N
 
 def _compared(topology: Topology, table: Table, sources: Mapping[TableId, SourceTable]) -> Comparison:
     found = answer(topology, table, sources)
-    if found.untold:
+    if found.unknown:
         raise Skippable(
-            f"{table.name}: not compared: {dict(found.untold)}", "a query whose columns can all be compared"
+            f"{table.name}: not compared: {dict(found.unknown)}", "a query whose columns can all be compared"
         )
     expected = keyed(found.rows, table.row_key)
     stored: list[Row] = [row.values for row in scan_rows(topology, table).values()]

@@ -61,7 +61,7 @@ def findings(topology: Topology) -> Iterator[Checkup]:
     problem = kafka_problem(brokers)
     yield reached("log", str(brokers), problem, "start Kafka, or correct log.bootstrap_servers")
     if not problem:
-        yield from _letters(topology)
+        yield from _dead_letters(topology)
     if topology.only_captures:
         return
     hbase = topology.hbase
@@ -71,15 +71,15 @@ def findings(topology: Topology) -> Iterator[Checkup]:
     yield reached("solr", topology.solr.url, solr_problem(topology.solr.url), "start Solr, or correct solr.url")
 
 
-def _letters(topology: Topology) -> Iterator[Checkup]:
+def _dead_letters(topology: Topology) -> Iterator[Checkup]:
     """A warning for each table or index that lacks rows because dead letters wait, or it is in quarantine."""
     from tailorbird.operate.doctor.doctor import Checkup
-    from tailorbird.operate.status.dead_letters import Letters, waits
+    from tailorbird.operate.status.dead_letters import DeadLetterList, waits
     from tailorbird.operate.status.kafka_captured import captured_positions
-    from tailorbird.operate.status.kafka_dead_letters import LettersReader
+    from tailorbird.operate.status.kafka_dead_letters import DeadLetterReader
     from tailorbird.operate.status.quarantine import quarantined
 
-    with LettersReader(topology, Letters(topology.name, keep=0)) as reader:
+    with DeadLetterReader(topology, DeadLetterList(topology.name, keep=0)) as reader:
         for one in [*quarantined(captured_positions(topology)), *reader.read().waiting]:
             found = f"{waits(one)}, so rows are missing; the last: {one.reason}"
             look = f"tailorbird dead-letters list {topology.file}"
@@ -90,7 +90,7 @@ def _source(topology: str, source: Source, schemas: dict[TableId, TableSchema]) 
     """What its server says; the schemas of its tables are added to `schemas`."""
     if source.type == "postgresql":
         yield from _postgres(topology, source, schemas)
-    elif source.is_only_told:
+    elif source.is_only_reported:
         yield from _topics(source, schemas)
     elif source.type == "sql":
         yield from _polled_by_url(source, schemas)
@@ -100,42 +100,42 @@ def _source(topology: str, source: Source, schemas: dict[TableId, TableSchema]) 
 
 def _mysql(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:
     from tailorbird.operate.doctor.doctor import Unreached, judge, published_schemas, reached
-    from tailorbird.operate.doctor.mysql_doctor import server_facts
+    from tailorbird.operate.doctor.mysql_doctor import server_inspection
 
     subject = f"source {source.name}"
     address = f"{source.hostname}:{source.port}"
-    facts = server_facts(source)
-    if isinstance(facts, Unreached):
+    log_events = server_inspection(source)
+    if isinstance(log_events, Unreached):
         remedy = (
             f"correct username or password; CREATE USER '{source.username}'@'%' if there is none"
-            if facts.refused
+            if log_events.refused
             else "the server is not reachable there: start it, open its port to us, or correct hostname and port"
         )
-        yield reached(subject, address, facts.problem, remedy)
+        yield reached(subject, address, log_events.problem, remedy)
         return
-    schemas.update(published_schemas(source, facts.tables))
+    schemas.update(published_schemas(source, log_events.tables))
     yield reached(subject, address, "", "")
-    yield from judge(source, facts)
+    yield from judge(source, log_events)
 
 
 def _postgres(topology: str, source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:
     from tailorbird.operate.doctor.doctor import Unreached, published_schemas, reached
-    from tailorbird.operate.doctor.pg_doctor import grants_of, postgres_facts
+    from tailorbird.operate.doctor.pg_doctor import grants_of, postgres_inspection
     from tailorbird.operate.doctor.postgres import judge_postgres
 
     subject, address = f"source {source.name}", f"{source.hostname}:{source.port}/{source.dbname}"
-    facts = postgres_facts(topology, source)
-    if isinstance(facts, Unreached):
+    log_events = postgres_inspection(topology, source)
+    if isinstance(log_events, Unreached):
         remedy = (
             f'correct username, password or dbname, and pg_hba.conf; CREATE ROLE "{source.username}" if there is none'
-            if facts.refused
+            if log_events.refused
             else "the server is not reachable there: start it, open its port to us, or correct hostname and port"
         )
-        yield reached(subject, address, facts.problem, remedy)
+        yield reached(subject, address, log_events.problem, remedy)
         return
-    schemas.update(published_schemas(source, [one.table for one in facts.tables]))
+    schemas.update(published_schemas(source, [one.table for one in log_events.tables]))
     yield reached(subject, address, "", "")
-    yield from judge_postgres(source, facts, grants_of(source))
+    yield from judge_postgres(source, log_events, grants_of(source))
 
 
 def _topics(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:

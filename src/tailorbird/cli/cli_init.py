@@ -73,7 +73,7 @@ def init(
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{file}: {error}", "name a file that can be written: --out") from error
-    for line in _told(draft, file):
+    for line in _reported(draft, file):
         typer.echo(line)
 
 
@@ -135,7 +135,7 @@ def _with_likely(servers: list[FoundServer], addressed: Sequence[tuple[FoundServ
     return with_references(servers, found)
 
 
-def _told(draft: Draft, file: Path) -> Iterable[str]:
+def _reported(draft: Draft, file: Path) -> Iterable[str]:
     """What was written, and what to type next."""
     for table in draft.tables:
         yield f"{table.name}: {table.why}; {len(table.joins) - 1} joins, {len(table.columns)} columns"

@@ -57,14 +57,14 @@ def run(
     with suppress(Retriable):  # else this machine's word must do
         newest_versions(declared)
     topology = _rebuilt(declared, rebuild) if rebuild else load_topology(file)
-    list(provision(topology, patience=60))  # on another machine the same topology may be started now
+    list(provision(topology, settling=60))  # on another machine the same topology may be started now
     _note(declared)
     topology = in_versions(declared, kept_versions(declared.name))
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
     with Pipeline(topology, home=home(), page_port=page_port) as pipeline, ExitStack() as closing:
-        pipeline.start(_told_start)
+        pipeline.start(_reported_start)
         if page_port and topology.dashboards:
             typer.echo(f"page: http://127.0.0.1:{page_port}/")
         typer.echo("running; Ctrl-C stops")
@@ -72,7 +72,7 @@ def run(
         typer.echo("stopping")
 
 
-def _told_start(part: Part) -> None:
+def _reported_start(part: Part) -> None:
     typer.echo(f"{part.name}: started, log {part.log}")
 
 
@@ -84,7 +84,7 @@ def _watch(declared: Topology, pipeline: Pipeline, closing: ExitStack, stopped: 
     from tailorbird.deploy.plan.kafka_versions import newest_versions
     from tailorbird.operate.status.dead_letters import incomplete_lines
     from tailorbird.operate.status.kafka_captured import positions_watched
-    from tailorbird.operate.status.kafka_dead_letters import letters_watched
+    from tailorbird.operate.status.kafka_dead_letters import dead_letters_watched
     from tailorbird.operate.status.proc_watch import Watch
     from tailorbird.operate.status.quarantine import quarantined
     from tailorbird.operate.status.snapshot_progress import progress_of
@@ -95,18 +95,18 @@ def _watch(declared: Topology, pipeline: Pipeline, closing: ExitStack, stopped: 
     topology = in_versions(declared, versions)
     positions = positions_watched(topology)
     show = _shown_live(closing) if sys.stdout.isatty() else _shown_in_lines()
-    letters, reads = letters_watched(topology), joined_from(topology)
+    dead_letters, reads = dead_letters_watched(topology), joined_from(topology)
     while not stopped.wait(1.0):
         pipeline.check()
         asked.last()
         if (now := kept_versions(declared.name)) != versions:
             versions, topology = now, in_versions(declared, now)
             reads = joined_from(topology)
-            pipeline.follow(topology, _told_start)
+            pipeline.follow(topology, _reported_start)
         if len(pipeline.down) == len(pipeline.parts):
             pipeline.must_run()
         captured = positions.last() or {}
-        lacking = incomplete_lines([*quarantined(captured), *(letters.last() or ())], reads, declared.file)
+        lacking = incomplete_lines([*quarantined(captured), *(dead_letters.last() or ())], reads, declared.file)
         show(asked_parts(topology), progress_of(captured, time.time() * 1000), lacking)
 
 
@@ -121,15 +121,15 @@ def _rebuilt(declared: Topology, rebuild: Sequence[str]) -> Topology:
     bases = {name: name.partition(".")[0] for name in rebuild}
     for base in bases.values():
         choose_table(declared, base)
-    anew = recorded(declared, versions, serving(versions), list(bases.values())) if versions.tables else versions
-    topology = in_versions(declared, anew)
+    again = recorded(declared, versions, serving(versions), list(bases.values())) if versions.tables else versions
+    topology = in_versions(declared, again)
     called = dict.fromkeys(
-        version_name(base, anew.tables[base].serving) if anew.tables else base for base in bases.values()
+        version_name(base, again.tables[base].serving) if again.tables else base for base in bases.values()
     )
     tables = [choose_table(topology, name) for name in called]
     forget_state(topology, tables)
-    if anew != versions:
-        store_versions(declared, anew)
+    if again != versions:
+        store_versions(declared, again)
     settle_rebuilt(topology, tables)
     return topology
 

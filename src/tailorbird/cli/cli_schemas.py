@@ -31,7 +31,7 @@ def ask_servers(topology: Topology, tables: Iterable[TableId]) -> Asked:
             _ask_by_url(source, own, asked)
         elif own and source.type == "postgresql":
             _ask_postgres(topology.name, replace(source, tables=own), asked)
-        elif own and source.is_only_told:
+        elif own and source.is_only_reported:
             _ask_topics(source, own, asked)
         elif own:
             _ask(replace(source, tables=own), asked)
@@ -40,9 +40,9 @@ def ask_servers(topology: Topology, tables: Iterable[TableId]) -> Asked:
 
 def _ask(source: Source, asked: Asked) -> None:
     from tailorbird.operate.doctor.doctor import Unreached, judge_table, published_schemas
-    from tailorbird.operate.doctor.mysql_doctor import server_facts
+    from tailorbird.operate.doctor.mysql_doctor import server_inspection
 
-    facts = server_facts(source)
+    facts = server_inspection(source)
     if isinstance(facts, Unreached):
         asked.unchecked.append(f"source {source.name} at {source.hostname}:{source.port}: {facts.problem}")
         return
@@ -56,9 +56,9 @@ def _ask(source: Source, asked: Asked) -> None:
 
 def _ask_postgres(topology: str, source: Source, asked: Asked) -> None:
     from tailorbird.operate.doctor.doctor import Checkup, Unreached, published_schemas
-    from tailorbird.operate.doctor.pg_doctor import postgres_facts
+    from tailorbird.operate.doctor.pg_doctor import postgres_inspection
 
-    facts = postgres_facts(topology, source)
+    facts = postgres_inspection(topology, source)
     if isinstance(facts, Unreached):
         asked.unchecked.append(f"source {source.name} at {source.hostname}:{source.port}: {facts.problem}")
         return

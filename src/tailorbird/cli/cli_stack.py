@@ -16,7 +16,7 @@ from rich.table import Table
 from cdc.model.errors import UsageError
 from cdc.process.file_topology import local_ports
 from tailorbird.devtools.stack.artefacts import BUNDLES, bundle_name
-from tailorbird.devtools.stack.bars import telling
+from tailorbird.devtools.stack.bars import reporting
 from tailorbird.devtools.stack.service_spec import log_files
 from tailorbird.devtools.stack.settings import (
     ALL_SERVICES,
@@ -76,7 +76,7 @@ def fetch(
 
     Example: tailorbird stack fetch
     """
-    with telling() as progress:
+    with reporting() as progress:
         stack_of(None, None, None).fetch(progress, [bundle_name(name) for name in bundle] if bundle else BUNDLES)
 
 
@@ -95,7 +95,7 @@ def up(
     """
     stack = stack_of(home, port, port_offset)
     besides = [extra_service(name) for name in with_ or ()]
-    with telling() as progress:
+    with reporting() as progress:
         stack.up(progress, [*SERVICES, *besides])
     _print_logins(stack.settings)
 
@@ -146,7 +146,7 @@ def down(
 
     Example: tailorbird stack down --purge
     """
-    with telling() as progress:
+    with reporting() as progress:
         stack_of(home, None, None).down(purge=purge, progress=progress)
 
 

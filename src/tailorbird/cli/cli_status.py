@@ -18,15 +18,15 @@ from cdc.process.file_topology import load_topology
 from cdc.topology.topology import Index, Topology
 from tailorbird.cli.cli_dead_letters import joined_from
 from tailorbird.operate.status.captured_position import CapturedPosition
-from tailorbird.operate.status.dead_letters import Letters, incomplete_lines, readers_of
-from tailorbird.operate.status.index_status import IndexStatus, index_statuses, missing_changes, told
+from tailorbird.operate.status.dead_letters import DeadLetterList, incomplete_lines, readers_of
+from tailorbird.operate.status.index_status import IndexStatus, index_statuses, missing_changes, reported
 from tailorbird.operate.status.part_status import WIDE, PartStatus, lines_of, part_statuses
 from tailorbird.operate.status.prepared import prepared_at
 from tailorbird.operate.status.quarantine import quarantined
 from tailorbird.operate.status.unrepresentable import stood_in, stood_in_line
 
 if TYPE_CHECKING:
-    from tailorbird.operate.status.kafka_dead_letters import LettersReader
+    from tailorbird.operate.status.kafka_dead_letters import DeadLetterReader
 
 _WATCH_EVERY = 2.0
 _CLEAR = "\x1b[H\x1b[2J"
@@ -46,17 +46,19 @@ def status(
 
     Example: tailorbird status topologies/shop.yml --watch
     """
-    topology, letters = load_topology(file), None
+    topology, dead_letters = load_topology(file), None
     with ExitStack() as kept:
         while True:
             if watch and not as_json:
                 typer.echo(_CLEAR, nl=False)
-            well = _told_parts(topology, as_json=as_json)
+            well = _reported_parts(topology, as_json=as_json)
             # imported behind the first lines: Kafka's client takes longer than all that they say
-            from tailorbird.operate.status.kafka_dead_letters import LettersReader
+            from tailorbird.operate.status.kafka_dead_letters import DeadLetterReader
 
-            letters = letters or kept.enter_context(LettersReader(topology, Letters(topology.name, keep=0)))
-            well = _told_servers(topology, letters, as_json=as_json) and well
+            dead_letters = dead_letters or kept.enter_context(
+                DeadLetterReader(topology, DeadLetterList(topology.name, keep=0))
+            )
+            well = _reported_servers(topology, dead_letters, as_json=as_json) and well
             if not watch:
                 break
             time.sleep(_WATCH_EVERY)
@@ -64,7 +66,7 @@ def status(
         raise typer.Exit(1)
 
 
-def _told_parts(topology: Topology, *, as_json: bool) -> bool:
+def _reported_parts(topology: Topology, *, as_json: bool) -> bool:
     """Print the processes, which takes no server; whether all of them move."""
     parts = asked_parts(topology)
     for part in parts:
@@ -75,21 +77,21 @@ def _told_parts(topology: Topology, *, as_json: bool) -> bool:
     return all(part.moves for part in parts)
 
 
-def _told_servers(topology: Topology, letters: LettersReader, *, as_json: bool) -> bool:
+def _reported_servers(topology: Topology, dead_letters: DeadLetterReader, *, as_json: bool) -> bool:
     """Print what HBase, Kafka and Solr know; whether all is well, as far as they tell."""
     from tailorbird.operate.probes.kafka_probe import kafka_problem
 
     well, captured = True, None
     # asked first, for two seconds: each of its readers would wait much longer for one that is away
-    if away := kafka_problem(topology.log.brokers):
+    if unavailable := kafka_problem(topology.log.brokers):
         well = False
-        typer.echo(f"{'away':<{WIDE}}Kafka at {topology.log.brokers}: {away}; tailorbird stack status", err=True)
+        typer.echo(f"{'away':<{WIDE}}Kafka at {topology.log.brokers}: {unavailable}; tailorbird stack status", err=True)
     else:
         captured = _captured(topology)
-        well = _complete(topology, letters, captured or {}, as_json)
+        well = _complete(topology, dead_letters, captured or {}, as_json)
         for one in prepared_at(captured or {}, time.time_ns() // 1_000_000):
-            told_as_json = json.dumps({"kind": "prepared", **dataclasses.asdict(one)})
-            typer.echo(told_as_json if as_json else f"{'open':<{WIDE}}{one}")
+            reported_as_json = json.dumps({"kind": "prepared", **dataclasses.asdict(one)})
+            typer.echo(reported_as_json if as_json else f"{'open':<{WIDE}}{one}")
         for counted in stood_in(topology, captured or {}):
             shown = json.dumps({"kind": "unrepresentable", **dataclasses.asdict(counted)})
             typer.echo(shown if as_json else f"{'':<{WIDE}}{stood_in_line(counted)}")
@@ -110,18 +112,20 @@ def _told_servers(topology: Topology, letters: LettersReader, *, as_json: bool) 
 
 
 def _complete(
-    topology: Topology, letters: LettersReader, captured: Mapping[str, CapturedPosition], as_json: bool
+    topology: Topology, dead_letters: DeadLetterReader, captured: Mapping[str, CapturedPosition], as_json: bool
 ) -> bool:
     """Print what lacks rows because of dead letters or a quarantine; whether nothing does, as far as Kafka tells."""
     try:
-        waiting = [*quarantined(captured), *letters.read().waiting]
+        waiting = [*quarantined(captured), *dead_letters.read().waiting]
     except Retriable as error:
         typer.echo(f"{'away':<{WIDE}}dead letters: {error}", err=True)
         return True
     if as_json:
         for each in waiting:
-            told = {**dataclasses.asdict(each), "look": f"tailorbird dead-letters list {topology.file}"}
-            typer.echo(json.dumps({"kind": "incomplete", **told, "tables": readers_of(each, joined_from(topology))}))
+            reported = {**dataclasses.asdict(each), "look": f"tailorbird dead-letters list {topology.file}"}
+            typer.echo(
+                json.dumps({"kind": "incomplete", **reported, "tables": readers_of(each, joined_from(topology))})
+            )
     elif waiting:
         typer.echo("\n".join(incomplete_lines(waiting, joined_from(topology), topology.file)))
     return not waiting
@@ -166,7 +170,7 @@ def asked_parts(topology: Topology) -> list[PartStatus]:
 
 def _print_index(each: IndexStatus) -> None:
     name = f"index {each.index}" if each.index else "peer"
-    far = f", {told(each)}" if told(each) else ""
+    far = f", {reported(each)}" if reported(each) else ""
     served = "1 process" if len(each.processes) == 1 else f"{len(each.processes)} processes"
     typer.echo(f"{each.state:<{WIDE}}{name}  (peer {each.peer}, {served}{far})")
     if each.remedy:
@@ -176,14 +180,14 @@ def _print_index(each: IndexStatus) -> None:
 def _indexes(topology: Topology, captured: Mapping[str, CapturedPosition] | None) -> list[IndexStatus]:
     from indexer.peer.zk_registration import session
     from indexer.rebuild.zk_state import Generations, StoredTargets
-    from indexer.solr.solr_collection import visible_stamp
+    from indexer.solr.solr_collection import visible_timestamp
     from indexer.solr.solr_http import reading_session
     from tailorbird.operate.status.solr_barriers import visible_sequences
     from tailorbird.provision.hbase_admin import HBaseAdmin
 
     def visible_ms(collection: str) -> int | None:
         try:
-            return visible_stamp(topology.solr, collection)
+            return visible_timestamp(topology.solr, collection)
         except Retriable as error:
             # peers lie idle all the more while Solr is away
             typer.echo(str(error), err=True)

@@ -48,8 +48,8 @@ def validate(
         columns = check(topology, known)
         _compile(topology, known)
     if as_json:
-        told = {"topology": topology.name, "tables": columns, **({"unchecked": unchecked} if unchecked else {})}
-        typer.echo(json.dumps(told))
+        reported = {"topology": topology.name, "tables": columns, **({"unchecked": unchecked} if unchecked else {})}
+        typer.echo(json.dumps(reported))
         return
     for table, names in columns.items():
         typer.echo(f"{table}: {', '.join(names or ['every column'])}")

@@ -28,7 +28,7 @@ M = TypeVar("M", bound=Message)
 
 _TIMEOUT = 60.0
 _PROCEDURE_TIMEOUT = 120.0
-_AWAY = "is HBase running? `tailorbird stack status`"
+_UNAVAILABLE = "is HBase running? `tailorbird stack status`"
 _PASSING = (
     "PleaseHoldException",
     "ServerNotRunningYetException",
@@ -57,7 +57,7 @@ class HBaseAdmin:
         try:
             self._socket = socket.create_connection((host, port), _TIMEOUT)
         except OSError as error:
-            raise Retriable(f"HBase's master at {host}:{port} does not answer: {error}", _AWAY) from error
+            raise Retriable(f"HBase's master at {host}:{port} does not answer: {error}", _UNAVAILABLE) from error
         header = pb.ConnectionHeader(service_name="MasterService")
         header.user_info.effective_user = "tailorbird"
         self._socket.sendall(wire.PREAMBLE + wire.frame(header.SerializeToString()))
@@ -183,7 +183,9 @@ class HBaseAdmin:
             finally:
                 connection.close()
         except (TException, OSError) as error:
-            raise Retriable(f"HBase's Thrift server at {self._thrift} does not answer: {error}", _AWAY) from error
+            raise Retriable(
+                f"HBase's Thrift server at {self._thrift} does not answer: {error}", _UNAVAILABLE
+            ) from error
 
     def _run(self, method: str, request: Message) -> None:
         """Call a method that starts a procedure and wait for its end."""
@@ -214,7 +216,7 @@ class HBaseAdmin:
                     raise ConnectionResetError("connection closed")
                 self._frames.feed(data)
         except OSError as error:
-            raise Retriable(f"HBase's master went away during {method}: {error}", _AWAY) from error
+            raise Retriable(f"HBase's master went away during {method}: {error}", _UNAVAILABLE) from error
         response, at = wire.read_delimited(received, 0, pb.ResponseHeader)
         if response.HasField("exception"):
             raise _refusal(method, response.exception)

@@ -30,10 +30,14 @@ _SETTLED_SECONDS = 10
 
 
 class Rebuilder:
-    """Scans the table of one index into a collection; `told` hears of the rows of each page, from several threads."""
+    """Scans the table of one index into a collection; `reported` hears of the rows of each page, from several
+    threads.
+    """
 
-    def __init__(self, topology: Topology, index: Index, *, told: Callable[[int], None] = lambda rows: None) -> None:
-        self._topology, self._index, self._told = topology, index, told
+    def __init__(
+        self, topology: Topology, index: Index, *, reported: Callable[[int], None] = lambda rows: None
+    ) -> None:
+        self._topology, self._index, self._reported = topology, index, reported
         self._layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=index.table)
         foreign, table = topology.foreign_tables.get(index.table), topology.tables.get(index.table)
         self._scanned: TableScan | None = None
@@ -67,7 +71,7 @@ class Rebuilder:
             newest = self._layouts.newest() if self._scanned else None
             if newest is not None:
                 collection.ensure_fields(fields_of(newest, self._index.search))
-            return self._scan(name, state, self._processor([collection], self._letters()), rows_per_second)
+            return self._scan(name, state, self._processor([collection], self._dead_letters()), rows_per_second)
 
     def replay(self, keys: Sequence[bytes], names: Sequence[str]) -> Counts:
         """Index some rows as they are in the table now; those that can not be indexed are dead letters again.
@@ -77,14 +81,14 @@ class Rebuilder:
         rows = dead = 0
         with contextlib.ExitStack() as opened:
             collections = [opened.enter_context(self._collection(name)) for name in names]
-            processor = self._processor(collections, self._letters())
+            processor = self._processor(collections, self._dead_letters())
             for start in range(0, len(keys), PAGE):
                 some = keys[start : start + PAGE]
                 # rows of foreign tables are read by their processor
                 changes = self._scanned.rows(some) if self._scanned else [RowChange(k, 0, {}, False) for k in some]
                 dead += processor.index_rows(changes).dead
                 rows += len(changes)
-                self._told(len(changes))
+                self._reported(len(changes))
         return Counts(rows=rows, dead=dead)
 
     def rehearse(self, state: StateStore, *, rows_per_second: float | None = None) -> Counts:
@@ -101,15 +105,15 @@ class Rebuilder:
             return self._compare_counts(live, filled) or self._compare_samples(filled)
 
     def _compare_counts(self, live: SolrCollection, filled: SolrCollection) -> str:
-        differ = ""
+        difference = ""
         for _ in range(_TRIES):
             until_ms = time.time_ns() // 1_000_000 - _SETTLED_SECONDS * 1000
             before, after = live.count_rows(until_ms=until_ms), filled.count_rows(until_ms=until_ms)
             if before == after:
                 return ""
-            differ = f"{self._index.collection} shows {before} rows, the new collection {after}"
+            difference = f"{self._index.collection} shows {before} rows, the new collection {after}"
             time.sleep(0.5)
-        return differ
+        return difference
 
     def _compare_samples(self, filled: SolrCollection) -> str:
         wanted = dict(self._samples(filled, self._scanned)) if self._scanned else self._read(filled, self._sample.rows)
@@ -177,9 +181,9 @@ class Rebuilder:
             stopped=stopped.is_set,
             lock=threading.Lock(),
         )
-        self._told(scan.counts().rows)
+        self._reported(scan.counts().rows)
         with ThreadPoolExecutor(max_workers=min(8, self._buckets)) as threads:
-            under_way = [threads.submit(scan.bucket, bucket, self._told) for bucket in scan.unfinished()]
+            under_way = [threads.submit(scan.bucket, bucket, self._reported) for bucket in scan.unfinished()]
             try:
                 for each in under_way:
                     each.result()
@@ -188,7 +192,7 @@ class Rebuilder:
                 raise
         return scan.counts()
 
-    def _letters(self) -> KafkaDeadLetters:
+    def _dead_letters(self) -> KafkaDeadLetters:
         return KafkaDeadLetters(
             self._topology.log.brokers,
             topology=self._topology.name,

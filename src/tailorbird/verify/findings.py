@@ -1,7 +1,7 @@
 """What `tailorbird verify` finds: rows that differ, and what it can say of each stage of each table.
 
 A difference is told only when both rows were read and compared value by value, and nothing that was under way explains
-it. A row that changes while it is looked at is `moving`; what no cut decides is `untold`. Neither is ever `different`.
+it. A row that changes while it is looked at is `moving`; what no cut decides is `unknown`. Neither is ever `different`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Outcome = Literal["equal", "equal in part", "different", "could not tell"]
 Kind = Literal["missing", "extra", "different"]  # at the far end, seen from the near end
 
 MOST_FINDINGS = 1000  # kept with their values; all are counted
-EQUAL, DIFFERENT, UNTOLD = 0, 1, 3  # exit codes
+EQUAL, DIFFERENT, UNLOGGED = 0, 1, 3  # exit codes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Finding:
 class Verdict:
     """One stage of one table: how many rows and leaves (ranges of rows) were covered, at which cut, by which columns.
 
-    `findings` are the first of them, `differing` counts all; `moving` rows changed at every look; `untold` are the
+    `findings` are the first of them, `differing` counts all; `moving` rows changed at every look; `unknown` are the
     reasons why something could not be told, `uncompared` columns that were left out, each with the reason. `read` rows
     of the near end were fetched, where most are only digested.
     """
@@ -66,7 +66,7 @@ class Verdict:
     differing: int = 0
     moving: int = 0
     read: int = 0
-    untold: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
     uncompared: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -75,7 +75,7 @@ class Verdict:
         """A difference that was proved stands, whatever else could not be told; what was not compared is not equal."""
         if self.differing:
             return "different"
-        return "could not tell" if self.untold else "equal in part" if self.uncompared else "equal"
+        return "could not tell" if self.unknown else "equal in part" if self.uncompared else "equal"
 
     @property
     def summary(self) -> str:
@@ -100,7 +100,7 @@ class Verdict:
             "differing": self.differing,
             "moving": self.moving,
             "read": self.read,
-            "untold": list(self.untold),
+            "untold": list(self.unknown),
             "not_compared": dict(self.uncompared),
             "seconds": round(self.seconds, 3),
         }
@@ -111,4 +111,4 @@ def exit_code(verdicts: Iterable[Verdict]) -> int:
     outcomes = {verdict.outcome for verdict in verdicts}
     if "different" in outcomes:
         return DIFFERENT
-    return EQUAL if outcomes == {"equal"} else UNTOLD
+    return EQUAL if outcomes == {"equal"} else UNLOGGED

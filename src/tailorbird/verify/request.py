@@ -92,8 +92,8 @@ def wanted(
         if name not in kept and (meant := topology.tables_meant(name) if "log" in (stages or STAGES) else []):
             captured += meant
         elif name not in kept:
-            told = ", ".join(kept) or "none that is kept in HBase"
-            raise UsageError(f"{topology.file}: no table {name} to compare", f"it has {told}")
+            reported = ", ".join(kept) or "none that is kept in HBase"
+            raise UsageError(f"{topology.file}: no table {name} to compare", f"it has {reported}")
     return Request(
         topology=topology,
         tables=tuple(name for name in kept if not tables or name in tables),

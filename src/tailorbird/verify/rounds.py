@@ -46,13 +46,13 @@ class Looked:
     differing: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     moving: int = 0
-    untold: dict[str, int] = field(default_factory=dict)
+    unknown: dict[str, int] = field(default_factory=dict)
     looks: int = 0
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Each reason with the number of rows that it holds for."""
-        return tuple(f"{rows:,} {'row' if rows == 1 else 'rows'}: {why}" for why, rows in self.untold.items())
+        return tuple(f"{rows:,} {'row' if rows == 1 else 'rows'}: {why}" for why, rows in self.unknown.items())
 
 
 def look_again(
@@ -103,7 +103,7 @@ def look_again(
         last = {key: last[key] for key in left}
     for key in left:
         if last[key].state == "uncovered":
-            result.untold[last[key].reason] = result.untold.get(last[key].reason, 0) + 1
+            result.unknown[last[key].reason] = result.unknown.get(last[key].reason, 0) + 1
         else:
             result.moving += 1
     return result

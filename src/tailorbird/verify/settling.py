@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Patience:
+class SettlingPolicy:
     """Used up when what is waited for stands still for `standstill` seconds, or after `most` seconds of all waits
     together. Times are seconds of one clock.
     """

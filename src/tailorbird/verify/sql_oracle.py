@@ -27,12 +27,12 @@ from tailorbird.verify.mysql_tables import SourceTable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OracleAnswer:
-    """Rows of a query's answer, canonical values by output column, without the columns that are `untold`: these have a
+    """Rows of a query's answer, canonical values by output column, without the columns that are `unknown`: these have a
     value that is not known to be what the join computes, for the reason that is given.
     """
 
     rows: list[dict[str, Canonical]]
-    untold: Mapping[str, str]
+    unknown: Mapping[str, str]
 
 
 def answer(topology: Topology, table: Table, sources: Mapping[TableId, SourceTable]) -> OracleAnswer:
@@ -55,12 +55,12 @@ def answer(topology: Topology, table: Table, sources: Mapping[TableId, SourceTab
             rows, reasons = rows_of(database.execute(asked.sql), asked), functions.reasons
     except (duckdb.Error, pa.ArrowException, ValueError, OverflowError, ArithmeticError) as error:
         raise Skippable(f"its query can not be answered here: {_first_line(error)}", "nothing was compared") from None
-    whole, untold = asked.untold(reasons)
-    if whole or (missing := [name for name in table.row_key if name in untold]):
-        why = whole or untold[missing[0]]
+    whole, unknown = asked.unknown(reasons)
+    if whole or (missing := [name for name in table.row_key if name in unknown]):
+        why = whole or unknown[missing[0]]
         raise Skippable(f"which rows it has depends on {why}", "nothing was compared")
-    kept = [{name: value for name, value in row.items() if name not in untold} for row in rows] if untold else rows
-    return OracleAnswer(rows=kept, untold=untold)
+    kept = [{name: value for name, value in row.items() if name not in unknown} for row in rows] if unknown else rows
+    return OracleAnswer(rows=kept, unknown=unknown)
 
 
 def _first_line(error: Exception) -> str:

@@ -15,7 +15,7 @@ ENDS: Mapping[Stage, tuple[str, str]] = {
     "table": ("the sources", "HBase"),
     "index": ("HBase", "Solr"),
 }
-_MOST_TOLD = 20
+_MOST_REPORTED = 20
 _LONGEST = 80
 _WIDE = 7
 
@@ -30,14 +30,15 @@ def lines_of(verdict: Verdict) -> Iterator[str]:
         near, far = ENDS[verdict.stage]
         rows = "1 row differs" if verdict.differing == 1 else f"{verdict.differing:,} rows differ"
         yield f"{indent}{rows} between {near} and {far}:"
-        for finding in verdict.findings[:_MOST_TOLD]:
+        for finding in verdict.findings[:_MOST_REPORTED]:
             yield from (f"{indent}  {line}" for line in finding_lines(finding))
-        if verdict.differing > _MOST_TOLD:
-            told = "all of them" if verdict.differing <= len(verdict.findings) else f"the first {MOST_FINDINGS:,}"
-            yield f"{indent}  … and {verdict.differing - _MOST_TOLD:,} more: --json tells {told} with their values"
+        if verdict.differing > _MOST_REPORTED:
+            reported = "all of them" if verdict.differing <= len(verdict.findings) else f"the first {MOST_FINDINGS:,}"
+            more = verdict.differing - _MOST_REPORTED
+            yield f"{indent}  … and {more:,} more: --json shows {reported} with their values"
     if verdict.moving:
         yield f"{indent}{verdict.moving:,} rows changed at every look: not compared"
-    for reason in verdict.untold:
+    for reason in verdict.unknown:
         yield f"{indent}could not tell: {reason}"
     for column, reason in verdict.uncompared.items():
         yield f"{indent}not compared: column {column}: {reason}"
@@ -53,12 +54,12 @@ def finding_lines(finding: Finding) -> Iterator[str]:
         yield f"  {name}: {_short(ours)} in {near}, {_short(theirs)} in {far}"
 
 
-def stamp_told(stamp: int | None) -> str:
+def timestamp_reported(timestamp: int | None) -> str:
     """A stamp, and the time that it is."""
-    if not stamp:
+    if not timestamp:
         return "no cut yet"
-    at = dt.datetime.fromtimestamp(stamp / 1000, dt.UTC)
-    return f"stamp {stamp} = {at:%Y-%m-%d %H:%M:%S}.{stamp % 1000:03d} UTC"
+    at = dt.datetime.fromtimestamp(timestamp / 1000, dt.UTC)
+    return f"stamp {timestamp} = {at:%Y-%m-%d %H:%M:%S}.{timestamp % 1000:03d} UTC"
 
 
 def _short(value: Canonical) -> str:

@@ -26,14 +26,14 @@ from ingest.fleet.fleet_pb2 import APPLIED
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.reported import Reported
 from ingest.fleet.state import desired_record
-from ingest.gateway.grpc_session import DeskLog, Opened
+from ingest.gateway.grpc_session import Opened, SessionLog
 from ingest.gateway.kafka_sources import HeldLease
-from ingest.gateway.run_gateway import Office, steward_of
+from ingest.gateway.run_gateway import GatewayRuntime, coordinator_of
 from ingest.gateway_client.gateway_log import GatewayLog
 from ingest.gateway_client.grpc_stream import Credentials, Gateways
 from tests.ingest.agent.test_policy import policy
-from tests.ingest.fleet.test_desk import AT, Source, records
-from tests.support.gateways import certificates, door_open
+from tests.ingest.fleet.test_session_handler import AT, Source, records
+from tests.support.gateways import certificates, server_open
 from tests.support.nearby_fleet import NearbyAudit, NearbyTopic
 
 pytestmark = pytest.mark.timeout(120)
@@ -54,7 +54,7 @@ class LeasedMemory(Source):
     def __init__(self, held: HeldLease, broker: Any) -> None:
         self.held, self.broker = held, broker
 
-    def log(self) -> DeskLog:
+    def log(self) -> SessionLog:
         self.held.check()
         return super().log()
 
@@ -71,19 +71,19 @@ class World:
         self.stopped, self._versions = threading.Event(), itertools.count(1)
         self._exit = ExitStack()
         self._gateways: dict[str, ExitStack] = {}
-        self.agent = FleetAgent("a1", policy(), self.capture, self.atlas)
+        self.agent = FleetAgent("a1", policy(), self.capture, self.catalog_seen)
 
     def gateway(self, name: str) -> str:
         """Open a gateway; its address."""
-        steward = steward_of(f"{name}#{secrets.token_hex(2)}", "acme", "t", self.topic, self.audit)
+        coordinator = coordinator_of(f"{name}#{secrets.token_hex(2)}", "acme", "t", self.topic, self.audit)
 
         def source(agent: FleetIdentity, source: str, epoch: int) -> Opened | None:
             return LeasedMemory(HeldLease(self.topic, source, agent.name, epoch), self.broker)
 
-        office = Office(steward, source, self.audit, self.topic)
+        runtime = GatewayRuntime(coordinator, source, self.audit, self.topic)
         self._gateways[name] = self._exit.enter_context(ExitStack())
-        self._gateways[name].callback(office.close)
-        return self._gateways[name].enter_context(door_open(office, self.folder))
+        self._gateways[name].callback(runtime.close)
+        return self._gateways[name].enter_context(server_open(runtime, self.folder))
 
     def close_gateway(self, name: str) -> None:
         self._gateways[name].close()
@@ -112,12 +112,12 @@ class World:
         try:
             if self.fails is not None:
                 raise self.fails
-            task.told.now(APPLIED, task.taken)
+            task.reported.now(APPLIED, task.taken)
             task.stopped.wait()
         finally:
             del self.running[name]
 
-    def atlas(self, local: LocalConnection, agent: str) -> Iterator[DatabaseSeen]:
+    def catalog_seen(self, local: LocalConnection, agent: str) -> Iterator[DatabaseSeen]:
         table = TableSeen(name="orders", rows=3, columns=(("id", "int"),))
         yield DatabaseSeen(agent=agent, connection=local.alias, database="shop", tables=(table,))
 
@@ -126,7 +126,10 @@ class World:
 
     def applied(self, version: int, source: str = "s") -> None:
         until(
-            lambda: (told := self.reported(source)) is not None and (told.version, told.status) == (version, "applied"),
+            lambda: (
+                (reported_now := self.reported(source)) is not None
+                and (reported_now.version, reported_now.status) == (version, "applied")
+            ),
             f"version {version} was not applied: {self.reported(source)}",
         )
 
@@ -153,9 +156,9 @@ def test_a_source_is_captured_changed_stopped(world: World) -> None:
     assert world.running["s"].source.hostname == "10.0.0.5"
     until(lambda: world.topic.state.maps, "the map is told without being asked for")
     world.applied(world.desire(tables={"users": {}}))
-    told = world.reported()
-    assert told is not None
-    assert (told.narrowed, "mail" in told.reason, len(told.hash)) == (True, True, 16)
+    reported_now = world.reported()
+    assert reported_now is not None
+    assert (reported_now.narrowed, "mail" in reported_now.reason, len(reported_now.hash)) == (True, True, 16)
     assert [len(task.source.tables) for task in world.began] == [1, 1]
     world.desire(running=False)
     until(lambda: not world.running, "it was not stopped")
@@ -179,13 +182,18 @@ def test_what_the_policy_refuses_does_not_run_and_what_ran_goes_on(world: World)
     world.dial(world.gateway("g1"))
     world.applied(world.desire())
     version = world.desire(tables={"salaries": {}})
-    until(lambda: (told := world.reported()) is not None and (told.version, told.status) == (version, "failed"))
-    told = world.reported()
-    assert told is not None
-    assert "salaries may not leave" in told.reason
-    assert "what ran before goes on" in told.reason
+    until(
+        lambda: (
+            (reported_now := world.reported()) is not None
+            and (reported_now.version, reported_now.status) == (version, "failed")
+        )
+    )
+    reported_now = world.reported()
+    assert reported_now is not None
+    assert "salaries may not leave" in reported_now.reason
+    assert "what ran before goes on" in reported_now.reason
     assert [str(table) for table in world.running["s"].source.tables] == ["s.shop.orders"]
-    world.running["s"].told.now(APPLIED, "its session says something")
+    world.running["s"].reported.now(APPLIED, "its session says something")
     world.applied(world.desire())
     assert len(world.began) == 1, "it is what ran all the time"
     world.applied(world.desire(tables={"cards": {}}))
@@ -205,7 +213,13 @@ def test_a_configuration_that_trips_a_bug_is_that_sources_alone(world: World, mo
     world.dial(world.gateway("g1"))
     world.desire("bad")
     world.applied(world.desire("good"), "good")
-    until(lambda: (told := world.reported("bad")) is not None and told.status == "failed" and "KeyError" in told.reason)
+    until(
+        lambda: (
+            (reported_now := world.reported("bad")) is not None
+            and reported_now.status == "failed"
+            and "KeyError" in reported_now.reason
+        )
+    )
     assert len(world.began) == 1
 
 
@@ -214,31 +228,45 @@ def test_a_source_that_is_refused_from_the_first_does_not_run(world: World) -> N
     world.dial(world.gateway("g1"))
     world.desire("bad", connection="root-db")
     world.applied(world.desire("good"), "good")
-    until(lambda: (told := world.reported("bad")) is not None and told.status == "failed")
+    until(lambda: (reported_now := world.reported("bad")) is not None and reported_now.status == "failed")
     assert set(world.running) == {"good"}
 
 
-def test_a_session_that_fails_is_told_and_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_that_fails_is_reported_and_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as the agent has the source."""
     monkeypatch.setattr(grpc_agent, "AGAIN", 0.1)
     world.fails = Fatal("the server writes no binary log", "set log_bin")
     world.dial(world.gateway("g1"))
     version = world.desire()
-    until(lambda: (told := world.reported()) is not None and told.status == "failed" and "log_bin" in told.reason)
+    until(
+        lambda: (
+            (reported_now := world.reported()) is not None
+            and reported_now.status == "failed"
+            and "log_bin" in reported_now.reason
+        )
+    )
     world.fails = None
     world.applied(version)
 
 
-def test_a_session_that_ends_of_a_bug_is_told_and_begun_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_that_ends_of_a_bug_is_reported_and_begun_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its thread dies of nothing: else nobody would capture the source, while the agent holds its lease."""
     monkeypatch.setattr(grpc_agent, "AGAIN", 0.1)
     world.fails = KeyError("a value")
     world.dial(world.gateway("g1"))
     version = world.desire()
-    until(lambda: (told := world.reported()) is not None and told.status == "failed" and "KeyError" in told.reason)
-    told = world.reported()
-    assert told is not None
-    assert "a value" not in told.reason, "what a bug says may hold rows, which may not leave"
+    until(
+        lambda: (
+            (reported_now := world.reported()) is not None
+            and reported_now.status == "failed"
+            and "KeyError" in reported_now.reason
+        )
+    )
+    reported_now = world.reported()
+    assert reported_now is not None
+    assert "a value" not in reported_now.reason, "what a bug says may hold rows, which may not leave"
     world.fails = None
     world.applied(version)
 
@@ -249,7 +277,7 @@ def test_a_gateway_that_dies_is_replaced_and_the_older_epoch_is_refused(world: W
     world.dial(first, second)
     world.applied(world.desire())
     (before,) = world.began
-    log = GatewayLog(before.lanes(), "s")
+    log = GatewayLog(before.channels(), "s")
     log.recover()
     log.extend(records(3))
     log.commit(AT)
@@ -259,9 +287,9 @@ def test_a_gateway_that_dies_is_replaced_and_the_older_epoch_is_refused(world: W
     until(lambda: len(world.began) == 2, "no session under the new lease")
     with pytest.raises(Retriable):
         log.commit(AT)
-    again = GatewayLog(world.began[1].lanes(), "s")
+    again = GatewayLog(world.began[1].channels(), "s")
     assert again.recover().checkpoint == AT
-    stale = GatewayLog(before.lanes(), "s")
+    stale = GatewayLog(before.channels(), "s")
     with pytest.raises(Retriable, match="has no lease of source s at epoch 1: agent a1 has it at epoch 2"):
         stale.recover()
     again.commit(AT)

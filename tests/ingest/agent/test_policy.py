@@ -55,10 +55,10 @@ def policy(text: str = POLICY, **replaced: str) -> Any:
     return read_policy(text, file="policy.yml", environ={}, content=content)
 
 
-def run(told: Mapping[str, Any], text: str = POLICY) -> Narrowed:
+def run(reported: Mapping[str, Any], text: str = POLICY) -> Narrowed:
     """What runs of a configuration that a gateway tells."""
     base = {"agents": ["a1"], "connection": "shop-db", "database": "shop"}
-    spec = spec_of({**base, **told}, "t", "s")
+    spec = spec_of({**base, **reported}, "t", "s")
     return narrowed(policy(text), spec, source_of(spec, "t", "s"), condition)
 
 
@@ -129,7 +129,7 @@ def test_tables_can_not_be_widened() -> None:
     """One that the policy does not name, a database that it does not name, all tables of a database whose tables it
     lists, a connection that is not there: the configuration is refused whole.
     """
-    for told, why in (
+    for reported, why in (
         ({"tables": {"orders": {}, "salaries": {}}}, r"table shop\.salaries may not leave shop-db"),
         ({"tables": {"mysql.user": {}}}, "database mysql may not leave shop-db"),
         ({"database": "mysql", "tables": {"shop.orders": {}}}, "database mysql may not leave shop-db"),
@@ -139,7 +139,7 @@ def test_tables_can_not_be_widened() -> None:
         ({"connection": "root-db", "tables": {"orders": {}}}, "there is no connection root-db here"),
     ):
         with pytest.raises(UsageError, match=why):
-            run(told)
+            run(reported)
     assert run({"database": "open", "filter_policy": "accept"}).source.captures(table("anything", "open"))
     assert not run({"tables": {"orders": {}}}).source.captures(table("salaries"))
 
@@ -227,12 +227,12 @@ def test_who_says_what_columns_are_called_could_unmask_them() -> None:
 
 def test_locks_are_the_owners_to_allow() -> None:
     """FLUSH TABLES WITH READ LOCK stops a server's writers."""
-    told = {"tables": {"orders": {}}, "snapshot_locking_mode": "minimal"}
-    assert run(told).source.snapshot_locking_mode == "none"
-    assert run(told, "locks: true" + POLICY).source.snapshot_locking_mode == "minimal"
+    reported = {"tables": {"orders": {}}, "snapshot_locking_mode": "minimal"}
+    assert run(reported).source.snapshot_locking_mode == "none"
+    assert run(reported, "locks: true" + POLICY).source.snapshot_locking_mode == "minimal"
 
 
-def test_the_hash_tells_what_runs() -> None:
+def test_the_hash_reports_what_runs() -> None:
     """Two configurations of which the same is left have one; a narrower policy has another; passwords have no part."""
     one, same = run({"tables": {"users": {}}}), run({"tables": {"users": {"mask": {"mail": "sha256(pepper)"}}}})
     assert effective_hash(one.source) == effective_hash(same.source)
@@ -263,20 +263,20 @@ def test_a_policy_is_read_strictly(change: tuple[str, str], why: str) -> None:
         policy(POLICY.replace(*change))
 
 
-def test_more_databases_than_an_agent_can_tell_of_are_refused() -> None:
+def test_more_databases_than_an_agent_can_report_of_are_refused() -> None:
     """It says in one message what it may tell of: one that is too long would end each of its streams."""
 
-    def told(databases: list[str]) -> list[MapPlace]:
+    def reported(databases: list[str]) -> list[MapPlace]:
         read = policy(POLICY.replace("open: all", "\n      ".join(f"{name}: all" for name in databases)))
         return [MapPlace(connection="shop-db", database=name) for name in read.connections["shop-db"].databases]
 
     long = [f"{'ü' * 55}{number:05}" for number in range(9_000)]
-    places = told(long[:5_500])
+    places = reported(long[:5_500])
     assert len(places) == 5_501
     assert Ready(places=places).ByteSize() < MESSAGE - 100_000
     for databases in (long, [f"d{number}" for number in range(10_001)]):
         with pytest.raises(TopologyError, match="give some of them to another agent"):
-            told(databases)
+            reported(databases)
 
 
 @pytest.mark.parametrize(

@@ -191,8 +191,8 @@ def _from_maven(flavour: str, work: Path) -> None:
 
 def debian_mirror(sources: str) -> str:
     """The address of Debian's archive in apt's sources, old form or new; Debian's own where none is told."""
-    told = re.search(r"^(?:deb\s+(?:\[[^]]*\]\s+)?|URIs:\s+)(\S+/debian)/?(?=\s|$)", sources, re.MULTILINE)
-    return told[1] if told else "http://deb.debian.org/debian"
+    reported = re.search(r"^(?:deb\s+(?:\[[^]]*\]\s+)?|URIs:\s+)(\S+/debian)/?(?=\s|$)", sources, re.MULTILINE)
+    return reported[1] if reported else "http://deb.debian.org/debian"
 
 
 def _apt_sources() -> str:

@@ -69,22 +69,22 @@ def logged(server: Server, start: Any, cases: list[TypeCase]) -> tuple[Tables, d
     tables = tables_of(source)(replace(seen, catalog=replace(seen.catalog, tables={})))
     tables.begin(replace(seen.catalog, tables={}))
     rows: dict[str, dict[int, Image]] = {}
-    with reader.stream(Checkpoint(position=start, snapshot="done", ts_ms=0), tables, busy=True) as facts:
+    with reader.stream(Checkpoint(position=start, snapshot="done", ts_ms=0), tables, busy=True) as log_events:
         position = start
-        for fact in (part for told in facts for part in one_by_one(told)):
-            assert not isinstance(fact, RowsKept), (fact.table, fact.why)
-            if isinstance(fact, TransactionBegan):
-                position = replace(position, file=fact.file, pos=fact.pos, sequence=position.sequence + 1)
-            if isinstance(fact, StatementLogged):
-                tables.statement(fact, position)
-            if isinstance(fact, TableDescribed):
-                change = tables.described(fact, position)
-                assert not change.numbered, (fact.table, change, "the log's metadata say what the statement said")
-            if isinstance(fact, RowsLogged):
-                assert fact.operation == "insert"
-                for image in fact.rows:
-                    rows.setdefault(fact.table.table, {})[number_of(image)] = image
-            if isinstance(fact, CaughtUp) and cases[-1].name in rows:
+        for log_event in (part for reported in log_events for part in one_by_one(reported)):
+            assert not isinstance(log_event, RowsKept), (log_event.table, log_event.why)
+            if isinstance(log_event, TransactionBegan):
+                position = replace(position, file=log_event.file, pos=log_event.pos, sequence=position.sequence + 1)
+            if isinstance(log_event, StatementLogged):
+                tables.statement(log_event, position)
+            if isinstance(log_event, TableDescribed):
+                change = tables.described(log_event, position)
+                assert not change.numbered, (log_event.table, change, "the log's metadata say what the statement said")
+            if isinstance(log_event, RowsLogged):
+                assert log_event.operation == "insert"
+                for image in log_event.rows:
+                    rows.setdefault(log_event.table.table, {})[number_of(image)] = image
+            if isinstance(log_event, CaughtUp) and cases[-1].name in rows:
                 break
     return tables, rows
 
@@ -118,9 +118,9 @@ def check(server: Server) -> None:
         for case in cases:
             table = TableId(source="s", database=DATABASE, table=case.name)
             schema = tables.schema(table)
-            told = shown.catalog.tables[DATABASE, case.name].schema(table, 0)
-            if not same_columns(schema.columns, told.columns):
-                wrong.append(f"{case.name}: {schema.columns} by statements, {told.columns} by information_schema")
+            reported = shown.catalog.tables[DATABASE, case.name].schema(table, 0)
+            if not same_columns(schema.columns, reported.columns):
+                wrong.append(f"{case.name}: {schema.columns} by statements, {reported.columns} by information_schema")
             assert schema.left_out == (), case.name
             grid = grid_of(schema)
             sql = digest_sql(connection, schema, covered(schema), grid)

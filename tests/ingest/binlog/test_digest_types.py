@@ -92,8 +92,8 @@ def check(server: Server) -> None:
         for setting in ("null", "dead_letter"):
             one = replace(source, unrepresentable=setting)
             assert [found for schema in schemas.values() if (found := differs(connection, one, schema))] == []
-        told = {id_.table: dict(covered(schema).left_out) for id_, schema in schemas.items()}
-    assert {name for name, out in told.items() if out} == {name for name in told if name in LEFT_OUT}
+        reported = {id_.table: dict(covered(schema).left_out) for id_, schema in schemas.items()}
+    assert {name for name, out in reported.items() if out} == {name for name in reported if name in LEFT_OUT}
 
 
 def differs(connection: Connection, source: Source, schema: TableSchema) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tailorbird.operate.doctor.doctor import Unreached, judge
-from tailorbird.operate.doctor.mysql_doctor import server_facts
+from tailorbird.operate.doctor.mysql_doctor import server_inspection
 from tests.ingest.binlog.binlog_servers import Server
 from tests.support.live_capture import LiveCapture, live
 
@@ -17,9 +17,9 @@ pytestmark = pytest.mark.timeout(180)
 def lacking(captured: LiveCapture) -> str:
     """What `doctor` says of the grants: an empty text where nothing is missing."""
     source = captured.source
-    facts = server_facts(source)
-    assert not isinstance(facts, Unreached), facts
-    faults = [one for one in judge(source, facts) if one.status == "fault"]
+    log_events = server_inspection(source)
+    assert not isinstance(log_events, Unreached), log_events
+    faults = [one for one in judge(source, log_events) if one.status == "fault"]
     assert {one.check for one in faults} <= {"grants"}, faults
     return faults[0].found if faults else ""
 

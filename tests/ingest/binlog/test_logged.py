@@ -18,15 +18,15 @@ from ingest.binlog.reading.whole import ReadBuffer, Whole, WholeTransactions
 from ingest.binlog.transports.file_transport import FileTransport
 from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition
 from ingest.ddl.dialect import dialect_of
-from ingest.events.log_events import CaughtUp, Fact, TransactionEnded, TransactionLogged, one_by_one
-from ingest.events.logged import ENVELOPE, LoggedFacts
+from ingest.events.log_events import CaughtUp, LogEvent, TransactionEnded, TransactionLogged, one_by_one
+from ingest.events.logged import ENVELOPE, BinlogEvents
 from ingest.events.tables import Tables
 from ingest.records.capture_interfaces import Checkpoint, Record
 from ingest.records.records import Recorder
 from ingest.records.transactions import Transactions
 from tests.ingest.binlog.made_binlogs import a_binlog, damage
 
-Told = tuple[list[tuple[Fact, object]], str]
+Reported = tuple[list[tuple[LogEvent, object]], str]
 
 
 def table(**columns: str) -> TableDefinition:
@@ -48,38 +48,38 @@ CATALOG = Catalog(
 )
 
 
-def facts_of(path: Path, captured: set[str], *, known: bool = True) -> tuple[LoggedFacts, Tables]:
+def facts_of(path: Path, captured: set[str], *, known: bool = True) -> tuple[BinlogEvents, Tables]:
     tables = Tables("s", ["d"], lambda database, name: name in captured, dialect_of("mysql"))
     tables.begin(CATALOG if known else Catalog(databases={"d": "utf8mb4"}))
     options = StreamOptions(flavour=ENVELOPE, schema=tables, tables=tables.captured)
-    return LoggedFacts(BinlogReader(FileTransport(path), None, options), tables, lambda: False), tables
+    return BinlogEvents(BinlogReader(FileTransport(path), None, options), tables, lambda: False), tables
 
 
-def told(path: Path, captured: set[str]) -> tuple[Told, int]:
+def reported(path: Path, captured: set[str]) -> tuple[Reported, int]:
     """All facts one by one, with the GTIDs behind each transaction, and the error at the end; how many came whole."""
     stream, _ = facts_of(path, captured)
-    found: list[tuple[Fact, object]] = []
+    found: list[tuple[LogEvent, object]] = []
     whole, error = 0, ""
     try:
-        for fact in stream:
-            whole += isinstance(fact, TransactionLogged)
-            parts = one_by_one(fact)
+        for log_event in stream:
+            whole += isinstance(log_event, TransactionLogged)
+            parts = one_by_one(log_event)
             found += [(part, stream.gtid_set if isinstance(part, TransactionEnded) else None) for part in parts]
     except TailorbirdError as raised:
         error = str(raised)
     return (found, error), whole
 
 
-def recorded(path: Path) -> list[tuple[Fact | None, list[Record], Checkpoint | None]]:
+def recorded(path: Path) -> list[tuple[LogEvent | None, list[Record], Checkpoint | None]]:
     """Records and checkpoint of each transaction."""
     stream, tables = facts_of(path, {"short", "wide"})
     start = Checkpoint(position=Position(file="", pos=4, gtid_set="", sequence=7), snapshot="done", ts_ms=0)
     transactions = Transactions(Recorder("top"), tables, start)
     found: list[Any] = []
     records: list[Record] = []
-    for fact in stream:
-        records += transactions.records(fact, 1_700_000_000_000)
-        if transactions.whole and not isinstance(fact, CaughtUp):
+    for log_event in stream:
+        records += transactions.records(log_event, 1_700_000_000_000)
+        if transactions.whole and not isinstance(log_event, CaughtUp):
             found.append((records, transactions.checkpoint(stream), transactions.changes))
             records = []
     return found
@@ -108,7 +108,7 @@ randoms = st.randoms(use_true_random=False)
 
 @SETTINGS
 @given(randoms, st.booleans(), st.sampled_from([{"short", "wide"}, {"wide"}, {"short", "wide", "nameless"}]))
-def test_facts_are_the_same_whole_and_one_by_one(
+def test_log_events_are_the_same_whole_and_one_by_one(
     tmp_path: Path, general: Any, rng: Random, damaged: bool, captured: set[str]
 ) -> None:
     """The same facts with the same GTIDs behind each transaction, and the same error: also of rows that are kept."""
@@ -117,8 +117,8 @@ def test_facts_are_the_same_whole_and_one_by_one(
         damage(rng, events)
     path = tmp_path / "binlog.000001"
     path.write_bytes(b"\xfebin" + b"".join(events))
-    expected, none = general(told, path, captured)
-    assert told(path, captured)[0] == expected
+    expected, none = general(reported, path, captured)
+    assert reported(path, captured)[0] == expected
     assert none == 0
 
 
@@ -135,7 +135,7 @@ def test_most_transactions_of_one_row_come_whole(tmp_path: Path) -> None:
     """The two ways are compared above only if the fast one is taken."""
     path = tmp_path / "binlog.000001"
     path.write_bytes(b"\xfebin" + b"".join(a_binlog(Random(3), 200, unmapped=False)))
-    (found, error), whole = told(path, {"short", "wide"})
+    (found, error), whole = reported(path, {"short", "wide"})
     assert error == ""
     assert len(found) > 400
     assert whole > 80

@@ -139,15 +139,17 @@ def check(server: Server, cases: dict[str, Case], database: str = "rewrites") ->
                 ignore = "IGNORE " if "ignored" in [*cases][number] else ""
                 cursor.execute(f"ALTER {ignore}TABLE t{number} {case.alter}")
             capture.caught_up(server)
-            told = {name: capture.read(capture.table(f"t{number}")) for number, name in enumerate(cases)}
+            reported = {name: capture.read(capture.table(f"t{number}")) for number, name in enumerate(cases)}
             folded = capture
         with captured(topology, server) as fresh:
             wrong = {
-                name: (told[name], wanted)
+                name: (reported[name], wanted)
                 for number, name in enumerate(cases)
-                if told[name] != (wanted := fresh.read(fresh.table(f"t{number}")))
+                if reported[name] != (wanted := fresh.read(fresh.table(f"t{number}")))
             }
-        assert not wrong, "\n".join(f"{name}: {told} and not {wanted}" for name, (told, wanted) in wrong.items())
+        assert not wrong, "\n".join(
+            f"{name}: {reported} and not {wanted}" for name, (reported, wanted) in wrong.items()
+        )
         assert folded.broker.records
 
 
@@ -199,11 +201,11 @@ def check_keys(server: Server) -> None:
                 cursor.execute(f"UPDATE k{number} SET v = v + 1 WHERE v = 30")
                 cursor.execute(f"DELETE FROM k{number} WHERE v = 10")
             capture.caught_up(server)
-            told = {name: capture.read(capture.table(f"k{number}")) for number, name in enumerate(KEYS)}
+            reported = {name: capture.read(capture.table(f"k{number}")) for number, name in enumerate(KEYS)}
         with captured(topology_of(server, database), server) as fresh:
             wanted = {name: fresh.read(fresh.table(f"k{number}")) for number, name in enumerate(KEYS)}
-    assert told == wanted
-    assert all(len(rows) == 2 for rows in told.values())
+    assert reported == wanted
+    assert all(len(rows) == 2 for rows in reported.values())
 
 
 def test_rows_under_an_old_primary_key_vanish(mysql80: Server) -> None:

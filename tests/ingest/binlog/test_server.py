@@ -141,7 +141,7 @@ def test_a_reader_without_reconnect_says_so(mysql80: Server, database: str) -> N
     assert rows_in(again.changes(), database) == [{"id": 2}]
 
 
-def test_a_silent_server_is_told_from_a_dead_one(mysql80: Server) -> None:
+def test_a_silent_server_is_reported_from_a_dead_one(mysql80: Server) -> None:
     """Heartbeats keep a reader of an idle server alive beyond its time limit."""
     start = transport_of(mysql80).head()
     reader = BinlogReader(transport_of(mysql80, heartbeat=0.5, reconnect=False), start)

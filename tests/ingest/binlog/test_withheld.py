@@ -17,8 +17,8 @@ from ingest.binlog.transports.file_transport import FileTransport
 from ingest.ddl.catalog import Catalog
 from ingest.ddl.dialect import dialect_of
 from ingest.events import prepared, withheld
-from ingest.events.log_events import Fact, RowsLogged, RowsUntold, TransactionBegan, TransactionEnded
-from ingest.events.logged import ENVELOPE, LoggedFacts
+from ingest.events.log_events import LogEvent, RowsLogged, RowsUnlogged, TransactionBegan, TransactionEnded
+from ingest.events.logged import ENVELOPE, BinlogEvents
 from ingest.events.prepared import STATE, PreparedTransaction
 from ingest.events.tables import Tables
 from tests.ingest.binlog.made_binlogs import UUIDS
@@ -39,9 +39,9 @@ class Log:
         options = StreamOptions(flavour=ENVELOPE, schema=self.tables, tables=self.tables.captured)
         return BinlogReader(FileTransport(self.path), start, options)
 
-    def facts(self, position: int = 4, state: Any = None, gtids: str = "") -> LoggedFacts:
+    def log_events(self, position: int = 4, state: Any = None, gtids: str = "") -> BinlogEvents:
         start = BinlogPosition(file=self.path.name, position=position, gtids=GtidSet.parse(gtids))
-        return LoggedFacts(self._reader(start), self.tables, lambda: False, state or {}, self._read_again)
+        return BinlogEvents(self._reader(start), self.tables, lambda: False, state or {}, self._read_again)
 
     @contextmanager
     def _read_again(self, transaction: PreparedTransaction, ended: AnyGtidSet | None) -> Iterator[BinlogReader]:
@@ -51,26 +51,26 @@ class Log:
         yield self._reader(BinlogPosition(file=transaction.file, position=transaction.pos))
 
 
-def rows_of(fact: Fact) -> list[int]:
-    return [row["id"] for row in fact.rows] if isinstance(fact, RowsLogged) else []
+def rows_of(log_event: LogEvent) -> list[int]:
+    return [row["id"] for row in log_event.rows] if isinstance(log_event, RowsLogged) else []
 
 
-def untold(facts: list[Fact], why: str) -> list[RowsUntold]:
-    return [fact for fact in facts if isinstance(fact, RowsUntold) and fact.why == why]
+def unknown(log_events: list[LogEvent], why: str) -> list[RowsUnlogged]:
+    return [log_event for log_event in log_events if isinstance(log_event, RowsUnlogged) and log_event.why == why]
 
 
-def read(log: Log, rng: Random, restarts: bool) -> list[Fact]:
+def read(log: Log, rng: Random, restarts: bool) -> list[LogEvent]:
     """All facts; where the capture restarts, between transactions, only what its checkpoint holds is known."""
-    found: list[Fact] = []
-    stream = log.facts()
+    found: list[LogEvent] = []
+    stream = log.log_events()
     while True:
-        for fact in stream:
-            found.append(fact)
-            if isinstance(fact, RowsLogged):  # a checkpoint here may not claim that the transaction is over
+        for log_event in stream:
+            found.append(log_event)
+            if isinstance(log_event, RowsLogged):  # a checkpoint here may not claim that the transaction is over
                 began = next(one for one in reversed(found) if isinstance(one, TransactionBegan))
                 assert not GtidSet.parse(stream.gtid_set).covers(GtidSet.parse(began.gtid))
-            if isinstance(fact, TransactionEnded) and restarts and rng.random() < 0.2:
-                stream = log.facts(fact.pos, stream.state, stream.gtid_set)
+            if isinstance(log_event, TransactionEnded) and restarts and rng.random() < 0.2:
+                stream = log.log_events(log_event.pos, stream.state, stream.gtid_set)
                 break
         else:
             return found
@@ -97,14 +97,14 @@ def test_rows_come_once_at_their_commit(tmp_path: Path, limits: Any, restarts: b
         made = MadeTransactions(rng := Random(seed))
         log = Log(tmp_path / "binlog.000001")
         log.path.write_bytes(made.run(40))
-        facts = read(log, rng, restarts)
-        assert [row for fact in facts for row in rows_of(fact)] == made.committed, seed
-        assert len(untold(facts, "incident")) == made.lost, seed
-        assert all(fact.tables is None for fact in untold(facts, "incident"))
-        assert not untold(facts, "xa") + untold(facts, "rollback")
+        log_events = read(log, rng, restarts)
+        assert [row for log_event in log_events for row in rows_of(log_event)] == made.committed, seed
+        assert len(unknown(log_events, "incident")) == made.lost, seed
+        assert all(log_event.tables is None for log_event in unknown(log_events, "incident"))
+        assert not unknown(log_events, "xa") + unknown(log_events, "rollback")
         opened = 0
-        for fact in facts:
-            opened += isinstance(fact, TransactionBegan) - isinstance(fact, TransactionEnded)
+        for log_event in log_events:
+            opened += isinstance(log_event, TransactionBegan) - isinstance(log_event, TransactionEnded)
             assert opened in (0, 1)
         assert opened == 0
 
@@ -122,16 +122,16 @@ def test_what_cannot_be_withheld_or_read_again_is_repaired(
         made = MadeTransactions(rng)
         log = Log(tmp_path / "binlog.000001", purged=purged)
         log.path.write_bytes(made.run(40))
-        facts = read(log, rng, restarts)
-        published = [row for fact in facts for row in rows_of(fact)]
-        repaired = untold(facts, "rollback") + (untold(facts, "xa") if purged else [])
-        assert all(fact.tables == (("d", "short"),) for fact in repaired)
+        log_events = read(log, rng, restarts)
+        published = [row for log_event in log_events for row in rows_of(log_event)]
+        repaired = unknown(log_events, "rollback") + (unknown(log_events, "xa") if purged else [])
+        assert all(log_event.tables == (("d", "short"),) for log_event in repaired)
         phantoms, missing = set(published) - set(made.committed), set(made.committed) - set(published)
         assert repaired or not phantoms | missing
         assert not missing or purged
         assert len(published) == len(set(published))
-        last = max((n for n, fact in enumerate(facts) if fact in repaired), default=-1)
-        assert phantoms.isdisjoint(row for fact in facts[last + 1 :] for row in rows_of(fact)), seed
+        last = max((n for n, log_event in enumerate(log_events) if log_event in repaired), default=-1)
+        assert phantoms.isdisjoint(row for log_event in log_events[last + 1 :] for row in rows_of(log_event)), seed
 
 
 def test_a_transaction_prepared_before_the_capture_is_repaired(tmp_path: Path) -> None:
@@ -140,10 +140,10 @@ def test_a_transaction_prepared_before_the_capture_is_repaired(tmp_path: Path) -
     made.commit_unknown("abcd")
     log = Log(tmp_path / "binlog.000001")
     log.path.write_bytes(b"".join(made.log))
-    facts = list(log.facts())
-    (told,) = untold(facts, "xa")
-    assert told.tables is None
-    assert isinstance(facts[-1], TransactionEnded)
+    log_events = list(log.log_events())
+    (reported,) = unknown(log_events, "xa")
+    assert reported.tables is None
+    assert isinstance(log_events[-1], TransactionEnded)
 
 
 def test_a_checkpoint_keeps_a_bounded_number_of_prepared_transactions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,8 +29,8 @@ UUID = "11111111-2222-3333-4444-555555555555"
 NOW = 1_700_000_000
 
 
-def column(index: int, name: str, kind: T, **facts: Any) -> LoggedColumn:
-    return LoggedColumn(index=index, name=name, type=kind, named=True, **facts)
+def column(index: int, name: str, kind: T, **log_events: Any) -> LoggedColumn:
+    return LoggedColumn(index=index, name=name, type=kind, named=True, **log_events)
 
 
 COLUMNS = [

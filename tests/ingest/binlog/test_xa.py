@@ -134,8 +134,8 @@ def test_a_prepared_transaction_outlives_restarts_rotations_and_its_log(
     with sessions[1].cursor() as cursor:
         cursor.execute("XA ROLLBACK 'undone'")
     restarted(capture)
-    told = [(event["op"], (event["after"] or event["before"])["id"]) for event in capture.events("t")[2:]]
-    assert told == [("c", 9), *(("c", n) for n in range(100, 160)), ("d", 1)]
+    reported = [(event["op"], (event["after"] or event["before"])["id"]) for event in capture.events("t")[2:]]
+    assert reported == [("c", 9), *(("c", n) for n in range(100, 160)), ("d", 1)]
     run(capture, "FLUSH BINARY LOGS")
     run(capture, f"PURGE BINARY LOGS TO '{newest_log(capture)}'")
     assert not any("read again" in what for what, _ in capture.phases.said)

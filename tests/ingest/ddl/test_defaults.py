@@ -14,7 +14,7 @@ from cdc.model.types import Canonical
 from ingest.ddl.catalog import Catalog, TableDefinition, table_from_json
 from ingest.ddl.defaults import shown_initial
 from ingest.ddl.dialect import Dialect
-from ingest.ddl.schema_history import begun, catalog_at, catalog_of, follow, told
+from ingest.ddl.schema_history import begun, catalog_at, catalog_of, follow, reported
 from ingest.ddl.statements import apply
 
 MYSQL = Dialect(server="mysql", version=80036)
@@ -157,7 +157,7 @@ def test_a_retyped_column_keeps_what_older_rows_read(before: str, after: str, wa
         ("uuid()", "", "varchar(36)", "YES", MARIA, UNKNOWN),
     ],
 )
-def test_information_schema_tells_defaults(
+def test_information_schema_reports_defaults(
     shown: object, extra: str, column_type: str, nullable: str, dialect: Dialect, wanted: Canonical
 ) -> None:
     """A snapshot's start knows the defaults that statements would have told, in each server's way to print them."""
@@ -243,7 +243,7 @@ def test_schemas_carry_what_is_known_and_read_records_of_before() -> None:
     assert schema_from_json({**value, "columns": [old]}).columns == (Column(name="c", column_type="int"),)
 
 
-def test_the_logs_metadata_leaves_what_it_does_not_tell() -> None:
+def test_the_logs_metadata_leaves_what_it_does_not_report() -> None:
     """A TABLE_MAP that corrects one column does not forget the defaults and collations of the others."""
     position = Position(file="f", pos=1, gtid_set="", sequence=1)
     begun = Catalog(databases={"d": "utf8mb4"})
@@ -254,7 +254,7 @@ def test_the_logs_metadata_leaves_what_it_does_not_tell() -> None:
         Column(name="c", column_type="varchar(3)", charset="utf8mb4"),
     ]
     table = TableId(source="s", database="d", table="t")
-    learnt = told(made.history, made.catalog, table, columns, ["id"], position=position)
+    learnt = reported(made.history, made.catalog, table, columns, ["id"], position=position)
     schema = learnt.history.schema_at(table, position)
     assert isinstance(schema, TableSchema)
     assert schema.columns[0].column_type == "bigint"
@@ -266,5 +266,5 @@ def test_the_logs_metadata_leaves_what_it_does_not_tell() -> None:
         default="x",
         default_known=True,
     )
-    same = told(learnt.history, learnt.catalog, table, columns, ["id"], position=position)
+    same = reported(learnt.history, learnt.catalog, table, columns, ["id"], position=position)
     assert same.change is None

@@ -12,7 +12,7 @@ from cdc.model.history import History, SchemaChange, history_from_records, recor
 from cdc.model.schema import Column, TableId
 from ingest.ddl.catalog import Catalog
 from ingest.ddl.dialect import dialect_of
-from ingest.ddl.schema_history import Followed, begun, catalog_at, catalog_of, follow, told
+from ingest.ddl.schema_history import Followed, begun, catalog_at, catalog_of, follow, reported
 
 MYSQL = dialect_of("mysql")
 STATEMENTS = [
@@ -116,7 +116,7 @@ def test_metadata_ends_a_quarantine_from_the_statement_on() -> None:
         Column(name="id", column_type="int", nullable=False),
         Column(name="f", column_type="text", charset="latin1"),
     ]
-    learnt = told(broken.history, broken.catalog, table_id("a"), columns, ["id"], position=position(9))
+    learnt = reported(broken.history, broken.catalog, table_id("a"), columns, ["id"], position=position(9))
     assert learnt.change is not None
     assert learnt.change.position.sequence == 2
     schema = learnt.history.schema_at(table_id("a"), position(2))
@@ -126,14 +126,14 @@ def test_metadata_ends_a_quarantine_from_the_statement_on() -> None:
     again = fold(learnt.history, before.catalog, ["ALTER TABLE a FROBNICATE", "ALTER TABLE a ADD g INT"], 1)
     assert again[0].history == learnt.history
     assert [c.name for c in again[1].history.schema_at(table_id("a"), position(3)).columns] == ["id", "f", "g"]
-    same = told(learnt.history, learnt.catalog, table_id("a"), columns, ["id"], position=position(9))
+    same = reported(learnt.history, learnt.catalog, table_id("a"), columns, ["id"], position=position(9))
     assert (same.change, same.history) == (None, learnt.history)
 
 
 def test_a_table_that_was_never_seen_is_known_from_its_metadata_on() -> None:
     """A table made before capture began, in a database that was not read, is known once its TABLE_MAP came."""
     history, catalog = beginning()
-    found = told(
+    found = reported(
         history, catalog, table_id("n"), [Column(name="a", column_type="int")], [], position=position(5)
     )  # fmt: skip
     assert isinstance(found.change, SchemaChange)

@@ -64,7 +64,7 @@ def test_what_only_the_server_knows_is_named(made: str, alter: str, columns: tup
     assert rewritten(made, alter) == columns
 
 
-def test_a_session_that_adjusts_values_is_told_from_a_strict_one() -> None:
+def test_a_session_that_adjusts_values_is_reported_from_a_strict_one() -> None:
     """NULL becomes 0 in a column that gets NOT NULL, unless the session is strict."""
     lax = MYSQL.in_mode_bits(0)
     assert MYSQL.in_mode_bits(1 << 21).strict

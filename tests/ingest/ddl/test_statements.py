@@ -101,7 +101,7 @@ def test_what_is_not_understood_quarantines_its_table_only(sql: str) -> None:
     assert applied.changed == {}
 
 
-def test_a_quarantine_lasts_until_the_columns_are_told() -> None:
+def test_a_quarantine_lasts_until_the_columns_are_reported() -> None:
     """Later statements on the table stay errors with the first reason, follow its renames, and end with a CREATE."""
     catalog = start("CREATE TABLE t (a INT)")
     first = run(catalog, "ALTER TABLE t ADD b NOSUCHTYPE")

@@ -16,12 +16,12 @@ import pytest
 from cdc.model.errors import Fatal, UsageError
 from cdc.model.schema import TableId
 from ingest.changes.change_line import line_of
-from ingest.changes.run_changes import told
+from ingest.changes.run_changes import reported
 from ingest.export.cuts import ExportCut
 from ingest.export.encoding import ExportFormat
 from ingest.export.file_export import FolderExport
 from ingest.export.run_export import ExportOptions, export, sinks
-from tests.support.changes_made import MemoryChanges, SourceTold, schema_of, topology_named
+from tests.support.changes_made import MemoryChanges, SourceLog, schema_of, topology_named
 
 TABLE = TableId(source="s", database="d", table="t")
 
@@ -30,10 +30,10 @@ class KilledExport(Exception):
     """Stands for kill -9."""
 
 
-def history(rows: int = 300) -> tuple[MemoryChanges, SourceTold]:
+def history(rows: int = 300) -> tuple[MemoryChanges, SourceLog]:
     """Inserts, updates and deletes over two schemas and some hours, in commits of their own."""
     log = MemoryChanges(most=7)
-    source, random = SourceTold(log), Random(2)
+    source, random = SourceLog(log), Random(2)
     source.columns(schema_of(name="varchar(20)"))
     for number in range(rows):
         if number == rows // 2:
@@ -59,9 +59,9 @@ def written(folder: Path, form: ExportFormat) -> list[tuple[str, Any]]:
             found += [(str(r["event_type"]), r["id"]) for r in rows if isinstance(r, dict)]
         else:
             for line in file.read_text().splitlines():
-                told = json.loads(line)
-                row = told["data"] if form == "maxwell" else told["after"] or told["before"]
-                found.append((told["type"] if form == "maxwell" else told["op"], row["id"]))
+                reported = json.loads(line)
+                row = reported["data"] if form == "maxwell" else reported["after"] or reported["before"]
+                found.append((reported["type"] if form == "maxwell" else reported["op"], row["id"]))
     return found
 
 
@@ -101,9 +101,9 @@ def test_killed_at_random_each_change_is_written_once(
         except KilledExport:
             (tmp_path / str(TABLE) / ".9999999999.part").write_bytes(b"begun")
     assert deaths[0] > 2
-    wanted = [(word, (e.after or e.before or {})["id"]) for e in source.told for word in WORDS[form][e.op]]
+    wanted = [(word, (e.after or e.before or {})["id"]) for e in source.reported for word in WORDS[form][e.op]]
     assert written(tmp_path, form) == wanted
-    assert counted < len(source.told)
+    assert counted < len(source.reported)
     assert not list((tmp_path / str(TABLE)).glob(".*.part"))
 
 
@@ -114,7 +114,7 @@ def test_a_file_has_one_schema_and_one_hour(tmp_path: Path) -> None:
     export(log, [TABLE], sinks(topology_named("mem"), options), options, stopped=lambda: False, follow=lambda s: False)
     names = sorted(file.name for file in (tmp_path / str(TABLE)).glob("[0-9]*"))
     assert {name.split("-")[1] for name in names} == {"v1", "v2"}
-    hours = {e.source.ts_ms // 3_600_000 for e in source.told}
+    hours = {e.source.ts_ms // 3_600_000 for e in source.reported}
     assert len(names) == len(hours) + 1
     tables = [pq.read_table(io.BytesIO((tmp_path / str(TABLE) / name).read_bytes())) for name in names]
     assert [table.column_names[:-4] for table in (tables[0], tables[-1])] == [["id", "name"], ["id", "name", "v"]]
@@ -175,17 +175,17 @@ def test_following_writes_at_the_latest_after_some_time(tmp_path: Path) -> None:
     options = ExportOptions(form="debezium", to="", follow=True)
     stopped: Callable[[], bool] = lambda: turns[0] > 8  # noqa: E731
     export(log, [TABLE], lambda table: Sink(), options, stopped=stopped, follow=follow, clock=lambda: now[0])
-    assert sum(len(cut.events) for cut in cuts) == len(source.told)
+    assert sum(len(cut.events) for cut in cuts) == len(source.reported)
     assert cuts[-1].events[-1].after == {"id": 99, "name": "y"}
 
 
-def test_tail_tells_people_and_programs() -> None:
+def test_tail_reports_people_and_programs() -> None:
     """From the beginning or from now on; of an update what changed; no value can break the line."""
     log, source = history(2)
     seen = list(
-        _some(told(log, TABLE, beginning=True, stopped=lambda: False, follow=lambda s: False), len(source.told))
+        _some(reported(log, TABLE, beginning=True, stopped=lambda: False, follow=lambda s: False), len(source.reported))
     )
-    assert [event for event, _ in seen] == source.told
+    assert [event for event, _ in seen] == source.reported
     source.transaction(
         ("u", {"id": 1, "name": "a", "v": None}, {"id": 1, "name": "b\n" + "x" * 99, "v": None}),
         ("d", {"id": 1, "name": "b", "v": 7}, None),
@@ -196,7 +196,7 @@ def test_tail_tells_people_and_programs() -> None:
         source.commit()
         return True
 
-    follow = told(log, TABLE, beginning=False, stopped=lambda: False, follow=commit)
+    follow = reported(log, TABLE, beginning=False, stopped=lambda: False, follow=commit)
     lines = [line_of(event, schema) for event, schema in _some(follow, 3)]
     assert lines[0].split("  ", 1)[1].startswith("update    s.t  id=1  name: 'a' → 'b\\nxxx")
     assert "…" in lines[0]

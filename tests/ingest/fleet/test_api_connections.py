@@ -15,7 +15,7 @@ import pytest
 
 from ingest.gateway import http_api
 from ingest.gateway.http_api import serve_api
-from tests.ingest.fleet.test_commands import Desk
+from tests.ingest.fleet.test_commands import SessionHandler
 from tests.support.gateways import certificates
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
@@ -36,7 +36,7 @@ def port(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
     async def serve() -> None:
         loops.append(asyncio.get_running_loop())
-        await serve_api([Desk().commands], f"127.0.0.1:{port}", folder / "gateway", stopped)
+        await serve_api([SessionHandler().commands], f"127.0.0.1:{port}", folder / "gateway", stopped)
 
     serving = threading.Thread(target=lambda: asyncio.run(serve()), name="api")
     serving.start()

@@ -39,7 +39,7 @@ from ingest.fleet.wire import FIRST, MESSAGE, METHOD, PROTOCOL, hello
 from ingest.gateway.proc_handshakes import handshakes
 from ingest.gateway_client.gateway_log import GatewayLog
 from ingest.gateway_client.grpc_stream import Credentials, GrpcStream
-from tests.ingest.fleet.test_desk import AT, TOPIC, Log, records
+from tests.ingest.fleet.test_session_handler import AT, TOPIC, Log, records
 from tests.support.gateways import TENANT
 from tests.support.strangers import (
     GatewayWorld,
@@ -106,7 +106,7 @@ class Bad:
 
 
 def log_call(source: str = "s", **what: Any) -> StreamRequest:
-    return StreamRequest(header=Header(source=source), log_call=LogCall(lane=1, **what))
+    return StreamRequest(header=Header(source=source), log_call=LogCall(channel=1, **what))
 
 
 RECOVER = log_call(call=1, recover=Empty())
@@ -149,7 +149,7 @@ def bad_names() -> Iterator[Bad]:
             yield Bad(f"a database: {what}", Status.INVALID_ARGUMENT, "is no database's name", [ready])
 
 
-HUGE = StreamRequest(log_call=LogCall(lane=1, records=Records(frames=b"x" * (64 * MESSAGE))))
+HUGE = StreamRequest(log_call=LogCall(channel=1, records=Records(frames=b"x" * (64 * MESSAGE))))
 SEATED = StreamRequest(ready=Ready(places=[MapPlace(connection="c", database="d")]))
 MAP = StreamRequest(map_part=MapPart(connection="c", database="d"))
 NO_CREDIT = [RECOVER, *without_credit()]
@@ -252,7 +252,7 @@ def test_bad_input(world: GatewayWorld, bad: Bad) -> None:
     said = [hello("9"), *bad.said] if bad.begun else bad.said
     if bad.held:
         Log.waits.clear()
-    with handshakes(world.office.handshake_failed):  # in the test's own call: pytest, too, catches standard error
+    with handshakes(world.runtime.handshake_failed):  # in the test's own call: pytest, too, catches standard error
         answer = speaks(world.address, credentials, said)
     Log.waits.set()
     if bad.code is None:
@@ -280,7 +280,7 @@ def test_a_stream_that_is_open_is_cut(world: GatewayWorld) -> None:
     world.topic.write(revoked_record(Revoked(serial=serial, by="anna")))
     wait_for(lambda: not stream.open, "it is still open", seconds=10)
     with pytest.raises(Exception, match=f"certificate {serial} was revoked"):
-        stream.tell(StreamRequest())
+        stream.report(StreamRequest())
     assert [one for one in world.audit.lines if one["why"] == f"certificate {serial} was revoked"] == [
         one for one in world.audit.lines if serial in one["why"] and one["outcome"] == "turned away"
     ]
@@ -338,7 +338,7 @@ def test_a_flood_of_strangers_has_few_lines(world: GatewayWorld) -> None:
     """Whoever has no certificate can not fill the audit."""
     lines = len(world.audit.lines)
     for _ in range(200):
-        world.office.handshake_failed("CERTIFICATE_VERIFY_FAILED")
-    told: list[Mapping[str, Any]] = world.audit.lines[lines:]
-    assert len(told) <= 60
-    assert "are not told for a while" in told[-1]["why"]
+        world.runtime.handshake_failed("CERTIFICATE_VERIFY_FAILED")
+    reported_now: list[Mapping[str, Any]] = world.audit.lines[lines:]
+    assert len(reported_now) <= 60
+    assert "are not told for a while" in reported_now[-1]["why"]

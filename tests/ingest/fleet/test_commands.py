@@ -55,7 +55,7 @@ class Positions:
         self.signals.append((source, kind, tables, where))
 
 
-class Desk:
+class SessionHandler:
     """Commands over a topic in memory."""
 
     def __init__(self) -> None:
@@ -75,58 +75,58 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def session_handler() -> SessionHandler:
+    return SessionHandler()
 
 
-def test_a_tenant_has_so_many_sources_at_most(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tenant_has_so_many_sources_at_most(session_handler: SessionHandler, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is no more makes room, and does not come back by a roll-back where there is none."""
     monkeypatch.setattr(commands, "SOURCES", 1)
-    desk.commands.add(WHO, "s", SPEC)
+    session_handler.commands.add(WHO, "s", SPEC)
     with pytest.raises(UsageError, match="a tenant has 1 at most"):
-        desk.commands.add(WHO, "u", SPEC)
-    desk.commands.remove(WHO, "s")
-    desk.commands.add(WHO, "u", SPEC)
+        session_handler.commands.add(WHO, "u", SPEC)
+    session_handler.commands.remove(WHO, "s")
+    session_handler.commands.add(WHO, "u", SPEC)
     with pytest.raises(UsageError, match="a tenant has 1 at most"):
-        desk.commands.roll_back(WHO, "s", 1)
+        session_handler.commands.roll_back(WHO, "s", 1)
 
 
-def test_a_source_is_added_changed_rolled_back_and_removed(desk: Desk) -> None:
+def test_a_source_is_added_changed_rolled_back_and_removed(session_handler: SessionHandler) -> None:
     """Each a version with the name of who wrote it, and a line of audit."""
-    commands = desk.commands
+    commands = session_handler.commands
     assert commands.add(WHO, "s", SPEC)["version"] == 1
     commands.configure(WHO, "s", {"agents": ["a2"], "snapshot_mode": "never"}, change=True)
     commands.configure(WHO, "s", {"snapshot_mode": None}, change=True)
     commands.configure(WHO, "s", {**SPEC, "connection": "other"})
     assert commands.roll_back(WHO, "s", 2)["of"] == 2
-    spec = desk.spec()
+    spec = session_handler.spec()
     assert spec is not None
     assert (spec.agents, spec.connection, spec.keys["snapshot_mode"]) == (("a2",), "db", "never")
     shown = commands.config("s", 4)
     assert (shown["spec"]["connection"], [one["version"] for one in shown["versions"]]) == ("other", [1, 2, 3, 4, 5])
     commands.remove(WHO, "s")
-    assert (desk.spec(), commands.sources()) == (None, [])
+    assert (session_handler.spec(), commands.sources()) == (None, [])
     commands.roll_back(WHO, "s", 1)
-    assert desk.spec() is not None
-    lines = [(line["what"], line["who"], line["outcome"], line["version"]) for line in desk.audit.lines]
+    assert session_handler.spec() is not None
+    lines = [(line["what"], line["who"], line["outcome"], line["version"]) for line in session_handler.audit.lines]
     names = ["source add", "source set", "source set", "config set", "config rollback", "source rm", "config rollback"]
     assert lines == [(name, "ops", "done", number) for number, name in enumerate(names, 1)]
 
 
-def test_tables_are_started_stopped_and_read_again(desk: Desk) -> None:
+def test_tables_are_started_stopped_and_read_again(session_handler: SessionHandler) -> None:
     """By one name or two; a table that stands there already is said anew."""
-    commands = desk.commands
+    commands = session_handler.commands
     commands.add(WHO, "s", {**SPEC, "tables": {}})
     commands.start(WHO, "s", {"t": {}, "e.u": {"mask": {"a": "redact"}}})
     commands.start(WHO, "s", {"d.t": {"ignored_columns": ["x"]}})
-    spec = desk.spec()
+    spec = session_handler.spec()
     assert spec is not None
     assert spec.tables == {"t": {"ignored_columns": ["x"]}, "e.u": {"mask": {"a": "redact"}}}
     commands.dump(WHO, "s", ["t"], "id > 3")
-    assert desk.kafka.signals == [("s", "execute-snapshot", ["d.t"], "id > 3")]
+    assert session_handler.kafka.signals == [("s", "execute-snapshot", ["d.t"], "id > 3")]
     commands.stop(WHO, "s", ["d.t"])
     commands.stop(WHO, "s", ["e.u"])
-    spec = desk.spec()
+    spec = session_handler.spec()
     assert spec is not None
     assert (spec.tables, spec.captures) == ({}, False)
 
@@ -154,93 +154,95 @@ def test_tables_are_started_stopped_and_read_again(desk: Desk) -> None:
         (lambda c: c.revoke(WHO, "x"), "no token x"),
     ],
 )
-def test_what_can_not_be_is_refused(desk: Desk, do: Callable[[FleetCommands], object], why: str) -> None:
+def test_what_can_not_be_is_refused(
+    session_handler: SessionHandler, do: Callable[[FleetCommands], object], why: str
+) -> None:
     """With the reason, one line of audit, and nothing written."""
-    desk.commands.add(WHO, "s", SPEC)
-    before = list(desk.topic.records)
+    session_handler.commands.add(WHO, "s", SPEC)
+    before = list(session_handler.topic.records)
     with pytest.raises(TailorbirdError, match=why):
-        do(desk.commands)
-    assert desk.topic.records == before
-    assert (len(desk.audit.lines), desk.last["outcome"]) == (2, "refused")
-    assert why in desk.last["why"]
+        do(session_handler.commands)
+    assert session_handler.topic.records == before
+    assert (len(session_handler.audit.lines), session_handler.last["outcome"]) == (2, "refused")
+    assert why in session_handler.last["why"]
 
 
-def test_of_two_commands_at_once_one_is_told(desk: Desk) -> None:
+def test_of_two_commands_at_once_one_is_reported(session_handler: SessionHandler) -> None:
     """Another gateway wrote the same version a moment before: that one holds, ours is not mistaken for it."""
-    desk.commands.add(WHO, "s", SPEC)
+    session_handler.commands.add(WHO, "s", SPEC)
     other = Desired(source="s", version=2, spec=SourceSpec(agents=("a9",), connection="db", keys={"database": "d"}))
 
     def first(record: Any) -> None:
-        if desired_record(other, "theirs") not in desk.topic.records:
-            desk.topic.records.append(desired_record(other, "theirs"))
+        if desired_record(other, "theirs") not in session_handler.topic.records:
+            session_handler.topic.records.append(desired_record(other, "theirs"))
 
-    desk.topic.before_write = first
+    session_handler.topic.before_write = first
     with pytest.raises(Overtaken, match="another command has written version 2"):
-        desk.commands.configure(WHO, "s", {"agents": ["a2"]}, change=True)
-    assert desk.spec() == other.spec
-    desk.commands.configure(WHO, "s", {"agents": ["a2"]}, change=True)
-    assert [one.version for one in desk.topic.state.desired["s"]] == [1, 2, 3]
+        session_handler.commands.configure(WHO, "s", {"agents": ["a2"]}, change=True)
+    assert session_handler.spec() == other.spec
+    session_handler.commands.configure(WHO, "s", {"agents": ["a2"]}, change=True)
+    assert [one.version for one in session_handler.topic.state.desired["s"]] == [1, 2, 3]
 
 
-def test_the_newest_versions_are_kept(desk: Desk) -> None:
+def test_the_newest_versions_are_kept(session_handler: SessionHandler) -> None:
     """What is configured every hour for a year fills no gateway and no topic: old ones go, with their numbers."""
-    desk.commands.add(WHO, "s", SPEC)
+    session_handler.commands.add(WHO, "s", SPEC)
     for number in range(VERSIONS + 20):
-        desk.commands.configure(WHO, "s", {"connection": f"c{number}"}, change=True)
-    kept = desk.topic.state.desired["s"]
+        session_handler.commands.configure(WHO, "s", {"connection": f"c{number}"}, change=True)
+    kept = session_handler.topic.state.desired["s"]
     assert [one.version for one in kept] == list(range(22, VERSIONS + 22))
-    left = {key: value for key, value in dict(desk.topic.records).items() if value is not None}
+    left = {key: value for key, value in dict(session_handler.topic.records).items() if value is not None}
     assert sum(key.startswith(b'["desired"') for key in left) == VERSIONS
     assert folded(FleetState(), left.items()).desired["s"] == kept
     with pytest.raises(NotThere, match="has no version 21"):
-        desk.commands.roll_back(WHO, "s", 21)
-    assert desk.commands.roll_back(WHO, "s", 22)["version"] == VERSIONS + 22
+        session_handler.commands.roll_back(WHO, "s", 21)
+    assert session_handler.commands.roll_back(WHO, "s", 22)["version"] == VERSIONS + 22
 
 
-def test_a_source_that_is_set_back_begins_a_session_anew(desk: Desk) -> None:
+def test_a_source_that_is_set_back_begins_a_session_again(session_handler: SessionHandler) -> None:
     """The same agent, at the next epoch."""
-    desk.commands.add(WHO, "s", SPEC)
-    desk.topic.write(lease_record(Lease(source="s", epoch=4, agent="a1", gateway="g1#1", claim="c")))
-    assert desk.commands.set_position(WHO, "s", 7, None) == {"sequence": 7}
-    lease = desk.topic.state.leases["s"]
+    session_handler.commands.add(WHO, "s", SPEC)
+    session_handler.topic.write(lease_record(Lease(source="s", epoch=4, agent="a1", gateway="g1#1", claim="c")))
+    assert session_handler.commands.set_position(WHO, "s", 7, None) == {"sequence": 7}
+    lease = session_handler.topic.state.leases["s"]
     assert (lease.agent, lease.gateway, lease.epoch) == ("a1", "g1#1", 5)
 
 
-def test_agents_sources_and_the_map(desk: Desk) -> None:
+def test_agents_sources_and_the_map(session_handler: SessionHandler) -> None:
     """What is asked: who is there and runs what; which tables there are, and which of them are captured."""
-    desk.commands.add(WHO, "s", SPEC)
+    session_handler.commands.add(WHO, "s", SPEC)
     tables = (TableSeen(name="t", rows=5, columns=(("id", "int"),)), TableSeen(name="u", rows=None, columns=()))
-    desk.topic.write(
+    session_handler.topic.write(
         presence_record(Presence(agent="a1", gateway="g1#1", connected=True, labels={"site": "x"})),
         beat_record("g1#1", 1),
         lease_record(Lease(source="s", epoch=1, agent="a1", gateway="g1#1", claim="c")),
         map_record(DatabaseSeen(agent="a1", connection="db", database="d", tables=tables)),
         map_record(DatabaseSeen(agent="a2", connection="db", database="d", tables=tables)),
     )
-    (agent,) = desk.commands.agents()
+    (agent,) = session_handler.commands.agents()
     assert agent["sources"][0]["reason"] == "nothing was reported yet"
-    desk.topic.write(
+    session_handler.topic.write(
         reported_record(Reported(agent="a1", source="s", epoch=1, version=1, status="applied", hash="h", narrowed=True))
     )
-    (agent,) = desk.commands.agents()
+    (agent,) = session_handler.commands.agents()
     assert (agent["connected"], agent["labels"], agent["sources"][0]["status"]) == (True, {"site": "x"}, "applied")
-    (source,) = desk.commands.sources()
+    (source,) = session_handler.commands.sources()
     assert (source["agent"], source["reported"]["narrowed"]) == ("a1", True)
-    seen = {(one["agent"], one["table"]): (one["captured"], one["rows"]) for one in desk.commands.map()}
+    seen = {(one["agent"], one["table"]): (one["captured"], one["rows"]) for one in session_handler.commands.map()}
     assert seen == {("a1", "t"): ("s", 5), ("a1", "u"): (None, None), ("a2", "t"): (None, 5), ("a2", "u"): (None, None)}
-    assert {one["agent"] for one in desk.commands.map("a2")} == {"a2"}
-    desk.commands.drain(WHO, "agents", "a1", True)
-    desk.commands.drain(WHO, "gateways", "g1", True)
-    assert desk.topic.state.is_drained("agents", "a1")
-    assert desk.commands.gateways() == [{"gateway": "g1", "heard_ms": 1, "agents": 1, "drained": True}]
+    assert {one["agent"] for one in session_handler.commands.map("a2")} == {"a2"}
+    session_handler.commands.drain(WHO, "agents", "a1", True)
+    session_handler.commands.drain(WHO, "gateways", "g1", True)
+    assert session_handler.topic.state.is_drained("agents", "a1")
+    assert session_handler.commands.gateways() == [{"gateway": "g1", "heard_ms": 1, "agents": 1, "drained": True}]
 
 
-def test_while_kafka_is_away_a_command_fails_and_says_so(desk: Desk) -> None:
+def test_while_kafka_is_away_a_command_fails_and_says_so(session_handler: SessionHandler) -> None:
     """It is not refused: later it may be done."""
-    desk.topic.away = True
+    session_handler.topic.unavailable = True
     with pytest.raises(Retriable):
-        desk.commands.add(WHO, "s", SPEC)
-    assert desk.last["outcome"] == "failed"
+        session_handler.commands.add(WHO, "s", SPEC)
+    assert session_handler.last["outcome"] == "failed"
 
 
 class Http:
@@ -261,16 +263,16 @@ class Http:
 class Client:
     """A client of the API, with a token of each role."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, session_handler: SessionHandler) -> None:
         self.now = 0.0
-        self.desk, self.http = desk, Http(fleet_api(desk.commands, lambda: self.now))
+        self.session_handler, self.http = session_handler, Http(fleet_api(session_handler.commands, lambda: self.now))
         roles: tuple[Role, ...] = ("view", "operate", "admin")
         for place, role in enumerate(roles):
             token = Token(
                 id=f"{place:016d}", name=f"the-{role}", role=role, sha256=hashed(role[0] * 43), issued_ms=0,
                 expires_ms=2**53,
             )  # fmt: skip
-            desk.topic.write(token_record(token))
+            session_handler.topic.write(token_record(token))
         self.shown = {role: written(f"{place:016d}", role[0] * 43) for place, role in enumerate(roles)}
 
     def ask(self, method: str, path: str, role: Role = "admin", body: Any = None, token: str | None = None) -> Any:
@@ -279,8 +281,8 @@ class Client:
 
 
 @pytest.fixture
-def client(desk: Desk) -> Client:
-    return Client(desk)
+def client(session_handler: SessionHandler) -> Client:
+    return Client(session_handler)
 
 
 def test_rest_does_what_commands_do(client: Client) -> None:
@@ -307,26 +309,26 @@ def test_rest_does_what_commands_do(client: Client) -> None:
 
 def test_tokens_are_issued_used_and_revoked(client: Client) -> None:
     """Told once, kept as a hash, gone at once."""
-    told = client.ask("POST", "/v1/tokens", body={"name": "ci", "role": "view", "days": 1}).json()
-    assert client.ask("GET", "/v1/agents", token=told["token"]).status_code == 200
+    reported = client.ask("POST", "/v1/tokens", body={"name": "ci", "role": "view", "days": 1}).json()
+    assert client.ask("GET", "/v1/agents", token=reported["token"]).status_code == 200
     listed = client.ask("GET", "/v1/tokens").text
-    assert told["id"] in listed
+    assert reported["id"] in listed
     assert "sha256" not in listed
-    secret = told["token"].rpartition("_")[2]
-    assert not any(secret.encode() in (value or b"") for _, value in client.desk.topic.records)
-    assert not any(told["token"] in str(line) for line in client.desk.audit.lines)
-    assert client.ask("DELETE", f"/v1/tokens/{told['id']}").json()["revoked"] is True
-    refused = client.ask("GET", "/v1/agents", token=told["token"])
+    secret = reported["token"].rpartition("_")[2]
+    assert not any(secret.encode() in (value or b"") for _, value in client.session_handler.topic.records)
+    assert not any(reported["token"] in str(line) for line in client.session_handler.audit.lines)
+    assert client.ask("DELETE", f"/v1/tokens/{reported['id']}").json()["revoked"] is True
+    refused = client.ask("GET", "/v1/agents", token=reported["token"])
     assert (refused.status_code, "was revoked" in refused.json()["error"]) == (401, True)
 
 
 def test_certificates_are_revoked_for_good(client: Client) -> None:
     """By number, as it is written anywhere; once; with a line; a token of an agent does nothing here."""
-    told = client.ask("PUT", "/v1/revoked-certificates/0A:B1", body={}).json()
-    assert told == {"serial": "ab1", "by": "the-admin", "at_ms": 1000}
+    reported = client.ask("PUT", "/v1/revoked-certificates/0A:B1", body={}).json()
+    assert reported == {"serial": "ab1", "by": "the-admin", "at_ms": 1000}
     client.ask("PUT", "/v1/revoked-certificates/ab1", "admin", {})
-    assert client.ask("GET", "/v1/revoked-certificates").json() == [told]
-    assert [line["what"] for line in client.desk.audit.lines] == ["certificate revoke"] * 2
+    assert client.ask("GET", "/v1/revoked-certificates").json() == [reported]
+    assert [line["what"] for line in client.session_handler.audit.lines] == ["certificate revoke"] * 2
     for wrong in ("xyz", "0", "a" * 41, "sh%D0%BEp"):
         assert client.ask("PUT", f"/v1/revoked-certificates/{wrong}", body={}).status_code == 400
     agent = client.ask("POST", "/v1/tokens", body={"name": "paris", "role": "agent", "days": 1}).json()["token"]
@@ -346,10 +348,10 @@ def test_certificates_are_revoked_for_good(client: Client) -> None:
 )  # fmt: skip
 def test_a_role_that_is_too_small_is_refused(client: Client, method: str, path: str, role: Role) -> None:
     """Whatever the body says; one line of audit, nothing written."""
-    before = list(client.desk.topic.records)
+    before = list(client.session_handler.topic.records)
     assert client.ask(method, path, role, {}).status_code == 403
-    assert (client.desk.topic.records, len(client.desk.audit.lines)) == (before, 1)
-    assert (client.desk.last["who"], client.desk.last["outcome"]) == (f"the-{role}", "refused")
+    assert (client.session_handler.topic.records, len(client.session_handler.audit.lines)) == (before, 1)
+    assert (client.session_handler.last["who"], client.session_handler.last["outcome"]) == (f"the-{role}", "refused")
 
 
 def test_every_route_asks_for_a_token(client: Client) -> None:
@@ -374,7 +376,7 @@ def test_guesses_are_cut_off(client: Client) -> None:
     """
     codes = [client.ask("GET", "/v1/agents", token=f"tb_{n:016x}_{'x' * 43}").status_code for n in range(100)]
     assert codes == [401] * 10 + [429] * 90
-    assert len(client.desk.audit.lines) == 11
+    assert len(client.session_handler.audit.lines) == 11
     late = client.ask("GET", "/v1/agents", "view")
     assert (late.status_code, int(late.headers["retry-after"]) > 0) == (429, True)
     client.now += 61.0
@@ -398,16 +400,16 @@ def test_guesses_are_cut_off(client: Client) -> None:
 )  # fmt: skip
 def test_bad_input_has_its_status(client: Client, method: str, path: str, body: Any, code: int) -> None:
     """And nothing is written."""
-    before = list(client.desk.topic.records)
+    before = list(client.session_handler.topic.records)
     answer = client.ask(method, path, body=body)
     assert answer.status_code == code, answer.text
     assert answer.json()["error"]
-    assert client.desk.topic.records == before
+    assert client.session_handler.topic.records == before
 
 
 def test_kafka_away_is_503(client: Client) -> None:
     """So that a client may try again."""
-    client.desk.topic.away = True
+    client.session_handler.topic.unavailable = True
     assert client.ask("POST", "/v1/sources/s", body=SPEC).status_code == 503
 
 

@@ -13,13 +13,13 @@ from ingest.fleet.fleet_pb2 import LogCall, MapPart, Search, StreamRequest
 from ingest.fleet.frames import PIECE
 from ingest.fleet.state import StateRecord
 from ingest.fleet.wire import FIRST, MOST
-from ingest.gateway.grpc_session import Desk, DeskLog
-from ingest.gateway.proc_credit import CreditBudget, LaneCredit
-from ingest.gateway.run_gateway import Office, steward_of
+from ingest.gateway.grpc_session import SessionHandler, SessionLog
+from ingest.gateway.proc_credit import ChannelCredit, CreditBudget
+from ingest.gateway.run_gateway import GatewayRuntime, coordinator_of
 from ingest.gateway_client.gateway_log import GatewayLog
 from ingest.records.capture_interfaces import Record
-from tests.ingest.fleet.test_desk import AT, TOPIC, Log, Source
-from tests.support.nearby_fleet import NearbyAudit, NearbyTopic, seat
+from tests.ingest.fleet.test_session_handler import AT, TOPIC, Log, Source
+from tests.support.nearby_fleet import NearbyAudit, NearbyTopic, agent_connection
 from tests.support.nearby_gateway import NearbyGateway
 from tests.support.waiting import wait_for
 
@@ -29,80 +29,80 @@ MIB = 1024 * 1024
 def test_a_window_grows_by_use_and_shrinks_without() -> None:
     """From little to the most where there is room; a lane that needs little gives the rest back."""
     budget = CreditBudget(64 * MIB)
-    lane, records = LaneCredit(budget), 0
-    assert lane.window == FIRST
+    channel, records = ChannelCredit(budget), 0
+    assert channel.window == FIRST
     for _ in range(100):
         records += 1
-        assert lane.came(PIECE)
-        assert lane.taken(PIECE, records) >= PIECE
-        lane.delivered(records)
-    assert (lane.window, budget.held) == (MOST, MOST - FIRST)
+        assert channel.came(PIECE)
+        assert channel.taken(PIECE, records) >= PIECE
+        channel.delivered(records)
+    assert (channel.window, budget.held) == (MOST, MOST - FIRST)
     for _ in range(60):
-        lane.paused()
+        channel.paused()
         records += 1
-        assert lane.came(100_000)
-        lane.taken(100_000, records)
-        lane.delivered(records)
-    assert (lane.window, budget.held) == (FIRST, 0)
-    lane.close()
+        assert channel.came(100_000)
+        channel.taken(100_000, records)
+        channel.delivered(records)
+    assert (channel.window, budget.held) == (FIRST, 0)
+    channel.close()
     assert budget.held == 0
 
 
-def test_a_thousand_lanes_share_what_there_is() -> None:
+def test_a_thousand_channels_share_what_there_is() -> None:
     """Windows have half of the budget; each lane goes on, with its first bytes at least, and all is given back."""
     budget, chance = CreditBudget(64 * MIB), random.Random(3)
-    lanes = [LaneCredit(budget) for _ in range(1000)]
+    channels = [ChannelCredit(budget) for _ in range(1000)]
     open_, number = [FIRST] * 1000, [0] * 1000
     for _ in range(20_000):
         one = chance.randrange(1000)
-        lane, size = lanes[one], chance.randint(1, PIECE)
+        channel, size = channels[one], chance.randint(1, PIECE)
         assert open_[one] > 0, "it may send at any time"
-        assert lane.came(size)
+        assert channel.came(size)
         number[one] += 1
-        open_[one] += lane.taken(size, number[one]) - size
-        lane.delivered(number[one])
+        open_[one] += channel.taken(size, number[one]) - size
+        channel.delivered(number[one])
         if chance.random() < 0.05:
-            lane.paused()
-        assert sum(lane.window - FIRST for lane in lanes) <= budget.held <= 32 * MIB + PIECE
+            channel.paused()
+        assert sum(channel.window - FIRST for channel in channels) <= budget.held <= 32 * MIB + PIECE
     assert all(size >= FIRST for size in open_)
-    for lane in lanes:
-        lane.close()
+    for channel in channels:
+        channel.close()
     assert budget.held == 0
 
 
-def test_more_than_there_was_credit_for_is_told() -> None:
+def test_more_than_there_was_credit_for_is_reported() -> None:
     """One message may overdraw it, by no more than a message's bytes."""
-    lane = LaneCredit(CreditBudget())
-    assert lane.came(FIRST)
-    assert lane.came(PIECE)
-    assert not lane.came(1)
+    channel = ChannelCredit(CreditBudget())
+    assert channel.came(FIRST)
+    assert channel.came(PIECE)
+    assert not channel.came(1)
 
 
-class Away(Log):
+class Unavailable(Log):
     """A log that takes records, of which Kafka has none until `there`."""
 
     there = threading.Event()
     taken = 0
 
     def append(self, record: Record) -> None:
-        Away.taken += len(record.value or b"")
+        Unavailable.taken += len(record.value or b"")
         super().append(record)
 
     def undelivered(self, seconds: float = 0.0) -> int:
         return 0 if self.there.wait(seconds) else len(self._pending)
 
 
-class AwaySource(Source):
-    def log(self) -> DeskLog:
-        return Away(self.broker, "t.schemas", "t.history")
+class UnavailableSource(Source):
+    def log(self) -> SessionLog:
+        return Unavailable(self.broker, "t.schemas", "t.history")
 
 
-def test_while_kafka_is_away_lanes_hold_what_the_budget_has() -> None:
+def test_while_kafka_is_away_channels_hold_what_the_budget_has() -> None:
     """Also what the client has taken counts; once Kafka is there, each goes on, and nothing is lost."""
-    Away.there.clear()
-    Away.taken = 0
-    budget, lanes = CreditBudget(4 * MIB), 6
-    places = [NearbyGateway(AwaySource(), budget=budget) for _ in range(lanes)]
+    Unavailable.there.clear()
+    Unavailable.taken = 0
+    budget, channels = CreditBudget(4 * MIB), 6
+    places = [NearbyGateway(UnavailableSource(), budget=budget) for _ in range(channels)]
     logs = [GatewayLog(place, "s") for place in places]
     for log in logs:
         log.recover()
@@ -110,25 +110,25 @@ def test_while_kafka_is_away_lanes_hold_what_the_budget_has() -> None:
     writing = [threading.Thread(target=log.extend, args=(rows,)) for log in logs]
     for thread in writing:
         thread.start()
-    most = 4 * MIB + lanes * (FIRST + PIECE)
+    most = 4 * MIB + channels * (FIRST + PIECE)
 
     def stuck() -> bool:
-        before = Away.taken
+        before = Unavailable.taken
         for thread in writing:
             thread.join(0.1)
-        return Away.taken == before > 0
+        return Unavailable.taken == before > 0
 
     wait_for(stuck, "it takes more and more", seconds=20)
     assert all(thread.is_alive() for thread in writing)
-    assert Away.taken <= most
-    Away.there.set()
+    assert Unavailable.taken <= most
+    Unavailable.there.set()
     for thread in writing:
         thread.join(20)
     for log in logs:
         log.commit(AT)
         log.close()
     for place in places:
-        assert isinstance(place.source, AwaySource)
+        assert isinstance(place.source, UnavailableSource)
         assert len(place.source.broker.records) == len(rows)
         place.desks[0].join(10)
     assert budget.held == 0
@@ -137,28 +137,28 @@ def test_while_kafka_is_away_lanes_hold_what_the_budget_has() -> None:
 @pytest.mark.parametrize(
     ("what", "call"),
     [
-        ("calls", lambda: LogCall(lane=1, search=Search(number=1))),
-        ("bytes", lambda: LogCall(lane=1, ensure_topic="x" * 900_000)),
-        ("empty records", lambda: LogCall(lane=1, records={"frames": b"x" * 900_000, "size": 1})),
+        ("calls", lambda: LogCall(channel=1, search=Search(number=1))),
+        ("bytes", lambda: LogCall(channel=1, ensure_topic="x" * 900_000)),
+        ("empty records", lambda: LogCall(channel=1, records={"frames": b"x" * 900_000, "size": 1})),
     ],
 )
 def test_calls_that_wait_are_bounded(what: str, call: Callable[[], LogCall]) -> None:
     """By how many they are, and by their bytes, which are those that came and not those that they claim."""
-    desk = Desk(Source(), 1, lambda reply: None, lambda told: None, CreditBudget())
-    put = [desk.put(call()) for _ in range(1100)]
+    session_handler = SessionHandler(Source(), 1, lambda reply: None, lambda reported: None, CreditBudget())
+    put = [session_handler.put(call()) for _ in range(1100)]
     refused = next(n for n, why in enumerate(put) if why)
     assert refused * call().ByteSize() <= 5 * MIB
     assert refused <= 1024
 
 
-def test_a_lane_that_sends_more_than_its_credit_ends() -> None:
+def test_a_channel_that_sends_more_than_its_credit_ends() -> None:
     """The session is told, and begins anew."""
     gateway = NearbyGateway(Source())
     log = GatewayLog(gateway, "s")
     log.recover()
     Log.waits.clear()
     try:
-        log._lane._credit = 100 * MIB  # what no gateway has given
+        log._channel._credit = 100 * MIB  # what no gateway has given
         with pytest.raises(Retriable, match="without credit"):
             log.extend([Record(TOPIC, b"%d" % n, random.Random(n).randbytes(200_000)) for n in range(20)])
     finally:
@@ -169,24 +169,24 @@ def test_a_lane_that_sends_more_than_its_credit_ends() -> None:
 class Slow(NearbyTopic):
     """A topic that takes its time."""
 
-    goes_on = threading.Event()
+    resumes = threading.Event()
 
     def send(self, record: StateRecord) -> None:
-        assert self.goes_on.wait(30)
+        assert self.resumes.wait(30)
         super().send(record)
 
 
-def test_words_that_the_steward_has_not_heard_are_bounded() -> None:
+def test_words_that_the_coordinator_has_not_heard_are_bounded() -> None:
     """By their bytes: whoever says more loses his stream, and says it again."""
-    Slow.goes_on.clear()
-    topic, audit, there = Slow(), NearbyAudit(), seat("a1")
-    office = Office(steward_of("g1#1", "acme", "t", topic, audit), lambda *_: None, audit, topic)
+    Slow.resumes.clear()
+    topic, audit, there = Slow(), NearbyAudit(), agent_connection("a1")
+    runtime = GatewayRuntime(coordinator_of("g1#1", "acme", "t", topic, audit), lambda *_: None, audit, topic)
     part = StreamRequest(map_part=MapPart(connection="c", database="d", content=bytes(900_000)))
     for _ in range(60):
-        office.heard(there, part)
+        runtime.heard(there, part)
     assert there.ended == ""
     for _ in range(40):
-        office.heard(there, part)
+        runtime.heard(there, part)
     assert there.ended == "the gateway has too much to do"
-    Slow.goes_on.set()
-    office.close()
+    Slow.resumes.set()
+    runtime.close()

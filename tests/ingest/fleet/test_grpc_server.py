@@ -32,7 +32,7 @@ from ingest.fleet.fleet_pb2 import (
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.wire import MESSAGE, METHOD, hello
 from ingest.gateway import grpc_server, grpc_streams
-from ingest.gateway.gateway_interfaces import AgentSeat
+from ingest.gateway.gateway_interfaces import AgentConnection
 from ingest.gateway.grpc_session import Opened
 from ingest.gateway_client import grpc_stream
 from ingest.gateway_client.gateway_log import GatewayLog
@@ -40,8 +40,8 @@ from ingest.gateway_client.grpc_stream import Credentials, Gateways, GrpcStream
 from ingest.records.capture_interfaces import Record
 from ingest.records.findings import Search
 from tailorbird.web.fleet.file_ca import init, issue
-from tests.ingest.fleet.test_desk import AT, TOPIC, Log, Source, records
-from tests.support.gateways import TENANT, certificates, door_open
+from tests.ingest.fleet.test_session_handler import AT, TOPIC, Log, Source, records
+from tests.support.gateways import TENANT, certificates, server_open
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(60)
@@ -53,7 +53,7 @@ class Served:
     def __init__(self) -> None:
         self.opened = Source()
         self.lines: list[Mapping[str, Any]] = []
-        self.said: queue.Queue[tuple[str, AgentSeat, StreamRequest | None]] = queue.Queue()
+        self.said: queue.Queue[tuple[str, AgentConnection, StreamRequest | None]] = queue.Queue()
 
     def source(self, agent: FleetIdentity, name: str, epoch: int) -> Opened | None:
         return self.opened if (agent.tenant, name) == (TENANT, "s") else None
@@ -67,14 +67,14 @@ class Served:
     def bearer(self, token: str) -> FleetIdentity | str:
         return "no such token"
 
-    def joined(self, seat: AgentSeat, request: StreamRequest, version: str) -> None:
-        self.said.put(("joined", seat, request))
+    def joined(self, agent_connection: AgentConnection, request: StreamRequest, version: str) -> None:
+        self.said.put(("joined", agent_connection, request))
 
-    def heard(self, seat: AgentSeat, request: StreamRequest) -> None:
-        self.said.put(("heard", seat, request))
+    def heard(self, agent_connection: AgentConnection, request: StreamRequest) -> None:
+        self.said.put(("heard", agent_connection, request))
 
-    def left(self, seat: AgentSeat) -> None:
-        self.said.put(("left", seat, None))
+    def left(self, agent_connection: AgentConnection) -> None:
+        self.said.put(("left", agent_connection, None))
 
     def refused(self, said: Mapping[str, Any], agent: FleetIdentity | None) -> None:
         self.lines.append(said)
@@ -93,7 +93,7 @@ def served() -> Served:
 @pytest.fixture(scope="module")
 def address(folder: Path, served: Served) -> Iterator[str]:
     structlog.reset_defaults()
-    with door_open(served, folder) as address:
+    with server_open(served, folder) as address:
         GrpcStream(address, Credentials.of(folder / "agent")).close()  # it serves
         yield address
 
@@ -150,9 +150,9 @@ def test_large_records_are_searched(address: str, folder: Path, served: Served) 
     whoever searches fails: he alone is told.
     """
     sizes = [10, 2 * MESSAGE, 262_144, 0, 3 * MESSAGE + 7, 800_000, 300_000]
-    told: list[tuple[bytes, bytes | None]] = [(b"%d" % n, b"x" * size) for n, size in enumerate(sizes)]
-    told.insert(3, (b"gone", None))
-    served.opened.broker.records[:] = [Record(TOPIC, key, value) for key, value in told]
+    reported: list[tuple[bytes, bytes | None]] = [(b"%d" % n, b"x" * size) for n, size in enumerate(sizes)]
+    reported.insert(3, (b"gone", None))
+    served.opened.broker.records[:] = [Record(TOPIC, key, value) for key, value in reported]
     stream = GrpcStream(address, Credentials.of(folder / "agent"))
     log = GatewayLog(stream, "s")
     log.recover()
@@ -160,7 +160,7 @@ def test_large_records_are_searched(address: str, folder: Path, served: Served) 
     for search in (failing, heard):
         log.search(search)
         wait_for(lambda: search.done or search.failed is not None, "the search does not end")  # noqa: B023
-    assert (heard.failed, heard.records == told) == (None, True)
+    assert (heard.failed, heard.records == reported) == (None, True)
     assert repr(failing.failed) == "ValueError('a bug')"
     log.commit(AT)
     assert stream.open
@@ -181,7 +181,7 @@ def test_a_session_too_many_fails_by_itself(
     address: str, folder: Path, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others of its stream go on; when one ends, there is room."""
-    monkeypatch.setattr(grpc_streams, "_LANES", 2)
+    monkeypatch.setattr(grpc_streams, "_CHANNELS", 2)
     stream = GrpcStream(address, Credentials.of(folder / "agent"))
     logs = [GatewayLog(stream, "s") for _ in range(2)]
     for log in logs:
@@ -199,7 +199,7 @@ def test_a_session_too_many_fails_by_itself(
     stream.close()
 
 
-def test_a_stream_that_nobody_gets_is_closed(address: str, folder: Path) -> None:
+def test_a_stream_that_no_one_gets_is_closed(address: str, folder: Path) -> None:
     """It broke while its agent said who it is: its connection does not stay."""
     made = list[GrpcStream]()
 
@@ -216,16 +216,16 @@ def test_a_stream_that_nobody_gets_is_closed(address: str, folder: Path) -> None
 def test_sources_dial_together(folder: Path) -> None:
     """While no gateway is there a host's fifty sources are no flood of connections."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        nobody = f"127.0.0.1:{server.getsockname()[1]}"
+        no_one = f"127.0.0.1:{server.getsockname()[1]}"
     tried = list[str]()
 
     class Counted(itertools.cycle):  # type: ignore[type-arg]
         def __next__(self) -> str:
-            tried.append(nobody)
-            return nobody
+            tried.append(no_one)
+            return no_one
 
-    gateways = Gateways([nobody], Credentials.of(folder / "agent"))
-    gateways._addresses = Counted([nobody])
+    gateways = Gateways([no_one], Credentials.of(folder / "agent"))
+    gateways._addresses = Counted([no_one])
     began = time.monotonic()
     for _ in range(50):
         with pytest.raises(Retriable, match="is the gateway running there"):
@@ -253,7 +253,7 @@ def test_an_unknown_type_is_answered_and_the_stream_goes_on(address: str, folder
     assert [reply.unsupported.type for reply in heard[1:]] == [17, 12]
 
 
-def test_a_seat_is_commanded_and_ended(address: str, folder: Path, served: Served) -> None:
+def test_a_connection_is_commanded_and_ended(address: str, folder: Path, served: Served) -> None:
     """What the steward says goes out, a lane whose lease is withdrawn ends, a stream that it ends says why."""
     said, heard = queue.Queue[StreamRequest](), list[StreamRequest]()
     with grpc.secure_channel(address, Credentials.of(folder / "agent").channel()) as channel:
@@ -264,32 +264,32 @@ def test_a_seat_is_commanded_and_ended(address: str, folder: Path, served: Serve
             hello("9"),
             StreamRequest(ready=Ready(labels={"site": "x"})),
             StreamRequest(report=Report(source="s")),
-            StreamRequest(header=Header(source="s"), log_call=LogCall(lane=1, call=1, recover=Empty())),
+            StreamRequest(header=Header(source="s"), log_call=LogCall(channel=1, call=1, recover=Empty())),
         ):
             said.put(one)
         while not (heard and heard[-1].HasField("log_reply")):
             heard.append(next(call))
-        what, seat, request = served.said.get(timeout=10)
+        what, agent_connection, request = served.said.get(timeout=10)
         assert request is not None
-        assert (what, seat.agent.name, dict(request.ready.labels)) == ("joined", "a1", {"site": "x"})
+        assert (what, agent_connection.agent.name, dict(request.ready.labels)) == ("joined", "a1", {"site": "x"})
         assert served.said.get(timeout=10)[0] == "heard"
-        seat.say(StreamRequest(withdraw=Withdraw(source="s", epoch=1, why="stopped")))
+        agent_connection.say(StreamRequest(withdraw=Withdraw(source="s", epoch=1, why="stopped")))
         assert next(call).withdraw.why == "stopped"
         assert "was withdrawn" in next(call).log_reply.failure.message, "its session hears it when it asks next"
-        said.put(StreamRequest(header=Header(source="s"), log_call=LogCall(lane=1, call=2, history=Empty())))
+        said.put(StreamRequest(header=Header(source="s"), log_call=LogCall(channel=1, call=2, history=Empty())))
         assert "was withdrawn" in next(call).log_reply.failure.message, "the lane's desk is still there"
-        seat.end("drained")
+        agent_connection.end("drained")
         with pytest.raises(grpc.RpcError) as ended:
             next(call)
     assert (ended.value.code(), ended.value.details()) == (grpc.StatusCode.UNAVAILABLE, "drained")
-    assert served.said.get(timeout=10)[:2] == ("left", seat)
+    assert served.said.get(timeout=10)[:2] == ("left", agent_connection)
 
 
 def test_a_session_that_waits_for_credit_hears_of_its_end(address: str, folder: Path, served: Served) -> None:
     """It sends nothing that could be answered: it would wait for two minutes, and its successor behind it."""
     stream = GrpcStream(address, Credentials.of(folder / "agent"), lambda command: None)
-    stream.tell(StreamRequest(ready=Ready()))
-    what, seat, _ = served.said.get(timeout=10)
+    stream.report(StreamRequest(ready=Ready()))
+    what, agent_connection, _ = served.said.get(timeout=10)
     assert what == "joined"
     log, failed = GatewayLog(stream, "s"), list[Retriable]()
     log.recover()
@@ -304,8 +304,8 @@ def test_a_session_that_waits_for_credit_hears_of_its_end(address: str, folder: 
     try:
         appending = threading.Thread(target=append)
         appending.start()
-        wait_for(lambda: log._lane._credit <= 0, "it has credit for all", seconds=20)
-        seat.say(StreamRequest(withdraw=Withdraw(source="s", epoch=1, why="another agent has it")))
+        wait_for(lambda: log._channel._credit <= 0, "it has credit for all", seconds=20)
+        agent_connection.say(StreamRequest(withdraw=Withdraw(source="s", epoch=1, why="another agent has it")))
         appending.join(20)
         assert not appending.is_alive(), "nobody told it"
     finally:
@@ -386,9 +386,9 @@ def test_a_command_that_an_agent_does_not_know_ends_nothing(
 
     monkeypatch.setattr(grpc_streams.AgentStream, "_counted", noted)
     stream = GrpcStream(address, Credentials.of(folder / "agent"))
-    stream.tell(StreamRequest(ready=Ready()))
-    _, seat, _ = served.said.get(timeout=10)
-    seat.say(StreamRequest(withdraw=Withdraw(source="other", epoch=1, why="stopped")))
+    stream.report(StreamRequest(ready=Ready()))
+    _, agent_connection, _ = served.said.get(timeout=10)
+    agent_connection.say(StreamRequest(withdraw=Withdraw(source="other", epoch=1, why="stopped")))
     log = GatewayLog(stream, "s")
     assert counted.wait(20), "its answer was answered"
     log.recover()

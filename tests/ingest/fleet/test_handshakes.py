@@ -19,7 +19,7 @@ print(told)
 """
 
 
-def test_a_handshake_that_failed_is_told() -> None:
+def test_a_handshake_that_failed_is_reported() -> None:
     """Once; all lines are still there, in order, and later ones go where they went before."""
     done = subprocess.run([sys.executable, "-c", SAYS.replace("\\\\", "\\")], capture_output=True, check=True)
     assert done.stdout.decode().strip() == "['EXPIRED: old']"

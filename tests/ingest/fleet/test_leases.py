@@ -41,12 +41,13 @@ class Gateway:
         fresh = log[self.read : self.read + records]
         self.state, self.read = folded(self.state, fresh), self.read + len(fresh)
 
-    def claimed(self, gone: set[str], away: set[str]) -> list[Lease]:
+    def claimed(self, gone: set[str], unavailable: set[str]) -> list[Lease]:
         state = self.state
         drained = {name for (role, name), said in state.drained.items() if said and role == "agents"}
         return list(
             claims(
-                self.name, state.newest(), state.leases, state.presences, drained=drained, gone=gone, away=away
+                self.name, state.newest(), state.leases, state.presences, drained=drained, gone=gone,
+                unavailable=unavailable,
             )
         )  # fmt: skip
 
@@ -74,9 +75,9 @@ def history(chance: random.Random, steps: int) -> tuple[list[StateRecord], list[
             gateway.catch_up(log, chance.randint(1, 6))
         else:
             gone = {one for one in GATEWAYS if one != gateway.name and chance.random() < 0.2}
-            away = {one for one in AGENTS if chance.random() < 0.3}
-            for told in gateway.claimed(gone, away):
-                lease = replace(told, claim=str(len(log)))
+            unavailable = {one for one in AGENTS if chance.random() < 0.3}
+            for reported in gateway.claimed(gone, unavailable):
+                lease = replace(reported, claim=str(len(log)))
                 log.append(lease_record(lease))
                 held = gateway.state.leases.get(lease.source)
                 if held is not None and chance.random() < 0.5:
@@ -94,8 +95,8 @@ def test_two_agents_are_never_entitled_at_one_epoch(seed: int, steps: int) -> No
     for record in log:
         state = folded(state, [record])
         for lease in state.leases.values():
-            told = holders.setdefault((lease.source, lease.epoch), (lease.agent, lease.gateway))
-            assert told == (lease.agent, lease.gateway)
+            reported = holders.setdefault((lease.source, lease.epoch), (lease.agent, lease.gateway))
+            assert reported == (lease.agent, lease.gateway)
     for keep in {0, len(log) // 2, len(log)}:
         left = folded(FleetState(), compacted(log, keep))
         assert left.leases == state.leases, "who reads what compaction left, reads the same"
@@ -130,8 +131,8 @@ def test_gateways_that_read_all_agree_and_come_to_rest(seed: int, steps: int) ->
     for _ in range(6):
         for gateway in gateways:
             gateway.catch_up(log, len(log))
-            for told in gateway.claimed(set(), set()):
-                log.append(lease_record(replace(told, claim=str(len(log)))))
+            for reported in gateway.claimed(set(), set()):
+                log.append(lease_record(replace(reported, claim=str(len(log)))))
     state = folded(FleetState(), log)
     for gateway in gateways:
         gateway.catch_up(log, len(log))
@@ -162,7 +163,7 @@ def test_an_agent_that_dials_another_gateway_takes_its_lease_along() -> None:
 
 
 @pytest.mark.parametrize(
-    ("held", "present", "drained", "away", "who"),
+    ("held", "present", "drained", "unavailable", "who"),
     [
         ("a2", {"a1", "a2"}, (), (), "a2"),
         ("a2", {"a1"}, (), (), "a2"),
@@ -176,10 +177,10 @@ def test_an_agent_that_dials_another_gateway_takes_its_lease_along() -> None:
     ],
 )
 def test_who_ought_to_have_a_source(
-    held: str | None, present: set[str], drained: tuple[str, ...], away: set[str], who: str | None
+    held: str | None, present: set[str], drained: tuple[str, ...], unavailable: set[str], who: str | None
 ) -> None:
     """Its holder while it may; another one when it was away for long; nobody where the only one is drained."""
     spec = SourceSpec(agents=("a1", "a2"), connection="c")
     lease = Lease(source="s", epoch=1, agent=held, gateway="g1") if held else None
-    assert chosen(spec, lease, present, drained, away) == who
+    assert chosen(spec, lease, present, drained, unavailable) == who
     assert next_epoch(lease) == (2 if held else 1)

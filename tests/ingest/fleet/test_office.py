@@ -19,7 +19,7 @@ from ingest.fleet.state import FleetState, StateRecord, beat_record, desired_rec
 from ingest.gateway import kafka_sources, kafka_state
 from ingest.gateway.kafka_sources import KafkaFleet
 from ingest.gateway.kafka_state import KafkaState
-from ingest.gateway.run_gateway import Office, steward_of
+from ingest.gateway.run_gateway import GatewayRuntime, coordinator_of
 from tests.support.nearby_fleet import NearbyAudit, NearbyTopic
 from tests.support.waiting import wait_for
 
@@ -32,7 +32,7 @@ tables: {w: {query: SELECT o.id FROM s.orders o, row_key: [id]}}
 
 
 @pytest.mark.long
-def test_a_steward_goes_on_behind_a_bug() -> None:
+def test_a_coordinator_goes_on_behind_a_bug() -> None:
     """Else the gateway would serve sessions, and give nobody a lease, until somebody looks."""
 
     class Broken(NearbyTopic):
@@ -45,9 +45,9 @@ def test_a_steward_goes_on_behind_a_bug() -> None:
             super().send(record)
 
     topic, audit = Broken(), NearbyAudit()
-    office = Office(steward_of("g1#1", "acme", "t", topic, audit), lambda *_: None, audit, topic)
+    runtime = GatewayRuntime(coordinator_of("g1#1", "acme", "t", topic, audit), lambda *_: None, audit, topic)
     wait_for(lambda: topic.state.beats, "the steward is gone", seconds=20)
-    office.close()
+    runtime.close()
 
 
 class Message:
@@ -98,7 +98,7 @@ class OneLeader:
         return dict.fromkeys(asked, answer)
 
 
-def test_a_broker_that_was_away_is_asked_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_was_away_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has another leader's epoch then, which no answer tells the client: no desk would ever hold its lease again."""
     monkeypatch.setattr(kafka_state, "AdminClient", OneLeader)
     state: Any = object.__new__(KafkaState)
@@ -115,7 +115,7 @@ def test_a_broker_that_was_away_is_asked_anew(monkeypatch: pytest.MonkeyPatch) -
     assert state.fresh() is state.state
 
 
-def test_a_configuration_is_read_by_its_desk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configuration_is_read_by_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """The event loop has all streams: half a megabyte of YAML takes it seconds."""
     read: Callable[..., Any] = source_of
     by = list[str]()
@@ -131,9 +131,11 @@ def test_a_configuration_is_read_by_its_desk(monkeypatch: pytest.MonkeyPatch) ->
     opened = KafkaFleet(read_topology(TOPOLOGY, file="t.yml", environ={}), "acme", topic).source(PARIS, "s", 1)
     assert opened is not None
     assert (opened.name, by) == ("s", [])
-    desk = threading.Thread(target=lambda: [opened.permits.topic("t.s.d.orders") for _ in range(3)], name="desk s")
-    desk.start()
-    desk.join()
+    session_handler = threading.Thread(
+        target=lambda: [opened.permits.topic("t.s.d.orders") for _ in range(3)], name="desk s"
+    )
+    session_handler.start()
+    session_handler.join()
     assert opened.permits.topic("t.s.d.orders")
     assert not opened.permits.topic("t.s.d.users")
     assert by == ["desk s"]

@@ -30,8 +30,10 @@ def values(enum: EnumDescriptor) -> dict[str, str]:
 def test_what_was_released_is_unchanged() -> None:
     """No field or value is taken away, renamed, numbered or typed anew; new ones are written into released.json."""
     file = fleet_pb2.DESCRIPTOR
-    now = {name: told for message in file.message_types_by_name.values() for name, told in fields(message).items()}
-    now |= {name: told for enum in file.enum_types_by_name.values() for name, told in values(enum).items()}
+    now = {
+        name: reported for message in file.message_types_by_name.values() for name, reported in fields(message).items()
+    }
+    now |= {name: reported for enum in file.enum_types_by_name.values() for name, reported in values(enum).items()}
     assert json.loads(RELEASED.read_text()) == now
 
 

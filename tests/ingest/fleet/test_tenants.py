@@ -22,14 +22,14 @@ from ingest.fleet.tokens import Token, hashed, written
 from ingest.gateway.commands import FleetCommands
 from ingest.gateway.grpc_session import Opened
 from ingest.gateway.http_api import TenantApis
-from ingest.gateway.run_gateway import Office, steward_of
+from ingest.gateway.run_gateway import GatewayRuntime, coordinator_of
 from ingest.gateway.tenants import Tenants
 from ingest.gateway_client.gateway_log import GatewayLog
 from ingest.gateway_client.grpc_stream import Credentials, GrpcStream
 from tailorbird.web.fleet.file_ca import issue
 from tests.ingest.fleet.test_commands import SPEC, Positions
-from tests.ingest.fleet.test_desk import AT, Source, records
-from tests.support.gateways import certificates, door_open
+from tests.ingest.fleet.test_session_handler import AT, Source, records
+from tests.support.gateways import certificates, server_open
 from tests.support.nearby_fleet import NearbyAudit, NearbyTopic
 from tests.support.waiting import wait_for
 
@@ -43,9 +43,9 @@ class OfTenant:
     def __init__(self, name: str, number: int, exit: ExitStack) -> None:
         self.name, self.topic, self.audit, self.source = name, NearbyTopic(), NearbyAudit(), Source()
         numbers = itertools.count(1)
-        steward = steward_of("g1#1", name, name, self.topic, self.audit)
-        self.office = Office(steward, self.served, self.audit, self.topic)
-        exit.callback(self.office.close)
+        coordinator = coordinator_of("g1#1", name, name, self.topic, self.audit)
+        self.runtime = GatewayRuntime(coordinator, self.served, self.audit, self.topic)
+        exit.callback(self.runtime.close)
         self.commands = FleetCommands(
             self.topic, self.audit, name, Positions(), now_ms=lambda: 1000, number=lambda: f"{next(numbers):016x}",
             secret=lambda: "s" * 43,
@@ -66,8 +66,8 @@ def both(tmp_path: Path) -> Iterator[tuple[list[OfTenant], str, Path]]:
     folder = certificates(tmp_path)
     with ExitStack() as exit:
         made = [OfTenant(name, number, exit) for number, name in enumerate(NAMES, 1)]
-        fleet = Tenants("acme", {one.name: one.office for one in made})
-        yield made, exit.enter_context(door_open(fleet, folder)), folder
+        fleet = Tenants("acme", {one.name: one.runtime for one in made})
+        yield made, exit.enter_context(server_open(fleet, folder)), folder
 
 
 def dialled(address: str, folder: Path, tenant: str, name: str = "rome") -> tuple[GrpcStream, str]:
@@ -85,7 +85,7 @@ def test_each_agent_meets_its_own_fleet(both: tuple[list[OfTenant], str, Path]) 
         log.recover()
         log.extend(records(count))
         log.commit(AT)
-        stream.tell(StreamRequest(ready=Ready()))
+        stream.report(StreamRequest(ready=Ready()))
     assert [len(one.source.broker.records) for one in (acme, beta)] == [1, 2]
     wait_for(lambda: acme.topic.state.presences.keys() == beta.topic.state.presences.keys() == {"rome"}, "no seat", 20)
     with pytest.raises(Retriable, match="tenant gamma is none of this gateway's"):

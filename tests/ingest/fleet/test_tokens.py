@@ -24,9 +24,9 @@ SHOWN = written(GOOD.id, SECRET)
 )
 def test_what_is_no_token(text: str, now: int, why: str) -> None:
     """Wrong, of another id, expired, empty, or the hash that is kept of it."""
-    told = checked(text, {GOOD.id: GOOD}, now)
-    assert isinstance(told, str)
-    assert why in told
+    reported = checked(text, {GOOD.id: GOOD}, now)
+    assert isinstance(reported, str)
+    assert why in reported
 
 
 def test_a_token_that_is_right() -> None:

@@ -46,17 +46,17 @@ def heard(*parts: bytes | None) -> list[Request]:
 
 
 ALL = LOGIN + b"REGISTER UUID=CDC_CONNECTOR-1.0.0, TYPE=JSON" + b"REQUEST-DATA db.t.000003 0-1-42\nCLOSE"
-TOLD = [SAID, Registered("CDC_CONNECTOR-1.0.0", "JSON"), DataRequested("db.t.000003", "0-1-42"), Closed()]
+REPORTED = [SAID, Registered("CDC_CONNECTOR-1.0.0", "JSON"), DataRequested("db.t.000003", "0-1-42"), Closed()]
 
 
 def test_requests_are_understood_however_they_are_cut() -> None:
     """Nothing of the protocol has a frame: all at once, byte by byte, and cut at random are the same."""
-    assert heard(ALL) == TOLD
-    assert heard(*(ALL[at : at + 1] for at in range(len(ALL)))) == TOLD
+    assert heard(ALL) == REPORTED
+    assert heard(*(ALL[at : at + 1] for at in range(len(ALL)))) == REPORTED
     random = Random(1)
     for _ in range(200):
         cuts = sorted({0, len(ALL), *(random.randrange(len(ALL)) for _ in range(4))})
-        assert heard(*(ALL[a:b] for a, b in pairwise(cuts))) == TOLD
+        assert heard(*(ALL[a:b] for a, b in pairwise(cuts))) == REPORTED
 
 
 def test_line_ends_and_silence_end_requests() -> None:

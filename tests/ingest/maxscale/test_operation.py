@@ -16,7 +16,7 @@ from ingest.maxscale.run_maxscale import CdcOptions, run
 from ingest.maxscale.tcp_tls import tls_context
 from tailorbird.web.fleet.file_ca import init, issue
 from tests.support.cdc_served import served
-from tests.support.changes_made import MemoryChanges, SourceTold, schema_of, topology_text
+from tests.support.changes_made import MemoryChanges, SourceLog, schema_of, topology_text
 from tests.support.commands import tailorbird
 
 
@@ -68,7 +68,7 @@ def test_it_shows_its_certificate(tmp_path: Path) -> None:
     context = tls_context(tmp_path / "g1" / "cert.pem", tmp_path / "g1" / "key.pem")
     trusted = ssl.create_default_context(cafile=str(tmp_path / "g1" / "ca.pem"))
     log = MemoryChanges()
-    source = SourceTold(log)
+    source = SourceLog(log)
     source.columns(schema_of())
     source.transaction(("c", None, {"id": 7}))
     source.commit()

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.cdc_recorded import recorded
 from tests.support.cdc_served import served
-from tests.support.changes_made import MemoryChanges, SourceTold, schema_of
+from tests.support.changes_made import MemoryChanges, SourceLog, schema_of
 
 CASES = sorted((Path(__file__).parents[2] / "cases" / "maxscale").glob("c*.case"))
 WERE: dict[str, Any] = {"name": "varchar(20)", "paid": "decimal(10,2)", "at": "datetime(3)"}
@@ -18,7 +18,7 @@ WERE: dict[str, Any] = {"name": "varchar(20)", "paid": "decimal(10,2)", "at": "d
 def history() -> MemoryChanges:
     """What the server held when they were recorded: two versions of a table, every kind of change."""
     log = MemoryChanges()
-    source = SourceTold(log)
+    source = SourceLog(log)
     one = {"id": 1, "name": "é", "paid": "1.50", "at": None}
     two = {"id": 2, "name": None, "paid": None, "at": None}
     source.columns(schema_of(**WERE))

@@ -16,16 +16,16 @@ import pytest
 from ingest.maxscale.tcp_server import STALLED, ServerLimits
 from tests.support.cdc_client import CdcClient
 from tests.support.cdc_served import Served, served
-from tests.support.changes_made import MemoryChanges, SourceTold, schema_of
+from tests.support.changes_made import MemoryChanges, SourceLog, schema_of
 from tests.support.waiting import wait_for
 
 Row = dict[str, Any]
 
 
-def shop(**more: Any) -> tuple[MemoryChanges, SourceTold]:
+def shop(**more: Any) -> tuple[MemoryChanges, SourceLog]:
     """A table t of two columns."""
     log = MemoryChanges(**more)
-    source = SourceTold(log)
+    source = SourceLog(log)
     source.columns(schema_of(name="varchar(20)"))
     return log, source
 
@@ -34,7 +34,7 @@ def row(number: int, name: str | None = "x") -> Row:
     return {"id": number, "name": name}
 
 
-def filled(source: SourceTold, first: int, last: int) -> None:
+def filled(source: SourceLog, first: int, last: int) -> None:
     """A transaction a row."""
     for number in range(first, last):
         source.transaction(("c", None, row(number)))
@@ -45,7 +45,7 @@ def ids(client: CdcClient, count: int) -> list[int]:
     return [one["id"] for one in client.objects(count)]
 
 
-def test_a_table_is_told_from_its_beginning_and_for_ever() -> None:
+def test_a_table_is_reported_from_its_beginning_and_for_ever() -> None:
     """Schema line, then a line a row image in the source's order, over all partitions; then what is committed later."""
     log, source = shop()
     source.transaction(("c", None, row(1, "é")), ("c", None, row(2, None)))
@@ -79,7 +79,7 @@ def test_a_table_is_told_from_its_beginning_and_for_ever() -> None:
         assert ids(client, 1) == [3]
 
 
-def test_a_new_schema_is_told_in_mid_stream_and_a_version_may_be_asked_for() -> None:
+def test_a_new_schema_is_reported_in_mid_stream_and_a_version_may_be_asked_for() -> None:
     """The line stands before the first row of its version; `db.table.2` begins with that version."""
     log, source = shop()
     filled(source, 0, 5)
@@ -90,10 +90,10 @@ def test_a_new_schema_is_told_in_mid_stream_and_a_version_may_be_asked_for() -> 
     with served(log) as server:
         with server.client() as client:
             client.open().request("REQUEST-DATA d.t\n")
-            told = client.objects(12)
-            assert [one.get("version") for one in told] == [1, *[None] * 5, 2, *[None] * 5]
-            assert [one["id"] for one in told if "id" in one] == list(range(10))
-            assert told[7]["credit"] == "1.50"
+            reported = client.objects(12)
+            assert [one.get("version") for one in reported] == [1, *[None] * 5, 2, *[None] * 5]
+            assert [one["id"] for one in reported if "id" in one] == list(range(10))
+            assert reported[7]["credit"] == "1.50"
         with server.client() as client:
             client.open().request("REQUEST-DATA d.t.000002\n")
             assert [one.get("version") for one in client.objects(6)] == [2, *[None] * 5]
@@ -125,9 +125,9 @@ def containers(client: CdcClient, count: int) -> list[tuple[Row, list[Row]]]:
         parts = [b"Obj\x01" + part for part in data.split(b"Obj\x01")[1:]]
         try:
             found = [fastavro.reader(io.BytesIO(part)) for part in parts]
-            told = [(one.writer_schema, list(one)) for one in found]
-            if len(told) == count and all(rows for _, rows in told):
-                return told  # type: ignore[return-value]  # of records
+            reported = [(one.writer_schema, list(one)) for one in found]
+            if len(reported) == count and all(rows for _, rows in reported):
+                return reported  # type: ignore[return-value]  # of records
         except (EOFError, ValueError, IndexError):
             pass  # there is more to come
         received = client.socket.recv(65536)
@@ -141,7 +141,7 @@ def test_a_client_goes_on_from_its_gtid(maria: int | None) -> None:
     over to another one. Of MariaDB by the server's own GTIDs.
     """
     log = MemoryChanges()
-    source = SourceTold(log, maria=maria)
+    source = SourceLog(log, maria=maria)
     source.columns(schema_of(name="varchar(20)"))
     for number in range(20):
         if number == 10:
@@ -227,7 +227,7 @@ def test_wrong_logins_wait_and_others_do_not() -> None:
             assert time.monotonic() - began >= 0.5
 
 
-def test_noise_halves_and_long_lines_harm_nobody() -> None:
+def test_noise_halves_and_long_lines_harm_no_one() -> None:
     """A thousand clients that idle, half commands, a line of 1 MB, noise, and one that says nothing: all are bounded,
     and a client beside them is served.
     """

@@ -27,13 +27,13 @@ from ingest.ddl.dialect import Dialect
 from ingest.events.log_events import RefusedImage, RowsLogged
 from ingest.events.tables import Tables
 from ingest.log.memory_log import Broker, MemoryLog
-from ingest.maxscale.upstream import UpstreamFacts, UpstreamLine
-from ingest.maxscale.upstream_values import reads_told
+from ingest.maxscale.upstream import UpstreamEvents, UpstreamLine
+from ingest.maxscale.upstream_values import reads_reported
 from ingest.records.capture_interfaces import Checkpoint, OpenLog, PositionLost, Record
 from ingest.run_capture import ClosableSignals, capture
 from tests.support.cdc_recorded import recorded
 from tests.support.cdc_served import Served, served
-from tests.support.changes_made import MemoryChanges, SourceTold, schema_of
+from tests.support.changes_made import MemoryChanges, SourceLog, schema_of
 
 TABLE = TableId(source="old", database="d", table="t")
 
@@ -126,25 +126,25 @@ def run(top: Topology, broker: Broker, wanted: int) -> list[dict[str, Any]]:
         top,
         top.sources["old"],
         log=Into(),
-        stopped=lambda: len(told(broker)) >= wanted,
+        stopped=lambda: len(reported(broker)) >= wanted,
         wait=lambda s: waits.wait(0.01),
     )
-    return told(broker)
+    return reported(broker)
 
 
-def told(broker: Broker) -> list[dict[str, Any]]:
+def reported(broker: Broker) -> list[dict[str, Any]]:
     records: list[Record] = list(broker.records)
     return [orjson.loads(r.value) for r in records if r.topic == change_topic("top", TABLE) and r.value]
 
 
-def began(log: MemoryChanges) -> SourceTold:
+def began(log: MemoryChanges) -> SourceLog:
     """A table."""
-    source = SourceTold(log)
+    source = SourceLog(log)
     source.columns(schema_of(name="varchar(20)", at="datetime(6)", raw="blob"))
     return source
 
 
-def tell(source: SourceTold, first: int, last: int) -> None:
+def report(source: SourceLog, first: int, last: int) -> None:
     """Snapshot rows among changes of every kind, over two schemas."""
     random = Random(first)
     for number in range(first, last):
@@ -173,26 +173,28 @@ def by_row(changes: Iterable[tuple[str, Any, Any]]) -> dict[int, list[tuple[str,
     return found
 
 
-def expected(source: SourceTold) -> dict[int, list[tuple[str, Any, Any]]]:
+def expected(source: SourceLog) -> dict[int, list[tuple[str, Any, Any]]]:
     kinds = {"r": "c"}
-    return by_row((kinds.get(e.op, e.op), e.before and dict(e.before), e.after and dict(e.after)) for e in source.told)
+    return by_row(
+        (kinds.get(e.op, e.op), e.before and dict(e.before), e.after and dict(e.after)) for e in source.reported
+    )
 
 
 def test_every_change_is_mirrored_with_its_columns() -> None:
     """Inserts, updates with both images, deletes; times, bytes and decimals as they were; columns that come."""
     log = MemoryChanges()
     source = began(log)
-    tell(source, 0, 60)
+    report(source, 0, 60)
     Kept.commits = -1
     with served(log) as server:
-        found = run(topology(server), Broker(), len(source.told))
+        found = run(topology(server), Broker(), len(source.reported))
     assert by_row((e["op"], e["before"], e["after"]) for e in found) == expected(source)
     assert {e["source"]["connector"] for e in found} == {"maxscale"}
     numbers = [e["source"]["sequence"] for e in found]
     assert numbers == sorted(set(numbers))
 
 
-def test_a_maxscale_is_read_as_far_as_it_tells(maxscale: Replayed) -> None:
+def test_a_maxscale_is_read_as_far_as_it_reports(maxscale: Replayed) -> None:
     """Two line ends behind a login, decimals as doubles, texts for bytes; what may mean either is a dead letter."""
     Kept.commits = -1
     broker, top = Broker(), topology(maxscale, unrepresentable="dead_letter")
@@ -207,39 +209,39 @@ def test_a_maxscale_is_read_as_far_as_it_tells(maxscale: Replayed) -> None:
     assert [(e["op"], e["before"], e["after"]) for e in found] == [
         ("c", None, row), ("u", row, changed), ("d", changed, None),
     ]  # fmt: skip
-    (letter,) = [orjson.loads(r.value) for r in broker.records if r.topic == dead_letter_topic("top") and r.value]
-    assert "'ff00' may be these letters" in letter["why"]
+    (dead_letter,) = [orjson.loads(r.value) for r in broker.records if r.topic == dead_letter_topic("top") and r.value]
+    assert "'ff00' may be these letters" in dead_letter["why"]
     schema = orjson.loads(maxscale.said[-1][1].splitlines()[0])
-    reads = dict(reads_told(schema, TableRule(message_key_columns=("id",))).reads)
+    reads = dict(reads_reported(schema, TableRule(message_key_columns=("id",))).reads)
     with pytest.raises(Unrepresentable, match="0 for every BIT: name it in ignored_columns"):
         reads["b"](0)
 
 
 @pytest.mark.long
-def test_killed_at_any_commit_each_change_is_told_once() -> None:
+def test_killed_at_any_commit_each_change_is_reported_once() -> None:
     """It begins again at a GTID, and passes over what it told of that transaction, and of a snapshot behind."""
     log, random = MemoryChanges(most=2), Random(9)
     source, broker, deaths = began(log), Broker(), 0
     with served(log) as server:
         for first in range(0, 60, 20):
-            tell(source, first, first + 20)
+            report(source, first, first + 20)
             server.woken()
-            while len(told(broker)) < len(source.told):
+            while len(reported(broker)) < len(source.reported):
                 Kept.commits = random.randrange(2)
                 try:
-                    run(topology(server), broker, len(source.told))
+                    run(topology(server), broker, len(source.reported))
                 except DiedAtCommit:
                     deaths += 1
         Kept.commits = -1
     assert deaths > 1
-    assert by_row((e["op"], e["before"], e["after"]) for e in told(broker)) == expected(source)
+    assert by_row((e["op"], e["before"], e["after"]) for e in reported(broker)) == expected(source)
 
 
 def test_what_is_wrong_is_named() -> None:
     """A wrong password, a table without its key, a GTID that is gone."""
     log = MemoryChanges()
     source = began(log)
-    tell(source, 0, 60)
+    report(source, 0, 60)
     Kept.commits = -1
     broker = Broker()
     with served(log) as server:
@@ -251,13 +253,13 @@ def test_what_is_wrong_is_named() -> None:
                 "tables: [t]}\ntables:\n  w: {query: SELECT t.id FROM old.t t, row_key: [id]}\n",
                 file="top.yml", environ={},
             )  # fmt: skip
-        run(topology(server), broker, len(source.told))
+        run(topology(server), broker, len(source.reported))
         log.now_ms, log.whole_since = 5, 3
         source.transaction(("c", None, {"id": 99}))
         source.transaction(("c", None, {"id": 100}))
         source.commit()
         with pytest.raises(Fatal, match="not found"):
-            run(topology(server), broker, len(source.told))
+            run(topology(server), broker, len(source.reported))
 
 
 def test_lines_that_are_none_are_dead_letters_and_a_gap_is_lost() -> None:
@@ -268,19 +270,21 @@ def test_lines_that_are_none_are_dead_letters_and_a_gap_is_lost() -> None:
         header = {"domain": 0, "server_id": 7, "sequence": sequence, "event_number": event, "timestamp": 5}
         return orjson.dumps({**header, "event_type": "insert", "id": value})
 
-    def facts(*lines: bytes, start: Checkpoint | None = None) -> tuple[list[Any], Any]:
+    def log_events(*lines: bytes, start: Checkpoint | None = None) -> tuple[list[Any], Any]:
         tables = Tables("old", {"d"}, lambda d, t: True, Dialect(server="maxscale", version=0))
         begin = Position(file="maxscale", pos=0, gtid_set="", sequence=0)
         at = start or Checkpoint(position=begin, snapshot="done", ts_ms=0)
-        one = UpstreamFacts(
+        one = UpstreamEvents(
             [UpstreamLine(TABLE, line) for line in lines], tables, {TABLE: TableRule(message_key_columns=("id",))}, at
         )
-        return [fact for fact in one if isinstance(fact, RowsLogged)], one
+        return [log_event for log_event in one if isinstance(log_event, RowsLogged)], one
 
-    found, one = facts(b"\xff", schema, row(3, "x"), row(3, 4, 3))
-    assert [isinstance(fact.rows[0], RefusedImage) for fact in found] == [True, True, False]
+    found, one = log_events(b"\xff", schema, row(3, "x"), row(3, 4, 3))
+    assert [isinstance(log_event.rows[0], RefusedImage) for log_event in found] == [True, True, False]
     state = Position(file="maxscale", pos=3, gtid_set="", sequence=3)
     start = Checkpoint(position=state, snapshot="done", ts_ms=0, state=one.state)
-    assert [fact.rows for fact in facts(schema, row(3, 1), row(3, 4, 3), row(4, 5), start=start)[0]] == [[{"id": 5}]]
+    assert [log_event.rows for log_event in log_events(schema, row(3, 1), row(3, 4, 3), row(4, 5), start=start)[0]] == [
+        [{"id": 5}]
+    ]
     with pytest.raises(PositionLost, match="lacks event 3 of 0-7-3"):
-        facts(schema, row(3, 1), row(4, 5), start=start)
+        log_events(schema, row(3, 1), row(4, 5), start=start)

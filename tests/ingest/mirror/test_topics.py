@@ -15,11 +15,11 @@ from cdc.model.schema import TableId
 from ingest.binlog.format.canonical import Unrepresentable
 from ingest.ddl.catalog import Catalog
 from ingest.ddl.dialect import Dialect
-from ingest.events.log_events import CaughtUp, Fact, RefusedImage, RowsLogged, TableAltered, TableEmptied
+from ingest.events.log_events import CaughtUp, LogEvent, RefusedImage, RowsLogged, TableAltered, TableEmptied
 from ingest.events.tables import Tables
 from ingest.mirror.connect import columns_of
 from ingest.mirror.formats import debezium, maxwell, upsert
-from ingest.mirror.topics import OFFSETS, InputRecord, Mirrored, PartitionEnd, TopicFacts, reads_of
+from ingest.mirror.topics import OFFSETS, InputRecord, Mirrored, PartitionEnd, TopicEvents, reads_of
 from ingest.mirror.values import reader_of
 from ingest.records.capture_interfaces import Checkpoint
 
@@ -46,10 +46,10 @@ def with_schema(payload: bytes, fields: Any = FIELDS) -> bytes:
     return json.dumps({"schema": {"type": "struct", "fields": structs}, "payload": json.loads(payload)}).encode()
 
 
-def facts(
+def log_events(
     *records: tuple[bytes | None, bytes | None] | None, columns: Any = COLUMNS, form: str = "debezium",
     start: Checkpoint | None = None, key: tuple[str, ...] = (),
-) -> tuple[list[Fact], TopicFacts]:  # fmt: skip
+) -> tuple[list[LogEvent], TopicEvents]:  # fmt: skip
     """The facts of records of one partition, without what frames them."""
     one = Mirrored(table=TABLE, topic="in", columns=columns, key=key)
     tables = Tables("crm", {"crm"}, lambda d, t: (d, t) == ("crm", "customers"), Dialect(server="kafka", version=0))
@@ -68,24 +68,26 @@ def facts(
             return feed()
 
     position = Position(file="", pos=0, gtid_set="", sequence=0)
-    read = TopicFacts(
+    read = TopicEvents(
         Feed(), tables, (one,), start or Checkpoint(position=position, snapshot="done", ts_ms=0),
         starts={"in:0": begins}, form=form,
         decimals="string",
     )  # fmt: skip
-    told = [fact for fact in read if isinstance(fact, RowsLogged | TableAltered | TableEmptied | CaughtUp)]
-    return [fact for fact in told if not isinstance(fact, TableAltered) or columns == ()], read
+    reported = [
+        log_event for log_event in read if isinstance(log_event, RowsLogged | TableAltered | TableEmptied | CaughtUp)
+    ]
+    return [log_event for log_event in reported if not isinstance(log_event, TableAltered) or columns == ()], read
 
 
-def rows(found: list[Fact]) -> list[tuple[str, Any]]:
-    return [(fact.operation, fact.rows[0]) for fact in found if isinstance(fact, RowsLogged)]
+def rows(found: list[LogEvent]) -> list[tuple[str, Any]]:
+    return [(log_event.operation, log_event.rows[0]) for log_event in found if isinstance(log_event, RowsLogged)]
 
 
 def test_debezium_without_schema_is_read_by_the_topologys_columns() -> None:
     """Values in whichever of Debezium's modes come out canonical."""
     first = {"id": 1, "name": "Ada", "credit": "1.5", "since": 1_600_000_000_500}
     second = {"id": 1, "name": None, "credit": 2, "since": "2020-09-13T12:26:40.5Z"}
-    found, _ = facts(
+    found, _ = log_events(
         (b'{"id":1}', envelope("r", None, first, snapshot="true")),
         (b'{"id":1}', envelope("u", first, second)),
         (b'{"id":1}', envelope("d", second, None, pos=200)),
@@ -102,14 +104,14 @@ def test_debezium_with_schema_needs_no_columns() -> None:
     row = {"id": 1, "name": "Ada", "credit": credit, "since": 1_600_000_000_500}
     key = json.dumps({"schema": {}, "payload": {"id": 1}}).encode()
     more = [*FIELDS, {"type": "int32", "optional": True, "name": "io.debezium.time.Date", "field": "born"}]
-    found, _ = facts(
+    found, _ = log_events(
         (key, with_schema(envelope("c", None, row))),
         (key, with_schema(envelope("u", row, {**row, "born": 365}, pos=200), more)),
         columns=(),
     )
     assert rows(found)[1][1][1]["born"] == "1971-01-01Z"
-    altered = [fact for fact in found if isinstance(fact, TableAltered)]
-    assert [[c.name for c in fact.definition.columns] for fact in altered][1] == [
+    altered = [log_event for log_event in found if isinstance(log_event, TableAltered)]
+    assert [[c.name for c in log_event.definition.columns] for log_event in altered][1] == [
         "id", "name", "credit", "since", "born",
     ]  # fmt: skip
     assert altered[0].definition.primary_key == ("id",)
@@ -121,10 +123,10 @@ def test_debezium_with_schema_needs_no_columns() -> None:
     )  # fmt: skip
 
 
-def test_debezium_of_a_table_that_tells_no_rows_before() -> None:
+def test_debezium_of_a_table_that_reports_no_rows_before() -> None:
     """PostgreSQL's default identity: updates without, deletes with the key alone, or none."""
     after = {"id": 1, "name": "a", "credit": None, "since": None}
-    found, _ = facts(
+    found, _ = log_events(
         (b'{"id":1}', envelope("u", None, after, pos=1)),
         (b'{"id":1}', envelope("d", {"id": 1, "name": None, "credit": None, "since": None}, None, pos=2)),
         (b'{"id":2}', envelope("d", None, None, pos=3)),
@@ -133,11 +135,11 @@ def test_debezium_of_a_table_that_tells_no_rows_before() -> None:
     assert rows(found)[2] == ("delete", {"id": 2})
 
 
-def test_what_was_told_before_is_told_once() -> None:
+def test_what_was_reported_before_is_reported_once() -> None:
     """A connector that was restarted publishes again: by the places in the database's log, not by arrival."""
     row = {"id": 1, "name": "a", "credit": None, "since": None}
     events = [(b'{"id":1}', envelope("u", row, {**row, "name": str(n)}, pos=n)) for n in range(1, 6)]
-    found, read = facts(*events, *events[2:], (b'{"id":1}', envelope("u", row, row, pos=6)))
+    found, read = log_events(*events, *events[2:], (b'{"id":1}', envelope("u", row, row, pos=6)))
     assert [change[1]["name"] for _, change in rows(found)] == ["1", "2", "3", "4", "5", "a"]
     assert read.repeated == 3
     state = read.state
@@ -145,14 +147,14 @@ def test_what_was_told_before_is_told_once() -> None:
     again = Checkpoint(
         position=Position(file="topics", pos=11, gtid_set="", sequence=6), snapshot="done", ts_ms=0, state=state
     )
-    found, _ = facts(events[4], (b'{"id":1}', envelope("u", row, row, pos=7)), start=again)
+    found, _ = log_events(events[4], (b'{"id":1}', envelope("u", row, row, pos=7)), start=again)
     assert len(rows(found)) == 1
 
 
-def test_a_new_server_and_a_new_snapshot_begin_anew() -> None:
+def test_a_new_server_and_a_new_snapshot_begin_again() -> None:
     """After a fail-over the places are another server's; rows that are read again have none."""
     row = {"id": 1, "name": "a", "credit": None, "since": None}
-    found, _ = facts(
+    found, _ = log_events(
         (b'{"id":1}', envelope("u", row, row, pos=900)),
         (b'{"id":1}', envelope("r", None, row, pos=3, snapshot="incremental")),
         (b'{"id":1}', envelope("u", row, row, pos=4, server_id=8)),
@@ -163,21 +165,23 @@ def test_a_new_server_and_a_new_snapshot_begin_anew() -> None:
 def test_changes_of_one_place_are_not_taken_for_repeated() -> None:
     """A changed key is a delete and a create of one place; all rows of a COPY have one LSN."""
     row = {"id": 1, "name": "a", "credit": None, "since": None}
-    found, read = facts((b'{"id":1}', envelope("d", row, None)), (b'{"id":2}', envelope("c", None, {**row, "id": 2})))
+    found, read = log_events(
+        (b'{"id":1}', envelope("d", row, None)), (b'{"id":2}', envelope("c", None, {**row, "id": 2}))
+    )
     assert [operation for operation, _ in rows(found)] == ["delete", "insert"]
     copied = [(None, envelope("c", None, {**row, "id": n}, file=None, lsn=77)) for n in range(3)]
-    found, read = facts(*copied, (None, envelope("c", None, row, file=None, lsn=70)))
+    found, read = log_events(*copied, (None, envelope("c", None, row, file=None, lsn=70)))
     assert len(rows(found)) == 3
     assert read.repeated == 1
 
 
 def test_truncate_and_other_messages() -> None:
     """TRUNCATE empties the table; tombstones, heartbeats and logical messages tell nothing."""
-    found, _ = facts(
+    found, _ = log_events(
         (None, envelope("t", None, None)), (b'{"id":1}', None), (b"{}", b'{"ts_ms": 5}'),
         (None, b'{"op": "m", "message": {}}'), None,
     )  # fmt: skip
-    assert [type(fact) for fact in found] == [TableEmptied, CaughtUp]
+    assert [type(log_event) for log_event in found] == [TableEmptied, CaughtUp]
 
 
 @pytest.mark.parametrize(
@@ -195,7 +199,7 @@ def test_truncate_and_other_messages() -> None:
 def test_what_cannot_be_read_is_a_dead_letter(value: bytes, why: str) -> None:
     """Nothing is passed over, nothing guessed, and what comes behind goes on."""
     good = {"id": 2, "name": "b", "credit": None, "since": None}
-    found, _ = facts((b'{"id":1}', value), (b'{"id":2}', envelope("c", None, good, pos=999)))
+    found, _ = log_events((b'{"id":1}', value), (b'{"id":2}', envelope("c", None, good, pos=999)))
     (_, image), after = rows(found)
     assert isinstance(image, RefusedImage)
     assert why in image.reason
@@ -212,7 +216,7 @@ def test_maxwell() -> None:
         return json.dumps(key).encode(), json.dumps(record).encode()
 
     one = {"id": 1, "name": "Daisy", "credit": 1.5, "since": "2016-10-21 05:33:37.523"}
-    found, read = facts(
+    found, read = log_events(
         said("bootstrap-start", {}), said("bootstrap-insert", one), said("bootstrap-complete", {}),
         said("insert", one, "others"),
         said("insert", {**one, "id": 2}, position="master.000006:800911"),
@@ -232,7 +236,7 @@ def test_maxwell() -> None:
 
 def test_upserts() -> None:
     """A row under its key, and none: whether it was there before nobody tells."""
-    found, _ = facts(
+    found, _ = log_events(
         (b'{"id": 1}', b'{"name": "a", "credit": 1, "since": null}'), (b'{"id": 1}', None), (None, b"{}"),
         form="upsert", key=("id",),
     )  # fmt: skip
@@ -244,7 +248,7 @@ def test_upserts() -> None:
 
 def test_time_of_a_change_is_the_databases() -> None:
     """Freshness is measured from the commit, not from the connector."""
-    tables = facts((b'{"id":1}', envelope("c", None, {"id": 1, "name": "", "credit": None, "since": None})))[1]
+    tables = log_events((b'{"id":1}', envelope("c", None, {"id": 1, "name": "", "credit": None, "since": None})))[1]
     assert tables.place == ("topics", 3)
     assert debezium(b'{"id":1}', envelope("d", None, None)) is not None
     assert maxwell(None, None) is None

@@ -115,11 +115,11 @@ def table_of(database: PolledDatabase) -> dict[tuple[str, str], int]:
     return {(a, f"{d:.2f}"): v for a, d, v in database.run("SELECT a, d, v FROM t")}
 
 
-def told_of(rows: list[dict[str, Any]]) -> dict[tuple[str, str], int]:
+def reported_of(rows: list[dict[str, Any]]) -> dict[tuple[str, str], int]:
     return {(row["a"], row["d"]): row["v"] for row in rows}
 
 
-def test_a_dump_tells_what_polling_cannot(database: PolledDatabase) -> None:
+def test_a_dump_reports_what_polling_cannot(database: PolledDatabase) -> None:
     """Rows without a cursor, rows changed without it, rows that are gone: behind a dump the log holds the table."""
     one = polled_table(database, FEED)
     feed_of_eleven(database)
@@ -128,13 +128,13 @@ def test_a_dump_tells_what_polling_cannot(database: PolledDatabase) -> None:
     database.run("UPDATE t SET v = 77 WHERE d = 5.5", "DELETE FROM t WHERE d IN (0.5, 7.5)")
     one.send("execute-snapshot")
     one.run()
-    assert told_of(one.rows()) == table_of(database)
+    assert reported_of(one.rows()) == table_of(database)
     dumped = one.events()[9:]
     assert len(dumped) == 9
     assert {(e["op"], e["source"]["snapshot"], e["source"]["last_update_only"]) for e in dumped} == {
         ("r", "true", True)
     }
-    assert one.told.of("signal")[-1]["refused"] == ""
+    assert one.reported.of("signal")[-1]["refused"] == ""
 
 
 def test_a_dump_of_a_condition_reads_its_rows_alone(database: PolledDatabase) -> None:
@@ -168,7 +168,7 @@ def test_a_dump_goes_on_where_it_was_killed(database: PolledDatabase) -> None:
             one.run(dies_at=dies_at, cycles=9)
         assert len(one.events()) == 9 + dumped
     one.run()
-    assert told_of(one.rows()) == table_of(database)
+    assert reported_of(one.rows()) == table_of(database)
     assert len(one.events()) == 9 + 11
     numbers = [event["source"]["sequence"] for event in one.events()]
     assert numbers == sorted(set(numbers))
@@ -198,10 +198,10 @@ def test_a_dump_never_overwrites_what_is_newer(database: PolledDatabase, monkeyp
     one.run()
     assert len(pages) > 3
     assert {row["id"]: row["v"] for row in one.rows()} == dict(database.run("SELECT id, v FROM t"))
-    told: dict[int, int] = {}
+    reported: dict[int, int] = {}
     for row in (event["after"] for event in one.events()):
-        assert row["v"] >= told.get(row["id"], 0), "an older version came behind a newer one"
-        told[row["id"]] = row["v"]
+        assert row["v"] >= reported.get(row["id"], 0), "an older version came behind a newer one"
+        reported[row["id"]] = row["v"]
 
 
 def test_signals_are_answered(database: PolledDatabase) -> None:
@@ -218,18 +218,18 @@ def test_signals_are_answered(database: PolledDatabase) -> None:
     one.send("execute-snapshot", table="x")
     one.send("execute-snapshot", "nothing = 1")
     one.run()
-    refused = [details["refused"] for details in one.told.of("signal")]
+    refused = [details["refused"] for details in one.reported.of("signal")]
     assert [text.partition(":")[0] for text in refused] == [
         "dumps of polled tables are not paused", "a polled source has no log that could be mended",
         f"{database.schema}.x is not polled", "",
     ]  # fmt: skip
-    (given_up,) = one.told.of("a dump is given up")
+    (given_up,) = one.reported.of("a dump is given up")
     assert "the condition nothing = 1" in given_up["why"]
     one.send("execute-snapshot")
     one.send("stop-snapshot")
     one.run()
     assert len(one.events()) == 3
-    assert len(one.told.of("signal")) == 6
+    assert len(one.reported.of("signal")) == 6
     assert one.state["signals"] == 6
     assert not [record for record in one.broker.records if record.topic == dead_letter_topic("top")]
 
@@ -253,5 +253,5 @@ def test_a_dump_forgets_what_no_longer_holds(database: PolledDatabase) -> None:
     other = polled_table(database, FEED, tables="[w]")
     other.broker = one.broker
     other.run()
-    (forgotten,) = other.told.of("dumps are forgotten: their tables are not polled any more")
+    (forgotten,) = other.reported.of("dumps are forgotten: their tables are not polled any more")
     assert forgotten["tables"] == [f"{database.schema}.t"]

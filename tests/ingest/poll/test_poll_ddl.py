@@ -37,7 +37,7 @@ def test_every_dialect_with_a_recipe_gets_an_index() -> None:
             assert any("INDEX" in sql and poll.cursor in sql for sql in statements(dialect, TABLE, poll))
 
 
-def test_an_unknown_dialect_is_told_what_to_do_by_hand() -> None:
+def test_an_unknown_dialect_is_reported_what_to_do_by_hand() -> None:
     """No guess is printed for a database whose DDL we do not know."""
     with pytest.raises(UsageError, match="set updated_at, and index it"):
         statements("oracle", TABLE, UPDATED_AT)
@@ -49,7 +49,7 @@ def test_the_command_prints_sql_or_json_for_polled_tables_only() -> None:
     assert printed.exit_code == 0, printed.output
     assert printed.output.startswith("ALTER TABLE `crm`.`customers`")
     assert printed.output.endswith(";\n")
-    told = CliRunner().invoke(app, ["poll", "ddl", POLLED, "--table", "crm.customers", "--json"])
-    assert json.loads(told.output)["table"] == "crm.crm.customers"
+    reported = CliRunner().invoke(app, ["poll", "ddl", POLLED, "--table", "crm.customers", "--json"])
+    assert json.loads(reported.output)["table"] == "crm.crm.customers"
     with pytest.raises(UsageError, match="polls no such table"):
         CliRunner().invoke(app, ["poll", "ddl", POLLED, "--table", "none"], catch_exceptions=False)

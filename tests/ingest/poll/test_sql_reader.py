@@ -67,7 +67,7 @@ def run(top: Topology, broker: Broker, cycles: int = 3) -> list[dict[str, Any]]:
     return [orjson.loads(r.value) for r in broker.records if r.topic == change_topic("top", TABLE) and r.value]
 
 
-def test_every_type_is_told_canonically_or_refused_by_name(file: Path) -> None:
+def test_every_type_is_reported_canonically_or_refused_by_name(file: Path) -> None:
     """Values of a foreign database arrive in the one canonical form; a value that does not fit is refused."""
     execute(
         file,
@@ -93,8 +93,8 @@ def test_every_type_is_told_canonically_or_refused_by_name(file: Path) -> None:
     assert event["source"]["snapshot"] == "true"
     strict = Broker()
     assert run(topology(file, more="unrepresentable: dead_letter, "), strict) == [event | {"ts_ms": ANY}]
-    (letter,) = [orjson.loads(r.value) for r in strict.records if r.topic == dead_letter_topic("top") and r.value]
-    assert "column i: ValueError" in letter["why"]
+    (dead_letter,) = [orjson.loads(r.value) for r in strict.records if r.topic == dead_letter_topic("top") and r.value]
+    assert "column i: ValueError" in dead_letter["why"]
     execute(file, "UPDATE t SET day = 'no day', updated_at = '2026-11-21 10:00:02' WHERE id = 2")
     with pytest.raises(Fatal, match=r"poll s\.main\.t"):
         run(topology(file), broker)

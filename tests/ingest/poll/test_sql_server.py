@@ -38,14 +38,14 @@ def topology(mode: str = "updated_at", port: int = 1433) -> Topology:
     return read_topology(text, file="top.yml", environ={})
 
 
-class Told:
+class Reported:
     """A connection that keeps the text of what it is asked, as SQL Server would get it."""
 
     def __init__(self) -> None:
         self.dialect: Dialect = MSSQL.dialect()
         self.said: list[str] = []
 
-    def execute(self, statement: Any) -> Told:
+    def execute(self, statement: Any) -> Reported:
         compiled = statement.compile(dialect=self.dialect, compile_kwargs={"literal_binds": True})
         self.said.append(" ".join(str(compiled).split()))
         return self
@@ -59,25 +59,25 @@ class Told:
 
 def reader(
     cursor: TypeEngine[Any], mode: str = "updated_at", line: TypeEngine[Any] | None = None
-) -> tuple[Told, SqlReader, Any]:
+) -> tuple[Reported, SqlReader, Any]:
     """A reader of a table with a composite key, whose second column is a number unless `line` says what."""
-    source, told = topology(mode).sources["s"], Told()
+    source, reported = topology(mode).sources["s"], Reported()
     assert source.poll is not None
-    one = SqlReader(told, source, source.poll)  # type: ignore[arg-type]  # it stands for a connection
+    one = SqlReader(reported, source, source.poll)  # type: ignore[arg-type]  # it stands for a connection
     described = sa.Table(
         "orders", sa.MetaData(),
         sa.Column("id", sa.Integer, primary_key=True), sa.Column("line", line or sa.Integer(), primary_key=True),
         sa.Column(source.poll.cursor, cursor, nullable=False), schema="dbo",
     )  # fmt: skip
     one._tables[TABLE] = described
-    return told, one, one._schema(TABLE, described, None)
+    return reported, one, one._schema(TABLE, described, None)
 
 
 def test_its_sql() -> None:
     """Pages by TOP, ties broken key by key, the clock of the server: every statement that a poll asks."""
-    told, one, schema = reader(MSSQL.DATETIME2(6))
+    reported, one, schema = reader(MSSQL.DATETIME2(6))
     start = cursor_of(dt.datetime(2026, 1, 2, 3, 4, 5, 600000))
-    told.execute(one._clock(one._cursor_column(schema)))
+    reported.execute(one._clock(one._cursor_column(schema)))
     one.page(schema, Ask(start=None, after=None, limit=3))
     one.page(schema, Ask(start=start, after=None, limit=3))
     one.page(schema, Ask(start=start, after=(4, 5), limit=3))
@@ -86,7 +86,7 @@ def test_its_sql() -> None:
     keys = "(dbo.orders.id > 4 OR dbo.orders.id = 4 AND dbo.orders.line > 5)"
     order = "ORDER BY dbo.orders.changed, dbo.orders.id, dbo.orders.line"
     at = "'2026-01-02 03:04:05.600000'"
-    assert told.said == [
+    assert reported.said == [
         "SELECT SYSDATETIME()",
         f"{columns} dbo.orders.changed IS NOT NULL {order}",
         f"{columns} dbo.orders.changed >= {at} {order}",
@@ -98,21 +98,21 @@ def test_its_sql() -> None:
 
 def test_its_sql_of_a_feed_and_of_times_with_a_zone() -> None:
     """A feed compares numbers; DATETIMEOFFSET has a clock of its own, and is told with a zone."""
-    told, one, schema = reader(sa.BigInteger(), "feed")
+    reported, one, schema = reader(sa.BigInteger(), "feed")
     one.page(schema, Ask(start=9, after=None, limit=2))
-    assert told.said[0].endswith("WHERE dbo.orders.nr >= 9 ORDER BY dbo.orders.nr, dbo.orders.id, dbo.orders.line")
-    told, one, schema = reader(MSSQL.DATETIMEOFFSET(6))
-    told.execute(one._clock(one._cursor_column(schema)))
-    assert told.said == ["SELECT SYSDATETIMEOFFSET()"]
+    assert reported.said[0].endswith("WHERE dbo.orders.nr >= 9 ORDER BY dbo.orders.nr, dbo.orders.id, dbo.orders.line")
+    reported, one, schema = reader(MSSQL.DATETIMEOFFSET(6))
+    reported.execute(one._clock(one._cursor_column(schema)))
+    assert reported.said == ["SELECT SYSDATETIMEOFFSET()"]
     one.page(schema, Ask(start=cursor_of(dt.datetime(2026, 1, 2)), after=None, limit=2))
-    assert "'2026-01-02 00:00:00+00:00'" in told.said[-1]
+    assert "'2026-01-02 00:00:00+00:00'" in reported.said[-1]
     assert schema.column("changed").column_type == "timestamp(6)"
 
 
 def test_the_sql_of_its_dumps() -> None:
     """Pages by TOP in the key's order, whatever the cursor is; a condition to the letter; texts of a key in the
     column's own type, by whose rules it is ordered and indexed."""
-    told, one, schema = reader(sa.BigInteger(), "feed")
+    reported, one, schema = reader(sa.BigInteger(), "feed")
     one.walk(schema, None, "", 3)
     one.walk(schema, [4, 5], "", 3)
     one.walk(schema, None, "note LIKE 'a%:b' AND line > 2", 3)
@@ -122,21 +122,21 @@ def test_the_sql_of_its_dumps() -> None:
         "dbo.orders.id > 4 OR dbo.orders.id = 4 AND dbo.orders.line > 5",
         "ORDER BY dbo.orders.id, dbo.orders.line",
     )
-    assert told.said == [
+    assert reported.said == [
         f"{columns} {order}",
         f"{columns} WHERE {keys} {order}",
         f"{columns} WHERE (note LIKE 'a%:b' AND line > 2) {order}",
         f"{columns} WHERE (note = 'x') AND ({keys}) {order}",
     ]
     collation = MSSQL.VARCHAR(20, collation="Latin1_General_CI_AS")
-    told, one, schema = reader(sa.BigInteger(), "feed", collation)
+    reported, one, schema = reader(sa.BigInteger(), "feed", collation)
     one.walk(schema, [4, "a-b"], "", 3)
     at = "CAST('a-b' AS VARCHAR(20)) COLLATE Latin1_General_CI_AS"
-    assert f"WHERE dbo.orders.id > 4 OR dbo.orders.id = 4 AND dbo.orders.line > {at} ORDER" in told.said[0]
+    assert f"WHERE dbo.orders.id > 4 OR dbo.orders.id = 4 AND dbo.orders.line > {at} ORDER" in reported.said[0]
     moment = dt.datetime(2026, 1, 2, 3, 4, 5, 600000)
-    told, one, schema = reader(sa.BigInteger(), "feed", MSSQL.DATETIME2(6))
+    reported, one, schema = reader(sa.BigInteger(), "feed", MSSQL.DATETIME2(6))
     one.walk(schema, [4, {"datetime": moment.isoformat()}], "", 3)
-    assert "dbo.orders.line > '2026-01-02 03:04:05.600000' ORDER" in told.said[0]
+    assert "dbo.orders.line > '2026-01-02 03:04:05.600000' ORDER" in reported.said[0]
 
 
 TYPES: list[tuple[TypeEngine[Any], str | None]] = [

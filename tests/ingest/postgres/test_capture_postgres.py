@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 FULL = ", replica_identity: full"
 
 
-def told(event: Row) -> tuple[str, int, Any]:
+def reported(event: Row) -> tuple[str, int, Any]:
     return event["op"], (event["after"] or event["before"])["id"], event["after"] and event["after"]["v"]
 
 
@@ -110,7 +110,7 @@ def test_a_snapshot_under_traffic_loses_and_repeats_nothing(capture: Capture, id
         assert all(event["before"]["id"] == event["after"]["id"] for event in updates)
 
 
-def test_each_change_is_told_once_and_in_order(capture: Capture) -> None:
+def test_each_change_is_reported_once_and_in_order(capture: Capture) -> None:
     """Insert, update, delete and a changed key under the default identity: before images are the key, or none."""
     captured = capture()
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v TEXT)", "INSERT INTO t VALUES (1, 'old')")
@@ -138,7 +138,7 @@ def test_each_change_is_told_once_and_in_order(capture: Capture) -> None:
     assert [r.value for r in captured.records("t") if r.key == b'{"id":3}'][-1] is None
 
 
-def test_full_identity_tells_rows_before(capture: Capture) -> None:
+def test_full_identity_reports_rows_before(capture: Capture) -> None:
     """With REPLICA IDENTITY FULL joins need no memory of what rows were: every change tells it."""
     captured = capture(extra=FULL)
     captured.sql(
@@ -252,7 +252,7 @@ def test_columns_come_and_go_in_mid_stream(capture: Capture) -> None:
     assert schemas[-1]["columns"][1]["column_type"] == "varchar(9)"
 
 
-def test_a_table_may_be_altered_while_nobody_captures(capture: Capture) -> None:
+def test_a_table_may_be_altered_while_no_one_captures(capture: Capture) -> None:
     """The rows of before the change are told with the columns that they had, the later ones with the new."""
     captured = capture()
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v TEXT)")
@@ -269,7 +269,7 @@ def test_a_table_may_be_altered_while_nobody_captures(capture: Capture) -> None:
     assert [e["after"] for e in captured.events("t")] == [{"id": 1, "v": "a"}, {"id": 2, "n": 2}]
 
 
-def test_another_primary_key_names_rows_anew(capture: Capture) -> None:
+def test_another_primary_key_names_rows_again(capture: Capture) -> None:
     """Rows behind ALTER … PRIMARY KEY leave under the new key."""
     captured = capture()
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, k TEXT NOT NULL)", "INSERT INTO t VALUES (1, 'a')")
@@ -302,7 +302,7 @@ def test_truncate_ends_all_rows(capture: Capture) -> None:
     assert captured.state("u") == {}
 
 
-def test_a_large_transaction_is_told_in_parts_and_resumed(capture: Capture) -> None:
+def test_a_large_transaction_is_reported_in_parts_and_resumed(capture: Capture) -> None:
     """It takes many commits; a process that dies between them goes on at the next row, behind TRUNCATE and ALTER."""
     captured = capture()
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
@@ -351,7 +351,7 @@ def test_a_slot_that_is_gone_is_named(capture: Capture) -> None:
 
 
 @pytest.mark.parametrize("how", ["dropped", "moved on"])
-def test_a_lost_position_is_begun_anew_where_that_is_said(capture: Capture, how: str) -> None:
+def test_a_lost_position_is_begun_again_where_that_is_said(capture: Capture, how: str) -> None:
     """With `position_lost: resnapshot` all tables are read again, and what vanished meanwhile is taken away."""
     captured = capture(extra=", position_lost: resnapshot")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1), (2, 2)")
@@ -376,7 +376,7 @@ def test_a_lost_position_is_begun_anew_where_that_is_said(capture: Capture, how:
 
 
 @pytest.mark.parametrize("policy", ["fail", "resnapshot"])
-def test_a_slot_that_lost_its_log_is_named_or_begun_anew(capture: Capture, policy: str) -> None:
+def test_a_slot_that_lost_its_log_is_named_or_begun_again(capture: Capture, policy: str) -> None:
     """A server with max_slot_wal_keep_size does not fill its disk for a capture that is away for too long."""
     captured = capture(extra=f", position_lost: {policy}")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
@@ -420,7 +420,7 @@ def test_only_what_is_committed_is_confirmed(capture: Capture) -> None:
     captured.start()
     captured.caught_up()
     captured.stop()
-    assert [told(event) for event in captured.events("t")] == [("c", number, number) for number in range(5)]
+    assert [reported(event) for event in captured.events("t")] == [("c", number, number) for number in range(5)]
 
 
 def test_an_idle_source_lets_the_log_go(capture: Capture) -> None:
@@ -442,7 +442,7 @@ def test_an_idle_source_lets_the_log_go(capture: Capture) -> None:
     assert captured.events("t") == []
 
 
-def test_a_table_that_is_made_anew_is_read_again(capture: Capture) -> None:
+def test_a_table_that_is_made_again_is_read_again(capture: Capture) -> None:
     """DROP and CREATE leave the new table outside the publication: it is published, and the old rows are taken away."""
     captured = capture()
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1), (2, 2)")
@@ -499,7 +499,7 @@ def test_keys_of_every_kind_are_walked(capture: Capture) -> None:
     assert len(captured.records("t")) == len(captured.records("u")) == 9000
 
 
-def test_partitions_are_told_as_their_table(capture: Capture) -> None:
+def test_partitions_are_reported_as_their_table(capture: Capture) -> None:
     """A partitioned table is one table, whatever its partitions are called."""
     captured = capture()
     captured.sql(
@@ -516,7 +516,7 @@ def test_partitions_are_told_as_their_table(capture: Capture) -> None:
     assert in_log(captured) == in_server(captured) == {12: 1, 2: 2}
 
 
-def test_who_may_not_publish_is_told_how(capture: Capture) -> None:
+def test_who_may_not_publish_is_reported_how(capture: Capture) -> None:
     """The user of a capture seldom owns the tables: the owner is given the statement."""
     captured = capture()
     captured.sql(
@@ -550,7 +550,7 @@ def test_a_server_that_goes_away_is_waited_for(capture: Capture) -> None:
     captured.caught_up()
     captured.stop()
     assert captured.retried
-    assert [told(event) for event in captured.events("t")] == [("c", 1, 1)]
+    assert [reported(event) for event in captured.events("t")] == [("c", 1, 1)]
 
 
 def test_a_predecessor_that_hangs_is_displaced(capture: Capture) -> None:
@@ -568,7 +568,7 @@ def test_a_predecessor_that_hangs_is_displaced(capture: Capture) -> None:
         captured.start()
         captured.caught_up()
         captured.stop()
-    assert [told(event) for event in captured.events("t")] == [("c", 1, 1)]
+    assert [reported(event) for event in captured.events("t")] == [("c", 1, 1)]
 
 
 def _begun(connection: PgConnection, command: str) -> bool:

@@ -11,10 +11,10 @@ from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Source
 from tailorbird.cli.cli_doctor import _source
 from tailorbird.operate.doctor.doctor import Checkup
-from tailorbird.operate.doctor.postgres import HELD, KEPT, OPEN, PgServerFacts, judge_postgres
+from tailorbird.operate.doctor.postgres import HELD, KEPT, OPEN, PgServerInspection, judge_postgres
 from tests.support.pg_captured import Capture, PgCaptured
 
-GOOD = PgServerFacts(
+GOOD = PgServerInspection(
     version=180_001, settings={"wal_level": "logical", "max_slot_wal_keep_size": "-1"}, standby=False, replication=True,
     slot="reserved", kept=0, free_slots=3, may_publish=True, publish=(),
 )  # fmt: skip
@@ -68,7 +68,7 @@ def test_what_is_printed_is_enough(capture: Capture) -> None:
 
 
 @pytest.mark.integration
-def test_large_values_are_told_with_what_avoids_the_reading(capture: Capture) -> None:
+def test_large_values_are_reported_with_what_avoids_the_reading(capture: Capture) -> None:
     """Under the default identity an UPDATE does not tell them."""
     captured = capture()
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT, big TEXT)")
@@ -112,8 +112,8 @@ def test_what_holds_back_the_server_is_a_warning() -> None:
     )  # fmt: skip
 
     def warnings(**changed: Any) -> list[tuple[str, bool]]:
-        told = judge_postgres(source, replace(GOOD, **changed), [])
-        return [(one.check, bool(one.remedy)) for one in told if one.status == "warning"]
+        reported = judge_postgres(source, replace(GOOD, **changed), [])
+        return [(one.check, bool(one.remedy)) for one in reported if one.status == "warning"]
 
     limited = {"wal_level": "logical", "max_slot_wal_keep_size": "1000"}
     assert warnings() == warnings(settings=limited, kept=400 << 20) == warnings(held=HELD, open_s=OPEN) == []

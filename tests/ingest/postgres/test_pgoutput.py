@@ -20,7 +20,7 @@ from ingest.events.log_events import (
     CaughtUp,
     RowsLogged,
     RowsPartial,
-    RowsUntold,
+    RowsUnlogged,
     TransactionBegan,
     TransactionEnded,
     TransactionLogged,
@@ -29,7 +29,7 @@ from ingest.events.log_events import (
 from ingest.events.tables import Tables
 from ingest.postgres.column_types import PgType, PgTypes
 from ingest.postgres.messages import EPOCH_US, lsn_of, lsn_text, record_end
-from ingest.postgres.pgoutput import PgFacts
+from ingest.postgres.pgoutput import PgEvents
 from ingest.postgres.visible import visible_of
 from ingest.records.altered import AlteringTransactions
 from ingest.records.capture_interfaces import Checkpoint, Record
@@ -128,23 +128,23 @@ def session(log: Log, messages: list[bytes | int | None], ends_at: int, commit_e
         def __iter__(self) -> Iterator[bytes | int | None]:
             return feed()
 
-    facts = PgFacts(
+    log_events = PgEvents(
         Feed(), tables, TYPES, lambda oid: None, log.checkpoint, log="1/1", idle=lambda: True, streamed=lambda xid: None
     )
     transactions = AlteringTransactions(Recorder("top", "postgresql"), tables, log.checkpoint)
     waiting: list[Record] = []
     commits = 0
-    for fact in facts:
-        for one in one_by_one(fact):
+    for log_event in log_events:
+        for one in one_by_one(log_event):
             waiting += transactions.records(one, 7)
-        if isinstance(fact, CaughtUp):
-            transactions.rest(facts)
-        between = isinstance(fact, TransactionEnded | TransactionLogged | CaughtUp)
-        if len(waiting) >= commit_every or (between and waiting) or isinstance(fact, CaughtUp):
+        if isinstance(log_event, CaughtUp):
+            transactions.rest(log_events)
+        between = isinstance(log_event, TransactionEnded | TransactionLogged | CaughtUp)
+        if len(waiting) >= commit_every or (between and waiting) or isinstance(log_event, CaughtUp):
             commits += 1
             if commits > ends_at:
                 return False
-            log.checkpoint = transactions.checkpoint(facts)
+            log.checkpoint = transactions.checkpoint(log_events)
             log.records += waiting
             topic = "top.history"
             log.history += [(r.key.decode(), orjson.loads(r.value or b"null")) for r in waiting if r.topic == topic]
@@ -185,7 +185,7 @@ def random_messages(random: Random) -> list[bytes | int | None]:
     return messages
 
 
-def told(log: Log) -> list[tuple[bytes, Any]]:
+def reported(log: Log) -> list[tuple[bytes, Any]]:
     """The changes, without where they stand."""
     found = []
     for record in log.records:
@@ -197,7 +197,7 @@ def told(log: Log) -> list[tuple[bytes, Any]]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_process_that_dies_anywhere_tells_each_change_once(seed: int) -> None:
+def test_a_process_that_dies_anywhere_reports_each_change_once(seed: int) -> None:
     """A law: whatever ends a session, inside a transaction too, the next one neither loses nor repeats."""
     random = Random(seed)
     messages = random_messages(random)
@@ -209,7 +209,7 @@ def test_a_process_that_dies_anywhere_tells_each_change_once(seed: int) -> None:
             break
     else:
         pytest.fail("it does not come to an end")
-    assert told(torn) == told(whole)
+    assert reported(torn) == reported(whole)
     numbers = [
         orjson.loads(r.value)["source"]["sequence"]
         for r in torn.records
@@ -228,27 +228,29 @@ def facts_of(*messages: bytes | int | None) -> list[Any]:
             return iter(messages)
 
     return list(
-        PgFacts(Feed(), tables, TYPES, lambda oid: None, START, log="1/1", idle=lambda: True, streamed=lambda xid: None)
+        PgEvents(
+            Feed(), tables, TYPES, lambda oid: None, START, log="1/1", idle=lambda: True, streamed=lambda xid: None
+        )
     )
 
 
-def test_one_list_of_rows_is_told_with_its_transaction() -> None:
+def test_one_list_of_rows_is_reported_with_its_transaction() -> None:
     """What most transactions are costs one step of the loop."""
-    (fact,) = facts_of(begin(200), relation("id", "v"), insert(1, "a"), insert(2, None), commit(200))
-    assert isinstance(fact, TransactionLogged)
-    assert fact.rows.rows == [{"id": 1, "v": "a"}, {"id": 2, "v": None}]
-    assert fact.began.commit_us == 5_000_000 + EPOCH_US
-    assert fact.ended.pos == 208
+    (log_event,) = facts_of(begin(200), relation("id", "v"), insert(1, "a"), insert(2, None), commit(200))
+    assert isinstance(log_event, TransactionLogged)
+    assert log_event.rows.rows == [{"id": 1, "v": "a"}, {"id": 2, "v": None}]
+    assert log_event.began.commit_us == 5_000_000 + EPOCH_US
+    assert log_event.ended.pos == 208
 
 
-def test_a_large_value_that_is_not_told() -> None:
+def test_a_large_value_that_is_not_reported() -> None:
     """Under the default identity the row is told in part, under FULL from its old row."""
     found = facts_of(begin(200), relation("id", "v"), update(1, ...), commit(200))
-    (partial,) = [fact for fact in found if isinstance(fact, RowsPartial)]
+    (partial,) = [log_event for log_event in found if isinstance(log_event, RowsPartial)]
     assert partial.rows == [({"id": 1}, {"id": 1})]
     full = relation("id", "v", identity="f")
     found = facts_of(begin(200), full, update(1, ..., old=b"O" + tuple_of(1, "big")), commit(200))
-    (logged,) = [fact.rows for fact in found if isinstance(fact, TransactionLogged)]
+    (logged,) = [log_event.rows for log_event in found if isinstance(log_event, TransactionLogged)]
     assert logged.rows == [({"id": 1, "v": "big"}, {"id": 1, "v": "big"})]
 
 
@@ -256,17 +258,17 @@ def test_what_is_not_captured_is_passed_over() -> None:
     """A publication may hold more than this source asks for."""
     other = relation("id", "v", oid=9, table="other")
     found = facts_of(begin(200), other, insert(1, "a"), TRUNCATE, commit(200), None, 300)
-    assert not [fact for fact in found if isinstance(fact, RowsLogged | TransactionLogged)]
+    assert not [log_event for log_event in found if isinstance(log_event, RowsLogged | TransactionLogged)]
 
 
 @pytest.mark.parametrize("message", [b"S\0", b"Z", insert(1, "a")])
 def test_what_might_hide_a_change_has_every_table_read_again(message: bytes) -> None:
     """Messages of other protocols, rows of a relation that was never described: the source goes on."""
     found = facts_of(begin(200), message, commit(200), begin(300), relation("id", "v"), insert(2, "b"), commit(300))
-    (untold,) = [fact for fact in found if isinstance(fact, RowsUntold)]
-    assert untold.tables is None
-    assert isinstance(found[found.index(untold) - 1], TransactionBegan)
-    (logged,) = [fact.rows for fact in found if isinstance(fact, TransactionLogged)]
+    (unknown,) = [log_event for log_event in found if isinstance(log_event, RowsUnlogged)]
+    assert unknown.tables is None
+    assert isinstance(found[found.index(unknown) - 1], TransactionBegan)
+    (logged,) = [log_event.rows for log_event in found if isinstance(log_event, TransactionLogged)]
     assert logged.rows == [{"id": 2, "v": "b"}]
 
 
@@ -274,8 +276,8 @@ def test_what_might_hide_a_change_has_every_table_read_again(message: bytes) -> 
 def test_messages_that_change_no_row_are_passed_over(message: bytes) -> None:
     """Origins, types, and messages that an application wrote to the log (pg_logical_emit_message)."""
     found = facts_of(message, begin(200), message, relation("id", "v"), insert(2, "b"), commit(200))
-    assert [type(fact) for fact in found if not isinstance(fact, CaughtUp)][-1] is TransactionLogged
-    assert not [fact for fact in found if isinstance(fact, RowsUntold)]
+    assert [type(log_event) for log_event in found if not isinstance(log_event, CaughtUp)][-1] is TransactionLogged
+    assert not [log_event for log_event in found if isinstance(log_event, RowsUnlogged)]
 
 
 def test_places_in_the_log() -> None:
@@ -303,5 +305,5 @@ def test_which_transactions_a_snapshot_shows(text: str, xid: int, shown: bool) -
 
 def test_tables_are_named_by_their_ids() -> None:
     """The source's name, the schema, the table."""
-    (fact,) = facts_of(begin(200), relation("id", "v"), insert(1, "a"), commit(200))
-    assert fact.rows.table == TableId(source="s", database="public", table="t")
+    (log_event,) = facts_of(begin(200), relation("id", "v"), insert(1, "a"), commit(200))
+    assert log_event.rows.table == TableId(source="s", database="public", table="t")

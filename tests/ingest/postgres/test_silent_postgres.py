@@ -102,7 +102,7 @@ def each(captured: PgCaptured, name: str, sql: str) -> None:
 
 
 @pytest.mark.parametrize("when", ["beside", "between"])
-def test_rows_that_change_without_the_logs_telling_are_read_again(capture: Capture, when: str) -> None:
+def test_rows_that_change_without_the_logs_reporting_are_read_again(capture: Capture, when: str) -> None:
     """While the capture runs, and while it is down: at the end a reader has the server's rows of every table."""
     captured = capture("[]", ACCEPT)
     todo = cases(captured)

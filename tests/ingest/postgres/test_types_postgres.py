@@ -118,7 +118,7 @@ REFUSED = [
 
 
 @pytest.mark.integration
-def test_the_log_and_a_snapshot_tell_every_type_alike(capture: Capture) -> None:
+def test_the_log_and_a_snapshot_report_every_type_alike(capture: Capture) -> None:
     """A table of all types: its row by a chunk, by the log, by its key; under the types of the generated table."""
     captured = capture("[t, refused]")
     columns = ", ".join(f"c{n} {kind}" for n, (kind, _, _, _) in enumerate(MATRIX))
@@ -150,7 +150,7 @@ def test_the_log_and_a_snapshot_tell_every_type_alike(capture: Capture) -> None:
     known = next(table for table in captured.broker.records if table.key.endswith(b".t"))
     types = re.findall(r'"column_type":"([^"]+)"', (known.value or b"").decode())
     assert types[1:] == [column_type for _, _, column_type, _ in MATRIX]
-    assert captured.letters() == []
+    assert captured.dead_letters() == []
     nothing = {f"c{n}": None for n in range(len(REFUSED))}
     numbers = [*range(len(REFUSED)), *(n + 100 for n in range(len(REFUSED)))]
     assert sorted(captured.state("refused").values(), key=lambda row: int(row["id"])) == [
@@ -194,13 +194,13 @@ def test_a_value_without_canonical_form_is_refused(name: str, text: bytes) -> No
         PLAIN[name][1](text)
 
 
-def test_the_page_tells_every_type_that_has_one_of_its_own() -> None:
+def test_the_page_reports_every_type_that_has_one_of_its_own() -> None:
     """docs/postgresql.md says what becomes of each type: a row names both sides, in one order."""
     text = (Path(__file__).parents[3] / "docs" / "postgresql.md").read_text()
-    told: dict[str, str] = {}
+    reported: dict[str, str] = {}
     for line in text.partition("\n## Types")[2].splitlines():
         cells = [re.findall(r"`([^`]+)`", cell) for cell in line.split("|")[1:3]] if line.startswith("| `") else []
         if cells:
             ours, theirs = cells
-            told |= dict(zip(ours, theirs if len(theirs) == len(ours) else theirs[:1] * len(ours), strict=True))
-    assert {name: told[name] for name in PLAIN} == {name: column_type for name, (column_type, _) in PLAIN.items()}
+            reported |= dict(zip(ours, theirs if len(theirs) == len(ours) else theirs[:1] * len(ours), strict=True))
+    assert {name: reported[name] for name in PLAIN} == {name: column_type for name, (column_type, _) in PLAIN.items()}

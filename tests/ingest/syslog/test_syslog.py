@@ -20,7 +20,7 @@ from cdc.topology.reader import read_topology
 from cdc.topology.topology import Source
 from ingest.capture.observer import Observer
 from ingest.capture.session import Session
-from ingest.capture.signals import Signal, mend_value, signal_of, signal_value
+from ingest.capture.signals import Signal, repair_value, signal_of, signal_value
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.records.records import Recorder
 from ingest.run_capture import tables_of
@@ -168,7 +168,7 @@ def capturing(
                 source=server_of("logs", source), log=MemoryLog(broker, "logs.schemas", "logs.history"),
                 recorder=Recorder("logs", "syslog"), tables=tables_of(source), mode=source.snapshot_mode,
                 clock=time.time, stopped=stop.is_set, observer=Observer(), cascades="ignore", signals=asked,
-                rereads=not source.is_only_told,
+                rereads=not source.is_only_reported,
             ).run()  # fmt: skip
         except BaseException as error:  # noqa: BLE001  # looked at below
             failed.append(error)
@@ -219,13 +219,13 @@ def test_every_way_in_ends_in_the_log(tmp_path: Path) -> None:
             stream.settimeout(5)
             noise.settimeout(5)
             assert noise.recv(1) == b""
-        letters = [orjson.loads(r.value) for r in broker.records if r.topic == "logs.deadletters" and r.value]
+        dead_letters = [orjson.loads(r.value) for r in broker.records if r.topic == "logs.deadletters" and r.value]
     assert sorted(row["text"] for row in rows()) == ["by line", "by socket", "by udp", "counted"]
     (one,) = [row for row in rows() if row["text"] == "counted"]
     assert orjson.loads(one["structured"]) == {"x@1": {"k": "ä"}}
     assert (one["facility"], one["severity"], one["timestamp"]) == ("user", 6, "2026-01-01T00:00:00Z")
-    assert [letter["values"]["data"] for letter in letters] == ["what is this"]
-    assert "no priority" in letters[0]["why"]
+    assert [dead_letter["values"]["data"] for dead_letter in dead_letters] == ["what is this"]
+    assert "no priority" in dead_letters[0]["why"]
     assert not path.exists()
 
 
@@ -234,21 +234,21 @@ def test_a_fast_sender_is_slowed_down_and_nothing_of_tcp_is_lost() -> None:
     port = free_port()
     source = topology(f"{{tcp: '127.0.0.1:{port}'}}").sources["sys"]
     broker = Broker()
-    told: list[dict[str, Any]] = []
+    reported: list[dict[str, Any]] = []
     for session in range(2):
         with capturing(source, broker) as rows, connected(port) as stream:
             stream.sendall(b"".join(b"<13>%d-%d\n" % (session, n) for n in range(3000)))
             stream.shutdown(socket.SHUT_WR)
             wanted = 3000 * (session + 1)
             wait_for(lambda rows=rows, wanted=wanted: len(rows()) == wanted, "some are lost", seconds=30)  # type: ignore[misc]
-            told = rows()
-    assert [row["text"] for row in told] == [f"{session}-{n}" for session in range(2) for n in range(3000)]
-    assert len({row["id"] for row in told}) == 6000
+            reported = rows()
+    assert [row["text"] for row in reported] == [f"{session}-{n}" for session in range(2) for n in range(3000)]
+    assert len({row["id"] for row in reported}) == 6000
     assert broker.checkpoints[-1].position.pos == 6000
     assert log_end(source)().pos == 0
 
 
-def test_a_table_that_was_told_once_is_not_read_again() -> None:
+def test_a_table_that_was_reported_once_is_not_read_again() -> None:
     """A snapshot would see no row, and its end let all rows vanish downstream: the signal is refused, rows go on."""
     port, broker, asked = free_port(), Broker(), Asked()
     source = topology(f"{{tcp: '127.0.0.1:{port}'}}").sources["sys"]
@@ -256,7 +256,7 @@ def test_a_table_that_was_told_once_is_not_read_again() -> None:
         stream.sendall(b"<13>one\n")
         wait_for(lambda: len(rows()) == 1, "the first is lost", seconds=15)
         asked.signals.append(signal_of(signal_value("execute-snapshot", ("logs.messages",))))
-        asked.signals.append(signal_of(mend_value("logs.messages", [{"id": "1"}])))
+        asked.signals.append(signal_of(repair_value("logs.messages", [{"id": "1"}])))
         wait_for(lambda: asked.read_to == 2, "no signal is read", seconds=15)
         stream.sendall(b"<13>two\n")
         wait_for(lambda: len(rows()) == 2, "the second is lost", seconds=15)
@@ -290,7 +290,7 @@ def test_an_address_that_is_taken_is_named() -> None:
         ("{udp: '127.0.0.1:514'}", ", hostname: h", "unknown key hostname"),
     ],
 )
-def test_a_wrong_topology_is_told(listen: str, tables: str, said: str) -> None:
+def test_a_wrong_topology_is_reported(listen: str, tables: str, said: str) -> None:
     """Each by its line."""
     with pytest.raises(TopologyError, match=said):
         topology(listen, tables)

@@ -20,7 +20,7 @@ from cdc.stored.cells import Barrier, RowCodec
 from cdc.stored.layout import Layout, LayoutColumn
 from cdc.topology.topology import Solr
 from indexer.index.collapse import RowChange
-from indexer.index.mapping import Mapper, barrier_document, stub
+from indexer.index.mapping import Mapper, barrier_document, tombstone
 from indexer.solr.solr_collection import SolrCollection
 from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.operate.probes.tcp_probe import port_is_free
@@ -93,7 +93,7 @@ class Line:
     port: int = 0
     server: ThreadingHTTPServer | None = None
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         line = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -131,7 +131,7 @@ class Line:
 
 
 @dataclass
-class Desk:
+class IndexedTable:
     """A dashboard that is served, the way to its index, and the line between."""
 
     url: str
@@ -151,23 +151,23 @@ class Desk:
         change = RowChange(row=codec.row_key(row), version=self.fence, cells=cells, deleted=False)
         assert self.collection.post([Mapper(LAYOUT, SEARCH).document(change, now_ms=now)]) == []
 
-    def refuse(self, letters: int) -> None:
+    def refuse(self, dead_letters: int) -> None:
         """A barrier of a join that has refused so much."""
         self.fence += 2
-        barrier = Barrier(bucket=0, buckets=1, batch=1, stamp=1, positions={}, incomplete=letters)
+        barrier = Barrier(bucket=0, buckets=1, batch=1, timestamp=1, positions={}, incomplete=dead_letters)
         assert self.collection.post([barrier_document(barrier, self.fence, now_ms=1)]) == []
 
     def delete(self, number: int) -> None:
         self.fence += 2
         key = RowCodec(LAYOUT).row_key({"id": number})
         change = RowChange(row=key, version=self.fence + 1, cells={}, deleted=True)
-        assert self.collection.post([stub(change)]) == []
+        assert self.collection.post([tombstone(change)]) == []
 
 
-def fill(desk: Desk) -> None:
+def fill(indexed: IndexedTable) -> None:
     """120 tickets of 120 days, in every mood; one of them deleted, and a barrier."""
     for i in range(121):
-        desk.put(
+        indexed.put(
             i,
             title=f"Ticket {i} of Müller's" + (f" {LONG}" if i == 118 else ""),
             tags=TAGS[i % 4],
@@ -177,13 +177,13 @@ def fill(desk: Desk) -> None:
             opened_on=f"2026-{i // 30 + 1:02}-{i % 28 + 1:02}T10:00:{i % 60:02}.25Z",
             remark=HOSTILE[i % 4] if i >= 110 else None,
         )
-    desk.delete(120)
-    barrier = Barrier(bucket=0, buckets=1, batch=1, stamp=1, positions={})
-    assert desk.collection.post([barrier_document(barrier, 3, now_ms=1)]) == []
+    indexed.delete(120)
+    barrier = Barrier(bucket=0, buckets=1, batch=1, timestamp=1, positions={})
+    assert indexed.collection.post([barrier_document(barrier, 3, now_ms=1)]) == []
 
 
 @pytest.fixture(scope="module")
-def desk(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def indexed(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[IndexedTable]:
     """The command `tailorbird dashboard`, serving an index of 120 rows."""
     url = stack.addresses()["solr"]
     name = f"desk_{time.time_ns():x}"
@@ -192,16 +192,16 @@ def desk(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Des
     collection = SolrCollection(Solr(url=url), name, commit_within=0.1)
     collection.ensure_fields(Mapper(LAYOUT, SEARCH).fields)
     line = Line(solr=url)
-    line.mend()
+    line.repair()
     port = next(port for port in range(18_480, 18_580) if port_is_free("127.0.0.1", port))
     topology = tmp_path_factory.mktemp("desk") / "tickets.yml"
     topology.write_text(TOPOLOGY.format(port=line.port, collection=name))
     process = serve(topology, port)
-    desk = Desk(f"http://127.0.0.1:{port}/", topology, process, line, collection)
+    indexed = IndexedTable(f"http://127.0.0.1:{port}/", topology, process, line, collection)
     try:
-        fill(desk)
-        assert eventually(lambda: answers(desk.url)), "the page is not served"
-        yield desk
+        fill(indexed)
+        assert eventually(lambda: answers(indexed.url)), "the page is not served"
+        yield indexed
     finally:
         collection.close()
         if process.poll() is None:
@@ -224,9 +224,9 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def page(browser: Browser, desk: Desk) -> Iterator[Page]:
+def page(browser: Browser, indexed: IndexedTable) -> Iterator[Page]:
     """The page, opened and live; at the end nothing was asked of another host and no script failed."""
-    with watched(browser.new_page(viewport={"width": 1400, "height": 900}), desk.url) as page:
-        page.goto(desk.url)
+    with watched(browser.new_page(viewport={"width": 1400, "height": 900}), indexed.url) as page:
+        page.goto(indexed.url)
         expect(page.get_by_test_id("status")).to_have_text("Live")
         yield page

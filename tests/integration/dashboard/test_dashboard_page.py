@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 if TYPE_CHECKING:
-    from tests.integration.dashboard.conftest import Desk
+    from tests.integration.dashboard.conftest import IndexedTable
 
 pytestmark = pytest.mark.integration
 
@@ -165,11 +165,11 @@ def test_a_bar_leads_into_its_days(page: Page) -> None:
     expect(page.get_by_test_id("total")).to_have_text(str(sum(counted[1:-1])))
 
 
-def test_changes_appear_by_themselves_with_their_freshness(page: Page, desk: Desk) -> None:
+def test_changes_appear_by_themselves_with_their_freshness(page: Page, indexed: IndexedTable) -> None:
     """A row indexed later, its update and its deletion show without a click; commit → visible is measured."""
     expect(page.get_by_test_id("freshness")).to_have_text("—")
     new = page.locator("[data-testid=row]", has_text="Brand new")
-    desk.put(500, title="Brand new", opened_on="2026-04-30T12:00:00Z", cost="9.99", urgent=False)
+    indexed.put(500, title="Brand new", opened_on="2026-04-30T12:00:00Z", cost="9.99", urgent=False)
     expect(new).to_have_count(1)
     expect(cells(page, "title").first).to_have_text("Brand new")
     expect(page.get_by_test_id("total")).to_have_text("121")
@@ -178,52 +178,52 @@ def test_changes_appear_by_themselves_with_their_freshness(page: Page, desk: Des
     shown = page.get_by_test_id("freshness")
     assert int(shown.get_attribute("data-ms") or -1) == latency
     expect(page.get_by_test_id("newest-change")).to_have_text(re.compile(r"^(now|\d+ s ago)$"))
-    desk.put(500, title="Brand new, changed", opened_on="2026-04-30T12:00:00Z", cost="10.00", urgent=False)
+    indexed.put(500, title="Brand new, changed", opened_on="2026-04-30T12:00:00Z", cost="10.00", urgent=False)
     expect(new).to_contain_text("10.00")
-    desk.delete(500)
+    indexed.delete(500)
     expect(new).to_have_count(0)
     expect(page.get_by_test_id("total")).to_have_text("120")
 
 
-def test_the_page_says_when_solr_is_away_and_recovers(page: Page, desk: Desk) -> None:
+def test_the_page_says_when_solr_is_away_and_recovers(page: Page, indexed: IndexedTable) -> None:
     """A banner, the last rows still there, and live again by itself."""
-    desk.line.cut()
+    indexed.line.cut()
     expect(page.get_by_test_id("banner")).to_contain_text("does not answer")
     expect(page.get_by_test_id("status")).to_have_text("Not live")
     expect(page.get_by_test_id("row")).to_have_count(50)
-    desk.line.mend()
+    indexed.line.repair()
     expect(page.get_by_test_id("status")).to_have_text("Live")
     expect(page.get_by_test_id("banner")).to_be_hidden()
 
 
-def test_nobody_looking_asks_nothing(page: Page, desk: Desk) -> None:
+def test_no_one_looking_asks_nothing(page: Page, indexed: IndexedTable) -> None:
     """One query a refresh while a browser is there, none afterwards."""
-    before = len(desk.line.queries)
-    assert eventually(lambda: len(desk.line.queries) >= before + 3)
+    before = len(indexed.line.queries)
+    assert eventually(lambda: len(indexed.line.queries) >= before + 3)
     page.close()
     settled: list[int] = []
 
     def quiet() -> bool:
-        settled.append(len(desk.line.queries))
+        settled.append(len(indexed.line.queries))
         return len(settled) > 40 and len(set(settled[-40:])) == 1
 
     assert eventually(quiet)
 
 
-def test_dashboards_lead_to_one_another(page: Page, desk: Desk) -> None:
+def test_dashboards_lead_to_one_another(page: Page, indexed: IndexedTable) -> None:
     """One process serves all of a topology: each page has its own title, columns and facets, and links to the others;
     a histogram stands only where there is a time."""
     page.get_by_test_id("others").get_by_role("link", name="Moods & more").click()
     expect(page.get_by_test_id("title")).to_have_text("Moods & more")
     expect(page.get_by_test_id("row")).to_have_count(50)
-    assert page.url == f"{desk.url}dashboard/moods"
+    assert page.url == f"{indexed.url}dashboard/moods"
     assert counts(page, "mood") == {'say "hi"': 30, "grün & süß": 30, "(empty)": 30, "(none)": 30}
     expect(page.get_by_test_id("facet-tags")).to_have_count(0)
     expect(page.get_by_test_id("histogram")).to_have_count(0)
     page.get_by_test_id("others").get_by_role("link", name="Help <desk>").click()
     expect(page.get_by_test_id("title")).to_have_text("Help <desk>")
     assert eventually(lambda: sum(bars(page)) == 120)
-    assert page.url == desk.url
+    assert page.url == indexed.url
 
 
 # those of some cells that are narrower than a word in them
@@ -235,11 +235,11 @@ WORDS_ARE_WHOLE = """cells => cells.filter(cell => {
 }).map(cell => cell.innerText)"""
 
 
-def test_the_table_fits_a_laptops_window(browser: Browser, desk: Desk) -> None:
+def test_the_table_fits_a_laptops_window(browser: Browser, indexed: IndexedTable) -> None:
     """At 1280 pixels nothing scrolls sideways, however long a text or a word: cells wrap, up to some lines; headings do
     so between words."""
     page = browser.new_page(viewport={"width": 1280, "height": 800})
-    page.goto(desk.url)
+    page.goto(indexed.url)
     expect(page.get_by_test_id("row")).to_have_count(50)
     assert page.evaluate("document.documentElement.scrollWidth") <= 1280
     middle = page.locator(".tb-table .q-table__middle")
@@ -253,10 +253,10 @@ def test_the_table_fits_a_laptops_window(browser: Browser, desk: Desk) -> None:
     page.close()
 
 
-def test_a_narrow_window_needs_no_sideways_scrolling(browser: Browser, desk: Desk) -> None:
+def test_a_narrow_window_needs_no_sideways_scrolling(browser: Browser, indexed: IndexedTable) -> None:
     """On a telephone the rows stand as cards, and the filters wait behind a button."""
     page = browser.new_page(viewport={"width": 380, "height": 800}, color_scheme="dark")
-    page.goto(desk.url)
+    page.goto(indexed.url)
     expect(page.get_by_test_id("row").first).to_be_visible(timeout=20_000)
     assert page.evaluate("document.documentElement.scrollWidth") <= 380
     expect(page.get_by_test_id("facets")).to_be_hidden()
@@ -265,13 +265,13 @@ def test_a_narrow_window_needs_no_sideways_scrolling(browser: Browser, desk: Des
     page.close()
 
 
-def test_a_page_that_lacks_rows_is_not_live(page: Page, desk: Desk) -> None:
+def test_a_page_that_lacks_rows_is_not_live(page: Page, indexed: IndexedTable) -> None:
     """While changes wait as dead letters the pill and the banner say so, with the command; and no longer than that."""
-    desk.refuse(1204)
+    indexed.refuse(1204)
     expect(page.get_by_test_id("status")).to_have_text("Incomplete")
     banner = page.get_by_test_id("banner")
     expect(banner).to_contain_text("1\u202f204 changes were refused and wait as dead letters")
-    expect(banner).to_contain_text(f"tailorbird dead-letters list {desk.topology}")
-    desk.refuse(0)
+    expect(banner).to_contain_text(f"tailorbird dead-letters list {indexed.topology}")
+    indexed.refuse(0)
     expect(page.get_by_test_id("status")).to_have_text("Live")
     expect(banner).to_be_hidden()

@@ -64,8 +64,8 @@ def check(page: Page, shop_page: SalesPage, more: str = "true") -> None:
 
 def serious(page: Page) -> list[str]:
     """Axe's serious and critical violations: the rule, and where."""
-    told = Axe().run(page).response["violations"]
-    grave = [one for one in told if one["impact"] in ("serious", "critical")]
+    reported = Axe().run(page).response["violations"]
+    grave = [one for one in reported if one["impact"] in ("serious", "critical")]
     return [f"{one['id']}: {node['html'][:200]}" for one in grave for node in one["nodes"][:3]]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cdc.model.errors import Retriable, UsageError
-from tailorbird.web.dashboard.pages.http_explain import ExplainDesk
+from tailorbird.web.dashboard.pages.http_explain import ExplainRequests
 from tailorbird.web.dashboard.panels.columns import PanelColumn
 from tailorbird.web.dashboard.panels.explained import explained_of
 from tests.support.waiting import wait_for
@@ -47,13 +47,17 @@ SHOWN = [PanelColumn(name=name, look="text", type="exact", counted=name) for nam
 def test_only_what_the_index_shows_is_explained() -> None:
     """Neither cells of columns that it has not, nor the events behind them alone, nor keys and values of captured
     rows; each cell names its events by their places."""
-    told = explained_of(FOUND, SHOWN)
-    assert [(one["name"], one["events"]) for one in told["cells"]] == [("amount", [0]), ("both", [0, 1]), ("none", [])]
-    assert [(one["table"], one["gtid"], one["offset"]) for one in told["events"]] == [
+    reported = explained_of(FOUND, SHOWN)
+    assert [(one["name"], one["events"]) for one in reported["cells"]] == [
+        ("amount", [0]),
+        ("both", [0, 1]),
+        ("none", []),
+    ]
+    assert [(one["table"], one["gtid"], one["offset"]) for one in reported["events"]] == [
         ("shop.orders", "uuid:2", 9),
         ("crm.customers", "uuid:9", 16),
     ]
-    assert "secret" not in repr(told)
+    assert "secret" not in repr(reported)
 
 
 def test_a_few_are_explained_at_a_time() -> None:
@@ -65,33 +69,35 @@ def test_a_few_are_explained_at_a_time() -> None:
         assert go.wait(20)
         return {"table": table, "row_key": row_key.hex()}
 
-    desk, told = ExplainDesk(explain, at_once=2), list[Any]()
-    threads = [threading.Thread(target=lambda: told.append(desk.ask("wide", b"\x01"))) for _ in range(2)]
+    explain_requests, reported = ExplainRequests(explain, at_once=2), list[Any]()
+    threads = [
+        threading.Thread(target=lambda: reported.append(explain_requests.ask("wide", b"\x01"))) for _ in range(2)
+    ]
     for thread in threads:
         thread.start()
     assert all(began.acquire(timeout=20) for _ in threads)
     with pytest.raises(Retriable, match="others' rows"):
-        desk.ask("wide", b"\x01")
+        explain_requests.ask("wide", b"\x01")
     go.set()
     for thread in threads:
         thread.join(20)
-    assert told == [{"table": "wide", "row_key": "01"}] * 2
-    assert desk.ask("wide", b"\x02") == {"table": "wide", "row_key": "02"}
+    assert reported == [{"table": "wide", "row_key": "01"}] * 2
+    assert explain_requests.ask("wide", b"\x02") == {"table": "wide", "row_key": "02"}
 
 
 def test_what_takes_too_long_is_given_up_and_holds_its_place() -> None:
     """So that a server that hangs costs a few threads, however many ask."""
     go = threading.Event()
-    desk = ExplainDesk(lambda *_: None if go.wait(20) else {}, at_once=1, seconds=0.05)
+    explain_requests = ExplainRequests(lambda *_: None if go.wait(20) else {}, at_once=1, seconds=0.05)
     with pytest.raises(Retriable, match=r"within 0.05 s"):
-        desk.ask("wide", b"\x01")
+        explain_requests.ask("wide", b"\x01")
     with pytest.raises(Retriable, match="others' rows"):
-        desk.ask("wide", b"\x01")
+        explain_requests.ask("wide", b"\x01")
     go.set()
 
     def answered() -> bool:
         try:
-            return desk.ask("wide", b"\x01") is None
+            return explain_requests.ask("wide", b"\x01") is None
         except Retriable:
             return False
 
@@ -104,11 +110,11 @@ def test_what_cannot_be_explained_says_why_and_frees_its_place() -> None:
     def explain(table: str, row_key: bytes) -> Mapping[str, Any]:
         raise UsageError(f"table {table} has no layout yet")
 
-    desk = ExplainDesk(explain, at_once=1)
+    explain_requests = ExplainRequests(explain, at_once=1)
 
     def asked() -> bool:
         try:
-            desk.ask("wide", b"\x01")
+            explain_requests.ask("wide", b"\x01")
         except UsageError as error:
             return "no layout" in str(error)
         except Retriable:

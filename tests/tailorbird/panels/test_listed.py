@@ -9,12 +9,12 @@ from typing import Any
 
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
-from tailorbird.operate.status.dead_letters import Letter, Waiting, remedy_of
+from tailorbird.operate.status.dead_letters import DeadLetterRow, Waiting, remedy_of
 from tailorbird.verify.checks.check_status import check_statuses
 from tailorbird.verify.checks.runs import Checked, CheckRun, ended
 from tailorbird.web.dashboard.pages.http_listed import listed_html
 from tailorbird.web.dashboard.pages.http_panels import ASSETS, filled_html
-from tailorbird.web.dashboard.panels.listed import ListedPage, fleet_page, letters_page, proof_page
+from tailorbird.web.dashboard.panels.listed import ListedPage, dead_letters_page, fleet_page, proof_page
 
 NOW = 1_800_000_000_000
 SHOP = """
@@ -46,13 +46,13 @@ def proof(*runs: CheckRun) -> ListedPage:
     return proof_page(CHECKED, check_statuses(CHECKED, {one.check: one for one in runs}, NOW), NOW)
 
 
-def letter(**more: Any) -> Letter:
+def dead_letter(**more: Any) -> DeadLetterRow:
     values: dict[str, Any] = {
         "id": "3f2a9c01de", "stage": "capture", "of": "shop.shop.orders", "key": '{"id": 1}', "position": "b.1:4 row 0",
         "reason": "a zero date", "table": "shop.shop.orders", "reads": True, "first_ms": NOW - 9000,
         "last_ms": NOW - 5000, "count": 2, "partition": 0, "offset": 1,
     }  # fmt: skip
-    return Letter(**(values | more))
+    return DeadLetterRow(**(values | more))
 
 
 def served(page: ListedPage) -> str:
@@ -74,8 +74,8 @@ def test_proof_says_what_each_check_found() -> None:
     different = checked(outcome="different", differing=1, findings=({"key": {"id": 7}, "difference": "missing"},))
     page = proof(run(different))
     assert (page.sentence, page.well) == ("Not all is right: hourly found a difference.", False)
-    told = [(one.heading, one.state, one.tone) for one in page.parts[:2]]
-    assert told == [("hourly", "DIFFERENT", "bad"), ("daily", "waiting", "plain")]
+    reported = [(one.heading, one.state, one.tone) for one in page.parts[:2]]
+    assert reported == [("hourly", "DIFFERENT", "bad"), ("daily", "waiting", "plain")]
     assert cells(page, 0)[0] == (
         "index", "orders_wide", "different", "12,345", "1", "3", "stamp 7", "60 s ago", "id=7 missing",
     )  # fmt: skip
@@ -98,22 +98,22 @@ def test_what_is_not_known_is_no_proof() -> None:
     assert page.parts[0].command == "tailorbird stack status"
     page = proof_page(topology(), [], NOW)
     assert "declares no checks" in page.sentence
-    page = letters_page(CHECKED, None, [], NOW)
+    page = dead_letters_page(CHECKED, None, [], NOW)
     assert (page.well, page.parts[0].command) == (False, "tailorbird stack status")
-    assert letters_page(CHECKED, [], [], NOW).sentence.startswith("No dead letter waits")
+    assert dead_letters_page(CHECKED, [], [], NOW).sentence.startswith("No dead letter waits")
 
 
-def test_letters_are_listed_with_what_puts_them_through_again() -> None:
+def test_dead_letters_are_listed_with_what_puts_them_through_again() -> None:
     """Counted by table, the newest with key, place, reason and each its own command."""
-    waiting = [Waiting(stage="capture", of="shop.shop.orders", letters=3, reason="a zero date")]
-    page = letters_page(CHECKED, waiting, [letter()], NOW)
+    waiting = [Waiting(stage="capture", of="shop.shop.orders", dead_letters=3, reason="a zero date")]
+    page = dead_letters_page(CHECKED, waiting, [dead_letter()], NOW)
     assert not page.well
     assert "shop.shop.orders: 3 were refused" in page.sentence
     assert cells(page, 0) == [("shop.shop.orders", "capture", "3 dead letters wait", "a zero date")]
     assert page.parts[0].command == "tailorbird dead-letters replay t.yml --all"
     (row,) = cells(page, 1)
     assert row[2:6] == ('{"id": 1}', "b.1:4 row 0", "a zero date", "5 s ago, 2 times")
-    assert row[6] == remedy_of(letter(), "t.yml").replace("`", "")
+    assert row[6] == remedy_of(dead_letter(), "t.yml").replace("`", "")
     assert list(page.parts[1].lines) == ["1 of 3"]
 
 
@@ -127,8 +127,8 @@ def test_the_fleet_page_names_who_captures() -> None:
 def test_no_text_of_them_is_markup() -> None:
     """Reasons and keys come from rows that anybody may have written; so may what looks like a place of the page."""
     hostile = "<script>alert(1)</script>{{sentence}}\"'<img src=x onerror=alert(1)>"
-    waiting = [Waiting(stage="capture", of=hostile, letters=1, reason=hostile)]
-    text = served(letters_page(CHECKED, waiting, [letter(key=hostile, reason=hostile, of=hostile)], NOW))
+    waiting = [Waiting(stage="capture", of=hostile, dead_letters=1, reason=hostile)]
+    text = served(dead_letters_page(CHECKED, waiting, [dead_letter(key=hostile, reason=hostile, of=hostile)], NOW))
     assert "<script" not in text
     assert "<img" not in text
     assert text.count("{{sentence}}") == text.count("onerror")

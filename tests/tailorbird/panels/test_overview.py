@@ -66,11 +66,11 @@ SEEN = FlowSeen(
     now_ms=NOW,
     rates={"capture a": 12.34, "index wide": 5.0},
     captured={name: CapturedPosition(gtid_set="", sequence=1_000, snapshot="done") for name in ("a", "b")},
-    visible={"wide": VisibleCut(sequences={"a": 990, "b": 1_000}, stamp_ms=NOW - 3_000)},
+    visible={"wide": VisibleCut(sequences={"a": 990, "b": 1_000}, timestamp_ms=NOW - 3_000)},
     waiting=[
-        Waiting(stage="capture", of="a.d.x", letters=2, reason="a zero date"),
-        Waiting(stage="quarantine", of="a.d.y", letters=40, reason="unknown columns"),
-        Waiting(stage="indexer", of="other", letters=1, reason="a type"),
+        Waiting(stage="capture", of="a.d.x", dead_letters=2, reason="a zero date"),
+        Waiting(stage="quarantine", of="a.d.y", dead_letters=40, reason="unknown columns"),
+        Waiting(stage="indexer", of="other", dead_letters=1, reason="a type"),
     ],
     checked=[
         Checked(stage=stage, table="wide", outcome="equal", rows=70, differing=0, moving=0, cut="a:990", at_ms=NOW - at,
@@ -108,7 +108,7 @@ def test_edges_say_how_fast_and_how_far_behind() -> None:
     graph = graph_of(TOPOLOGY, {"wide": {"a"}}, parts, replace(SEEN, waiting=(), checked=(*SEEN.checked, wrong)))
     assert "A check found a difference" in graph["sentence"]
     assert {one["id"]: one for one in graph["nodes"]}["join wide"]["facts"][-1].startswith("DIFFERENT: 3 of 70 rows")
-    complete = replace(SEEN, visible={"wide": VisibleCut(sequences={"a": 1_000, "b": 1_000}, stamp_ms=None)})
+    complete = replace(SEEN, visible={"wide": VisibleCut(sequences={"a": 1_000, "b": 1_000}, timestamp_ms=None)})
     assert graph_of(TOPOLOGY, {"wide": {"a", "b"}}, parts, complete)["edges"][2]["told"].endswith("complete")
 
 
@@ -116,15 +116,15 @@ def test_rates_are_over_the_last_half_minute() -> None:
     """Nothing is told of a single look; a process that began anew is counted from there; what is old is forgotten."""
     rates = Rates()
     rates.note(100.0, {"a": 50})
-    assert rates.told() == {}
+    assert rates.reported() == {}
     rates.note(110.0, {"a": 150, "b": 1})
-    assert rates.told() == {"a": 10.0}
+    assert rates.reported() == {"a": 10.0}
     rates.note(120.0, {"a": 5, "b": 1})
-    assert rates.told() == {"b": 0.0}
+    assert rates.reported() == {"b": 0.0}
     rates.note(125.0, {"a": 10})
-    assert rates.told()["a"] == 1.0
+    assert rates.reported()["a"] == 1.0
     rates.note(200.0, {})
-    assert rates.told() == {}
+    assert rates.reported() == {}
 
 
 def test_a_sentence_says_what_is_known() -> None:

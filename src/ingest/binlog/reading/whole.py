@@ -216,8 +216,8 @@ class WholeTransactions:
             anonymous = mark1[0] == T.ANONYMOUS_GTID
             while end - at >= need:
                 (
-                    sequence, seconds, m1, p1, source, number, dated, stamp, m2, p2, tail, m3, p3, body, length, code,
-                    n4, p4, table,
+                    sequence, seconds, m1, p1, source, number, dated, timestamp, m2, p2, tail, m3, p3, body, length,
+                    code, n4, p4, table,
                 ) = unpack(block, at)  # fmt: skip
                 if m1 != mark1 or m2 != mark2 or m3 != mark3:
                     break
@@ -258,7 +258,7 @@ class WholeTransactions:
                     except (BinlogError, Unrepresentable):
                         return
                 identity = None if anonymous else (uuids[source], "", number)
-                commit_us = (stamp >> 8 & COMMIT_MICROS if dated == 2 else 0) or seconds * 1_000_000
+                commit_us = (timestamp >> 8 & COMMIT_MICROS if dated == 2 else 0) or seconds * 1_000_000
                 begin = position
                 buffer.at = at = stop + behind
                 buffer.position = position = p5

@@ -170,9 +170,9 @@ class MysqlTransport:
     _dumping: pymysql.connections.Connection[Any] | None = None
     _source: _Source | None = None
 
-    def idle(self, patience: float = 0.0) -> bool:
+    def idle(self, settling: float = 0.0) -> bool:
         """Whether nothing more arrives of the log within so many seconds: the next event is to be waited for."""
-        return self._source is None or self._source.empty(patience)
+        return self._source is None or self._source.empty(settling)
 
     def _events(self, source: _Source, start: BinlogPosition) -> Iterator[Packet]:
         buffer = self.buffer
@@ -306,16 +306,16 @@ class _Source:
         self._sock, self._buffer = sock, buffer
         self._encrypted = isinstance(sock, ssl.SSLSocket)
 
-    def empty(self, patience: float) -> bool:
+    def empty(self, settling: float) -> bool:
         """Whether reading would block, for longer than so many seconds."""
         if self._buffer.at < len(self._buffer.block):
             return False
-        return not self._arrived(patience)
+        return not self._arrived(settling)
 
-    def _arrived(self, patience: float = 0.0) -> bool:
+    def _arrived(self, settling: float = 0.0) -> bool:
         """Whether more is at hand, or is within so many seconds."""
         pending = self._sock.pending() if isinstance(self._sock, ssl.SSLSocket) else 0
-        return bool(pending or select.select([self._sock], [], [], patience)[0])
+        return bool(pending or select.select([self._sock], [], [], settling)[0])
 
     def packet(self) -> tuple[int, bytes]:
         """The next packet as its first byte and the rest, joined where it is 16 MiB or more."""

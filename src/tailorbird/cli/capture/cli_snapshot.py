@@ -50,7 +50,7 @@ def snapshot(
     by_source: dict[str, list[str]] = {}
     for name in tables:
         found = _meant(topology, name, among)
-        if topology.sources[found.source].is_only_told and not stop:
+        if topology.sources[found.source].is_only_reported and not stop:
             what = f"{found} can not be read again: what its source tells is told once"
             raise UsageError(what, "have its sender tell the rows again, or join what the log has anew: --rebuild")
         by_source.setdefault(found.source, []).append(found.name)
@@ -80,7 +80,7 @@ def _report(topology: Topology, follow: bool, as_json: bool) -> None:
     import time
 
     from tailorbird.operate.status.kafka_captured import captured_positions
-    from tailorbird.operate.status.snapshot_progress import PATIENCE, progress_of, shown
+    from tailorbird.operate.status.snapshot_progress import TIMEOUT, progress_of, shown
     from tailorbird.operate.status.snapshot_progress import bars as bars_of
 
     def read() -> list[SnapshotProgress]:
@@ -93,7 +93,7 @@ def _report(topology: Topology, follow: bool, as_json: bool) -> None:
         if not found and not as_json:
             typer.echo("no snapshot is under way")
         return
-    deadline = time.monotonic() + PATIENCE  # a signal is obeyed within a second or two
+    deadline = time.monotonic() + TIMEOUT  # a signal is obeyed within a second or two
     with bars_of() as bars:
         while True:
             bars(found := read())

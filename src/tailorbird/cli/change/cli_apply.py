@@ -154,15 +154,15 @@ def _hands(
         connected,
         journal,
         made=made,
-        tell=lambda line: typer.echo(line, err=True),
+        report=lambda line: typer.echo(line, err=True),
         timeout=timeout,
     )
 
 
-def provision(topology: Topology, *, patience: float = 0.0) -> Generator[Outcome]:
+def provision(topology: Topology, *, settling: float = 0.0) -> Generator[Outcome]:
     """Make what a topology lacks, yielding each outcome as it is reached; errors as in `tailorbird.provision`.
 
-    UsageError where another apply of the topology is at work for longer than `patience` (seconds).
+    UsageError where another apply of the topology is at work for longer than `settling` (seconds).
     """
     # imported here: HBase's and Solr's clients cost half a second, which `--help` should not
     from tailorbird.provision.apply import apply as run
@@ -170,6 +170,6 @@ def provision(topology: Topology, *, patience: float = 0.0) -> Generator[Outcome
 
     if topology.only_captures:
         return
-    with connected_to(topology) as connected, journal_of(connected.client, topology, patience) as journal:
+    with connected_to(topology) as connected, journal_of(connected.client, topology, settling) as journal:
         yield from run(topology, plan(topology, connected.stores), connected.stores, journal.at)
         journal.end()

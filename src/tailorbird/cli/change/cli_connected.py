@@ -43,7 +43,7 @@ def stores_of(topology: Topology) -> Iterator[Stores]:
 
 
 @contextmanager
-def journal_of(client: Client, topology: Topology, patience: float) -> Iterator[Journal]:
+def journal_of(client: Client, topology: Topology, settling: float) -> Iterator[Journal]:
     """The journal, begun: no other apply is at work on the topology while the block runs."""
     from tailorbird.provision.journal import Applier, Journal
     from tailorbird.provision.zk_journal import StoredJournal
@@ -55,7 +55,7 @@ def journal_of(client: Client, topology: Topology, patience: float) -> Iterator[
         clock_ms=lambda: time.time_ns() // 1_000_000,
         dead=lambda who: who.host == host and ticks_of(who.pid) != who.ticks,
     )
-    cut_off = _begun(journal, time.monotonic() + patience)
+    cut_off = _begun(journal, time.monotonic() + settling)
     if cut_off is not None:
         typer.echo(f"an apply was cut off ({cut_off}); this one does what it left", err=True)
     try:

@@ -33,7 +33,7 @@ def show_plan(topology: Topology, *, as_json: bool) -> None:
     # imported here: the servers' clients and the compiler cost what `--help` should not
     from tailorbird.cli.change.cli_connected import NOTHING_TO_MAKE, stores_of
     from tailorbird.deploy.plan.kafka_versions import newest_versions
-    from tailorbird.deploy.plan.plan_text import lines_of, told
+    from tailorbird.deploy.plan.plan_text import lines_of, reported
     from tailorbird.deploy.plan.run_plan import planned
     from tailorbird.deploy.plan.side_by_side import choose
     from tailorbird.operate.doctor.validate import validate
@@ -44,7 +44,7 @@ def show_plan(topology: Topology, *, as_json: bool) -> None:
         return
     with stores_of(topology) as stores:
         found = choose(topology, newest_versions(topology), lambda one: planned(one, stores)).changes
-    for line in (json.dumps(told(one)) for one in found) if as_json else lines_of(found):
+    for line in (json.dumps(reported(one)) for one in found) if as_json else lines_of(found):
         typer.echo(line)
     if any(one.by_hand for one in found):
         raise typer.Exit(1)

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from tailorbird.provision.hbase_admin import HBaseAdmin
     from tailorbird.provision.journal import Journal
 
-Tell = Callable[[str], None]
-_LOOK_EVERY, _TELL_AFTER = 1.0, 5.0
-_PATIENCE = 120.0
+Report = Callable[[str], None]
+_LOOK_EVERY, _REPORT_AFTER = 1.0, 5.0
+_TIMEOUT = 120.0
 
 
 class VersionsAtWork:
     """The hands of `tailorbird.deploy.plan.rollout` on one topology, whose journal the caller holds.
 
-    `topology` is the file's. `tell` gets what a person should know, `made` what is provisioned. A version that is not
+    `topology` is the file's. `report` gets what a person should know, `made` what is provisioned. A version that is not
     fresh after `timeout` seconds is a `NotYet`.
     """
 
@@ -42,12 +42,12 @@ class VersionsAtWork:
         journal: Journal,
         *,
         made: Callable[[Outcome], None],
-        tell: Tell,
+        report: Report,
         timeout: float,
     ) -> None:
         self.topology, self.versions = topology, versions
         self._stores, self._client, self._hbase = connected.stores, connected.client, connected.hbase
-        self._journal, self._made, self._tell, self._timeout = journal, made, tell, timeout
+        self._journal, self._made, self._report, self._timeout = journal, made, report, timeout
         self._moves: dict[str, list[NameMove]] = {}
 
     def store(self, versions: Versions) -> None:
@@ -101,7 +101,7 @@ class VersionsAtWork:
         for move in self._moves.pop(name):
             move.done()
         called = version_name(name, self.versions.tables[name].serving)
-        self._tell(f"queries see {called}; the way back: tailorbird apply {self.topology.file} --rollback")
+        self._report(f"queries see {called}; the way back: tailorbird apply {self.topology.file} --rollback")
 
     def end(self, name: str, numbers: Sequence[int]) -> None:
         """See Hands."""
@@ -133,9 +133,9 @@ class VersionsAtWork:
                     f"waited {waited:.0f} s: {behind}",
                     f"start `tailorbird run {self.topology.file}` and apply again: it resumes here; or raise --timeout",
                 )
-            if behind != said and waited > _TELL_AFTER:
+            if behind != said and waited > _REPORT_AFTER:
                 said = behind
-                self._tell(f"waiting: {behind}; is `tailorbird run {self.topology.file}` running?")
+                self._report(f"waiting: {behind}; is `tailorbird run {self.topology.file}` running?")
             time.sleep(_LOOK_EVERY)
 
     def _shown(self, index: Index) -> Mapping[str, int]:
@@ -170,7 +170,7 @@ class VersionsAtWork:
                 raise Fatal(
                     what, f"`tailorbird verify {self.topology.file} --table {called}` names them; nothing was moved"
                 )
-            self._tell(f"{called}: {verdict.stage} {verdict.outcome}, {verdict.rows:,} rows")
+            self._report(f"{called}: {verdict.stage} {verdict.outcome}, {verdict.rows:,} rows")
 
     @contextmanager
     def _moving(self, old: Index, new: Index) -> Iterator[NameMove]:
@@ -222,10 +222,10 @@ class VersionsAtWork:
         called = hbase_table(self.topology.name, table.name)
         if called in hbase.tables(self.topology.name):
             hbase.drop_table(called)
-        self._tell(f"removed {table.name}")
+        self._report(f"removed {table.name}")
 
     def _until_ended(self, at_work: Callable[[], Sequence[str]]) -> None:
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _TIMEOUT
         while left := at_work():
             if time.monotonic() > deadline:
                 raise UsageError(f"{', '.join(left)} is still at work", "stop it; `tailorbird run` does so by itself")

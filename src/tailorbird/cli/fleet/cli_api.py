@@ -37,7 +37,7 @@ def ask(api: str, ca: Path, token_file: Path | None) -> FleetApi:
     return api_of(api, ca, token_file)
 
 
-def tell(found: Any, as_json: bool, line: str) -> None:
+def report(found: Any, as_json: bool, line: str) -> None:
     """An answer as JSON, or as a line."""
     typer.echo(json.dumps(found) if as_json else one_line(line))
 
@@ -50,14 +50,14 @@ def one_line(text: str) -> str:
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
-def tell_version(one: FleetApi, found: dict[str, Any], as_json: bool, wait: float) -> None:
+def report_version(one: FleetApi, found: dict[str, Any], as_json: bool, wait: float) -> None:
     """A version that was written; with `wait`, what became of it."""
     source, version = found["source"], found["version"]
-    tell(found, as_json, f"{source}: version {version} is written")
+    report(found, as_json, f"{source}: version {version} is written")
     if wait > 0:
-        told = one.settled(source, version, wait)
-        more = f", {told['reason']}" if told["reason"] else ""
-        tell(told, as_json, f"{source}: agent {told['agent']} runs it (hash {told['hash']}{more})")
+        reported = one.settled(source, version, wait)
+        more = f", {reported['reason']}" if reported["reason"] else ""
+        report(reported, as_json, f"{source}: agent {reported['agent']} runs it (hash {reported['hash']}{more})")
 
 
 def read_keys(file: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from cdc.model.errors import UsageError
-from tailorbird.cli.fleet.cli_api import API, CA, Api, Ca, Json, TokenFile, ask, tell, when
+from tailorbird.cli.fleet.cli_api import API, CA, Api, Ca, Json, TokenFile, ask, report, when
 
 ca = typer.Typer(
     no_args_is_help=True,
@@ -99,8 +99,8 @@ def list_issued(authority: _AUTHORITY = _FOLDER, as_json: Json = False) -> None:
 
     for one in issued(authority):
         who = one.who.uri if one.who else "nobody"
-        told = {"serial": one.serial, "who": who, "ends_ms": int(one.ends * 1000)}
-        tell(told, as_json, f"{one.serial}: {who}, until {when(one.ends * 1000)}")
+        reported = {"serial": one.serial, "who": who, "ends_ms": int(one.ends * 1000)}
+        report(reported, as_json, f"{one.serial}: {who}, until {when(one.ends * 1000)}")
 
 
 @ca.command("revoke")
@@ -135,7 +135,7 @@ def revoke(
     one = ask(api, ca_file, token_file)
     for number in numbers:
         found: dict[str, Any] = one.ask("PUT", f"revoked-certificates/{_in_path(number)}")
-        tell(found, as_json, f"{found['serial']}: revoked")
+        report(found, as_json, f"{found['serial']}: revoked")
 
 
 def _in_path(text: str) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from tailorbird.cli.fleet.cli_api import API, CA, Api, Ca, Json, TokenFile, ask, one_line, tell, when
+from tailorbird.cli.fleet.cli_api import API, CA, Api, Ca, Json, TokenFile, ask, one_line, report, when
 
 
 def agents(api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_json: Json = False) -> None:
@@ -16,7 +16,7 @@ def agents(api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_json: J
     """
     for one in ask(api, ca, token_file).ask("GET", "agents"):
         state = "drained" if one["drained"] else "connected" if one["connected"] else "away"
-        tell(one, as_json, f"{one['agent']}: {state}, at {one['gateway']} since {when(one['since_ms'])}")
+        report(one, as_json, f"{one['agent']}: {state}, at {one['gateway']} since {when(one['since_ms'])}")
         for source in () if as_json else one["sources"]:
             more = f": {source['reason']}" if source["reason"] else ""
             version = f"version {source['version']} " if "version" in source else ""
@@ -30,7 +30,7 @@ def gateways(api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_json:
     """
     for one in ask(api, ca, token_file).ask("GET", "gateways"):
         state = ", drained" if one["drained"] else ""
-        tell(one, as_json, f"{one['gateway']}: {one['agents']} agents, heard of {when(one['heard_ms'])}{state}")
+        report(one, as_json, f"{one['gateway']}: {one['agents']} agents, heard of {when(one['heard_ms'])}{state}")
 
 
 def show_map(
@@ -49,7 +49,7 @@ def show_map(
         rows = "?" if one["rows"] is None else f"{one['rows']:,}"
         captured = f"captured by {one['captured']}" if one["captured"] else "not captured"
         place = f"{one['agent']} {one['connection']} {one['database']}.{one['table']}"
-        tell(one, as_json, f"{place}: about {rows} rows, {len(one['columns'])} columns, {captured}")
+        report(one, as_json, f"{place}: about {rows} rows, {len(one['columns'])} columns, {captured}")
         for name, kind in one["columns"] if columns and not as_json else ():
             typer.echo(one_line(f"  {name} {kind}"))
 
@@ -66,7 +66,7 @@ def audit(
     Example: tailorbird fleet audit --last 100 --json
     """
     for one in ask(api, ca, token_file).ask("GET", "audit", last=last):
-        tell(one, as_json, _line(one))
+        report(one, as_json, _line(one))
 
 
 def _line(one: dict[str, Any]) -> str:
@@ -91,4 +91,4 @@ def drain(
     """
     role: Literal["agents", "gateways"] = "gateways" if gateway else "agents"
     found = ask(api, ca, token_file).ask("POST", "drain", {"role": role, "name": name, "drained": not off})
-    tell(found, as_json, f"{name}: {'back' if off else 'drained'}")
+    report(found, as_json, f"{name}: {'back' if off else 'drained'}")

@@ -21,8 +21,8 @@ from tailorbird.cli.fleet.cli_api import (
     ask,
     pairs_of,
     read_keys,
-    tell,
-    tell_version,
+    report,
+    report_version,
     when,
 )
 
@@ -55,12 +55,12 @@ def list_sources(api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_j
     Example: tailorbird fleet source list
     """
     for one in ask(api, ca, token_file).ask("GET", "sources"):
-        told = one["reported"] or {"status": "not reported", "reason": ""}
+        reported = one["reported"] or {"status": "not reported", "reason": ""}
         tables = ", ".join(one["spec"].get("tables") or ()) or "no table"
-        state = told["status"] if one["spec"]["running"] else "stopped"
-        more = f": {told['reason']}" if told["reason"] else ""
+        state = reported["status"] if one["spec"]["running"] else "stopped"
+        more = f": {reported['reason']}" if reported["reason"] else ""
         held = one["agent"] or "nobody"
-        tell(one, as_json, f"{one['source']}: version {one['version']}, {held} has it, {state}{more}; {tables}")
+        report(one, as_json, f"{one['source']}: version {one['version']}, {held} has it, {state}{more}; {tables}")
 
 
 @source.command("add")
@@ -87,7 +87,7 @@ def add_source(
     spec |= {key: value for key, value in said.items() if value} | pairs_of(keys, "--set")
     spec["tables"] = (spec.get("tables") or {}) | {one: {} for one in table or ()}
     one = ask(api, ca, token_file)
-    tell_version(one, one.ask("POST", f"sources/{_name(name)}", spec), as_json, wait)
+    report_version(one, one.ask("POST", f"sources/{_name(name)}", spec), as_json, wait)
 
 
 @source.command("set")
@@ -112,7 +112,7 @@ def set_source(
     if not change:
         raise UsageError("nothing to change", "--agent, --connection, --stop, --set KEY=VALUE")
     one = ask(api, ca, token_file)
-    tell_version(one, one.ask("PATCH", f"sources/{_name(name)}", change), as_json, wait)
+    report_version(one, one.ask("PATCH", f"sources/{_name(name)}", change), as_json, wait)
 
 
 @source.command("rm")
@@ -122,7 +122,7 @@ def remove_source(name: Name, api: Api = API, ca: Ca = CA, token_file: TokenFile
     Example: tailorbird fleet source rm shop
     """
     one = ask(api, ca, token_file)
-    tell_version(one, one.ask("DELETE", f"sources/{_name(name)}"), as_json, 0.0)
+    report_version(one, one.ask("DELETE", f"sources/{_name(name)}"), as_json, 0.0)
 
 
 @sync.command("start")
@@ -143,10 +143,10 @@ def start_sync(
     Example: tailorbird fleet sync start shop orders users --wait 30
     """
     said: dict[str, Any] = {"ignored_columns": ignore or [], "mask": pairs_of(mask, "--mask"), "where": where}
-    told = {key: value for key, value in said.items() if value}
+    reported = {key: value for key, value in said.items() if value}
     one = ask(api, ca, token_file)
-    body = {"tables": dict.fromkeys(tables, told)}
-    tell_version(one, one.ask("POST", f"sources/{_name(name)}/start", body), as_json, wait)
+    body = {"tables": dict.fromkeys(tables, reported)}
+    report_version(one, one.ask("POST", f"sources/{_name(name)}/start", body), as_json, wait)
 
 
 @sync.command("stop")
@@ -164,7 +164,7 @@ def stop_sync(
     Example: tailorbird fleet sync stop shop orders
     """
     one = ask(api, ca, token_file)
-    tell_version(one, one.ask("POST", f"sources/{_name(name)}/stop", {"tables": tables}), as_json, wait)
+    report_version(one, one.ask("POST", f"sources/{_name(name)}/stop", {"tables": tables}), as_json, wait)
 
 
 def dump(
@@ -182,7 +182,7 @@ def dump(
     """
     body = {"tables": tables, "where": where}
     found = ask(api, ca, token_file).ask("POST", f"sources/{_name(name)}/dump", body)
-    tell(found, as_json, f"{name}: {', '.join(found['tables'])} will be read again")
+    report(found, as_json, f"{name}: {', '.join(found['tables'])} will be read again")
 
 
 @config.command("show")
@@ -224,7 +224,7 @@ def set_config(
     Example: tailorbird fleet config set shop shop-source.yml --wait 30
     """
     one = ask(api, ca, token_file)
-    tell_version(one, one.ask("PUT", f"sources/{_name(name)}/config", read_keys(file)), as_json, wait)
+    report_version(one, one.ask("PUT", f"sources/{_name(name)}/config", read_keys(file)), as_json, wait)
 
 
 @config.command("rollback")
@@ -242,7 +242,7 @@ def roll_back_config(
     Example: tailorbird fleet config rollback shop 3
     """
     one = ask(api, ca, token_file)
-    tell_version(one, one.ask("POST", f"sources/{_name(name)}/rollback", {"version": version}), as_json, wait)
+    report_version(one, one.ask("POST", f"sources/{_name(name)}/rollback", {"version": version}), as_json, wait)
 
 
 @positions.command("show")
@@ -254,7 +254,7 @@ def show_positions(
     Example: tailorbird fleet positions show shop
     """
     for one in ask(api, ca, token_file).ask("GET", f"sources/{_name(name)}/positions"):
-        tell(one, as_json, _place(one))
+        report(one, as_json, _place(one))
 
 
 @positions.command("set")
@@ -279,7 +279,7 @@ def set_position(
 
     body = {"sequence": sequence, "before_ms": before.replace(tzinfo=UTC).timestamp() * 1000 if before else None}
     found = ask(api, ca, token_file).ask("POST", f"sources/{_name(name)}/positions", body)
-    tell(found, as_json, f"{name} goes on from {_place(found)}")
+    report(found, as_json, f"{name} goes on from {_place(found)}")
 
 
 def _place(one: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from tailorbird.cli.fleet.cli_api import API, CA, Api, Ca, Json, TokenFile, ask, tell, when
+from tailorbird.cli.fleet.cli_api import API, CA, Api, Ca, Json, TokenFile, ask, report, when
 
 token = typer.Typer(
     no_args_is_help=True,
@@ -40,7 +40,7 @@ def issue_token(
     body = {"name": name, "role": role, "days": days}
     found = written(topology, name, role, days) if topology else ask(api, ca, token_file).ask("POST", "tokens", body)
     if as_json:
-        tell(found, True, "")
+        report(found, True, "")
         return
     typer.echo(f"{found['id']}: {name} may {role} until {when(found['expires_ms'])}", err=True)
     typer.echo(found["token"])
@@ -63,7 +63,7 @@ def list_tokens(api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_js
     """
     for one in ask(api, ca, token_file).ask("GET", "tokens"):
         state = "revoked" if one["revoked"] else f"until {when(one['expires_ms'])}"
-        tell(one, as_json, f"{one['id']}: {one['name']} may {one['role']}, {state}")
+        report(one, as_json, f"{one['id']}: {one['name']} may {one['role']}, {state}")
 
 
 @token.command("revoke")
@@ -79,4 +79,4 @@ def revoke_token(
     Example: tailorbird fleet token revoke 0123456789abcdef
     """
     found = ask(api, ca, token_file).ask("DELETE", f"tokens/{number}")
-    tell(found, as_json, f"{found['id']}: revoked")
+    report(found, as_json, f"{found['id']}: revoked")

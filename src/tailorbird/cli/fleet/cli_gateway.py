@@ -36,10 +36,10 @@ def gateway(
     Example: tailorbird gateway topologies/shop.yml --listen 0.0.0.0:7443 --identity gateway
     """
     tenants = dict[str, str]()
-    for told in tenant or ():
-        name, equals, of = told.partition("=")
+    for reported in tenant or ():
+        name, equals, of = reported.partition("=")
         if not equals or not of or name in tenants:
-            raise UsageError(f"--tenant {told}", "--tenant NAME=TOPOLOGY, each name once")
+            raise UsageError(f"--tenant {reported}", "--tenant NAME=TOPOLOGY, each name once")
         tenants[name] = of
     # imported here: gRPC costs a quarter of a second, which `--help` should not
     from cdc.model.extras import extras_named

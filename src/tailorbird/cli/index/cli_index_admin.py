@@ -75,16 +75,16 @@ def replay_dead_letters(
     """
     from indexer.run_indexer import choose_index
     from tailorbird.cli.index.cli_index_rebuild import index_again
-    from tailorbird.operate.status.kafka_dead_letters import settle, waiting_letters
+    from tailorbird.operate.status.kafka_dead_letters import settle, waiting_dead_letters
 
     topology = load_topology(file)
     index = choose_index(topology, name)
-    letters = waiting_letters(topology, "indexer", index.name)
+    dead_letters = waiting_dead_letters(topology, "indexer", index.name)
     if dry_run:
-        for one in letters:
+        for one in dead_letters:
             typer.echo(json.dumps({"row": one.key, "reason": one.reason}) if as_json else f"{one.key}  {one.reason}")
         return
-    counts = index_again(topology, index, [bytes.fromhex(one.key) for one in letters])
-    settle(topology, letters, "replayed")
-    result = {"letters": len(letters), "rows": counts.rows, "dead_letters": counts.dead}
+    counts = index_again(topology, index, [bytes.fromhex(one.key) for one in dead_letters])
+    settle(topology, dead_letters, "replayed")
+    result = {"letters": len(dead_letters), "rows": counts.rows, "dead_letters": counts.dead}
     typer.echo(json.dumps(result) if as_json else "; ".join(f"{key}: {value}" for key, value in result.items()))

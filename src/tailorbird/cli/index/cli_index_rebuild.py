@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from indexer.rebuild.rebuild import Counts
     from indexer.rebuild.reindex import Reindex
     from indexer.rebuild.zk_state import RebuildState
-    from tailorbird.operate.status.dead_letters import Letter
+    from tailorbird.operate.status.dead_letters import DeadLetterRow
 
 
 def reindex(
@@ -67,7 +67,7 @@ def reindex(
 
 
 @contextmanager
-def rows_told(title: str, total: int | None) -> Iterator[Callable[[int], None]]:
+def rows_reported(title: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """A listener for numbers of rows: a bar on a terminal, and nothing elsewhere but the command's own result."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bars:
@@ -79,8 +79,8 @@ def _rehearse(topology: Topology, index: Index, throttle: float | None) -> dict[
     from indexer.rebuild.rebuild import MemoryState
     from tailorbird.provision.solr_rebuild import Rebuilder
 
-    with rows_told(f"rehearse {index.name}", Rebuilder(topology, index).expected()) as told:
-        counts = Rebuilder(topology, index, told=told).rehearse(MemoryState(), rows_per_second=throttle)
+    with rows_reported(f"rehearse {index.name}", Rebuilder(topology, index).expected()) as reported:
+        counts = Rebuilder(topology, index, reported=reported).rehearse(MemoryState(), rows_per_second=throttle)
     return {"index": index.name, "rows": counts.rows, "dead_letters": counts.dead, "swapped": False}
 
 
@@ -94,9 +94,9 @@ def _reindex(
         return {"index": index.name, "swapped": True, "note": "finished the swap that was cut off"}
     new = steps.prepare()
     wait_for_collection(topology, new, seconds=30)
-    letters = _letters_before(topology, index, state)
-    with rows_told(f"reindex {index.name}", Rebuilder(topology, index).expected()) as told:
-        rebuilder = Rebuilder(topology, index, told=told)
+    dead_letters = _dead_letters_before(topology, index, state)
+    with rows_reported(f"reindex {index.name}", Rebuilder(topology, index).expected()) as reported:
+        rebuilder = Rebuilder(topology, index, reported=reported)
         counts = rebuilder.fill(new, state, rows_per_second=throttle)
     difference = rebuilder.compare(new)
     if difference and not accept:
@@ -106,7 +106,7 @@ def _reindex(
             "--rollback gives the new one up",
         )
     kept = steps.swap(new)
-    settle(topology, letters, "reindexed")
+    settle(topology, dead_letters, "reindexed")
     return {
         "index": index.name,
         "rows": counts.rows,
@@ -117,11 +117,11 @@ def _reindex(
     }
 
 
-def _letters_before(topology: Topology, index: Index, state: RebuildState) -> list[Letter]:
+def _dead_letters_before(topology: Topology, index: Index, state: RebuildState) -> list[DeadLetterRow]:
     """The index's letters that this rebuild makes up for; none where it goes on, since its own are among them."""
-    from tailorbird.operate.status.kafka_dead_letters import waiting_letters
+    from tailorbird.operate.status.kafka_dead_letters import waiting_dead_letters
 
-    return [] if (state.read() or {}).get("buckets") else waiting_letters(topology, "indexer", index.name)
+    return [] if (state.read() or {}).get("buckets") else waiting_dead_letters(topology, "indexer", index.name)
 
 
 def index_again(topology: Topology, index: Index, rows: Sequence[bytes]) -> Counts:
@@ -130,10 +130,10 @@ def index_again(topology: Topology, index: Index, rows: Sequence[bytes]) -> Coun
     from indexer.rebuild.zk_state import Generations, StoredTargets
     from tailorbird.provision.solr_rebuild import Rebuilder
 
-    with session(topology.hbase.zookeeper) as client, rows_told(f"replay {index.name}", len(rows)) as told:
+    with session(topology.hbase.zookeeper) as client, rows_reported(f"replay {index.name}", len(rows)) as reported:
         id_ = peer(topology.name, index.name, Generations(client).current(topology.name, index.name))
         targets = StoredTargets(client, id_, collection=index.collection).read()
-        return Rebuilder(topology, index, told=told).replay(rows, targets.collections)
+        return Rebuilder(topology, index, reported=reported).replay(rows, targets.collections)
 
 
 @contextmanager
@@ -173,9 +173,9 @@ class StoredBackfills:
         from tailorbird.provision.solr_rebuild import Rebuilder, wait_for_collection
 
         state = self._state(peer)
-        with state.lock(), rows_told(f"fill {index.collection}", None) as told:
+        with state.lock(), rows_reported(f"fill {index.collection}", None) as reported:
             wait_for_collection(self._topology, index.collection, seconds=30)
-            counts = Rebuilder(self._topology, index, told=told).fill(index.collection, state)
+            counts = Rebuilder(self._topology, index, reported=reported).fill(index.collection, state)
             state.clear()
         return f"{counts.rows} rows" + (f", {counts.dead} of them dead letters" if counts.dead else "")
 

@@ -67,11 +67,11 @@ def explain_plan(
         typer.echo(f"wrote {svg}", err=True)
     warnings = {name: [(key.found, key.remedy) for key in loose_keys(plan, found)] for name, plan in plans.items()}
     if as_json:
-        told = {
+        reported = {
             name: {**json_of_plan(plan), "warnings": [{"found": f, "remedy": r} for f, r in warnings[name]]}
             for name, plan in plans.items()
         }
-        typer.echo(json.dumps(told, indent=2))
+        typer.echo(json.dumps(reported, indent=2))
         return
     if svg is None:
         typer.echo("\n\n".join(text_of_plan(plan) for plan in plans.values()))

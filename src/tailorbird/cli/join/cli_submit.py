@@ -48,5 +48,5 @@ def submit(
         print(shown(command))
         return
     find_java()
-    beside_us = Path(sys.executable).with_name(command[0])
-    os.execvp(str(beside_us) if beside_us.exists() else command[0], command)
+    peers = Path(sys.executable).with_name(command[0])
+    os.execvp(str(peers) if peers.exists() else command[0], command)

@@ -37,7 +37,7 @@ def checks(
     from tailorbird.verify.checks.check_status import found_text
     from tailorbird.verify.checks.run_checks import run_checks
     from tailorbird.verify.checks.runs import CheckRun
-    from tailorbird.verify.findings import DIFFERENT, EQUAL, UNTOLD
+    from tailorbird.verify.findings import DIFFERENT, EQUAL, UNLOGGED
     from tailorbird.verify.request import wanted
 
     topology = load_topology(file)
@@ -58,7 +58,7 @@ def checks(
         lines += [f"could not tell: {run.error}"] if run.error else []
         typer.echo("\n".join(f"{run.check}: {line}" for line in lines or ["there was nothing to compare"]))
     outcomes = {run.outcome for run in last.values()}
-    raise typer.Exit(DIFFERENT if "different" in outcomes else EQUAL if outcomes == {"equal"} else UNTOLD)
+    raise typer.Exit(DIFFERENT if "different" in outcomes else EQUAL if outcomes == {"equal"} else UNLOGGED)
 
 
 def _checked(verdict: Verdict) -> Checked:
@@ -75,6 +75,6 @@ def _checked(verdict: Verdict) -> Checked:
         cut=verdict.cut,
         at_ms=time.time_ns() // 1_000_000,
         seconds=round(verdict.seconds, 3),
-        untold=(*verdict.untold, *(f"not compared: {name}: {why}" for name, why in verdict.uncompared.items())),
+        unknown=(*verdict.unknown, *(f"not compared: {name}: {why}" for name, why in verdict.uncompared.items())),
         findings=tuple(shortened(finding.to_json()) for finding in verdict.findings[:MOST_FINDINGS]),
     )

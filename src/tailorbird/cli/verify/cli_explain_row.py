@@ -30,11 +30,11 @@ def explain(
     from cdc.process.file_topology import load_topology
     from tailorbird.verify.explain.explanation_text import json_of, lines_of
     from tailorbird.verify.explain.run_explain import Explainer, keys_of
-    from tailorbird.verify.findings import DIFFERENT, UNTOLD
+    from tailorbird.verify.findings import DIFFERENT, UNLOGGED
 
     with Explainer(load_topology(file), table) as explainer:
         found = explainer.explain(dict(keys_of(explainer.layout, key)), column or ())
     if found is None:
         raise UsageError(f"{table} has no row {key}", "it may be on its way: `tailorbird wait`")
     typer.echo(json.dumps(json_of(found), ensure_ascii=False) if as_json else "\n".join(lines_of(found)))
-    raise typer.Exit(DIFFERENT if found.differs else 0 if found.told else UNTOLD)
+    raise typer.Exit(DIFFERENT if found.differs else 0 if found.reported else UNLOGGED)

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from cdc.model.errors import TailorbirdError, UsageError
 from cdc.process.file_topology import load_topology
-from tailorbird.verify.findings import DIFFERENT, UNTOLD, Verdict, exit_code
+from tailorbird.verify.findings import DIFFERENT, UNLOGGED, Verdict, exit_code
 from tailorbird.verify.request import STAGES, Request, Said, Terminal, wanted
 from tailorbird.verify.verdict_text import lines_of
 
@@ -80,13 +80,13 @@ def verify(
             raise UsageError("--repair writes, and there is no terminal to ask on", "add --yes, or --dry-run")
         for one in said_of(asked, _Terminal(yes=yes, force=force)):
             said.append(one)
-            _tell(one, as_json=as_json)
+            _report(one, as_json=as_json)
         if not said:
             raise UsageError(f"{file}: nothing to compare", "tables in HBase with an index over them")
     except (TailorbirdError, KeyboardInterrupt) as error:
-        told = str(error) or "interrupted: --resume goes on with the log stage"
-        typer.echo(f"tailorbird: {told}", err=True)
-        raise typer.Exit(DIFFERENT if any(one.last.differing for one in said) else UNTOLD) from error
+        reported = str(error) or "interrupted: --resume goes on with the log stage"
+        typer.echo(f"tailorbird: {reported}", err=True)
+        raise typer.Exit(DIFFERENT if any(one.last.differing for one in said) else UNLOGGED) from error
     raise typer.Exit(exit_code(one.last for one in said))
 
 
@@ -130,17 +130,17 @@ class _Terminal:
         return self._force or (sys.stdin.isatty() and typer.confirm(question, err=True))
 
 
-def _tell(said: Said, *, as_json: bool) -> None:
-    _tell_verdict(said.verdict, as_json=as_json)
+def _report(said: Said, *, as_json: bool) -> None:
+    _report_verdict(said.verdict, as_json=as_json)
     if said.repair:
         typer.echo(json.dumps({"kind": "repair", "done": said.repair}) if as_json else f"       {said.repair}")
     if said.repaired is not None:
-        _tell_verdict(said.repaired, as_json=as_json)
+        _report_verdict(said.repaired, as_json=as_json)
 
 
-def _tell_verdict(verdict: Verdict, *, as_json: bool) -> None:
+def _report_verdict(verdict: Verdict, *, as_json: bool) -> None:
     if as_json:
-        for told in (*(finding.to_json() for finding in verdict.findings), verdict.to_json()):
-            typer.echo(json.dumps(told))
+        for reported in (*(finding.to_json() for finding in verdict.findings), verdict.to_json()):
+            typer.echo(json.dumps(reported))
     else:
         typer.echo("\n".join(lines_of(verdict)))

@@ -18,11 +18,11 @@ from indexer.rebuild.zk_state import Generations, StoredTargets
 from indexer.solr.solr_collection import SolrCollection
 from tailorbird.verify.findings import Verdict
 from tailorbird.verify.index.hbase_rows_seen import RowsSeen
-from tailorbird.verify.index.index_repair import Mended, mend
+from tailorbird.verify.index.index_repair import Repaired, repair_rows
 from tailorbird.verify.index.index_stage import Compared, IndexStage, Sample
 from tailorbird.verify.index.solr_shown import DocumentsShown
 from tailorbird.verify.request import Request, Said, Terminal
-from tailorbird.verify.settling import Patience
+from tailorbird.verify.settling import SettlingPolicy
 
 # Seconds: for a far end that does not come nearer, and in all.
 _STANDSTILL, _MOST = 60.0, 600.0
@@ -42,17 +42,17 @@ def verified_indexes(wanted: Request, terminal: Terminal) -> Iterator[Said]:
 
 def _foreign(index: Index) -> Verdict:
     why = f"index {index.name} is over a table that others write: it has neither barriers nor a layout of ours"
-    return Verdict(stage="index", table=index.table, cut="no cut", untold=(why,))
+    return Verdict(stage="index", table=index.table, cut="no cut", unknown=(why,))
 
 
 def _verified(wanted: Request, table: Table, index: Index, terminal: Terminal) -> Said:
     topology = wanted.topology
-    with closing(DocumentsShown(topology, index, patience=Patience(standstill=_STANDSTILL, most=_MOST))) as shown:
+    with closing(DocumentsShown(topology, index, settling=SettlingPolicy(standstill=_STANDSTILL, most=_MOST))) as shown:
         collection = shown.collection
         rows = RowsSeen(topology, table, index, know=collection.know_fields, fit=collection.converted)
         rows.check(topology.file)
         layout = rows.newest_layout()
-        with terminal.progress(f"index {index.name}", shown.count()) as told:
+        with terminal.progress(f"index {index.name}", shown.count()) as reported:
             stage = IndexStage(
                 table=table.name,
                 index=index.name,
@@ -62,20 +62,20 @@ def _verified(wanted: Request, table: Table, index: Index, terminal: Terminal) -
                 shown=shown,
                 seconds=time.monotonic,
                 pause=lambda _: time.sleep(_BETWEEN_LOOKS),
-                told=told,
+                reported=reported,
             )
             turn = (int(time.time() / _TURN_SECONDS) if wanted.turn is None else wanted.turn) % wanted.sample
             compared = stage.compare(Sample(wanted.sample, turn) if wanted.sample > 1 else None)
         if not (wanted.repair and compared.differing):
             return Said(verdict=compared.verdict)
-        return _mended(wanted, table, index, stage, compared, terminal)
+        return _repaired(wanted, table, index, stage, compared, terminal)
 
 
 # Beside the columns, these say which version of the row a document is.
 _RESERVED = (fields.FENCE, fields.KIND, fields.TS, fields.BATCH, fields.LAYOUT)
 
 
-def _mended(
+def _repaired(
     wanted: Request, table: Table, index: Index, stage: IndexStage, compared: Compared, terminal: Terminal
 ) -> Said:
     count = len(compared.differing)
@@ -84,23 +84,23 @@ def _mended(
         return Said(verdict=compared.verdict, repair=f"would mend {plan}")
     if not terminal.ask(f"mend {plan}?"):
         return Said(verdict=compared.verdict, repair="nothing was mended")
-    done = _mend(wanted.topology, table, index, compared.differing)
+    done = _repair_rows(wanted.topology, table, index, compared.differing)
     said = [f"mended {done.written + done.removed:,} of {count:,}: {done.written:,} written, {done.removed:,} removed"]
     said += [f"{key} stays as it is: {reason}" for key, reason in list(done.left.items())[:20]]
     return Said(verdict=compared.verdict, repair="; ".join(said), repaired=stage.look(compared.differing).verdict)
 
 
-def _mend(topology: Topology, table: Table, index: Index, ids: Sequence[str]) -> Mended:
+def _repair_rows(topology: Topology, table: Table, index: Index, ids: Sequence[str]) -> Repaired:
     """Mend every collection that the index has now: one that is kept to go back to, or is being filled, too."""
     with session(topology.hbase.zookeeper) as client:
         name = peer(topology.name, index.name, Generations(client).current(topology.name, index.name))
         targets = StoredTargets(client, name, collection=index.collection)
         before = checked(targets)
-        done = Mended()
+        done = Repaired()
         for at in before.collections:
             with closing(SolrCollection(topology.solr, at, commit_within=index.commit_within)) as collection:
-                mended = mend(ids, _Making(topology, table, index, collection), collection)
-                done = mended if at == before.collections[0] else done
+                was_repaired = repair_rows(ids, _Making(topology, table, index, collection), collection)
+                done = was_repaired if at == before.collections[0] else done
         if checked(targets).epoch != before.epoch:
             raise Retriable("the index's collections changed meanwhile", "run verify again")
     return done

@@ -21,8 +21,8 @@ def verified_log(asked: Request, terminal: Terminal) -> Iterator[Said]:
     """Each captured table that was asked for, or that a table which was asked for reads. Retriable: Kafka is away."""
     topology = asked.topology
     # asked first, for two seconds: the ledger would wait much longer for it
-    if away := kafka_problem(topology.log.brokers):
-        raise Retriable(f"Kafka at {topology.log.brokers}: {away}", "tailorbird stack status")
+    if unavailable := kafka_problem(topology.log.brokers):
+        raise Retriable(f"Kafka at {topology.log.brokers}: {unavailable}", "tailorbird stack status")
     read = {table for name in asked.tables for table in tables_of(topology, topology.tables[name])}
     with _Bars(terminal) as bars:
         ways = Ways(
@@ -30,18 +30,18 @@ def verified_log(asked: Request, terminal: Terminal) -> Iterator[Said]:
             resume=asked.resume,
             max_load=limits_of(asked.max_load),
             threads=asked.threads,
-            told=bars.told,
+            reported=bars.reported,
             waits=lambda why: typer.echo(f"waiting: {why}", err=True),
         )
         for found in compared(topology, None if asked.everything else {*asked.captured, *read}, ways):
             bars.close()
             if asked.repair and found.keys and found.look is not None:
-                yield _mended(asked, found, terminal)
+                yield _repaired(asked, found, terminal)
             else:
                 yield Said(verdict=found.verdict)
 
 
-def _mended(asked: Request, found: TopicCompared, terminal: Terminal) -> Said:
+def _repaired(asked: Request, found: TopicCompared, terminal: Terminal) -> Said:
     """Have the capture set right what differs, then look at the same rows again."""
     count = len(found.keys)
     plan = f"{count:,} rows of {found.table}: the capture reads them again and publishes what differs"
@@ -67,7 +67,7 @@ class _Bars(ExitStack):
         self._terminal, self._table, self._shown = terminal, "", 0
         self._bar: Callable[[int], None] | None = None
 
-    def told(self, table: TableId, rows: int) -> None:
+    def reported(self, table: TableId, rows: int) -> None:
         """So many rows of a table are done."""
         if str(table) != self._table or self._bar is None:
             self.close()

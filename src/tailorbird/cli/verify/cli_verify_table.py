@@ -15,14 +15,14 @@ from joins.select.compiler import compile_plan
 from tailorbird.operate.status.kafka_dead_letters import newest_schemas
 from tailorbird.verify.findings import Verdict
 from tailorbird.verify.request import Request, Said, Terminal
-from tailorbird.verify.settling import Patience
+from tailorbird.verify.settling import SettlingPolicy
 from tailorbird.verify.table.expected import Expected, obstacle
 from tailorbird.verify.table.forcing import ReadAgain, WhereKeys, rereads
 from tailorbird.verify.table.hbase_kept import StoredRows
-from tailorbird.verify.table.kafka_reread import Teller
-from tailorbird.verify.table.table_repair import mend
+from tailorbird.verify.table.kafka_reread import RereadRequester
+from tailorbird.verify.table.table_repair import repair_rows
 from tailorbird.verify.table.table_stage import Row, TableStage, Wrong
-from tailorbird.verify.verdict_text import stamp_told
+from tailorbird.verify.verdict_text import timestamp_reported
 
 # Seconds: for a far end that does not come nearer, and in all.
 _STANDSTILL, _MOST = 60.0, 600.0
@@ -37,23 +37,23 @@ def verified_tables(wanted: Request, terminal: Terminal) -> Iterator[Said]:
 
 def _verified(wanted: Request, table: Table, terminal: Terminal) -> Said:
     topology = wanted.topology
-    kept = StoredRows(topology, table, patience=_patience())
+    kept = StoredRows(topology, table, settling=_settling())
     kept.joined.check(topology.file)
     layout, barrier = kept.layouts.newest(), kept.joined.barrier()
     why = obstacle(topology, table, layout, barrier)
     if why or layout is None:
-        cut = stamp_told(barrier.stamp if barrier else None)
-        return Said(verdict=Verdict(stage="table", table=table.name, cut=cut, untold=(why,)))
+        cut = timestamp_reported(barrier.timestamp if barrier else None)
+        return Said(verdict=Verdict(stage="table", table=table.name, cut=cut, unknown=(why,)))
     try:
         return _compared(wanted, table, layout, kept, terminal)
     except Skippable as error:
-        cut = stamp_told(barrier.stamp if barrier else None)
-        return Said(verdict=Verdict(stage="table", table=table.name, cut=cut, untold=(error.message,)))
+        cut = timestamp_reported(barrier.timestamp if barrier else None)
+        return Said(verdict=Verdict(stage="table", table=table.name, cut=cut, unknown=(error.message,)))
 
 
 def _compared(wanted: Request, table: Table, layout: Layout, kept: StoredRows, terminal: Terminal) -> Said:
     topology = wanted.topology
-    with terminal.progress(f"table {table.name}", None) as told:
+    with terminal.progress(f"table {table.name}", None) as reported:
         stage = TableStage(
             table=table.name,
             row_key=layout.row_key,
@@ -62,15 +62,15 @@ def _compared(wanted: Request, table: Table, layout: Layout, kept: StoredRows, t
             kept=kept,
             seconds=time.monotonic,
             pause=lambda _: time.sleep(_BETWEEN_LOOKS),
-            told=told,
+            reported=reported,
         )
         verdict, wrong = stage.compare()
     if not (wanted.repair and wrong):
         return Said(verdict=verdict)
-    return _mended(wanted, table, kept, stage, verdict, wrong, terminal)
+    return _repaired(wanted, table, kept, stage, verdict, wrong, terminal)
 
 
-def _mended(
+def _repaired(
     wanted: Request,
     table: Table,
     kept: StoredRows,
@@ -95,8 +95,8 @@ def _mended(
         return Said(verdict=verdict, repair=f"would {what}")
     if read and not terminal.ask(f"{what}?"):
         return Said(verdict=verdict, repair="nothing was mended")
-    join = Teller(wanted.topology, plan, kept.joined.reached, patience=_patience())
-    done = mend(wrong, kept, join, now_ms=time.time_ns() // 1_000_000, unasked=not read)
+    join = RereadRequester(wanted.topology, plan, kept.joined.reached, settling=_settling())
+    done = repair_rows(wrong, kept, join, now_ms=time.time_ns() // 1_000_000, unasked=not read)
     repaired = stage.look([one.key for one in wrong]).verdict
     said = done.line
     if repaired.differing and not done.reason:
@@ -116,8 +116,8 @@ def _what(gone: int, again: int, read: Sequence[ReadAgain]) -> str:
     if not read:
         return f"delete {_rows(gone)} of HBase at their versions, if that is confirmed (--force)"
     tables = ", ".join(f"{'rows' if one.where else 'all rows'} of {one.table}" for one in read)
-    anew = f"writes {_rows(again)} anew" if again else "writes them anew if it has them"
-    parts = [f"have {tables} read again, so that the join {anew}"]
+    once_more = f"writes {_rows(again)} anew" if again else "writes them anew if it has them"
+    parts = [f"have {tables} read again, so that the join {once_more}"]
     if gone:
         parts.append(f"then delete of {_rows(gone)} of HBase those that the join has not written again")
     return ", and ".join(parts)
@@ -136,5 +136,5 @@ def _planned(topology: Topology, table: Table) -> Callable[[Sequence[Row]], Sequ
     return partial(rereads, compile_plan(topology, table, schemas), schemas, where_of=where_of)
 
 
-def _patience() -> Patience:
-    return Patience(standstill=_STANDSTILL, most=_MOST)
+def _settling() -> SettlingPolicy:
+    return SettlingPolicy(standstill=_STANDSTILL, most=_MOST)

@@ -24,7 +24,7 @@ def source_of(topology: str, server: FoundServer) -> DraftSource:
     linked |= {(r.parent, column) for r in server.references for column in r.referenced}
     ignored: dict[str, tuple[Reasoned, ...]] = {}
     left: list[Reasoned] = []
-    topics = {naming.told_apart(topic) for topic in naming.control_topics(topology)}
+    topics = {naming.distinguished(topic) for topic in naming.control_topics(topology)}
     for table in server.tables:
         needed = {*table.key, *(name for owner, name in linked if owner == table.table_id)}
         found = [each for column in table.schema.columns if (each := _unwanted(column, needed)) is not None]
@@ -32,7 +32,7 @@ def source_of(topology: str, server: FoundServer) -> DraftSource:
         if why:
             left.append(Reasoned(name=table.name, why=why))
             continue
-        topics.add(naming.told_apart(naming.change_topic(topology, table.table_id)))
+        topics.add(naming.distinguished(naming.change_topic(topology, table.table_id)))
         ignored[table.name] = tuple(found)
     return DraftSource(server=server, ignored=ignored, left=tuple(left))
 
@@ -61,7 +61,7 @@ def _fault(topology: str, table: FoundTable, ignored: tuple[str, ...], topics: s
     if table.fault:
         return table.fault
     topic = naming.change_topic(topology, table.table_id)
-    if naming.told_apart(topic) in topics:
+    if naming.distinguished(topic) in topics:
         return f"Kafka does not tell its topic {topic} from another's"
     if odd := [column.name for column in table.schema.columns if _UNWRITABLE.search(column.name)]:
         return f"column {odd[0]!r} cannot be written in a topology"

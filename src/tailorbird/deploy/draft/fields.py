@@ -101,8 +101,8 @@ def _time(table: DraftTable) -> Reasoned | None:
     if not ranked:
         return None
     best, *others = (each[-1] for each in ranked)
-    told = f", rather than {', '.join(each.output for each in others[:2])}" if others else ""
-    return Reasoned(name=best.output, why=f"{best.column.column_type} of {best.table.name}{told}")
+    reported = f", rather than {', '.join(each.output for each in others[:2])}" if others else ""
+    return Reasoned(name=best.output, why=f"{best.column.column_type} of {best.table.name}{reported}")
 
 
 def _shown(

@@ -207,7 +207,7 @@ def _columns(model: Model, joins: list[DraftJoin], left: list[str]) -> Iterator[
             numbers = {name for each in model.of(join.table.table_id) for name in each.columns} | {*join.by.referenced}
             names = [name for name in names if name not in numbers and not is_change_time(name)]
             most = _MOST_COLUMNS[join.depth]
-            best = sorted(names, key=lambda name: not _telling(join.table, name))[:most]
+            best = sorted(names, key=lambda name: not _reporting(join.table, name))[:most]
             if more := [name for name in names if name not in best]:
                 left.append(f"of {join.alias}, to keep rows short: {', '.join(more)}")
             names = [name for name in names if name in best]
@@ -219,7 +219,7 @@ def _columns(model: Model, joins: list[DraftJoin], left: list[str]) -> Iterator[
             yield DraftColumn(alias=join.alias, table=join.table, column=column, output=output)
 
 
-def _telling(table: FoundTable, name: str) -> bool:
+def _reporting(table: FoundTable, name: str) -> bool:
     column = table.schema.column(name)
     return (
         looks_like_name(name)

@@ -71,11 +71,11 @@ def _source(draft: Draft, source: DraftSource) -> Iterator[str]:
     captured = list(draft.captured(source))
     silent = [r for r in server.references if r.rules and r.child in {table.table_id for table in captured}]
     if silent:
-        told = [f"{r}: {' and '.join(r.rules)} of {r.parent.table}" for r in silent]
+        reported = [f"{r}: {' and '.join(r.rules)} of {r.parent.table}" for r in silent]
         what = (
             "The log does not tell the rows that these foreign keys change; they are read again (`cascades: follow`):"
         )
-        yield from _comment([what, *told], 4)
+        yield from _comment([what, *reported], 4)
     yield "    tables:"
     for table in captured:
         yield from _captured(source, table)

@@ -47,11 +47,11 @@ def _join(topology: Topology, table: Table, seen: SeenTopology) -> Change:
         if stored is not None:
             why = "this machine has no state of it, so it begins anew"
         return _reads(Change(action="join", kind="join", name=table.name, why=why, by="run"), topology, plan, seen)
-    if (cause := _why_anew(topology, table, plan, state, seen)) is not None:
-        told = f"{differences(stored, layout)}; {cause}" if stored is not None and layout is not stored else cause
+    if (cause := _why_again(topology, table, plan, state, seen)) is not None:
+        reported = f"{differences(stored, layout)}; {cause}" if stored is not None and layout is not stored else cause
         by = f"tailorbird run {topology.file} --rebuild {table.name}"
-        anew = Change(action="rebuild", kind="join", name=table.name, why=told, by=by, meanwhile=_meanwhile(table))
-        return _reads(anew, topology, plan, seen)
+        again = Change(action="rebuild", kind="join", name=table.name, why=reported, by=by, meanwhile=_meanwhile(table))
+        return _reads(again, topology, plan, seen)
     if not state.complete:
         why = "it goes on, and has not come to its first complete cut yet"
         return _reads(Change(action="join", kind="join", name=table.name, why=why, by="run"), topology, plan, seen)
@@ -71,7 +71,7 @@ def _uncompiled(topology: Topology, table: Table, seen: SeenTopology, lacking: l
     return Change(action="join", kind="join", name=table.name, why=why, by="run")
 
 
-def _why_anew(topology: Topology, table: Table, plan: Plan, state: SeenState, seen: SeenTopology) -> str | None:
+def _why_again(topology: Topology, table: Table, plan: Plan, state: SeenState, seen: SeenTopology) -> str | None:
     """Why a join can not go on with its state; None where it can."""
     if plan.fingerprint() != state.fingerprint:
         others = sorted(name for name in topology.tables if name != table.name and _names(table, name))

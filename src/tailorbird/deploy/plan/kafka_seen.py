@@ -17,7 +17,7 @@ from joins.select.parser import tables_of
 from joins.stores.kafka_schemas import read_schemas
 
 _TIMEOUT = 10.0
-_PATIENCE = 5.0
+_WAIT_LIMIT = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +64,13 @@ def fleet_sources(topology: Topology, topics: SeenTopics) -> frozenset[str]:
     return frozenset(name for name, version in newest.items() if version.spec is not None)
 
 
-def told_schemas(topology: Topology, topics: SeenTopics) -> dict[TableId, TableSchema]:
+def reported_schemas(topology: Topology, topics: SeenTopics) -> dict[TableId, TableSchema]:
     """What captures tell of the tables that queries read; those that none has told within five seconds are left out."""
     read = frozenset(one for table in topology.tables.values() for one in tables_of(topology, table))
     wanted = frozenset(one for one in read if change_topic(topology.name, one) in topics.partitions)
     if not wanted or schemas_topic(topology.name) not in topics.partitions:
         return {}
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _WAIT_LIMIT
     return read_schemas(
         topology.log.brokers, topology.name, wanted, lambda _: None, lambda: time.monotonic() > deadline
     )

@@ -36,13 +36,13 @@ def read_versions(topology: Topology) -> Versions:
                 elif error.code() == KafkaError._PARTITION_EOF:
                     break
                 else:
-                    raise _away(topology, error.str())
+                    raise _unavailable(topology, error.str())
             else:
-                raise _away(topology, "no answer")
+                raise _unavailable(topology, "no answer")
         finally:
             consumer.close()
     except KafkaException as error:
-        raise _away(topology, error.args[0].str()) from error
+        raise _unavailable(topology, error.args[0].str()) from error
     try:
         return Versions() if found is None else load_versions(json.loads(found))
     except (ValueError, KeyError, TypeError) as strange:
@@ -66,9 +66,9 @@ def store_versions(topology: Topology, versions: Versions) -> None:
             on_delivery=lambda error, _: failed.append(error) if error is not None else None,
         )
         if producer.flush(_TIMEOUT) or failed:
-            raise _away(topology, failed[0].str() if failed else "no answer")
+            raise _unavailable(topology, failed[0].str() if failed else "no answer")
     except KafkaException as error:
-        raise _away(topology, error.args[0].str()) from error
+        raise _unavailable(topology, error.args[0].str()) from error
     keep_versions(topology.name, versions)
 
 
@@ -79,13 +79,13 @@ def newest_versions(topology: Topology) -> Versions:
     known = kept_versions(topology.name)
     if not topology.tables and not known.tables:
         return known
-    told = read_versions(topology)
-    newest = max(told, known, key=lambda one: one.epoch)
+    reported = read_versions(topology)
+    newest = max(reported, known, key=lambda one: one.epoch)
     if newest.epoch > known.epoch:
         keep_versions(topology.name, newest)
     return newest
 
 
-def _away(topology: Topology, said: str) -> Retriable:
+def _unavailable(topology: Topology, said: str) -> Retriable:
     what = f"Kafka at {topology.log.brokers}: {said}"
     return Retriable(f"{what}: the versions of tables are not told", "is it running? `tailorbird stack status`")

@@ -23,7 +23,7 @@ def lines_of(changes: Sequence[Change]) -> Iterator[str]:
     yield _sum(changes)
 
 
-def told(one: Change) -> Mapping[str, Any]:
+def reported(one: Change) -> Mapping[str, Any]:
     """A step as JSON: `rows` counted, `rows_whole` false where there are more; what is not known is null."""
     return {
         "action": one.action,
@@ -43,20 +43,20 @@ def told(one: Change) -> Mapping[str, Any]:
 def _cost(one: Change) -> str:
     parts = [] if one.records is None else [f"reads {one.records:,} changes of the log"]
     if one.rows is not None and one.action != "leave":
-        parts.append(f"{'writes' if one.action in ('join', 'rebuild') else 'indexes'} {rows_told(one.rows)}")
+        parts.append(f"{'writes' if one.action in ('join', 'rebuild') else 'indexes'} {rows_reported(one.rows)}")
     if one.rows is not None and one.action == "leave" and one.rows.rows:
         parts.append(f"it holds {one.rows.rows:,} records")
     if one.seconds is not None:
-        parts.append(time_told(one.seconds))
+        parts.append(time_reported(one.seconds))
     return ", ".join(parts)
 
 
-def rows_told(count: RowCount) -> str:
+def rows_reported(count: RowCount) -> str:
     """A number of rows, in words where they were not counted to their end."""
     return f"{count.rows:,} rows" if count.whole else f"more than {count.rows:,} rows"
 
 
-def time_told(seconds: float) -> str:
+def time_reported(seconds: float) -> str:
     """A time that was estimated: nobody is helped by its seconds."""
     if seconds < 60:
         return "less than a minute"

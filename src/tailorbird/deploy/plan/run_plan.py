@@ -14,7 +14,7 @@ from indexer.table.hbase_layouts import StoredLayouts
 from joins.engine.file_checkpoint import measured_rate, stored_record
 from tailorbird.deploy.plan.change import Change
 from tailorbird.deploy.plan.hbase_seen import counted_rows
-from tailorbird.deploy.plan.kafka_seen import SeenTopics, fleet_sources, seen_topics, told_schemas
+from tailorbird.deploy.plan.kafka_seen import SeenTopics, fleet_sources, reported_schemas, seen_topics
 from tailorbird.deploy.plan.planner import changes
 from tailorbird.deploy.plan.seen import SeenState, SeenTopology
 from tailorbird.deploy.plan.solr_seen import seen_collection
@@ -52,7 +52,7 @@ def look(topology: Topology, stores: Stores) -> SeenTopology:
     return SeenTopology(
         steps=foreseen(topology, stores),
         captured=frozenset(captured_positions(topology) if logged else ()),
-        schemas=told_schemas(topology, topics),
+        schemas=reported_schemas(topology, topics),
         records=topics.records,
         partitions=topics.partitions,
         states=_states(topology),

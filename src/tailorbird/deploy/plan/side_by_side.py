@@ -36,7 +36,7 @@ def choose(topology: Topology, versions: Versions, see: See) -> Choice:
     """
     numbers = {name: number for name, number in serving(versions).items() if name in topology.tables}
     found = see(declared(topology, versions, numbers))
-    changed = _anew(topology, numbers, found)
+    changed = _again(topology, numbers, found)
     movable = [
         name
         for name in changed
@@ -48,7 +48,7 @@ def choose(topology: Topology, versions: Versions, see: See) -> Choice:
         tried = {name: versions.tables[name].live[-1] for name in movable}
         again = {name for name, number in tried.items() if number == numbers[name]}
         if len(again) < len(movable):
-            again |= set(_anew(topology, numbers | tried, see(declared(topology, versions, numbers | tried))))
+            again |= set(_again(topology, numbers | tried, see(declared(topology, versions, numbers | tried))))
         numbers |= {name: versions.tables[name].newest + 1 if name in again else tried[name] for name in movable}
         found = see(declared(topology, versions, numbers))
     refused = {one.name for one in found if one.action == "refuse" and one.kind == "join"}
@@ -57,11 +57,11 @@ def choose(topology: Topology, versions: Versions, see: See) -> Choice:
         for name in topology.tables
         if (name in changed and name not in movable) or version_name(name, numbers.get(name, 1)) in refused
     )
-    told = _told(topology, versions, numbers, found, changed, movable)
-    return Choice(numbers=numbers, moving=tuple(movable), stuck=stuck, changes=list(told))
+    reported = _reported(topology, versions, numbers, found, changed, movable)
+    return Choice(numbers=numbers, moving=tuple(movable), stuck=stuck, changes=list(reported))
 
 
-def _anew(topology: Topology, numbers: Mapping[str, int], found: Sequence[Change]) -> dict[str, Change]:
+def _again(topology: Topology, numbers: Mapping[str, int], found: Sequence[Change]) -> dict[str, Change]:
     """The tables that can not go on as they are, by the file's name, and the step that says so."""
     changed = {}
     for name in topology.tables:
@@ -74,7 +74,7 @@ def _anew(topology: Topology, numbers: Mapping[str, int], found: Sequence[Change
     return changed
 
 
-def _told(
+def _reported(
     topology: Topology,
     versions: Versions,
     numbers: Mapping[str, int],

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from cdc.model.errors import Retriable
 from cdc.stored import fields
 from cdc.topology.topology import Index, Solr
-from indexer.solr.solr_http import AWAY, SolrConnections
+from indexer.solr.solr_http import UNAVAILABLE, SolrConnections
 from tailorbird.deploy.plan.seen import SeenCollection
 
 _TIMEOUT = 10.0
@@ -24,7 +24,7 @@ def seen_collection(solr: Solr, index: Index) -> SeenCollection | None:
         found, answer = connections.json("GET", f"/{index.collection}/select?{asked}")
         if status != 200 or found != 200:
             what = f"Solr at {solr.url} does not tell what {index.collection} holds: HTTP {status}, {found}"
-            raise Retriable(what, AWAY)
+            raise Retriable(what, UNAVAILABLE)
     finally:
         connections.close()
     return SeenCollection(

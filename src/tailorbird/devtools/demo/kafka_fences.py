@@ -13,11 +13,11 @@ from cdc.model.schema import TableId
 from cdc.topology.topology import Topology
 from ingest.changes.kafka_released import reader_settings
 
-_PATIENCE = 10.0
+_TIMEOUT = 10.0
 _WORD = "Fence"
 
 
-class ToldFences:
+class RenamedFences:
     """The newest fence that the capture of the topic has told of, and its number; Retriable while Kafka is away."""
 
     row = 1  # the id of the row whose name is the fence
@@ -32,7 +32,7 @@ class ToldFences:
         """Reads what has come since it was asked last."""
         try:
             if not self._assigned:
-                there = self._consumer.list_topics(self._topic, timeout=_PATIENCE).topics[self._topic].partitions
+                there = self._consumer.list_topics(self._topic, timeout=_TIMEOUT).topics[self._topic].partitions
                 self._consumer.assign([TopicPartition(self._topic, number, 0) for number in there])
                 self._assigned = bool(there)
             while self._assigned and (records := self._consumer.consume(500, timeout=0.2)):

@@ -19,7 +19,7 @@ from cdc.model.schema import TableId
 from cdc.topology.topology import Source, Topology
 from ingest.log.kafka_topics import make_topic
 from ingest.postgres.messages import lsn_of
-from tailorbird.devtools.demo.kafka_fences import ToldFences
+from tailorbird.devtools.demo.kafka_fences import RenamedFences
 from tailorbird.devtools.demo.mysql_demo import MySqlShop
 from tailorbird.devtools.demo.proc_debezium import Debezium
 from tailorbird.devtools.demo.shop import ShopStatement, ShopTransaction
@@ -75,9 +75,9 @@ class TwoEngineShop(MySqlShop):
                 user=login.user, password=login.password, autocommit=True,
             )  # fmt: skip
         except psycopg.OperationalError as error:
-            where_told = f"PostgreSQL at {catalog.hostname}:{catalog.port}"
-            raise Retriable(f"{where_told}: {error}", "tailorbird stack status") from error
-        self.crm, self._debezium, self._told = crm, debezium, ToldFences(topology, CUSTOMERS)
+            where_reported = f"PostgreSQL at {catalog.hostname}:{catalog.port}"
+            raise Retriable(f"{where_reported}: {error}", "tailorbird stack status") from error
+        self.crm, self._debezium, self._reported = crm, debezium, RenamedFences(topology, CUSTOMERS)
         self._fence = 0
 
     def prepare(self) -> None:
@@ -123,7 +123,9 @@ class TwoEngineShop(MySqlShop):
         self._catalog.execute("SELECT pg_logical_emit_message(true, 'demo', '')")
         self._fence = max(self._fence + 1, int(time.time() * 1000))
         self._execute(
-            "crm", "UPDATE crm.customers SET name = %s WHERE id = %s", (self._told.name_of(self._fence), self._told.row)
+            "crm",
+            "UPDATE crm.customers SET name = %s WHERE id = %s",
+            (self._reported.name_of(self._fence), self._reported.row),
         )
         return {**found, "crm": str(self._fence)}
 
@@ -133,13 +135,13 @@ class TwoEngineShop(MySqlShop):
             return position.pos >= int(wanted)
         self._debezium.check()
         if source == "crm":
-            told = self._told.newest()
-            return told[0] >= int(wanted) and position.sequence >= told[1]
+            reported = self._reported.newest()
+            return reported[0] >= int(wanted) and position.sequence >= reported[1]
         return super().covers(source, position, wanted)
 
     def close(self) -> None:
         """Close all connections."""
-        self._told.close()
+        self._reported.close()
         self._catalog.close()
         super().close()
 

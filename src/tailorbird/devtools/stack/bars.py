@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from tailorbird.devtools.stack.progress import StackProgressed, TellProgress, line_of
+from tailorbird.devtools.stack.progress import ProgressListener, StackProgressed, line_of
 
 
 @contextmanager
-def telling(console: Console | None = None) -> Iterator[TellProgress]:
+def reporting(console: Console | None = None) -> Iterator[ProgressListener]:
     """A listener for `Stack`; it may be called from several threads, for each `what` from one."""
     console = console or Console(stderr=True)
     if console.is_terminal:
@@ -42,12 +42,12 @@ class _Drawn:
 class _Printed:
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._told: dict[str, int] = {}
+        self._reported: dict[str, int] = {}
 
     def __call__(self, progressed: StackProgressed) -> None:
         if progressed.total:
             quarter = 4 * progressed.done // progressed.total
-            if self._told.get(progressed.what) == quarter:
+            if self._reported.get(progressed.what) == quarter:
                 return
-            self._told[progressed.what] = quarter
+            self._reported[progressed.what] = quarter
         self._console.print(line_of(progressed), highlight=False, soft_wrap=True)

@@ -33,12 +33,12 @@ from tailorbird.devtools.stack.artefacts import (
     wrong_jars,
 )
 from tailorbird.devtools.stack.proc_tools import locked, unpack_mysql, unpack_postgres
-from tailorbird.devtools.stack.progress import StackProgressed, TellProgress
+from tailorbird.devtools.stack.progress import ProgressListener, StackProgressed
 
 _FILES = files("tailorbird.devtools.stack") / "files"
 
 
-def fetch_bundles(cache: Path, java: Path, progress: TellProgress, bundles: Collection[Bundle] = BUNDLES) -> None:
+def fetch_bundles(cache: Path, java: Path, progress: ProgressListener, bundles: Collection[Bundle] = BUNDLES) -> None:
     """Have these bundles in the cache; quick when they are there already."""
     if all(bundle_folder(cache, bundle).is_dir() for bundle in bundles):
         return
@@ -74,7 +74,7 @@ class _Job:
     wanted: Mapping[Bundle, tuple[Jar, ...]]
     java: Path
     lock: int
-    progress: TellProgress
+    progress: ProgressListener
 
 
 def _download(job: _Job) -> None:
@@ -130,12 +130,12 @@ def _watch(command: list[str], job: _Job, wanted: Mapping[Bundle, tuple[Jar, ...
     owner = {jar.file_name: bundle for bundle, jars in wanted.items() for jar in jars}
     arrived: dict[Bundle, set[str]] = {bundle: set() for bundle in wanted}
 
-    def tell(bundle: Bundle, done: int) -> None:
+    def report(bundle: Bundle, done: int) -> None:
         total = len(wanted[bundle])
         job.progress(StackProgressed(what=bundle, step="download", done=done, total=total))
 
     for bundle in wanted:
-        tell(bundle, 0)
+        report(bundle, 0)
     output = []
     with subprocess.Popen(
         command,
@@ -153,17 +153,17 @@ def _watch(command: list[str], job: _Job, wanted: Mapping[Bundle, tuple[Jar, ...
             name = transferred_jar(line)
             if name in owner and name not in arrived[owner[name]]:
                 arrived[owner[name]].add(name)
-                tell(owner[name], len(arrived[owner[name]]))
+                report(owner[name], len(arrived[owner[name]]))
     if child.returncode:
         raise TailorbirdError(
             f"the download failed: {failure_of(output)}",
             "check the network and run `tailorbird stack fetch` again: it goes on where it stopped",
         )
     for bundle in wanted:
-        tell(bundle, len(wanted[bundle]))
+        report(bundle, len(wanted[bundle]))
 
 
-def _install(work: Path, bundle: Bundle, cache: Path, progress: TellProgress) -> None:
+def _install(work: Path, bundle: Bundle, cache: Path, progress: ProgressListener) -> None:
     folder = work / bundle / "lib"
     unpack = {"mysql": unpack_mysql, "postgres": unpack_postgres}.get(bundle)
     if unpack is not None:

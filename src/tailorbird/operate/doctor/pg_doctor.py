@@ -9,8 +9,8 @@ from ingest.postgres import pg_publication, pg_schema, pg_slot
 from ingest.postgres.pg_connection import PgConnection, PgError, connected, grants, translated
 from ingest.postgres.relations import TableShown
 from ingest.postgres.selects import literal, named
-from tailorbird.operate.doctor.doctor import TableFacts, Unreached
-from tailorbird.operate.doctor.postgres import PgServerFacts, PgTableFacts
+from tailorbird.operate.doctor.doctor import TableInspection, Unreached
+from tailorbird.operate.doctor.postgres import PgServerInspection, PgTableInspection
 
 _SETTINGS = ("wal_level", "max_slot_wal_keep_size", "max_replication_slots")
 # Columns that may be stored apart, of a table of which values are.
@@ -24,11 +24,11 @@ _HELD = """SELECT (SELECT coalesce(max(age(catalog_xmin)), 0) FROM pg_replicatio
 WHERE application_name = $2 AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid())"""
 
 
-def postgres_facts(topology: str, source: Source) -> PgServerFacts | Unreached:
+def postgres_inspection(topology: str, source: Source) -> PgServerInspection | Unreached:
     """What the server says; or, when it cannot be reached or refuses the login, why."""
     try:
         with connected(source) as connection:
-            return _facts(connection, topology, source)
+            return _log_events(connection, topology, source)
     except TailorbirdError as error:
         return Unreached(problem=error.message, refused=isinstance(error, UsageError))
 
@@ -38,7 +38,7 @@ def grants_of(source: Source) -> list[str]:
     return grants(source)
 
 
-def _facts(connection: PgConnection, topology: str, source: Source) -> PgServerFacts:
+def _log_events(connection: PgConnection, topology: str, source: Source) -> PgServerInspection:
     names = pg_slot.names_of(topology, source)
     with translated(source, "ask the server"):
         which = ", ".join(map(literal, _SETTINGS))
@@ -57,13 +57,13 @@ def _facts(connection: PgConnection, topology: str, source: Source) -> PgServerF
     for table in source.tables:
         name = (table.database, table.table)
         one = found.get(name)
-        facts, owns = _table(connection, source, table, one)
+        log_events, owns = _table(connection, source, table, one)
         owned &= owns
         stored = publication.stored or publication.owned
         refused = pg_schema.refused(source, table, one, connection.version, stored=stored) if one else None
         tables.append(
-            PgTableFacts(
-                table=facts,
+            PgTableInspection(
+                table=log_events,
                 identity=one.identity if one else "d",
                 refused=refused or publication.refuses(name),
                 published=publication.has(name),
@@ -73,7 +73,7 @@ def _facts(connection: PgConnection, topology: str, source: Source) -> PgServerF
     listed = {(table.database, table.table) for table in source.tables}
     wanted = {name: one for name, one in found.items() if name in listed}
     publish = pg_publication.statements(names, publication, wanted, connection.version, own=not source.publication_name)
-    return PgServerFacts(
+    return PgServerInspection(
         version=connection.version,
         settings=settings,
         standby=standby == "t",
@@ -89,11 +89,13 @@ def _facts(connection: PgConnection, topology: str, source: Source) -> PgServerF
     )
 
 
-def _table(connection: PgConnection, source: Source, table: TableId, one: TableShown | None) -> tuple[TableFacts, bool]:
+def _table(
+    connection: PgConnection, source: Source, table: TableId, one: TableShown | None
+) -> tuple[TableInspection, bool]:
     """The table, and whether the user has its owner's rights, which publishing takes."""
     name = f"{table.database}.{table.table}"
     if one is None:
-        return TableFacts(name=name, readable="it is not there", engine="", absent=True), True
+        return TableInspection(name=name, readable="it is not there", engine="", absent=True), True
     refused = None
     try:
         connection.query(f"SELECT FROM {named(table)} LIMIT 0")
@@ -102,8 +104,8 @@ def _table(connection: PgConnection, source: Source, table: TableId, one: TableS
     with translated(source, "ask for the owners"):
         ((owns,),) = connection.texts(f"SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = {one.oid}")
     schema = one.definition.schema(table, 1)
-    facts = TableFacts(name=name, readable=refused, engine="heap", schema=schema, keys=one.definition.keys)
-    return facts, owns == "t"
+    log_events = TableInspection(name=name, readable=refused, engine="heap", schema=schema, keys=one.definition.keys)
+    return log_events, owns == "t"
 
 
 def _large(connection: PgConnection, source: Source, one: TableShown) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ _STAT = Path("/proc/stat")
 _FIELDS, _STEAL = 8, 7  # user nice system idle iowait irq softirq steal, in ticks; proc(5)
 
 
-class Stolen:
+class CpuSteal:
     """The share of this machine's processor time that its host withheld, since this object was made.
 
     A ready process waits in that time while the machine itself looks idle. 0 where nothing tells it (no Linux).
@@ -16,17 +16,17 @@ class Stolen:
 
     def __init__(self, stat: Path = _STAT) -> None:
         self._stat = stat
-        self._total, self._stolen = _ticks(stat)
+        self._total, self._cpu_steal = _ticks(stat)
 
     def share(self) -> float:
         """Between 0 and 1."""
-        total, stolen = _ticks(self._stat)
-        return (stolen - self._stolen) / (total - self._total) if total > self._total else 0.0
+        total, cpu_steal = _ticks(self._stat)
+        return (cpu_steal - self._cpu_steal) / (total - self._total) if total > self._total else 0.0
 
     def lap(self) -> float:
         """As `share`, since the last lap."""
         share = self.share()
-        self._total, self._stolen = _ticks(self._stat)
+        self._total, self._cpu_steal = _ticks(self._stat)
         return share
 
 

@@ -14,12 +14,12 @@ from ingest.events.quarantine_state import Kept
 class CapturedPosition:
     """The newest committed position of a source: all GTIDs read, and the sequence of its last published change.
 
-    `snapshots` is the progress of those under way, by `database.table`: rows, total (an estimate), began_ms; `mending`
-    the tables some rows of which are held back until they are mended; `quarantine` those whose rows are kept as raw
-    events, `left_out` those that are not captured though they are wanted, by `database.table`. `file` and `pos` are its
-    place in the source's log, `offset` its own in the positions topic; `signals` the offset behind the last signal that
-    was obeyed; `prepared` is when each XA transaction that is open was prepared, in ms since 1970. Not `whole` while
-    rows are read again or held back: the log does not hold yet what the source does.
+    `snapshots` is the progress of those under way, by `database.table`: rows, total (an estimate), began_ms;
+    `repairing` the tables some rows of which are held back until they are mended; `quarantine` those whose rows are
+    kept as raw events, `left_out` those that are not captured though they are wanted, by `database.table`. `file` and
+    `pos` are its place in the source's log, `offset` its own in the positions topic; `signals` the offset behind the
+    last signal that was obeyed; `prepared` is when each XA transaction that is open was prepared, in ms since 1970. Not
+    `whole` while rows are read again or held back: the log does not hold yet what the source does.
     `unrepresentable` counts the values that their columns' types cannot hold, published as NULL or as text, by
     `database.table` and column.
     """
@@ -28,7 +28,7 @@ class CapturedPosition:
     sequence: int
     snapshot: str
     snapshots: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    mending: tuple[str, ...] = ()
+    repairing: tuple[str, ...] = ()
     quarantine: Mapping[str, Kept] = field(default_factory=dict)
     left_out: Mapping[str, LeftOut] = field(default_factory=dict)
     file: str = ""

@@ -21,7 +21,7 @@ LEFT_OUT = "left out"  # the stage of tables that captures leave out until what 
 QUARANTINE = "quarantine"  # the stage of what captures can not decode (tailorbird.operate.status.quarantine)
 
 
-class LetterRecord(NamedTuple):
+class DeadLetterRecord(NamedTuple):
     """A record of the topic `…deadletters`, where and when it was written (ms)."""
 
     key: bytes | None
@@ -32,7 +32,7 @@ class LetterRecord(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
+class DeadLetterRow:
     """What was refused: `stage` and `of` say where a row is missing (captured table, joined table or index).
 
     `id` stays the same however often the same is refused, `count` times between `first_ms` and `last_ms`; `key` is the
@@ -63,47 +63,53 @@ class Waiting:
 
     stage: str
     of: str
-    letters: int
+    dead_letters: int
     reason: str
 
 
-def letter_of(topology: str, record: LetterRecord) -> Letter:
+def dead_letter_of(topology: str, record: DeadLetterRecord) -> DeadLetterRow:
     """Read a record; what is none of ours is a letter of stage `unknown`, since somebody must look at it."""
-    told = value_of(record)
-    stage = str(told.get("stage", "unknown"))
+    reported = value_of(record)
+    stage = str(reported.get("stage", "unknown"))
     table, reads = "", False
     if stage == "capture":
-        table, reads = str(told.get("table")), True
-        of, key = table, _shown(told.get("values", {}))
-        position = f"{told.get('file')}:{told.get('pos')} row {told.get('row')}"
-        identity = [table, told.get("values")]
-        reason = str(told.get("why"))
+        table, reads = str(reported.get("table")), True
+        of, key = table, _shown(reported.get("values", {}))
+        position = f"{reported.get('file')}:{reported.get('pos')} row {reported.get('row')}"
+        identity = [table, reported.get("values")]
+        reason = str(reported.get("why"))
     elif stage == "join":
-        of, reason = str(told.get("table")), str(told.get("reason"))
-        topic = str(told.get("topic"))
+        of, reason = str(reported.get("table")), str(reported.get("reason"))
+        topic = str(reported.get("topic"))
         if reads := topic.startswith(f"{topology}."):
             table = topic.removeprefix(f"{topology}.")
-            position = f"{topic} {told.get('partition')}:{told.get('offset')}"
+            position = f"{topic} {reported.get('partition')}:{reported.get('offset')}"
         else:
-            position = f"batch {told.get('batch')}, {topic}"
-        raw = told.get("key") or (None if reads else told.get("value"))
+            position = f"batch {reported.get('batch')}, {topic}"
+        raw = reported.get("key") or (None if reads else reported.get("value"))
         key = _decoded(raw)
-        identity = [of, topic, told.get("partition"), told.get("offset"), None if reads else [raw, told.get("value")]]
+        identity = [
+            of,
+            topic,
+            reported.get("partition"),
+            reported.get("offset"),
+            None if reads else [raw, reported.get("value")],
+        ]
     elif stage == "indexer":
-        of, key, reason = str(told.get("index")), str(told.get("row")), str(told.get("reason"))
-        position = f"version {told.get('version')}"
+        of, key, reason = str(reported.get("index")), str(reported.get("row")), str(reported.get("reason"))
+        position = f"version {reported.get('version')}"
         identity = [of, key]
     else:
         stage, of, key, position = "unknown", "", _text(record.key or b""), f"{record.partition}:{record.offset}"
         identity, reason = [record.partition, record.offset], "it has no form of this version"
     known = hashlib.sha256(json.dumps([stage, *identity]).encode()).hexdigest()[:10]
-    return Letter(
+    return DeadLetterRow(
         id=known, stage=stage, of=of, key=key, position=position, reason=reason, table=table, reads=reads,
         first_ms=record.at_ms, last_ms=record.at_ms, count=1, partition=record.partition, offset=record.offset,
     )  # fmt: skip
 
 
-def value_of(record: LetterRecord) -> Mapping[str, Any]:
+def value_of(record: DeadLetterRecord) -> Mapping[str, Any]:
     """The record's JSON object; empty where it is none."""
     try:
         found = json.loads(record.value or b"null")
@@ -133,66 +139,66 @@ def _text(raw: bytes) -> str:
     return text if text.isprintable() else raw.hex()
 
 
-class Letters:
+class DeadLetterList:
     """The records of the topic, folded in their order. At most `keep` letters are remembered whole (None: all)."""
 
     def __init__(self, topology: str, *, keep: int | None = None, only: Callable[[str], bool] | None = None) -> None:
         self._topology, self._keep, self._only = topology, keep, only
         # count, partition and offset of the last, and the key of its row
         self._waiting: dict[tuple[str, str], dict[str, tuple[int, int, int, str]]] = defaultdict(dict)
-        self._newest: dict[tuple[str, str], Letter] = {}
-        self._whole: dict[str, Letter] = {}
-        self._settled: dict[str, Letter] = {}
+        self._newest: dict[tuple[str, str], DeadLetterRow] = {}
+        self._whole: dict[str, DeadLetterRow] = {}
+        self._settled: dict[str, DeadLetterRow] = {}
 
-    def add(self, record: LetterRecord) -> None:
+    def add(self, record: DeadLetterRecord) -> None:
         """The next record."""
-        told = value_of(record)
-        if told.get("stage") == SETTLED:
-            self._settle(told, record.at_ms)
+        reported = value_of(record)
+        if reported.get("stage") == SETTLED:
+            self._settle(reported, record.at_ms)
             return
-        letter = letter_of(self._topology, record)
-        place = letter.stage, letter.of
-        before = self._whole.pop(letter.id, None)
-        count = self._waiting[place].get(letter.id, (0,))[0] + 1
-        self._waiting[place][letter.id] = count, record.partition, record.offset, place_of(told)
-        self._settled.pop(letter.id, None)
-        letter = replace(letter, count=count, first_ms=before.first_ms if before else letter.first_ms)
-        self._newest[place] = letter
-        if self._only is None or self._only(letter.id):
-            self._whole[letter.id] = letter
+        dead_letter = dead_letter_of(self._topology, record)
+        place = dead_letter.stage, dead_letter.of
+        before = self._whole.pop(dead_letter.id, None)
+        count = self._waiting[place].get(dead_letter.id, (0,))[0] + 1
+        self._waiting[place][dead_letter.id] = count, record.partition, record.offset, place_of(reported)
+        self._settled.pop(dead_letter.id, None)
+        dead_letter = replace(dead_letter, count=count, first_ms=before.first_ms if before else dead_letter.first_ms)
+        self._newest[place] = dead_letter
+        if self._only is None or self._only(dead_letter.id):
+            self._whole[dead_letter.id] = dead_letter
             _shorten(self._whole, self._keep)
 
-    def _settle(self, told: Mapping[str, Any], at_ms: int) -> None:
-        how = str(told.get("how", "settled"))
-        if "of" in told:
-            stage, name = told["of"]
+    def _settle(self, reported: Mapping[str, Any], at_ms: int) -> None:
+        how = str(reported.get("how", "settled"))
+        if "of" in reported:
+            stage, name = reported["of"]
             gone = list(self._waiting.pop((stage, name), ()))
-        elif "row" in told:
-            stage, name, key = told["row"]
+        elif "row" in reported:
+            stage, name, key = reported["row"]
             ids = self._waiting[stage, name]
-            upto = told.get("upto")
+            upto = reported.get("upto")
             gone = [each for each, at in ids.items() if at[3] == key and (upto is None or at[2] <= upto)]
             for each in gone:
                 del ids[each]
         else:
             gone = []
-            for each, (partition, offset) in told.get("ids", {}).items():
+            for each, (partition, offset) in reported.get("ids", {}).items():
                 for ids in self._waiting.values():
                     if each in ids and ids[each][1] == partition and ids[each][2] <= offset:
                         del ids[each]
                         gone.append(each)
         for each in gone:
-            if (letter := self._whole.pop(each, None)) is not None:
-                self._settled[each] = replace(letter, settled=how, settled_ms=at_ms)
+            if (dead_letter := self._whole.pop(each, None)) is not None:
+                self._settled[each] = replace(dead_letter, settled=how, settled_ms=at_ms)
         _shorten(self._settled, self._keep)
 
     @property
-    def letters(self) -> list[Letter]:
+    def dead_letters(self) -> list[DeadLetterRow]:
         """Those that wait, newest first; of those that are remembered."""
         return sorted(self._whole.values(), key=lambda one: (-one.last_ms, -one.offset))
 
     @property
-    def settled(self) -> list[Letter]:
+    def settled(self) -> list[DeadLetterRow]:
         """Those that were settled, and did not come again, the last settled first."""
         return sorted(self._settled.values(), key=lambda one: (-one.settled_ms, -one.offset))
 
@@ -200,51 +206,54 @@ class Letters:
     def waiting(self) -> list[Waiting]:
         """All that wait, counted."""
         return [
-            Waiting(stage=stage, of=of, letters=len(ids), reason=self._newest[stage, of].reason)
+            Waiting(stage=stage, of=of, dead_letters=len(ids), reason=self._newest[stage, of].reason)
             for (stage, of), ids in sorted(self._waiting.items())
             if ids
         ]
 
 
-def _shorten(letters: dict[str, Letter], keep: int | None) -> None:
-    while keep is not None and len(letters) > keep:
-        letters.pop(next(iter(letters)))
+def _shorten(dead_letters: dict[str, DeadLetterRow], keep: int | None) -> None:
+    while keep is not None and len(dead_letters) > keep:
+        dead_letters.pop(next(iter(dead_letters)))
 
 
-def remedy_of(letter: Letter, file: str) -> str:
+def remedy_of(dead_letter: DeadLetterRow, file: str) -> str:
     """What to do about a letter, with the command."""
-    replay = f"`tailorbird dead-letters replay {file} {letter.id}`"
-    if letter.stage == QUARANTINE:
-        told = f'`tailorbird schema set {file} {letter.of} "CREATE TABLE …"`'
-        return f"{told} with the columns that these rows had, and they are published"
-    if letter.stage == "capture":
+    replay = f"`tailorbird dead-letters replay {file} {dead_letter.id}`"
+    if dead_letter.stage == QUARANTINE:
+        reported = f'`tailorbird schema set {file} {dead_letter.of} "CREATE TABLE …"`'
+        return f"{reported} with the columns that these rows had, and they are published"
+    if dead_letter.stage == "capture":
         return f"correct the row at its source, then {replay} reads it again"
-    if letter.stage == "join" and letter.reads:
+    if dead_letter.stage == "join" and dead_letter.reads:
         return f"{replay} reads the row again at its source"
-    if letter.stage == "join" and letter.position.endswith(f"table {letter.of}"):
-        return f"correct the row or the query, then `tailorbird join {file} --table {letter.of} --rebuild`"
-    if letter.stage == "join":
-        return f"do what the reason says, then `tailorbird dead-letters resolve {file} {letter.id}`"
-    if letter.stage == "indexer":
-        return (
-            f"remove the cause (a changed type: `tailorbird index reindex {file} --index {letter.of}`), then {replay}"
-        )
-    return (
-        f"`tailorbird dead-letters show {file} {letter.id}`, then `tailorbird dead-letters resolve {file} {letter.id}`"
-    )
+    if dead_letter.stage == "join" and dead_letter.position.endswith(f"table {dead_letter.of}"):
+        return f"correct the row or the query, then `tailorbird join {file} --table {dead_letter.of} --rebuild`"
+    if dead_letter.stage == "join":
+        return f"do what the reason says, then `tailorbird dead-letters resolve {file} {dead_letter.id}`"
+    if dead_letter.stage == "indexer":
+        reindex = f"tailorbird index reindex {file} --index {dead_letter.of}"
+        return f"remove the cause (a changed type: `{reindex}`), then {replay}"
+    show, resolve = (f"`tailorbird dead-letters {command} {file} {dead_letter.id}`" for command in ("show", "resolve"))
+    return f"{show}, then {resolve}"
 
 
-def letter_lines(letter: Letter, file: str, now_ms: int) -> list[str]:
+def dead_letter_lines(dead_letter: DeadLetterRow, file: str, now_ms: int) -> list[str]:
     """A letter for a person: what and when, then why, then what helps."""
-    when = _ago(now_ms - letter.last_ms)
-    times = f", {letter.count} times since {_ago(now_ms - letter.first_ms)}" if letter.count > 1 else ""
-    if letter.stage == QUARANTINE:
-        times = f", {letter.count} events since"
-    name = f"{_NAMES.get(letter.stage, letter.stage)} {letter.of}"
-    helps = f"{letter.settled} {_ago(now_ms - letter.settled_ms)}" if letter.settled else remedy_of(letter, file)
+    when = _ago(now_ms - dead_letter.last_ms)
+    times = f", {dead_letter.count} times since {_ago(now_ms - dead_letter.first_ms)}" if dead_letter.count > 1 else ""
+    if dead_letter.stage == QUARANTINE:
+        times = f", {dead_letter.count} events since"
+    name = f"{_NAMES.get(dead_letter.stage, dead_letter.stage)} {dead_letter.of}"
+    helps = (
+        f"{dead_letter.settled} {_ago(now_ms - dead_letter.settled_ms)}"
+        if dead_letter.settled
+        else remedy_of(dead_letter, file)
+    )
     return [
-        f"{letter.id}  {letter.stage:<8} {name}  key {letter.key}  at {letter.position}  {when}{times}",
-        f"            {letter.reason}",
+        f"{dead_letter.id}  {dead_letter.stage:<8} {name}  key {dead_letter.key}  at {dead_letter.position}"
+        f"  {when}{times}",
+        f"            {dead_letter.reason}",
         f"            {helps}",
     ]
 
@@ -260,18 +269,20 @@ def _ago(milliseconds: float) -> str:
 _SECONDS = {"s": 1, "min": 60, "h": 3600}
 
 
-def whole(record: LetterRecord) -> dict[str, Any]:
+def whole(record: DeadLetterRecord) -> dict[str, Any]:
     """All that a record holds: its JSON, and what is base64 in it in hexadecimal and as text, where it is text."""
     found: dict[str, Any] = {"at_ms": record.at_ms, "partition": record.partition, "offset": record.offset}
-    told = value_of(record)
-    if not told:
+    reported = value_of(record)
+    if not reported:
         return {**found, "key": _bytes(record.key or b""), "value": _bytes(record.value or b"")}
-    found["value"] = dict(told)
-    if told.get("stage") == "join":
-        found["bytes"] = {name: _bytes(base64.b64decode(told[name])) for name in ("key", "value") if told.get(name)}
-    if told.get("stage") == "indexer":
-        cells = told.get("cells", {})
-        found["bytes"] = {"row": _bytes(bytes.fromhex(str(told.get("row", ""))))}
+    found["value"] = dict(reported)
+    if reported.get("stage") == "join":
+        found["bytes"] = {
+            name: _bytes(base64.b64decode(reported[name])) for name in ("key", "value") if reported.get(name)
+        }
+    if reported.get("stage") == "indexer":
+        cells = reported.get("cells", {})
+        found["bytes"] = {"row": _bytes(bytes.fromhex(str(reported.get("row", ""))))}
         found["bytes"] |= {name: _bytes(base64.b64decode(cell)) for name, cell in cells.items()}
     return found
 
@@ -292,7 +303,7 @@ def affected(found: Iterable[Waiting], tables: Mapping[str, frozenset[str]], nam
     reads = tables.get(name, frozenset())
     wanted = {("join", name), ("indexer", index), *(("capture", table) for table in reads)}
     wanted |= {(stage, table) for table in reads for stage in (QUARANTINE, LEFT_OUT)}
-    return sum(one.letters for one in found if (one.stage, one.of) in wanted)
+    return sum(one.dead_letters for one in found if (one.stage, one.of) in wanted)
 
 
 def readers_of(one: Waiting, tables: Mapping[str, frozenset[str]]) -> list[str]:
@@ -305,10 +316,10 @@ def readers_of(one: Waiting, tables: Mapping[str, frozenset[str]]) -> list[str]:
 def waits(one: Waiting) -> str:
     """How many of them wait, and where."""
     if one.stage == QUARANTINE:
-        return f"in quarantine, {one.letters} events wait"
+        return f"in quarantine, {one.dead_letters} events wait"
     if one.stage == LEFT_OUT:
         return "left out"
-    return "1 dead letter waits" if one.letters == 1 else f"{one.letters} dead letters wait"
+    return "1 dead letter waits" if one.dead_letters == 1 else f"{one.dead_letters} dead letters wait"
 
 
 def incomplete_lines(found: Iterable[Waiting], tables: Mapping[str, frozenset[str]], file: str) -> list[str]:

@@ -22,10 +22,10 @@ def read_health(port: int) -> dict[str, Any] | None:
     except (urllib.error.URLError, TimeoutError, ConnectionError):
         return None
     try:
-        told: dict[str, Any] = json.loads(text)
+        reported: dict[str, Any] = json.loads(text)
     except ValueError:
         return None
-    return told
+    return reported
 
 
 def read_metrics(port: int) -> dict[str, float]:

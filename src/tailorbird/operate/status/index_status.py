@@ -41,7 +41,7 @@ class VisibleCut:
     """What every query of an index sees for certain: changes by source, and the stamp (ms), None before the first."""
 
     sequences: Mapping[str, int]
-    stamp_ms: int | None
+    timestamp_ms: int | None
 
 
 def missing_changes(
@@ -53,7 +53,7 @@ def missing_changes(
     lacking = 0
     for source in sources:
         position = captured.get(source)
-        if position is None or position.snapshot != "done" or position.snapshots or position.mending:
+        if position is None or position.snapshot != "done" or position.snapshots or position.repairing:
             return None
         if source not in visible:
             return None
@@ -61,7 +61,7 @@ def missing_changes(
     return lacking
 
 
-def told(one: IndexStatus) -> str:
+def reported(one: IndexStatus) -> str:
     """How far an index is, for a person."""
     if one.quiet is not None:
         return f"complete; nothing new for {one.quiet:.0f} s"

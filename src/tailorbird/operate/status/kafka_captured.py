@@ -21,7 +21,7 @@ from tailorbird.operate.status.captured_position import CapturedPosition
 from tailorbird.operate.status.proc_watch import Watch
 
 # whoever asks has a limit of his own, and asks again; kafka-python's is half a minute
-_PATIENCE_MS = 3_000
+_TIMEOUT_MS = 3_000
 _LATELY = 100  # records of a source: some seconds of one that never rests
 
 
@@ -64,7 +64,7 @@ class PositionsReader:
                     isolation_level="read_committed",
                     enable_auto_commit=False,
                     consumer_timeout_ms=1000,
-                    bootstrap_timeout_ms=_PATIENCE_MS,
+                    bootstrap_timeout_ms=_TIMEOUT_MS,
                 )
             return self._read(self._consumer)
         except KafkaError as error:
@@ -103,14 +103,14 @@ class PositionsReader:
 def position_of(value: dict[str, Any], offset: int) -> CapturedPosition:
     """What a record of the positions topic tells; KeyError when it is none."""
     position, state = value["position"], value.get("state", {})
-    mends = state.get("mends", {})
-    mending = {**mends.get("tables", {}), **mends.get("again", {})}
+    repairs = state.get("mends", {})
+    repairing = {**repairs.get("tables", {}), **repairs.get("again", {})}
     return CapturedPosition(
         gtid_set=position["gtid_set"],
         sequence=position["sequence"],
         snapshot=value["snapshot"],
         snapshots=state.get("snapshots", {}),
-        mending=tuple(mending),
+        repairing=tuple(repairing),
         quarantine=kept_of(state),
         left_out=left_out_of(state),
         file=position["file"],
@@ -118,6 +118,6 @@ def position_of(value: dict[str, Any], offset: int) -> CapturedPosition:
         offset=offset,
         signals=state.get("signals") or 0,
         prepared=tuple(since for _, _, _, _, since, _ in state.get(PREPARED, ())),
-        whole=not (state.get("snapshots") or mending),
+        whole=not (state.get("snapshots") or repairing),
         unrepresentable=state.get(COUNTS, {}),
     )

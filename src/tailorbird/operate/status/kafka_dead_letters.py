@@ -11,12 +11,12 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from cdc.model.brokers import Brokers
-from cdc.model.dead_letter_end import KEY, settled_letters
+from cdc.model.dead_letter_end import KEY, resolved_dead_letters
 from cdc.model.errors import Retriable
 from cdc.model.naming import dead_letter_topic, schemas_topic
 from cdc.model.schema import TableId, TableSchema, schema_from_json
 from cdc.topology.topology import Topology
-from tailorbird.operate.status.dead_letters import Letter, LetterRecord, Letters, Waiting
+from tailorbird.operate.status.dead_letters import DeadLetterList, DeadLetterRecord, DeadLetterRow, Waiting
 from tailorbird.operate.status.proc_watch import Watch
 
 _TIMEOUT = 10.0
@@ -26,19 +26,19 @@ _REMEDY = "is Kafka running? `tailorbird stack status`"
 _IDS_A_RECORD = 5000
 
 
-class LettersReader:
+class DeadLetterReader:
     """Reads the letters of a topology, and later what came since; close it.
 
     Committed records alone. Errors of `read`: Retriable while Kafka is away; the next call goes on.
     """
 
-    def __init__(self, topology: Topology, letters: Letters) -> None:
+    def __init__(self, topology: Topology, dead_letters: DeadLetterList) -> None:
         self._servers, self._topic = topology.log.brokers, dead_letter_topic(topology.name)
-        self._letters = letters
+        self._dead_letters = dead_letters
         self._consumer: Consumer | None = None
         self._next: dict[int, int] = {}
 
-    def __enter__(self) -> LettersReader:
+    def __enter__(self) -> DeadLetterReader:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -46,7 +46,7 @@ class LettersReader:
             self._consumer.close()
             self._consumer = None
 
-    def read(self) -> Letters:
+    def read(self) -> DeadLetterList:
         """All letters that are committed now."""
         with _translated(self._servers, "the dead letters are not told"):
             if self._consumer is None:
@@ -57,11 +57,11 @@ class LettersReader:
             # several partitions have no order but their clocks'; there is one, unless somebody has made more
             for record in records if len(partitions) == 1 else sorted(records, key=lambda one: one.at_ms):
                 self._next[record.partition] = record.offset + 1
-                self._letters.add(record)
-        return self._letters
+                self._dead_letters.add(record)
+        return self._dead_letters
 
 
-def records_between(consumer: Consumer, topic: str, starts: Mapping[int, int | None]) -> Iterator[LetterRecord]:
+def records_between(consumer: Consumer, topic: str, starts: Mapping[int, int | None]) -> Iterator[DeadLetterRecord]:
     """What partitions hold now, from offsets on (None: the beginning). KafkaException when Kafka does not answer."""
     if not starts:
         return
@@ -73,7 +73,7 @@ def records_between(consumer: Consumer, topic: str, starts: Mapping[int, int | N
             deadline = time.monotonic() + _TIMEOUT
             error = message.error()
             if error is None:
-                yield LetterRecord(
+                yield DeadLetterRecord(
                     message.key(), message.value(), message.timestamp()[1], message.partition() or 0,
                     message.offset() or 0,
                 )  # fmt: skip
@@ -86,25 +86,25 @@ def records_between(consumer: Consumer, topic: str, starts: Mapping[int, int | N
     consumer.unassign()
 
 
-def settle(topology: Topology, letters: Sequence[Letter], how: str) -> None:
+def settle(topology: Topology, dead_letters: Sequence[DeadLetterRow], how: str) -> None:
     """Write that letters are settled as they stand; returns when Kafka has it. Retriable while Kafka is away."""
     servers, failed = topology.log.brokers, []
 
-    def told(error: KafkaError | None, _: object) -> None:
+    def reported(error: KafkaError | None, _: object) -> None:
         if error is not None:
             failed.append(error)
 
     with _translated(servers, "the letters are not settled"):
         producer = Producer({**servers.librdkafka(), "enable.idempotence": True, "log_level": 0})
-        for start in range(0, len(letters), _IDS_A_RECORD):
-            some = letters[start : start + _IDS_A_RECORD]
-            value = settled_letters({one.id: (one.partition, one.offset) for one in some}, how)
-            producer.produce(dead_letter_topic(topology.name), key=KEY, value=value, partition=0, on_delivery=told)
+        for start in range(0, len(dead_letters), _IDS_A_RECORD):
+            some = dead_letters[start : start + _IDS_A_RECORD]
+            value = resolved_dead_letters({one.id: (one.partition, one.offset) for one in some}, how)
+            producer.produce(dead_letter_topic(topology.name), key=KEY, value=value, partition=0, on_delivery=reported)
         if producer.flush(_TIMEOUT) or failed:
             raise KafkaException(failed[0] if failed else KafkaError(KafkaError._TIMED_OUT))
 
 
-def records_at(topology: Topology, places: Iterable[tuple[int, int]]) -> dict[tuple[int, int], LetterRecord]:
+def records_at(topology: Topology, places: Iterable[tuple[int, int]]) -> dict[tuple[int, int], DeadLetterRecord]:
     """The records at (partition, offset); those that retention has removed are absent, as is what is at none (-1).
 
     Retriable.
@@ -134,29 +134,29 @@ def newest_schemas(topology: Topology) -> dict[TableId, TableSchema]:
     return found
 
 
-def letters_watched(topology: Topology, every: float = 3.0) -> Watch[list[Waiting]]:
+def dead_letters_watched(topology: Topology, every: float = 3.0) -> Watch[list[Waiting]]:
     """What waits, as of late."""
-    reader = LettersReader(topology, Letters(topology.name, keep=0))
+    reader = DeadLetterReader(topology, DeadLetterList(topology.name, keep=0))
     return Watch(lambda: reader.read().waiting, name="dead letters", every=every)
 
 
-def letters_listed(
+def dead_letters_listed(
     topology: Topology, *, keep: int, every: float = 3.0
-) -> Watch[tuple[Sequence[Waiting], Sequence[Letter]]]:
+) -> Watch[tuple[Sequence[Waiting], Sequence[DeadLetterRow]]]:
     """What waits, counted, and at most `keep` letters of it, newest first; as of late."""
-    reader = LettersReader(topology, Letters(topology.name, keep=keep))
+    reader = DeadLetterReader(topology, DeadLetterList(topology.name, keep=keep))
 
-    def read() -> tuple[Sequence[Waiting], Sequence[Letter]]:
+    def read() -> tuple[Sequence[Waiting], Sequence[DeadLetterRow]]:
         found = reader.read()
-        return found.waiting, found.letters
+        return found.waiting, found.dead_letters
 
     return Watch(read, name="dead letters", every=every)
 
 
-def waiting_letters(topology: Topology, stage: str, of: str) -> list[Letter]:
+def waiting_dead_letters(topology: Topology, stage: str, of: str) -> list[DeadLetterRow]:
     """The letters of a table or an index that wait, newest first. Retriable."""
-    with LettersReader(topology, Letters(topology.name)) as reader:
-        return [one for one in reader.read().letters if (one.stage, one.of) == (stage, of)]
+    with DeadLetterReader(topology, DeadLetterList(topology.name)) as reader:
+        return [one for one in reader.read().dead_letters if (one.stage, one.of) == (stage, of)]
 
 
 def _consumer(servers: Brokers) -> Consumer:

@@ -24,7 +24,7 @@ class Milestones:
     """
 
     def __init__(self, now: float) -> None:
-        self._began, self._told_at = now, now
+        self._began, self._reported_at = now, now
         self._before: dict[str, tuple[str, str]] = {}
         self._first: set[str] = set()
         self._reading: set[str] = set()
@@ -47,7 +47,7 @@ class Milestones:
         lines = [f"snapshot of {table}: done" for table in sorted(self._reading - reading)]
         fresh = reading - self._reading
         self._reading = reading
-        if fresh or now - self._told_at >= _SNAPSHOTS_EVERY:
-            self._told_at = now
+        if fresh or now - self._reported_at >= _SNAPSHOTS_EVERY:
+            self._reported_at = now
             lines += [f"snapshot of {shown(one)}" for one in snapshots]
         return lines

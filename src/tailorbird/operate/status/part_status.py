@@ -27,11 +27,11 @@ _STARTS = {
 class PartStatus:
     """One process that a topology needs.
 
-    `state`: `moving`, `starting`, `stuck` and `away` as its `/health` says; `silent`: it lives and does not answer;
-    `stopped`: a signal has stopped it; `unknown`: it runs without a port to ask; `down`: it ran here, and does not now;
-    `elsewhere`: it does not run here, and nothing tells that it should. `reason` says why, `seconds` since when
-    it runs (None: it does not), `error` is the last one that ended it, `remedy` a command. `more`: what its health and
-    metrics tell beside, e.g. position, restarts, dead letters, lag.
+    `state`: `moving`, `starting`, `stuck` and `unavailable` as its `/health` says; `silent`: it lives and does not
+    answer; `stopped`: a signal has stopped it; `unknown`: it runs without a port to ask; `down`: it ran here, and does
+    not now; `elsewhere`: it does not run here, and nothing tells that it should. `reason` says why, `seconds` since
+    when it runs (None: it does not), `error` is the last one that ended it, `remedy` a command. `more`: what its health
+    and metrics tell beside, e.g. position, restarts, dead letters, lag.
     """
 
     part: str
@@ -159,8 +159,8 @@ def _ago(milliseconds: float) -> str:
 def lines_of(one: PartStatus) -> list[str]:
     """The status for a person: a line, and below it the last error and the remedy where there are any."""
     since = "" if one.seconds is None else f" (for {_ago(1000 * one.seconds)})"
-    told = [(name.replace("_", " "), _shown(name, value)) for name, value in one.more.items() if name != "head"]
-    more = "".join(f", {name} {value}" for name, value in told)
+    reported = [(name.replace("_", " "), _shown(name, value)) for name, value in one.more.items() if name != "head"]
+    more = "".join(f", {name} {value}" for name, value in reported)
     lines = [f"{one.state:<{WIDE}}{one.part}{since}: {one.reason}{more}"]
     if one.error:
         lines.append(f"{'':<{WIDE}}last error: {one.error}")

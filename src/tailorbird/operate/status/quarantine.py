@@ -11,17 +11,17 @@ from collections.abc import Mapping
 
 from ingest.events.left_out import LeftOut
 from tailorbird.operate.status.captured_position import CapturedPosition
-from tailorbird.operate.status.dead_letters import LEFT_OUT, QUARANTINE, Letter, Waiting
+from tailorbird.operate.status.dead_letters import LEFT_OUT, QUARANTINE, DeadLetterRow, Waiting
 
 
 def quarantined(positions: Mapping[str, CapturedPosition]) -> list[Waiting]:
     """How many events wait, by captured table; then the tables that are left out, with the rows passed over."""
     kept = [
-        Waiting(stage=QUARANTINE, of=one.of, letters=one.count, reason=one.reason)
-        for one in quarantine_letters(positions)
+        Waiting(stage=QUARANTINE, of=one.of, dead_letters=one.count, reason=one.reason)
+        for one in quarantine_dead_letters(positions)
     ]
     left_out = [
-        Waiting(stage=LEFT_OUT, of=f"{source}.{name}", letters=max(1, left["rows"]), reason=_reason(left))
+        Waiting(stage=LEFT_OUT, of=f"{source}.{name}", dead_letters=max(1, left["rows"]), reason=_reason(left))
         for source, position in sorted(positions.items())
         for name, left in sorted(position.left_out.items())
     ]
@@ -32,17 +32,17 @@ def _reason(left: LeftOut) -> str:
     return f"{left['why']}; {left['remedy']}"
 
 
-def quarantine_letters(positions: Mapping[str, CapturedPosition]) -> list[Letter]:
+def quarantine_dead_letters(positions: Mapping[str, CapturedPosition]) -> list[DeadLetterRow]:
     """One for each table; `count` is how many events are kept of it."""
     found = []
     for source, position in sorted(positions.items()):
         for name, kept in sorted(position.quarantine.items()):
             of = f"{source}.{name}"
-            letter = Letter(
+            dead_letter = DeadLetterRow(
                 id=hashlib.sha256(f"{QUARANTINE} {of}".encode()).hexdigest()[:10],
                 stage=QUARANTINE, of=of, key="of all rows", position=f"change {kept['sequence']} of {source}",
                 reason=kept["why"], table=of, reads=False, first_ms=kept["since_ms"], last_ms=kept["since_ms"],
                 count=kept["events"], partition=-1, offset=-1,
             )  # fmt: skip
-            found.append(letter)
+            found.append(dead_letter)
     return found

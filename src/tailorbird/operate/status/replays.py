@@ -13,7 +13,7 @@ from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Source, Topology
 from ingest.postgres import selects
 from ingest.records.chunks import literal, quoted
-from tailorbird.operate.status.dead_letters import Letter, remedy_of
+from tailorbird.operate.status.dead_letters import DeadLetterRow, remedy_of
 
 MOST_KEYS = 100  # rows of a table that are read again one by one; for more the table is read whole
 _PLAIN = {"int8", "int16", "int32", "int64", "uint64", "decimal", "string"}
@@ -30,13 +30,13 @@ class Replay:
 
     rereads: dict[TableId, list[str]] = field(default_factory=dict)
     rows: dict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))
-    by_hand: list[tuple[Letter, str]] = field(default_factory=list)
-    done: dict[str, list[Letter]] = field(default_factory=lambda: defaultdict(list))
+    by_hand: list[tuple[DeadLetterRow, str]] = field(default_factory=list)
+    done: dict[str, list[DeadLetterRow]] = field(default_factory=lambda: defaultdict(list))
 
 
 def replay_of(
     topology: Topology,
-    letters: Iterable[tuple[Letter, Mapping[str, Any]]],
+    dead_letters: Iterable[tuple[DeadLetterRow, Mapping[str, Any]]],
     schemas: Mapping[TableId, TableSchema],
 ) -> Replay:
     """What replays letters, each given with its value; `schemas` are the newest of the captured tables.
@@ -46,18 +46,18 @@ def replay_of(
     """
     replay = Replay()
     found: dict[TableId, list[str | None]] = defaultdict(list)
-    for letter, told in letters:
-        if letter.stage == "indexer" and letter.of in topology.indexes:
-            replay.rows[letter.of].append(bytes.fromhex(letter.key))
-            replay.done[letter.of].append(letter)
+    for dead_letter, reported in dead_letters:
+        if dead_letter.stage == "indexer" and dead_letter.of in topology.indexes:
+            replay.rows[dead_letter.of].append(bytes.fromhex(dead_letter.key))
+            replay.done[dead_letter.of].append(dead_letter)
             continue
-        table = topology.table_named(letter.table) if letter.reads else None
+        table = topology.table_named(dead_letter.table) if dead_letter.reads else None
         if table is None or _cannot_be_asked(topology.sources[table.source]):
-            replay.by_hand.append((letter, _by_hand(topology, letter, table)))
+            replay.by_hand.append((dead_letter, _by_hand(topology, dead_letter, table)))
             continue
         postgres = topology.sources[table.source].type == "postgresql"
-        found[table].append(condition_of(letter, told, schemas.get(table), postgres=postgres))
-        replay.done[str(table)].append(letter)
+        found[table].append(condition_of(dead_letter, reported, schemas.get(table), postgres=postgres))
+        replay.done[str(table)].append(dead_letter)
     for table, conditions in found.items():
         rows = list(dict.fromkeys(each for each in conditions if each is not None))
         replay.rereads[table] = rows if None not in conditions and len(rows) <= MOST_KEYS else []
@@ -70,12 +70,12 @@ def where_of(conditions: Sequence[str]) -> str:
 
 
 def condition_of(
-    letter: Letter, told: Mapping[str, Any], schema: TableSchema | None, *, postgres: bool = False
+    dead_letter: DeadLetterRow, reported: Mapping[str, Any], schema: TableSchema | None, *, postgres: bool = False
 ) -> str | None:
     """SQL that names the record's row by its key, as its server reads it; None where the table must be read whole."""
     if schema is None or not schema.primary_key:
         return None
-    values = told.get("values") if letter.stage == "capture" else _key_of(told)
+    values = reported.get("values") if dead_letter.stage == "capture" else _key_of(reported)
     if not isinstance(values, Mapping):
         return None
     parts = []
@@ -95,11 +95,11 @@ def condition_of(
     return " AND ".join(parts)
 
 
-def _key_of(told: Mapping[str, Any]) -> object:
+def _key_of(reported: Mapping[str, Any]) -> object:
     """The key of a record of a change topic, as capture writes it; None of a delete, or of what can not be read."""
     try:
-        envelope = json.loads(base64.b64decode(str(told.get("value") or "")))
-        found: object = json.loads(base64.b64decode(str(told.get("key") or "")))
+        envelope = json.loads(base64.b64decode(str(reported.get("value") or "")))
+        found: object = json.loads(base64.b64decode(str(reported.get("key") or "")))
     except ValueError:  # base64's error is one too
         return None
     return found if isinstance(envelope, dict) and envelope.get("op") in ("c", "u", "r") else None
@@ -107,13 +107,13 @@ def _key_of(told: Mapping[str, Any]) -> object:
 
 def _cannot_be_asked(source: Source) -> bool:
     """Whether no single rows can be read again: a signal would do nothing, or not what was meant."""
-    return source.poll is not None or source.is_only_told
+    return source.poll is not None or source.is_only_reported
 
 
-def _by_hand(topology: Topology, letter: Letter, table: TableId | None) -> str:
+def _by_hand(topology: Topology, dead_letter: DeadLetterRow, table: TableId | None) -> str:
     if table is None:
-        return remedy_of(letter, topology.file)
-    resolve = f"`tailorbird dead-letters resolve {topology.file} {letter.id}`"
-    if topology.sources[table.source].is_only_told:
+        return remedy_of(dead_letter, topology.file)
+    resolve = f"`tailorbird dead-letters resolve {topology.file} {dead_letter.id}`"
+    if topology.sources[table.source].is_only_reported:
         return f"table {table} is only told by others: have its sender tell the row again, then {resolve}"
     return f"table {table} is polled: change the row at its source, which tells it again, then {resolve}"

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from tailorbird.operate.status.captured_position import CapturedPosition
 
-PATIENCE = 10.0  # seconds until a snapshot that was asked for must have begun
+TIMEOUT = 10.0  # seconds until a snapshot that was asked for must have begun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ import requests
 from cdc.model.errors import Retriable
 from cdc.stored import fields
 from cdc.topology.topology import Topology
-from indexer.solr.solr_collection import visible_stamp
+from indexer.solr.solr_collection import visible_timestamp
 from indexer.solr.solr_http import reading_session
 from tailorbird.operate.status.index_status import VisibleCut
 
@@ -28,7 +28,7 @@ def visible_cuts(topology: Topology) -> dict[str, VisibleCut]:
         return {
             one.name: VisibleCut(
                 sequences=visible_sequences(f"{topology.solr.url}/{one.collection}", session),
-                stamp_ms=visible_stamp(topology.solr, one.collection),
+                timestamp_ms=visible_timestamp(topology.solr, one.collection),
             )
             for one in topology.indexes.values()
             if one.table in topology.tables

@@ -115,15 +115,15 @@ def _stands_for(goal: Goal, record: CapturedPosition) -> bool:
     return bool(record.gtid_set) and covers(parse_gtid_set(record.gtid_set), parse_gtid_set(wanted.gtid_set))
 
 
-def shows(told: Mapping[str, Mapping[str, Any]], goal: Goal, record: CapturedPosition) -> bool:
+def shows(reported: Mapping[str, Mapping[str, Any]], goal: Goal, record: CapturedPosition) -> bool:
     """Whether barriers that tell these positions stand at or behind the positions record that stands for a goal.
 
     A record behind it may be of a source that was set back meanwhile, and publishes again what it had: then the place
     that it tells is before the goal, or its number before the record's where the source has no GTIDs.
     """
-    if goal.source not in told or int(told[goal.source]["offset"]) < record.offset:
+    if goal.source not in reported or int(reported[goal.source]["offset"]) < record.offset:
         return False
-    barrier = told[goal.source]
+    barrier = reported[goal.source]
     if int(barrier["offset"]) == record.offset:
         return True
     wanted, reached = goal.position.gtid_set, str(barrier["gtid_set"])

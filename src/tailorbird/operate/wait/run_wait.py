@@ -86,27 +86,27 @@ class Waiter:
         left = list(targets(self.topology, goal.source, until, table))
         captured: CapturedPosition | None = None
         record: CapturedPosition | None = None  # which stands for the goal
-        away: Retriable | None = None
+        unavailable: Retriable | None = None
         while True:
             try:
                 if record is None:
                     captured = self._log.read().get(goal.source)
                     record = logged(goal, self._log.lately(goal.source))
                 if record is not None:
-                    left = [one for one in left if not shows(self._told(until, one), goal, record)]
+                    left = [one for one in left if not shows(self._reported(until, one), goal, record)]
                     if not left:
                         seconds = time.monotonic() - begun
                         return Reached(source=goal.source, until=until, offset=record.offset, seconds=seconds)
-                away = None
+                unavailable = None
             except Retriable as error:
-                away = error
+                unavailable = error
             waited = time.monotonic() - begun
             pause = min(max(_SHORTEST, _PART * waited), _LONGEST)
             if waited + pause > timeout:
-                raise away or lacking(goal, until, timeout, left if record is not None else (), captured)
+                raise unavailable or lacking(goal, until, timeout, left if record is not None else (), captured)
             time.sleep(pause)
 
-    def _told(self, until: Until, name: str) -> Positions:
+    def _reported(self, until: Until, name: str) -> Positions:
         if until == "index":
             collection = self.topology.indexes[name].collection
             return visible_positions(f"{self.topology.solr.url}/{collection}", self._solr)

@@ -25,13 +25,13 @@ class CheckStatus:
     """How a check stands. `state`: `equal`; `in part`: equal, but for columns that were not compared; `DIFFERENT`;
     `unknown`: it could not tell all; `overdue`: it should have run long ago; `waiting`: it never ran.
 
-    `told` says what it found last, a line each; `look` is the command that shows what differs, or catches up.
+    `reported` says what it found last, a line each; `look` is the command that shows what differs, or catches up.
     """
 
     check: str
     state: State
     overdue: bool
-    told: tuple[str, ...]
+    reported: tuple[str, ...]
     look: str
     run: CheckRun | None
 
@@ -43,8 +43,17 @@ class CheckStatus:
     def to_json(self) -> dict[str, Any]:
         """As `status --json` prints it."""
         last = self.run.to_json() if self.run else {}
-        told = {"kind": "check", "check": self.check, "state": self.state, "overdue": self.overdue, "look": self.look}
-        return {**told, **{name: last.get(name) for name in ("began_ms", "ended_ms", "equal_ms", "error", "checked")}}
+        reported = {
+            "kind": "check",
+            "check": self.check,
+            "state": self.state,
+            "overdue": self.overdue,
+            "look": self.look,
+        }
+        return {
+            **reported,
+            **{name: last.get(name) for name in ("began_ms", "ended_ms", "equal_ms", "error", "checked")},
+        }
 
 
 def check_statuses(topology: Topology, runs: Mapping[str, CheckRun], now_ms: int) -> list[CheckStatus]:
@@ -54,8 +63,8 @@ def check_statuses(topology: Topology, runs: Mapping[str, CheckRun], now_ms: int
 
 def _status(file: str, check: Check, run: CheckRun | None, now_ms: int) -> CheckStatus:
     if run is None:
-        told = ("it has not run yet",)
-        return CheckStatus(check=check.name, state="waiting", overdue=False, told=told, look="", run=None)
+        reported = ("it has not run yet",)
+        return CheckStatus(check=check.name, state="waiting", overdue=False, reported=reported, look="", run=None)
     late = overdue_ms(check, run, now_ms)
     state, look = _STATES[run.outcome], ""
     lines = [found_text(one, now_ms) for one in run.checked]
@@ -69,12 +78,12 @@ def _status(file: str, check: Check, run: CheckRun | None, now_ms: int) -> Check
         look = look_of(file, run.checked)
     elif late:
         state = "overdue"
-    return CheckStatus(check=check.name, state=state, overdue=bool(late), told=tuple(lines), look=look, run=run)
+    return CheckStatus(check=check.name, state=state, overdue=bool(late), reported=tuple(lines), look=look, run=run)
 
 
 def status_lines(one: CheckStatus) -> list[str]:
     """The status for a person."""
-    first, *more = one.told or ("there was nothing to compare",)
+    first, *more = one.reported or ("there was nothing to compare",)
     lines = [f"{one.state:<{WIDE}}check {one.check}: {first}", *(f"{'':<{WIDE}}{line}" for line in more)]
     return [*lines, f"{'':<{WIDE}}{one.look}"] if one.look else lines
 
@@ -95,10 +104,10 @@ def found_text(one: Checked, now_ms: int) -> str:
     if one.outcome == "equal":
         return f"{what}: equal, {one.rows:,} rows{moving}, {when}"
     if one.outcome == "equal in part":
-        return f"{what}: equal in part, {one.rows:,} rows{moving}, {when}; {'; '.join(one.untold)}"
+        return f"{what}: equal in part, {one.rows:,} rows{moving}, {when}; {'; '.join(one.unknown)}"
     if one.outcome == "could not tell":
-        return f"{what}: could not tell: {one.untold[0] if one.untold else 'no reason is known'}; {when}"
-    return f"{what}: {_differ(one.differing)} of {one.rows:,}{_first(one.findings)}, {when}"
+        return f"{what}: could not tell: {one.unknown[0] if one.unknown else 'no reason is known'}; {when}"
+    return f"{what}: {_differing(one.differing)} of {one.rows:,}{_first(one.findings)}, {when}"
 
 
 def page_text(checks: Sequence[CheckStatus], tables: Collection[tuple[str, str]], file: str, now_ms: int) -> PageCheck:
@@ -108,12 +117,12 @@ def page_text(checks: Sequence[CheckStatus], tables: Collection[tuple[str, str]]
     """
     found = [one for each in checks if each.run for one in each.run.checked if (one.stage, one.table) in tables]
     wrong = [one for one in found if one.outcome == "different"]
-    told = [one for one in found if one.outcome != "could not tell"]
-    newest = max(told or found, key=lambda one: one.at_ms, default=None)
+    reported = [one for one in found if one.outcome != "could not tell"]
+    newest = max(reported or found, key=lambda one: one.at_ms, default=None)
     alarm = ""
     if wrong:
         rows = sum(one.differing for one in wrong)
-        alarm = f"What you see is not all right: {_differ(rows)}, found {ago(now_ms - wrong[0].at_ms)} ago. "
+        alarm = f"What you see is not all right: {_differing(rows)}, found {ago(now_ms - wrong[0].at_ms)} ago. "
         alarm += f"Look: {look_of(file, wrong)}"
     if newest is None:
         return PageCheck(quiet="", alarm=alarm)
@@ -131,7 +140,7 @@ class PageCheck:
     alarm: str = ""
 
 
-def _differ(rows: int) -> str:
+def _differing(rows: int) -> str:
     return "1 row differs" if rows == 1 else f"{rows:,} rows differ"
 
 

@@ -72,7 +72,7 @@ def keep(topology: Topology, run: CheckRun) -> None:
     """Write a run; returns when Kafka has it, having made the topic where there is none. Retriable while it is away."""
     failed: list[KafkaError] = []
 
-    def told(error: KafkaError | None, _: object) -> None:
+    def reported(error: KafkaError | None, _: object) -> None:
         if error is not None:
             failed.append(error)
 
@@ -81,7 +81,7 @@ def keep(topology: Topology, run: CheckRun) -> None:
     with _translated(topology.log.brokers, "what a check found is not kept"):
         producer = Producer({**topology.log.brokers.librdkafka(), "enable.idempotence": True, "log_level": 0})
         value = json.dumps(run.to_json()).encode()
-        producer.produce(topic, key=run.check.encode(), value=value, partition=0, on_delivery=told)
+        producer.produce(topic, key=run.check.encode(), value=value, partition=0, on_delivery=reported)
         if producer.flush(_TIMEOUT) or failed:
             raise KafkaException(failed[0] if failed else KafkaError(KafkaError._TIMED_OUT))
 

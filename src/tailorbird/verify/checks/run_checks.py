@@ -98,7 +98,7 @@ def _patiently(standing: Standing, action: Callable[[], T]) -> T:
     while True:
         try:
             done = action()
-            standing.goes_on("kafka")
+            standing.resumes("kafka")
             return done
         except Retriable as error:
             standing.waits("kafka", str(error), time.monotonic())

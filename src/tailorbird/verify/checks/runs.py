@@ -22,7 +22,7 @@ _LONGEST = 200  # characters of a value
 class Checked:
     """What was found of one stage of one table, and when: as the verdict has it, `findings` being the first of them.
 
-    `seconds` is what it took; `untold` says why something could not be told.
+    `seconds` is what it took; `unknown` says why something could not be told.
     """
 
     stage: str
@@ -34,7 +34,7 @@ class Checked:
     cut: str
     at_ms: int
     seconds: float
-    untold: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
     findings: tuple[Mapping[str, Any], ...] = ()
 
 
@@ -64,7 +64,7 @@ class CheckRun:
         return "equal in part" if "equal in part" in outcomes else "equal"
 
     @property
-    def told_nothing(self) -> bool:
+    def reported_nothing(self) -> bool:
         """Whether it is as good as none: a server was away, or nothing is there to compare yet."""
         return all(one.outcome == "could not tell" for one in self.checked)
 
@@ -76,14 +76,21 @@ class CheckRun:
 def run_of(text: bytes) -> CheckRun | None:
     """The run that a record tells; None where it is none of this version's."""
     try:
-        told = json.loads(text)
-        if told.pop("format") != _FORMAT:
+        reported = json.loads(text)
+        if reported.pop("format") != _FORMAT:
             return None
         checked = [
-            Checked(**{**one, "untold": tuple(one["untold"]), "findings": tuple(one["findings"])})
-            for one in told.pop("checked")
+            # versions before 0.2 stored `unknown` as `untold`
+            Checked(
+                **{
+                    **one,
+                    "unknown": tuple(one.pop("untold", ()) or one.get("unknown", ())),
+                    "findings": tuple(one["findings"]),
+                }
+            )
+            for one in reported.pop("checked")
         ]
-        return CheckRun(**told, checked=tuple(checked))
+        return CheckRun(**reported, checked=tuple(checked))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 

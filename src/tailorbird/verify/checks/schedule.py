@@ -19,7 +19,7 @@ def due_ms(check: Check, last: CheckRun | None) -> int:
     if last is None:
         return 0
     due = max(last.began_ms + round(check.every * 1000), last.ended_ms)
-    return min(due, last.ended_ms + round(AGAIN * 1000)) if last.told_nothing else due
+    return min(due, last.ended_ms + round(AGAIN * 1000)) if last.reported_nothing else due
 
 
 def next_check(checks: Mapping[str, Check], runs: Mapping[str, CheckRun], now_ms: int) -> Check | None:

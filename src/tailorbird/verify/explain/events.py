@@ -38,16 +38,16 @@ def read(plan: Plan, event: Witness, key: bytes | None, value: bytes | None, ver
     found = reader.read(event.topic, event.partition, event.offset, key, value)
     if value is None or not isinstance(found, Changed) or found.after is None:
         return replace(event, state="other", why=OTHER)
-    told: dict[str, Any] = orjson.loads(value)
-    told = told.get("payload", told)  # beside a schema
+    reported: dict[str, Any] = orjson.loads(value)
+    reported = reported.get("payload", reported)  # beside a schema
     values = dict(zip(source.columns, found.after, strict=True))
     return replace(
         event,
-        op=told["op"],
+        op=reported["op"],
         key={name: values[name] for name in source.key},
-        source=told.get("source") or {},
-        schema_version=_version(versions.get(source.table_id, ()), told["after"]),
-        values={name: value for name, value in values.items() if name in told["after"]},
+        source=reported.get("source") or {},
+        schema_version=_version(versions.get(source.table_id, ()), reported["after"]),
+        values={name: value for name, value in values.items() if name in reported["after"]},
     )
 
 

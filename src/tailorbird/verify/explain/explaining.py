@@ -77,7 +77,7 @@ class ExplainedCell:
 class Explanation:
     """Where a row comes from. `groups`: of each group behind it, how many rows it had when the row was written.
 
-    `untold`: why it could not be told, in words; empty where it was.
+    `unknown`: why it could not be told, in words; empty where it was.
     """
 
     table: str
@@ -85,10 +85,10 @@ class Explanation:
     events: tuple[Witness, ...]
     cells: tuple[ExplainedCell, ...]
     groups: Mapping[int, int]
-    untold: str = ""
+    unknown: str = ""
 
     @property
-    def stamp(self) -> int:
+    def batch_timestamp(self) -> int:
         """The stamp of the batch that wrote it."""
         return self.row.timestamp - 1
 
@@ -103,13 +103,13 @@ class Explanation:
         return any(cell.agrees is False for cell in self.cells)
 
     @property
-    def told(self) -> bool:
+    def reported(self) -> bool:
         """Whether all that it comes from was found."""
-        return not self.untold and all(event.state == "found" for event in self.events)
+        return not self.unknown and all(event.state == "found" for event in self.events)
 
 
 def explained(
-    plan: Plan, row: TracedRow, events: Sequence[Witness], columns: Sequence[str] = (), *, untold: str = ""
+    plan: Plan, row: TracedRow, events: Sequence[Witness], columns: Sequence[str] = (), *, unknown: str = ""
 ) -> Explanation:
     """Where a row's cells come from, only those of `columns` if there are any. `events`: those of its trace."""
     numbered = {event.node: event for event in events}
@@ -125,7 +125,7 @@ def explained(
         events=tuple(event for number, event in sorted(numbered.items()) if number in shown),
         cells=cells,
         groups=counted,
-        untold=untold,
+        unknown=unknown,
     )
 
 
@@ -173,14 +173,14 @@ def _checked(
 def _strangers(node: Node, number: int, events: Mapping[int, Witness]) -> Iterator[int]:
     """The nodes below whose event is not of the row that the event above names."""
     below = number + 1
-    for hop in node.hops:
+    for lookup in node.lookups:
         own, theirs = (_values(events.get(at)) for at in (number, below))
         if own is not None and theirs is not None and isinstance(node.source, PlanSource):
-            pairs = zip(hop.columns, hop.child.id_columns, strict=True)
-            if any(own.get(node.columns[o]) != theirs.get(hop.child.columns[t]) for o, t in pairs):
+            pairs = zip(lookup.columns, lookup.child.id_columns, strict=True)
+            if any(own.get(node.columns[o]) != theirs.get(lookup.child.columns[t]) for o, t in pairs):
                 yield below
-        yield from _strangers(hop.child, below, events)
-        below += sum(1 for _ in hop.child.walk())
+        yield from _strangers(lookup.child, below, events)
+        below += sum(1 for _ in lookup.child.walk())
 
 
 def _values(event: Witness | None) -> Mapping[str, Canonical] | None:

@@ -16,12 +16,12 @@ _OPS = {"c": "inserted", "u": "updated", "d": "deleted", "r": "read"}
 def lines_of(found: Explanation) -> Iterator[str]:
     """The row, its cells, then the events."""
     row = found.row
-    yield f"{found.table}, row {row.row_key.hex()}: written in batch {row.batch} at stamp {found.stamp}"
-    yield f"  {_moment(found.stamp)}, layout {row.layout_id}, fence in Solr {found.fence}"
+    yield f"{found.table}, row {row.row_key.hex()}: written in batch {row.batch} at stamp {found.batch_timestamp}"
+    yield f"  {_moment(found.batch_timestamp)}, layout {row.layout_id}, fence in Solr {found.fence}"
     for group, rows in sorted(found.groups.items()):
         yield f"  group {group} had {rows} rows; of those the event of the newest change is told"
-    if found.untold:
-        yield f"  could not tell: {found.untold}"
+    if found.unknown:
+        yield f"  could not tell: {found.unknown}"
     yield ""
     width = max((len(cell.column) for cell in found.cells), default=0)
     numbers = {event.node: number for number, event in enumerate(found.events, start=1)}
@@ -34,12 +34,12 @@ def lines_of(found: Explanation) -> Iterator[str]:
 
 def _from(cell: ExplainedCell, numbers: dict[int, int]) -> str:
     events = ", ".join(f"[{numbers[node]}]" for node in cell.events if node in numbers)
-    told = f"{cell.expression}  {events}".rstrip()
+    reported = f"{cell.expression}  {events}".rstrip()
     if cell.agrees is False:
-        told += f"  DIFFERS: the event says {', '.join(map(_text, cell.said.values()))}"
+        reported += f"  DIFFERS: the event says {', '.join(map(_text, cell.said.values()))}"
     elif cell.agrees is None and cell.said:
-        told += "  of " + ", ".join(f"{name} {_text(value)}" for name, value in cell.said.items())
-    return told
+        reported += "  of " + ", ".join(f"{name} {_text(value)}" for name, value in cell.said.items())
+    return reported
 
 
 def _event(event: Witness, number: int) -> Iterator[str]:
@@ -63,12 +63,12 @@ def json_of(found: Explanation) -> dict[str, Any]:
     return {
         "table": found.table,
         "row_key": row.row_key.hex(),
-        "stamp": found.stamp,
+        "stamp": found.batch_timestamp,
         "fence": found.fence,
         "layout": row.layout_id,
         "batch": row.batch,
         "groups": {str(group): rows for group, rows in found.groups.items()},
-        "untold": found.untold,
+        "untold": found.unknown,
         "cells": [_json_of_cell(cell) for cell in found.cells],
         "events": [_json_of_event(event) for event in found.events],
     }

@@ -60,8 +60,8 @@ class JoinedRows:
                 layout = self._layouts.layout(layout_id)
             row = RowCodec(layout).row(cells)
             # of another time it is that of a row that an older program has overwritten since
-            told, at = found.get(FROM, (b"", timestamp))
-            trace = tuple(entries_of(told)) if told and at == timestamp else None
+            reported, at = found.get(FROM, (b"", timestamp))
+            trace = tuple(entries_of(reported)) if reported and at == timestamp else None
         except (KeyError, ValueError, IndexError, struct.error) as error:
             remedy = f"`tailorbird verify … --table {self._table.name}` compares it"
             raise UsageError(f"row {row_key.hex()} is not whole: {error!r}", remedy) from error

@@ -78,8 +78,8 @@ def _of_group(group: Grouping, index: int) -> Iterator[int]:
     keys = len(group.keys)
     if group.top is not None:
         (bag,) = group.bags
-        told = [*group.keys, *(group.arguments[one] for one in bag.arguments)]
-        yield from told[group.top.values[index] :][:1]  # behind them is the row's number
+        reported = [*group.keys, *(group.arguments[one] for one in bag.arguments)]
+        yield from reported[group.top.values[index] :][:1]  # behind them is the row's number
     elif index < keys:
         yield group.keys[index]
     else:

@@ -63,16 +63,16 @@ class Explainer(contextlib.AbstractContextManager["Explainer"]):
         return None if row is None else self._explained(row, ())
 
     def _explained(self, row: TracedRow, columns: Sequence[str]) -> Explanation:
-        untold = ""
+        not_known = ""
         if row.trace is None:
-            untold = (
+            not_known = (
                 "the row was written before rows kept where they come from; it is told once the row is written anew"
             )
         elif row.layout_id != self.layout.id:
-            untold = f"the row is of layout {row.layout_id}, of an older query, and was not written anew since"
-        origins = [one for one in row.trace or () if isinstance(one, Origin) and not untold]
+            not_known = f"the row is of layout {row.layout_id}, of an older query, and was not written anew since"
+        origins = [one for one in row.trace or () if isinstance(one, Origin) and not not_known]
         events = [self._read(event) for one in origins if (event := named(self.plan, one)) is not None]
-        return explained(self.plan, row, events, columns, untold=untold)
+        return explained(self.plan, row, events, columns, unknown=not_known)
 
     def _read(self, event: Witness) -> Witness:
         record = self._log.record(event.topic, event.partition, event.offset)

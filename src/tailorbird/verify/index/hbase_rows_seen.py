@@ -85,7 +85,7 @@ class RowsSeen:
 
     def written(self) -> int:
         """The newest stamp of any batch or barrier."""
-        return self._joined.last_stamp()
+        return self._joined.last_timestamp()
 
     def document(self, change: RowChange, *, now_ms: int) -> Document:
         """The document that the indexer would post; Skippable where it would refuse the row."""

@@ -52,7 +52,7 @@ class Conditional(Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class Mended:
+class Repaired:
     """How many documents were `written` as their rows are, how many were `removed`, and why others were left: id →
     reason."""
 
@@ -61,9 +61,9 @@ class Mended:
     left: dict[str, str] = field(default_factory=dict)
 
 
-def mend(ids: Sequence[str], rows: Making, collection: Conditional) -> Mended:
+def repair_rows(ids: Sequence[str], rows: Making, collection: Conditional) -> Repaired:
     """Write documents anew; may be repeated. Retriable while a server is away: then any part may be done."""
-    result = Mended()
+    result = Repaired()
     for some in _blocks(ids):
         waiting = some
         for _ in range(_ATTEMPTS):
@@ -75,17 +75,17 @@ def mend(ids: Sequence[str], rows: Making, collection: Conditional) -> Mended:
     return result
 
 
-def _attempt(ids: Sequence[str], rows: Making, collection: Conditional, result: Mended) -> list[str]:
+def _attempt(ids: Sequence[str], rows: Making, collection: Conditional, result: Repaired) -> list[str]:
     """Those whose documents were written by others meanwhile."""
     # In this order, as the module says: the version is taken before the row is read, and the stamp before that.
-    stamp, versions = rows.written(), collection.versions(ids)
+    timestamp, versions = rows.written(), collection.versions(ids)
     made = rows.made(ids)
     documents: list[Document] = []
     for key in ids:
         one, version = made.get(key), versions.get(key, -1)
         if one is None:
             if key in versions:
-                documents.append({fields.UNIQUE_KEY: key, fields.FENCE: 2 * stamp + 1, "_version_": version})
+                documents.append({fields.UNIQUE_KEY: key, fields.FENCE: 2 * timestamp + 1, "_version_": version})
         elif one.document is None:
             result.left[key] = one.reason
         else:

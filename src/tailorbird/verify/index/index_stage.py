@@ -23,7 +23,7 @@ from indexer.index.mapping import Document
 from tailorbird.verify.findings import Finding, Kind, Verdict
 from tailorbird.verify.merging import merged
 from tailorbird.verify.rounds import AGREES, MOVED, Looked, Sight, look_again
-from tailorbird.verify.verdict_text import stamp_told
+from tailorbird.verify.verdict_text import timestamp_reported
 
 # More keys than these are not kept; so many differences have one cause, which a rebuild mends and no look at each.
 MOST_SUSPECTS = 1_000_000
@@ -76,7 +76,7 @@ class FarDocuments(Protocol):
     def versions(self) -> Iterator[tuple[str, int]]: ...
     def documents(self, ids: Sequence[str]) -> Mapping[str, Document]: ...
     def visible(self) -> int | None: ...
-    def wait(self, stamp: int) -> bool: ...
+    def wait(self, timestamp: int) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,10 +101,10 @@ class IndexStage:
         shown: FarDocuments,
         seconds: Callable[[], float],
         pause: Callable[[int], None],
-        told: Callable[[int], None] = lambda rows: None,
+        reported: Callable[[int], None] = lambda rows: None,
     ) -> None:
         self._table, self._index, self._row_key, self._columns = table, index, tuple(row_key), tuple(columns)
-        self._rows, self._shown, self._seconds, self._pause, self._told = rows, shown, seconds, pause, told
+        self._rows, self._shown, self._seconds, self._pause, self._reported = rows, shown, seconds, pause, reported
 
     def compare(self, sample: Sample | None = None) -> Compared:
         """Every row, and every document; with a sample, the versions of all and the values of those in it. Retriable
@@ -121,13 +121,13 @@ class IndexStage:
                 else:
                     dropped += 1
             if rows % 1000 == 0:
-                self._told(1000)
-        self._told(rows % 1000)
+                self._reported(1000)
+        self._reported(rows % 1000)
         compared = self.look(suspects, rows=rows, began=began)
         if not dropped:
             return compared
         why = f"{dropped:,} more rows differ at first sight, too many to look at again; `tailorbird index reindex`"
-        verdict = replace(compared.verdict, untold=(*compared.verdict.untold, why))
+        verdict = replace(compared.verdict, unknown=(*compared.verdict.unknown, why))
         return replace(compared, verdict=verdict)
 
     def _first_sight(self, sample: Sample | None) -> Iterator[tuple[str, bool]]:
@@ -150,7 +150,7 @@ class IndexStage:
 
     def _verdict(self, looked: Looked, rows: int, seconds: float) -> Verdict:
         visible = self._shown.visible()
-        cut = stamp_told(visible)
+        cut = timestamp_reported(visible)
         return Verdict(
             stage="index",
             table=self._table,
@@ -161,7 +161,7 @@ class IndexStage:
             findings=tuple(looked.findings),
             differing=len(looked.differing),
             moving=looked.moving,
-            untold=looked.reasons,
+            unknown=looked.reasons,
             seconds=seconds,
         )
 
@@ -203,20 +203,20 @@ class IndexStage:
                 columns[fields.FENCE] = row.version, far.get(fields.FENCE)
             else:
                 columns = dict(differing(near, far))
-        told = [f"row {key}"]
+        reported = [f"row {key}"]
         if row is not None:
-            told.append(f"HBase's version {row.version}")
+            reported.append(f"HBase's version {row.version}")
         if fields.FENCE in far:
-            told.append(f"Solr's {far[fields.FENCE]}")
+            reported.append(f"Solr's {far[fields.FENCE]}")
         if row is not None and row.reason:
-            told.append(f"it has no document: {row.reason}")
+            reported.append(f"it has no document: {row.reason}")
         return Finding(
             stage="index",
             table=self._table,
             key=self._key(key, near, far),
             kind=kind,
             columns=columns,
-            position=", ".join(told),
+            position=", ".join(reported),
         )
 
     def _key(self, key: str, near: Document, far: Document) -> Mapping[str, Canonical]:

@@ -11,9 +11,9 @@ from cdc.stored import fields
 from cdc.topology.topology import Index, Topology
 from indexer.index.mapping import Document
 from indexer.solr.solr_collection import SolrCollection
-from indexer.solr.solr_http import AWAY, SolrConnections
+from indexer.solr.solr_http import UNAVAILABLE, SolrConnections
 from tailorbird.verify.proc_ahead import ahead
-from tailorbird.verify.settling import Patience
+from tailorbird.verify.settling import SettlingPolicy
 
 _PAGE = 2000
 _KEYS_ONLY = 20_000
@@ -28,13 +28,13 @@ _OURS = frozenset({fields.INDEXED_AT, "_version_"})
 class DocumentsShown:
     """One collection, read as queries see it; never writes. Retriable while Solr is away or has no such collection."""
 
-    def __init__(self, topology: Topology, index: Index, *, patience: Patience) -> None:
+    def __init__(self, topology: Topology, index: Index, *, settling: SettlingPolicy) -> None:
         self._url = topology.solr.url
         self._path = f"/{index.collection}/select"
         self._name = index.collection
         self._connections = SolrConnections(topology.solr, timeout=60.0)
         self._collection = SolrCollection(topology.solr, index.collection, commit_within=index.commit_within)
-        self._patience = patience
+        self._settling = settling
 
     @property
     def collection(self) -> SolrCollection:
@@ -73,13 +73,13 @@ class DocumentsShown:
 
     def visible(self) -> int | None:
         """The stamp of the last cut that every bucket has passed; None before the first."""
-        return self._collection.visible_stamp()
+        return self._collection.visible_timestamp()
 
-    def wait(self, stamp: int) -> bool:
+    def wait(self, timestamp: int) -> bool:
         """Until a cut of this stamp is visible; False once the patience is used up."""
-        self._patience.begin(time.monotonic())
-        while (visible := self.visible()) is None or visible < stamp:
-            if self._patience.used_up(visible, time.monotonic()):
+        self._settling.begin(time.monotonic())
+        while (visible := self.visible()) is None or visible < timestamp:
+            if self._settling.used_up(visible, time.monotonic()):
                 return False
             time.sleep(_POLL)
         return True
@@ -100,8 +100,8 @@ class DocumentsShown:
         if status == 404:
             raise Retriable(f"Solr does not serve collection {self._name}", "`tailorbird apply` makes it")
         if status != 200:
-            told = str(answer.get("error", {}).get("msg", ""))[:200]
-            raise Retriable(f"Solr at {self._url}/{self._name}: HTTP {status} for a query: {told}", AWAY)
+            reported = str(answer.get("error", {}).get("msg", ""))[:200]
+            raise Retriable(f"Solr at {self._url}/{self._name}: HTTP {status} for a query: {reported}", UNAVAILABLE)
         return answer
 
 

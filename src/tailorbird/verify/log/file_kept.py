@@ -16,7 +16,7 @@ from typing import Any
 
 from cdc.model.errors import Fatal
 from ingest.ledger.ledger import Partition
-from tailorbird.verify.log.spans import SettledSpan
+from tailorbird.verify.log.spans import ComparedSpan
 
 # A topic forgets deletes after a week: a cut that is nearly as old does not tell all changes behind it.
 OLDEST_MS = 6 * 86_400_000
@@ -32,7 +32,7 @@ class Progress:
     ends: Mapping[Partition, int]
     at_ms: int
     shape: str
-    settled: list[SettledSpan] = field(default_factory=list)
+    settled: list[ComparedSpan] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """As the file has it."""
@@ -72,7 +72,7 @@ class KeptFile:
         self._open[table] = progress
         self._write()
 
-    def settle(self, table: str, settled: SettledSpan) -> None:
+    def settle(self, table: str, settled: ComparedSpan) -> None:
         """A part of a table is done; written now and then."""
         self._open[table].settled.append(settled)
         if time.monotonic() - self._written > _EVERY:
@@ -94,9 +94,9 @@ class KeptFile:
     def _write(self) -> None:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         parts = {"equal": self._equal, "open": self._open}
-        told = {name: {table: one.to_json() for table, one in part.items()} for name, part in parts.items()}
+        reported = {name: {table: one.to_json() for table, one in part.items()} for name, part in parts.items()}
         beside = self._file.with_suffix(".new")
-        beside.write_text(json.dumps({"format": 1, **told}))
+        beside.write_text(json.dumps({"format": 1, **reported}))
         os.replace(beside, self._file)
         self._written = time.monotonic()
 
@@ -108,7 +108,7 @@ def _read(found: Mapping[str, Any]) -> dict[str, Progress]:
             ends={(topic, partition): end for topic, partition, end in one["ends"]},
             at_ms=one["at_ms"],
             shape=one["shape"],
-            settled=[SettledSpan(*settled) for settled in one["settled"]],
+            settled=[ComparedSpan(*settled) for settled in one["settled"]],
         )
         for table, one in found.items()
     }

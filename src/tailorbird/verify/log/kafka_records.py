@@ -10,29 +10,29 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from cdc.model.errors import Retriable
 from cdc.model.event import Position
 from cdc.topology.topology import Topology
-from ingest.ledger.ledger import Book
+from ingest.ledger.ledger import PartitionLedger
 from ingest.ledger.places import Reach, tag_of
 from ingest.ledger.run_ledger import Ledger
 from tailorbird.verify.log.stage import LogImage
 
-_PATIENCE = 60.0  # seconds that the ledger may need to come to a position
+_TIMEOUT = 60.0  # seconds that the ledger may need to come to a position
 _ANSWER = 20.0
 
 
 class KafkaRecords:
     """Implements `stage.FarTable` for one table; `close` lets go of Kafka."""
 
-    def __init__(self, topology: Topology, ledger: Ledger, book: Book) -> None:
-        self._topology, self._ledger, self._book = topology, ledger, book
-        self._source = book.schema.table_id.source
+    def __init__(self, topology: Topology, ledger: Ledger, partition_ledger: PartitionLedger) -> None:
+        self._topology, self._ledger, self._partition_ledger = topology, ledger, partition_ledger
+        self._source = partition_ledger.schema.table_id.source
         self._consumer: Consumer | None = None
 
     def covers(self, position: Position, *, wait: bool) -> bool:
         """See `stage.FarTable`; the ledger reads on meanwhile."""
-        deadline = time.monotonic() + (_PATIENCE if wait else 0.0)
+        deadline = time.monotonic() + (_TIMEOUT if wait else 0.0)
         while True:
             self._ledger.poll(0.0 if not wait else 0.02)
-            reached = self._ledger.books.reached.get(self._source)
+            reached = self._ledger.topology_ledger.reached.get(self._source)
             if reached is not None and Reach(reached.position).includes(position):
                 return True
             if time.monotonic() >= deadline:
@@ -48,8 +48,10 @@ class KafkaRecords:
             return None
         envelope = orjson.loads(value)
         tag = tag_of(envelope["source"])
-        told = f"{self._book.topic}, partition {partition}, offset {offset}" + (f", {tag}" if tag else ", a snapshot")
-        return LogImage(row=envelope["after"], tag=tag, told=told)
+        reported = f"{self._partition_ledger.topic}, partition {partition}, offset {offset}" + (
+            f", {tag}" if tag else ", a snapshot"
+        )
+        return LogImage(row=envelope["after"], tag=tag, reported=reported)
 
     def close(self) -> None:
         """Let go of Kafka."""
@@ -70,10 +72,12 @@ class KafkaRecords:
                     "log_level": 0,  # librdkafka would write to stderr by itself
                 }
             )
-        self._consumer.assign([TopicPartition(self._book.topic, partition, offset)])
+        self._consumer.assign([TopicPartition(self._partition_ledger.topic, partition, offset)])
         message = self._consumer.poll(_ANSWER)
         if message is None:
-            raise Retriable(f"Kafka does not give {self._book.topic}, partition {partition}, offset {offset}")
+            raise Retriable(
+                f"Kafka does not give {self._partition_ledger.topic}, partition {partition}, offset {offset}"
+            )
         error = message.error()
         if error is not None:
             if error.code() == KafkaError._PARTITION_EOF:

@@ -8,7 +8,7 @@ import orjson
 
 from cdc.model.schema import TableId
 from cdc.topology.topology import Topology
-from ingest.capture.signals import mend_value
+from ingest.capture.signals import repair_value
 from ingest.log.kafka_signals import send
 
 _KEYS = 1000  # of one signal: a record holds a megabyte
@@ -22,6 +22,6 @@ def ask_for(topology: Topology, table: TableId, keys: Collection[bytes]) -> Iter
     for begin in range(0, len(left), MOST):
         some, offset = left[begin : begin + MOST], 0
         for at in range(0, len(some), _KEYS):
-            value = mend_value(name, [orjson.loads(key) for key in some[at : at + _KEYS]])
+            value = repair_value(name, [orjson.loads(key) for key in some[at : at + _KEYS]])
             offset = send(topology, table.source, value)
         yield some, offset

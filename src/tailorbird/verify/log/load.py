@@ -26,19 +26,19 @@ def limits_of(text: str) -> Mapping[str, int]:
 @dataclass(slots=True)
 class Load:
     """The most that a server may have to do while it is asked. `status` tells a status variable, `pause` waits for
-    seconds, `told` hears once of each time that one waits, and why."""
+    seconds, `reported` hears once of each time that one waits, and why."""
 
     limits: Mapping[str, int]
     status: Callable[[str], int | None]
     pause: Callable[[float], object]
-    told: Callable[[str], object]
+    reported: Callable[[str], object]
 
     def wait(self) -> None:
         """Return once no limit is passed. UsageError for a variable that the server has not."""
         seconds = _FIRST
         while why := self._passed():
             if seconds == _FIRST:
-                self.told(why)
+                self.reported(why)
             self.pause(seconds)
             seconds = min(2 * seconds, _LONGEST)
 

@@ -21,7 +21,7 @@ from cdc.model.types import Canonical
 from cdc.topology.topology import Source
 from ingest.binlog.format.gtid import GtidSet
 from ingest.events.log_events import Image
-from ingest.ledger.ledger import Book
+from ingest.ledger.ledger import PartitionLedger
 from ingest.mysql import mysql_schema
 from ingest.mysql.mysql_connection import Connection, connected, query, translated
 from ingest.mysql.mysql_digest import DigestSql, digest_sql, keyed_rows, leaf_digests, leaf_rows, range_digest
@@ -29,7 +29,7 @@ from tailorbird.verify.log.load import Load
 from tailorbird.verify.log.proc_digests import ahead
 from tailorbird.verify.log.schemas import OTHER_COLUMNS, compared_schema
 from tailorbird.verify.log.spans import Span
-from tailorbird.verify.log.stage import Glimpse
+from tailorbird.verify.log.stage import SourceSnapshot
 
 _SETTLE = 0.2  # seconds between a place in the log and the moment that all of it can be seen
 _OWNED = 5.0  # seconds that somebody may own a GTID and neither commit nor let it go
@@ -52,15 +52,17 @@ class MySqlLeaves:
             self._maria = "mariadb" in version.lower()
             self._gtids = not self._maria and str(query(connection, "SELECT @@GLOBAL.gtid_mode")[0][0]) == "ON"
 
-    def table(self, book: Book) -> _Leaves | str:
+    def table(self, partition_ledger: PartitionLedger) -> _Leaves | str:
         """The table of a book; or why it can not be compared."""
-        schema = self._schemas.get(book.schema.table_id)
+        schema = self._schemas.get(partition_ledger.schema.table_id)
         if schema is None:
             return "the source has no such table"
-        found = compared_schema(book, schema)
+        found = compared_schema(partition_ledger, schema)
         if found is None:
             return OTHER_COLUMNS
-        sql = digest_sql(self._connection, *found, book.grid, stands_in=self._source.unrepresentable != "dead_letter")
+        sql = digest_sql(
+            self._connection, *found, partition_ledger.grid, stands_in=self._source.unrepresentable != "dead_letter"
+        )
         first, *beside = (
             _Leaves(self._source, connection, sql, load, maria=self._maria, gtids=self._gtids)
             for connection, load in self._connections
@@ -79,24 +81,24 @@ class _Leaves:
         self._maria, self._gtids = maria, gtids
         self.beside: tuple[_Leaves, ...] = ()
 
-    def wholes(self, spans: Iterable[Span]) -> Iterator[tuple[Span, Glimpse]]:
+    def wholes(self, spans: Iterable[Span]) -> Iterator[tuple[Span, SourceSnapshot]]:
         """See `stage.NearTable`."""
         return ahead((self, *self.beside), spans, _Leaves._whole)
 
-    def _whole(self, span: Span) -> Glimpse:
+    def _whole(self, span: Span) -> SourceSnapshot:
         with self._between() as (low, high):
             found = range_digest(self._connection, self._source, self._sql, *span)
-        return Glimpse(low=low, high=high[0], whole=found)
+        return SourceSnapshot(low=low, high=high[0], whole=found)
 
-    def digests(self, spans: Sequence[Span]) -> Glimpse:
+    def digests(self, spans: Sequence[Span]) -> SourceSnapshot:
         """See `stage.NearTable`."""
         found: dict[int, Digest] = {}
         with self._between() as (low, high):
             for first, last in spans:
                 found |= leaf_digests(self._connection, self._source, self._sql, first, last)
-        return Glimpse(low=low, high=high[0], digests=found)
+        return SourceSnapshot(low=low, high=high[0], digests=found)
 
-    def rows(self, leaves: Sequence[int]) -> Glimpse:
+    def rows(self, leaves: Sequence[int]) -> SourceSnapshot:
         """See `stage.NearTable`."""
         images = list[Image]()
         with self._between() as (low, high):
@@ -105,13 +107,13 @@ class _Leaves:
                     images += leaf_rows(self._connection, self._source, self._sql, leaf, leaf)
             else:
                 images += leaf_rows(self._connection, self._source, self._sql, leaves[0], leaves[-1], leaves)
-        return Glimpse(low=low, high=high[0], images=images)
+        return SourceSnapshot(low=low, high=high[0], images=images)
 
-    def keyed(self, keys: Sequence[dict[str, Canonical]]) -> Glimpse:
+    def keyed(self, keys: Sequence[dict[str, Canonical]]) -> SourceSnapshot:
         """See `stage.NearTable`."""
         with self._between() as (low, high):
             images = list(keyed_rows(self._connection, self._source, self._sql, keys))
-        return Glimpse(low=low, high=high[0], images=images)
+        return SourceSnapshot(low=low, high=high[0], images=images)
 
     @contextmanager
     def _between(self) -> Iterator[tuple[Position, list[Position]]]:

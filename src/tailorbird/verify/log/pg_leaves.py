@@ -19,7 +19,7 @@ from cdc.model.schema import TableId, TableSchema
 from cdc.model.types import Canonical
 from cdc.topology.topology import Source
 from ingest.events.log_events import Image
-from ingest.ledger.ledger import Book
+from ingest.ledger.ledger import PartitionLedger
 from ingest.postgres import pg_schema
 from ingest.postgres.messages import lsn_of
 from ingest.postgres.pg_connection import PgConnection, connected, translated
@@ -29,7 +29,7 @@ from tailorbird.verify.log.load import Load
 from tailorbird.verify.log.proc_digests import ahead
 from tailorbird.verify.log.schemas import OTHER_COLUMNS, compared_schema
 from tailorbird.verify.log.spans import Span
-from tailorbird.verify.log.stage import Glimpse
+from tailorbird.verify.log.stage import SourceSnapshot
 
 _SETTLE = 0.2  # seconds between a place in the log and the moment that all of it can be seen
 _STANDBY = 5.0  # seconds that a commit may wait for a standby
@@ -50,20 +50,20 @@ class PgLeaves:
         self._source, self._connections, self._tables = source, connections, tables
         self._log = pg_schema.log_of(connections[0][0], source)
 
-    def table(self, book: Book) -> _Leaves | str:
+    def table(self, partition_ledger: PartitionLedger) -> _Leaves | str:
         """The table of a book; or why it cannot be compared."""
-        known = self._tables.get(book.schema.table_id)
+        known = self._tables.get(partition_ledger.schema.table_id)
         if known is None:
             return "the source has no such table"
         schema, shown = known
-        found = compared_schema(book, schema)
+        found = compared_schema(partition_ledger, schema)
         if found is None:
             return OTHER_COLUMNS
         first, *others = (
             _Leaves(
                 self._source,
                 connection,
-                digests_of(connection, self._source, *found, book.grid, shown),
+                digests_of(connection, self._source, *found, partition_ledger.grid, shown),
                 load,
                 self._log,
             )
@@ -80,24 +80,24 @@ class _Leaves:
         self._source, self._connection, self._digests, self._load, self._log = source, connection, digests, load, log
         self.others: tuple[_Leaves, ...] = ()
 
-    def wholes(self, spans: Iterable[Span]) -> Iterator[tuple[Span, Glimpse]]:
+    def wholes(self, spans: Iterable[Span]) -> Iterator[tuple[Span, SourceSnapshot]]:
         """See `stage.NearTable`."""
         return ahead((self, *self.others), spans, _Leaves._whole)
 
-    def _whole(self, span: Span) -> Glimpse:
+    def _whole(self, span: Span) -> SourceSnapshot:
         with self._between() as (low, high):
             found = self._digests.of_range(*span)
-        return Glimpse(low=low, high=high, whole=found)
+        return SourceSnapshot(low=low, high=high, whole=found)
 
-    def digests(self, spans: Sequence[Span]) -> Glimpse:
+    def digests(self, spans: Sequence[Span]) -> SourceSnapshot:
         """See `stage.NearTable`."""
         found: dict[int, Digest] = {}
         with self._between() as (low, high):
             for first, last in spans:
                 found |= self._digests.of_leaves(first, last)
-        return Glimpse(low=low, high=high, digests=found)
+        return SourceSnapshot(low=low, high=high, digests=found)
 
-    def rows(self, leaves: Sequence[int]) -> Glimpse:
+    def rows(self, leaves: Sequence[int]) -> SourceSnapshot:
         """See `stage.NearTable`."""
         images = list[Image]()
         with self._between() as (low, high):
@@ -106,13 +106,13 @@ class _Leaves:
                     images += self._digests.rows(leaf, leaf)
             else:
                 images += self._digests.rows(leaves[0], leaves[-1], leaves)
-        return Glimpse(low=low, high=high, images=images)
+        return SourceSnapshot(low=low, high=high, images=images)
 
-    def keyed(self, keys: Sequence[dict[str, Canonical]]) -> Glimpse:
+    def keyed(self, keys: Sequence[dict[str, Canonical]]) -> SourceSnapshot:
         """See `stage.NearTable`."""
         with self._between() as (low, high):
             images = list(self._digests.keyed(keys))
-        return Glimpse(low=low, high=high, images=images)
+        return SourceSnapshot(low=low, high=high, images=images)
 
     @contextmanager
     def _between(self) -> Iterator[tuple[Position, Position]]:

@@ -9,14 +9,14 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 from tailorbird.verify.log.spans import Span
-from tailorbird.verify.log.stage import Glimpse
+from tailorbird.verify.log.stage import SourceSnapshot
 
 Connected = TypeVar("Connected")
 
 
 def ahead(
-    connections: Sequence[Connected], spans: Iterable[Span], ask: Callable[[Connected, Span], Glimpse]
-) -> Iterator[tuple[Span, Glimpse]]:
+    connections: Sequence[Connected], spans: Iterable[Span], ask: Callable[[Connected, Span], SourceSnapshot]
+) -> Iterator[tuple[Span, SourceSnapshot]]:
     """Ask for each span over whichever connection is idle; two spans for each connection are asked for ahead at most.
 
     An error of `ask` is raised at its span's turn; spans that have not begun by then are not asked for.
@@ -25,14 +25,14 @@ def ahead(
     for one in connections:
         idle.put(one)
 
-    def run(span: Span) -> tuple[Span, Glimpse]:
+    def run(span: Span) -> tuple[Span, SourceSnapshot]:
         one = idle.get()
         try:
             return span, ask(one, span)
         finally:
             idle.put(one)
 
-    waiting = deque[Future[tuple[Span, Glimpse]]]()
+    waiting = deque[Future[tuple[Span, SourceSnapshot]]]()
     with ThreadPoolExecutor(len(connections), "digests") as pool:
         try:
             for span in spans:

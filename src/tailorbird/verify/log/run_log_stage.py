@@ -11,7 +11,7 @@ from cdc.model.errors import Retriable, TailorbirdError
 from cdc.model.schema import TableId
 from cdc.process.file_topology import home
 from cdc.topology.topology import Source, Topology
-from ingest.ledger.ledger import Book
+from ingest.ledger.ledger import PartitionLedger
 from ingest.ledger.run_ledger import Ledger, ledger_of
 from ingest.records.chunks import walkable
 from tailorbird.verify.findings import Verdict
@@ -19,29 +19,29 @@ from tailorbird.verify.log import mysql_leaves, pg_leaves
 from tailorbird.verify.log.file_kept import KeptFile, Progress
 from tailorbird.verify.log.kafka_changed import KafkaChanged
 from tailorbird.verify.log.kafka_records import KafkaRecords
-from tailorbird.verify.log.stage import LogStage, NearSource, place_told
-from tailorbird.verify.settling import Patience
+from tailorbird.verify.log.stage import LogStage, NearSource, place_reported
+from tailorbird.verify.settling import SettlingPolicy
 
 _PAUSE = 0.3  # seconds between two looks at what did not agree
 _STANDSTILL, _MOST = 60.0, 600.0  # seconds that a capture has: while it does not move, and in all
 LAST = "last"
 # Sources that compute no digests of their rows.
-_UNTOLD = {"kafka": "topics of others", "syslog": "syslog", "maxscale": "a MaxScale"}
+_NOT_COMPARED = {"kafka": "topics of others", "syslog": "syslog", "maxscale": "a MaxScale"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ways:
     """How tables are compared. `since`: only rows that the log names behind this cut (`LAST`: the one at which a table
     was last found equal); `resume`: go on with what was interrupted; `max_load`: the most of status variables of a
-    source, beyond which one waits; `threads`: connections that digest a source's rows at a time; `told` hears how many
-    rows of a table are done, `waits` why one waits for a source.
+    source, beyond which one waits; `threads`: connections that digest a source's rows at a time; `reported` hears how
+    many rows of a table are done, `waits` why one waits for a source.
     """
 
     since: str = ""
     resume: bool = False
     max_load: Mapping[str, int] = field(default_factory=dict)
     threads: int = 2
-    told: Callable[[TableId, int], object] = lambda table, rows: None
+    reported: Callable[[TableId, int], object] = lambda table, rows: None
     waits: Callable[[str], object] = lambda why: None
 
 
@@ -77,14 +77,14 @@ def compared(topology: Topology, tables: Collection[TableId] | None, ways: Ways)
         for source in topology.sources.values():
             wanted = sorted(
                 table
-                for table in {*source.tables, *ledger.books.tables, *ledger.books.without}
+                for table in {*source.tables, *ledger.topology_ledger.tables, *ledger.topology_ledger.without}
                 if table.source == source.name and (tables is None or table in tables)
             )
-            if source.type in _UNTOLD:
-                why = _UNTOLD[source.type]
-                yield from (_untold(table, f"its source is {why}") for table in wanted)
+            if source.type in _NOT_COMPARED:
+                why = _NOT_COMPARED[source.type]
+                yield from (_unknown(table, f"its source is {why}") for table in wanted)
             elif source.poll is not None:
-                yield from (_untold(table, "its source is polled: no log says where a row stood") for table in wanted)
+                yield from (_unknown(table, "its source is polled: no log says where a row stood") for table in wanted)
             elif wanted:
                 yield from _source(topology, source, wanted, ledger, ways)
 
@@ -103,7 +103,7 @@ def _source(
                 done += 1
     except TailorbirdError as error:
         if isinstance(error, Retriable) or error.exit_code == 2:
-            yield from (_untold(table, str(error)) for table in wanted[done:])
+            yield from (_unknown(table, str(error)) for table in wanted[done:])
             return
         raise
 
@@ -122,42 +122,46 @@ class _Table:
     def compared(self, leaves: NearSource) -> TopicCompared:
         """The verdict, with what a repair needs."""
         ledger, table = self._ledger, self._table
-        book = ledger.books.tables.get(table)
-        if book is None:
-            return _untold(table, ledger.books.without.get(table, "the log has no schema of it: was it captured?"))
-        if why := _not_whole(ledger, book):
-            return _untold(table, why)
-        at_source = leaves.table(book)
+        partition_ledger = ledger.topology_ledger.tables.get(table)
+        if partition_ledger is None:
+            return _unknown(
+                table, ledger.topology_ledger.without.get(table, "the log has no schema of it: was it captured?")
+            )
+        if why := _not_whole(ledger, partition_ledger):
+            return _unknown(table, why)
+        at_source = leaves.table(partition_ledger)
         if isinstance(at_source, str):
-            return _untold(table, at_source)
-        records = self._opened.enter_context(closing(KafkaRecords(self._topology, ledger, book)))
+            return _unknown(table, at_source)
+        records = self._opened.enter_context(closing(KafkaRecords(self._topology, ledger, partition_ledger)))
         stage = LogStage(
-            book=book,
+            partition_ledger=partition_ledger,
             source=at_source,
             log=records,
             pause=lambda: time.sleep(_PAUSE),
             clock=time.monotonic,
-            told=lambda rows: self._ways.told(table, rows),
+            reported=lambda rows: self._ways.reported(table, rows),
         )
         return TopicCompared(
             table=table,
-            verdict=self._verdict(book, stage),
+            verdict=self._verdict(partition_ledger, stage),
             keys=stage.keys,
             look=lambda keys: LogStage(
-                book=book, source=at_source, log=records, pause=stage.pause, clock=stage.clock
+                partition_ledger=partition_ledger, source=at_source, log=records, pause=stage.pause, clock=stage.clock
             ).look(keys),
             obeyed=self._obeyed,
         )
 
-    def _verdict(self, book: Book, stage: LogStage) -> Verdict:
+    def _verdict(self, partition_ledger: PartitionLedger, stage: LogStage) -> Verdict:
         """Of all rows, or of those that the log has named since a cut."""
-        since, name, shape = self._ways.since, str(self._table), book.covered.shape
-        reached = self._ledger.books.reached[self._table.source]
-        progress = Progress(place_told(reached.position), _of(book, reached.ends), time.time_ns() // 1_000_000, shape)
+        since, name, shape = self._ways.since, str(self._table), partition_ledger.covered.shape
+        reached = self._ledger.topology_ledger.reached[self._table.source]
+        progress = Progress(
+            place_reported(reached.position), _of(partition_ledger, reached.ends), time.time_ns() // 1_000_000, shape
+        )
         interrupted = self._kept.interrupted(name, shape) if self._ways.resume and not since else None
-        keys, why = self._named(book) if since else (None, "")
+        keys, why = self._named(partition_ledger) if since else (None, "")
         if why and since != LAST:
-            return _untold(self._table, why).verdict
+            return _unknown(self._table, why).verdict
         progress = interrupted or progress
         self._kept.begin(name, progress)
         if keys is not None:
@@ -171,47 +175,53 @@ class _Table:
             verdict = replace(verdict, cut=f"from {progress.cut} on, as it went, to {verdict.cut}")
         return replace(verdict, cut=f"{verdict.cut}; of all rows: {why}") if why else verdict
 
-    def _named(self, book: Book) -> tuple[set[bytes] | None, str]:
+    def _named(self, partition_ledger: PartitionLedger) -> tuple[set[bytes] | None, str]:
         """The keys that the log has named since the cut; or why all rows must be compared."""
         since, source = self._ways.since, self._table.source
-        if not walkable(book.schema):
+        if not walkable(partition_ledger.schema):
             return None, "a type of its key's columns can not be asked for"
         changed = self._opened.enter_context(closing(KafkaChanged(self._topology)))
         if since == LAST:
-            known = self._kept.equal(str(self._table), book.covered.shape, time.time_ns() // 1_000_000)
+            known = self._kept.equal(str(self._table), partition_ledger.covered.shape, time.time_ns() // 1_000_000)
             ends, why = (known.ends if known else None), "it was not found equal in the last days"
         else:
             found = changed.ends(source, since)
-            ends, why = None if found is None else _of(book, found), "the log has no position that this cut covers"
+            ends, why = (
+                None if found is None else _of(partition_ledger, found),
+                "the log has no position that this cut covers",
+            )
         if ends is None:
             return None, why
         keys = changed.keys(ends)
         return keys, "" if keys is not None else "it was emptied or read again as a whole since"
 
     def _obeyed(self, offset: int) -> bool:
-        patience, name = Patience(standstill=_STANDSTILL, most=_MOST), self._table.name
-        patience.begin(time.monotonic())
+        settling, name = SettlingPolicy(standstill=_STANDSTILL, most=_MOST), self._table.name
+        settling.begin(time.monotonic())
         while True:
             self._ledger.poll(0.02)
-            reached = self._ledger.books.reached[self._table.source]
-            if reached.signals > offset and name not in reached.untold:
+            reached = self._ledger.topology_ledger.reached[self._table.source]
+            if reached.signals > offset and name not in reached.unknown:
                 return True
-            if patience.used_up(reached.position, time.monotonic()):
+            if settling.used_up(reached.position, time.monotonic()):
                 return False
 
 
-def _of(book: Book, ends: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int]:
+def _of(partition_ledger: PartitionLedger, ends: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int]:
     """Of all its partitions: where one is not named, all of it stands behind."""
-    return {(book.topic, number): ends.get((book.topic, number), 0) for number in book.stores}
+    return {
+        (partition_ledger.topic, number): ends.get((partition_ledger.topic, number), 0)
+        for number in partition_ledger.stores
+    }
 
 
-def _not_whole(ledger: Ledger, book: Book) -> str:
+def _not_whole(ledger: Ledger, partition_ledger: PartitionLedger) -> str:
     """Why the log can not be what the table is; empty where it can."""
-    table = book.schema.table_id
-    reached = ledger.books.reached.get(table.source)
+    table = partition_ledger.schema.table_id
+    reached = ledger.topology_ledger.reached.get(table.source)
     if reached is None:
         return "the ledger has not come to a position of its source yet: `tailorbird ledger --until-end`"
-    return reached.untold.get(table.name, "")
+    return reached.unknown.get(table.name, "")
 
 
 def _leaves_of(source: Source, ways: Ways) -> AbstractContextManager[NearSource]:
@@ -221,5 +231,5 @@ def _leaves_of(source: Source, ways: Ways) -> AbstractContextManager[NearSource]
     return leaves_of(source, ways.max_load, ways.waits, ways.threads)
 
 
-def _untold(table: TableId, why: str) -> TopicCompared:
-    return TopicCompared(table=table, verdict=Verdict(stage="log", table=str(table), cut="", untold=(why,)))
+def _unknown(table: TableId, why: str) -> TopicCompared:
+    return TopicCompared(table=table, verdict=Verdict(stage="log", table=str(table), cut="", unknown=(why,)))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from cdc.merkle.canonical import Covered, covered
 from cdc.model.schema import TableSchema
-from ingest.ledger.ledger import Book
+from ingest.ledger.ledger import PartitionLedger
 
 OTHER_COLUMNS = "its columns at the source are not those that the log has now"
 
 
-def compared_schema(book: Book, schema: TableSchema) -> tuple[TableSchema, Covered] | None:
+def compared_schema(partition_ledger: PartitionLedger, schema: TableSchema) -> tuple[TableSchema, Covered] | None:
     """The schema without masked columns, and what digests of it cover; None where the log's digests cover something
     else. `schema` is the table's at its source as it is now."""
-    masked = [name for name, why in book.covered.left_out if name not in dict(covered(schema).left_out)]
+    masked = [name for name, why in partition_ledger.covered.left_out if name not in dict(covered(schema).left_out)]
     what = covered(schema, masked)
     if (what.key, [(f.name, f.kind, f.digits) for f in what.forms]) != (
-        book.covered.key, [(f.name, f.kind, f.digits) for f in book.covered.forms]
+        partition_ledger.covered.key, [(f.name, f.kind, f.digits) for f in partition_ledger.covered.forms]
     ):  # fmt: skip
         return None
     seen = tuple(column for column in schema.columns if column.name not in masked)

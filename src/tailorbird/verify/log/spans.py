@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ingest.ledger.ledger import Book
+from ingest.ledger.ledger import PartitionLedger
 
 Span = tuple[int, int]  # first and last leaf
 GROUP_ROWS = 32_768  # rows of which a source's transaction computes one digest
 
 
-class SettledSpan(NamedTuple):
+class ComparedSpan(NamedTuple):
     """A span whose digests agreed: its first and last leaf, how many rows and leaves with rows it had."""
 
     first: int
@@ -20,16 +20,16 @@ class SettledSpan(NamedTuple):
     leaves: int
 
 
-def spans_of(book: Book, settled: Iterable[SettledSpan] = ()) -> list[Span]:
+def spans_of(partition_ledger: PartitionLedger, settled: Iterable[ComparedSpan] = ()) -> list[Span]:
     """All leaves of the grid but the settled ones, in spans of about `GROUP_ROWS` rows, as the ledger knows them: those
     beyond its rows, too, since the source may have more. One span where the grid has no ranges."""
-    if not book.grid.ranged:
-        return [(0, book.grid.last)]
-    counts = sorted(book.counts().items())
-    return [span for gap in _gaps(sorted(settled), book.grid.last) for span in _within(gap, counts)]
+    if not partition_ledger.grid.ranged:
+        return [(0, partition_ledger.grid.last)]
+    counts = sorted(partition_ledger.counts().items())
+    return [span for gap in _gaps(sorted(settled), partition_ledger.grid.last) for span in _within(gap, counts)]
 
 
-def _gaps(settled: Sequence[SettledSpan], last: int) -> Iterator[Span]:
+def _gaps(settled: Sequence[ComparedSpan], last: int) -> Iterator[Span]:
     begin = 0
     for one in settled:
         if one.first > begin:

@@ -23,10 +23,10 @@ from cdc.model.schema import TableSchema
 from cdc.model.types import Canonical
 from ingest.events.log_events import Image, RefusedImage
 from ingest.ledger.fold import HeldRow, RowPlace
-from ingest.ledger.ledger import Book
+from ingest.ledger.ledger import PartitionLedger
 from ingest.ledger.places import Reach
 from tailorbird.verify.findings import MOST_FINDINGS, Finding, Kind, Verdict
-from tailorbird.verify.log.spans import SettledSpan, Span, spans_of
+from tailorbird.verify.log.spans import ComparedSpan, Span, spans_of
 
 T = TypeVar("T")
 _LOOKS = 4  # at a leaf's digest, and then at its rows
@@ -36,7 +36,7 @@ _KEYS = 4_096  # rows read by their keys in one transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Glimpse:
+class SourceSnapshot:
     """What one transaction of the source showed, between two positions; `whole`: of all that was asked for."""
 
     low: Position
@@ -49,24 +49,24 @@ class Glimpse:
 class NearTable(Protocol):
     """The table at its source. Retriable while the server is away."""
 
-    def wholes(self, spans: Iterable[Span]) -> Iterator[tuple[Span, Glimpse]]:
+    def wholes(self, spans: Iterable[Span]) -> Iterator[tuple[Span, SourceSnapshot]]:
         """The digest of all rows of each span, in order: less work than that of each leaf. Some may be asked for ahead;
         nothing else is asked meanwhile."""
 
-    def digests(self, spans: Sequence[Span]) -> Glimpse:
+    def digests(self, spans: Sequence[Span]) -> SourceSnapshot:
         """Digests of the leaves of these spans that have rows."""
 
-    def rows(self, leaves: Sequence[int]) -> Glimpse:
+    def rows(self, leaves: Sequence[int]) -> SourceSnapshot:
         """The rows of these leaves."""
 
-    def keyed(self, keys: Sequence[dict[str, Canonical]]) -> Glimpse:
+    def keyed(self, keys: Sequence[dict[str, Canonical]]) -> SourceSnapshot:
         """The rows of these keys; perhaps with others that the source takes for equal to one."""
 
 
 class NearSource(Protocol):
     """The tables of one source, as they are there now."""
 
-    def table(self, book: Book) -> NearTable | str:
+    def table(self, partition_ledger: PartitionLedger) -> NearTable | str:
         """The table of a book; or why it cannot be compared."""
 
 
@@ -76,7 +76,7 @@ class LogImage:
 
     row: Row | None
     tag: str
-    told: str
+    reported: str
 
 
 class FarTable(Protocol):
@@ -96,18 +96,18 @@ class _Undecided(Exception):
 @dataclass(slots=True)
 class LogStage:
     """One comparison: `verdict` of all rows, or `look` at those of some keys. `pause` waits between two looks; `clock`
-    tells seconds; `told` hears how many rows are done. `settled` are the spans that need no look, `settle` hears of
+    tells seconds; `reported` hears how many rows are done. `settled` are the spans that need no look, `settle` hears of
     those that agree; `keys` are afterwards those of all rows that differ.
     """
 
-    book: Book
+    partition_ledger: PartitionLedger
     source: NearTable
     log: FarTable
     pause: Callable[[], object]
     clock: Callable[[], float]
-    told: Callable[[int], object] = lambda rows: None
-    settled: Sequence[SettledSpan] = ()
-    settle: Callable[[SettledSpan], object] = lambda settled: None
+    reported: Callable[[int], object] = lambda rows: None
+    settled: Sequence[ComparedSpan] = ()
+    settle: Callable[[ComparedSpan], object] = lambda settled: None
     keys: list[bytes] = field(default_factory=list)
     _read: int = 0
     _rows: int = 0
@@ -117,27 +117,30 @@ class LogStage:
     _moving: int = 0
     _refused: int = 0
     _lost: int = 0
-    _untold: list[str] = field(default_factory=list)
+    _unknown: list[str] = field(default_factory=list)
     _text: RowText = field(init=False)
     _leaf: LeafOf = field(init=False)
 
     def __post_init__(self) -> None:
-        self._text, self._leaf = RowText(self.book.covered.forms), LeafOf(self.book.grid, self.book.covered)
+        self._text, self._leaf = (
+            RowText(self.partition_ledger.covered.forms),
+            LeafOf(self.partition_ledger.grid, self.partition_ledger.covered),
+        )
 
     def verdict(self) -> Verdict:
         """Compare all leaves."""
         began, suspects = self.clock(), set[int]()
-        spans = spans_of(self.book, self.settled)
+        spans = spans_of(self.partition_ledger, self.settled)
         self._rows, self._leaves = sum(one.rows for one in self.settled), sum(one.leaves for one in self.settled)
-        if self.book.grid.ranged:
+        if self.partition_ledger.grid.ranged:
             spans = [span for span, seen in self._seen(self.source.wholes(spans)) if not self._agrees(span, seen)]
         for span, seen in self._seen((span, self.source.digests([span])) for span in spans):
             suspects |= self._unequal(span, seen)
-            if not self.book.grid.ranged:
+            if not self.partition_ledger.grid.ranged:
                 self._covered(seen, sum(digest.count for digest in seen.digests.values()), len(seen.digests))
-        if not self._untold:
+        if not self._unknown:
             self._narrow(suspects)
-        return self._told(self.clock() - began)
+        return self._reported(self.clock() - began)
 
     def look(self, keys: Collection[bytes]) -> Verdict:
         """Compare the rows of these keys (as records have them) alone."""
@@ -148,12 +151,12 @@ class LogStage:
                 named = [orjson.loads(key) for key in some]
                 seen = self.source.keyed(named)
                 if not self._reached(seen):
-                    return self._told(self.clock() - began)
+                    return self._reported(self.clock() - began)
                 if number == 0:
                     self._covered(seen, len(some), 0)
                 images = {key: image for _, key, image in self._keyed(seen.images)}
                 places = [RowPlace(self._leaf(name), key) for name, key in zip(named, some, strict=True)]
-                held, moved = self.book.rows_at(places, seen.low)
+                held, moved = self.partition_ledger.rows_at(places, seen.low)
                 again |= self._row_by_row(some, images, held, seen.low, moved)
             if not again:
                 break
@@ -161,11 +164,11 @@ class LogStage:
             self.pause()
         else:
             self._moving += len(left)
-        return self._told(self.clock() - began)
+        return self._reported(self.clock() - began)
 
-    def _seen(self, shown: Iterable[tuple[Span, Glimpse]]) -> Iterator[tuple[Span, Glimpse]]:
+    def _seen(self, shown: Iterable[tuple[Span, SourceSnapshot]]) -> Iterator[tuple[Span, SourceSnapshot]]:
         """What the source shows of each span, once the ledger covers it; the source goes on meanwhile."""
-        waiting: list[tuple[Span, Glimpse]] = []
+        waiting: list[tuple[Span, SourceSnapshot]] = []
         for one in shown:
             waiting.append(one)
             while waiting and self.log.covers(waiting[0][1].high, wait=False):
@@ -175,37 +178,37 @@ class LogStage:
                 return
             yield span, seen
 
-    def _reached(self, seen: Glimpse) -> bool:
+    def _reached(self, seen: SourceSnapshot) -> bool:
         if self.log.covers(seen.high, wait=True):
             return True
-        if not self._untold:
-            self._untold.append(f"the log does not come to {place_told(seen.high)}: is the capture running?")
+        if not self._unknown:
+            self._unknown.append(f"the log does not come to {place_reported(seen.high)}: is the capture running?")
         return False
 
-    def _agrees(self, span: Span, seen: Glimpse) -> bool:
+    def _agrees(self, span: Span, seen: SourceSnapshot) -> bool:
         """Whether a span's one digest settles it: nothing touched it meanwhile, and both sides have the same."""
-        ours, unsure = self.book.as_of(*span, seen.low, seen.high)
+        ours, unsure = self.partition_ledger.as_of(*span, seen.low, seen.high)
         assert seen.whole is not None, "the digest of the whole span was asked for"
         self._covered(seen, seen.whole.count, len(ours.digests))
         agrees = not unsure and ours.total() == seen.whole
         if agrees:
-            self.settle(SettledSpan(*span, seen.whole.count, len(ours.digests)))
+            self.settle(ComparedSpan(*span, seen.whole.count, len(ours.digests)))
         return agrees
 
-    def _covered(self, seen: Glimpse, rows: int, leaves: int) -> None:
+    def _covered(self, seen: SourceSnapshot, rows: int, leaves: int) -> None:
         self._rows += rows
         self._leaves += leaves
-        self._cut = place_told(seen.low)
-        self.told(self._rows)
+        self._cut = place_reported(seen.low)
+        self.reported(self._rows)
 
-    def _unequal(self, span: Span, seen: Glimpse) -> set[int]:
-        ours, unsure = self.book.as_of(*span, seen.low, seen.high)
+    def _unequal(self, span: Span, seen: SourceSnapshot) -> set[int]:
+        ours, unsure = self.partition_ledger.as_of(*span, seen.low, seen.high)
         theirs = Leaves(dict(seen.digests))
         return set(unsure) | {leaf for leaf in ours.digests.keys() | seen.digests.keys() if ours[leaf] != theirs[leaf]}
 
     def _narrow(self, suspects: set[int]) -> None:
         """Look again at the digests of leaves that did not agree, where that is cheap, then at their rows."""
-        for _ in range(_LOOKS if self.book.grid.ranged else 0):
+        for _ in range(_LOOKS if self.partition_ledger.grid.ranged else 0):
             if not suspects:
                 return
             left = set[int]()
@@ -223,12 +226,12 @@ class LogStage:
         leaves, keys = sorted(suspects), dict[int, set[bytes]]()
         for _ in range(_LOOKS):
             undecided: dict[int, set[bytes]] = {}
-            for some in _some(leaves, 1 if self.book.grid.ranged else _MOST_LEAVES):
+            for some in _some(leaves, 1 if self.partition_ledger.grid.ranged else _MOST_LEAVES):
                 seen = self.source.rows(some)
                 if not self._reached(seen):
                     return
                 for leaf, images in _by_leaf(some, self._keyed(seen.images)).items():
-                    held, moved = self.book.rows_of(leaf, seen.low)
+                    held, moved = self.partition_ledger.rows_of(leaf, seen.low)
                     among = keys.get(leaf, images.keys() | held.keys())
                     if found := self._row_by_row(among, images, held, seen.low, frozenset({leaf} if moved else ())):
                         undecided[leaf] = found
@@ -239,7 +242,7 @@ class LogStage:
         self._moving += sum(map(len, keys.values()))
 
     def _keyed(self, images: Iterable[Image]) -> Iterator[tuple[int, bytes, Image]]:
-        names = self.book.schema.primary_key
+        names = self.partition_ledger.schema.primary_key
         for image in images:
             self._read += 1
             values = image.values if isinstance(image, RefusedImage) else image
@@ -281,7 +284,7 @@ class LogStage:
             if moved:
                 raise _Undecided  # it may have been deleted behind `low`
             self._find(
-                key, "missing", {}, f"the log has no row of this key; the source as of {place_told(low.position)}"
+                key, "missing", {}, f"the log has no row of this key; the source as of {place_reported(low.position)}"
             )
             return
         record = self.log.record(known[0], known[1].offset)
@@ -291,11 +294,11 @@ class LogStage:
         if not low.covers(record.tag):
             raise _Undecided
         if image is None:
-            self._find(key, "extra", {}, record.told)
+            self._find(key, "extra", {}, record.reported)
             return
-        columns = differing_columns(self.book.schema, image, record.row)
+        columns = differing_columns(self.partition_ledger.schema, image, record.row)
         if columns:
-            self._find(key, "different", columns, record.told)
+            self._find(key, "different", columns, record.reported)
 
     def _find(
         self, key: bytes, kind: Kind, columns: Mapping[str, tuple[Canonical, Canonical]], position: str
@@ -305,7 +308,7 @@ class LogStage:
             self._findings.append(
                 Finding(
                     stage="log",
-                    table=str(self.book.schema.table_id),
+                    table=str(self.partition_ledger.schema.table_id),
                     key=orjson.loads(key),
                     kind=kind,
                     columns=columns,
@@ -313,26 +316,26 @@ class LogStage:
                 )
             )
 
-    def _told(self, seconds: float) -> Verdict:
-        untold = list(self._untold)
+    def _reported(self, seconds: float) -> Verdict:
+        unknown = list(self._unknown)
         if self._refused:
-            untold.append(f"{self._refused} rows can not be told in the log: `tailorbird dead-letters list`")
+            unknown.append(f"{self._refused} rows can not be told in the log: `tailorbird dead-letters list`")
         if self._lost:
-            untold.append(f"of {self._lost} rows that differ, the log's record was gone when it was read")
-        if self.book.unread:
-            untold.append(f"{self.book.unread} records of the topic are no changes of this table")
+            unknown.append(f"of {self._lost} rows that differ, the log's record was gone when it was read")
+        if self.partition_ledger.unread:
+            unknown.append(f"{self.partition_ledger.unread} records of the topic are no changes of this table")
         return Verdict(
             stage="log",
-            table=str(self.book.schema.table_id),
+            table=str(self.partition_ledger.schema.table_id),
             rows=self._rows,
             leaves=self._leaves,
             cut=self._cut,
-            columns=self.book.covered.names,
+            columns=self.partition_ledger.covered.names,
             findings=tuple(self._findings),
             differing=len(self.keys),
             read=self._read,
             moving=self._moving,
-            untold=tuple(untold),
+            unknown=tuple(unknown),
             seconds=seconds,
         )
 
@@ -360,8 +363,8 @@ def _by_leaf(leaves: Iterable[int], rows: Iterable[tuple[int, bytes, Image]]) ->
     return found
 
 
-def _only(seen: Glimpse, digests: Mapping[int, Digest]) -> Glimpse:
-    return Glimpse(low=seen.low, high=seen.high, digests=digests)
+def _only(seen: SourceSnapshot, digests: Mapping[int, Digest]) -> SourceSnapshot:
+    return SourceSnapshot(low=seen.low, high=seen.high, digests=digests)
 
 
 def _some(all_: Sequence[T], most: int) -> Iterator[list[T]]:
@@ -369,6 +372,6 @@ def _some(all_: Sequence[T], most: int) -> Iterator[list[T]]:
         yield list(all_[begin : begin + most])
 
 
-def place_told(position: Position) -> str:
+def place_reported(position: Position) -> str:
     """A position, in words."""
     return f"GTIDs {position.gtid_set}" if position.gtid_set else f"{position.file}:{position.pos}"

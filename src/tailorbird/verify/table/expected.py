@@ -51,7 +51,7 @@ class Expected:
                 rows[document_id(self._codec.row_key(row))] = row
             except (ValueError, struct.error):
                 refused += 1
-        return Answered(rows, positions, refused, found.untold)
+        return Answered(rows, positions, refused, found.unknown)
 
 
 def obstacle(topology: Topology, table: Table, layout: Layout | None, barrier: Barrier | None) -> str:
@@ -60,7 +60,7 @@ def obstacle(topology: Topology, table: Table, layout: Layout | None, barrier: B
     for name, source in sources.items():
         if source.type == "sql" or source.poll is not None:
             return f"source {name} is polled: it has no position that a cut could name"
-        if source.is_only_told:
+        if source.is_only_reported:
             what = {"kafka": "topics of others", "maxscale": "a MaxScale"}.get(source.type, source.type)
             return f"source {name} is {what}: what it told is all that is known of it"
         if source.snapshot_mode == "never":

@@ -67,7 +67,7 @@ def _roots(plan: Plan, fragment: Fragment) -> list[Node] | None:
         return None
     if isinstance(root.source, PlanSource):
         return None if root.source.needs_latest else [root]
-    if root.source.differ is not None:
+    if root.source.change_detector is not None:
         return None
     found = [_roots(plan, plan.fragments[number]) for number in root.source.fragments]
     return None if None in found else list(_flat(found))

@@ -14,7 +14,7 @@ from indexer.table.hbase_layouts import StoredLayouts
 from indexer.table.hbase_scan import PAGE, TableScan
 from joins.stores.hbase_table import joined_table, write_rows
 from tailorbird.verify.proc_ahead import rows_in_order
-from tailorbird.verify.settling import Patience
+from tailorbird.verify.settling import SettlingPolicy
 from tailorbird.verify.table.covering import uncovered
 from tailorbird.verify.table.table_stage import Stored
 
@@ -26,8 +26,8 @@ class StoredRows:
     that is missing.
     """
 
-    def __init__(self, topology: Topology, table: Table, *, patience: Patience) -> None:
-        self._buckets, self._patience = table.salt_buckets, patience
+    def __init__(self, topology: Topology, table: Table, *, settling: SettlingPolicy) -> None:
+        self._buckets, self._settling = table.salt_buckets, settling
         self._scanned = TableScan(topology, table)
         self.layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=table.name)
         self.joined = joined_table(topology, table)
@@ -50,25 +50,25 @@ class StoredRows:
 
     def remove(self, rows: Mapping[str, int]) -> None:
         """Delete rows, each as of a timestamp (ms): what was written later stays."""
-        stamps: dict[int, list[bytes]] = {}
-        for key, stamp in rows.items():
-            stamps.setdefault(stamp, []).append(bytes.fromhex(key))
+        timestamps: dict[int, list[bytes]] = {}
+        for key, timestamp in rows.items():
+            timestamps.setdefault(timestamp, []).append(bytes.fromhex(key))
         joined = self.joined
-        for stamp, keys in stamps.items():
-            write_rows(joined.hbase, joined.table, joined.family, keys, (), stamp)
+        for timestamp, keys in timestamps.items():
+            write_rows(joined.hbase, joined.table, joined.family, keys, (), timestamp)
 
     def written(self) -> int:
         """The newest stamp of any batch or barrier."""
-        return self.joined.last_stamp()
+        return self.joined.last_timestamp()
 
     def wait(self, positions: Mapping[str, str]) -> int | None:
         """Until a barrier covers positions; its stamp, None once the patience is used up."""
-        self._patience.begin(time.monotonic())
+        self._settling.begin(time.monotonic())
         while True:
             barrier = self.joined.barrier()
             if barrier is not None and not uncovered(positions, barrier.positions):
-                return barrier.stamp
-            if self._patience.used_up(barrier and barrier.stamp, time.monotonic()):
+                return barrier.timestamp
+            if self._settling.used_up(barrier and barrier.timestamp, time.monotonic()):
                 return None
             time.sleep(_POLL)
 

@@ -13,7 +13,7 @@ from ingest.log.kafka_signals import send
 from tailorbird.operate.status.captured_position import CapturedPosition
 from tailorbird.operate.status.kafka_captured import PositionsReader
 from tailorbird.operate.wait.goal import Goal, shows
-from tailorbird.verify.settling import Patience
+from tailorbird.verify.settling import SettlingPolicy
 from tailorbird.verify.table.forcing import ReadAgain
 from tailorbird.verify.table.table_stage import Row
 
@@ -21,9 +21,9 @@ _POLL = 0.1
 Reached = Callable[[], Mapping[str, Mapping[str, Any]]]
 
 
-class Teller:
-    """Implements `mending.Telling` for one table. `plan` says what is to be read again for some rows, `reached` which
-    positions the table's barrier tells.
+class RereadRequester:
+    """Implements `repairing.RereadRequests` for one table. `plan` says what is to be read again for some rows,
+    `reached` which positions the table's barrier tells.
     """
 
     def __init__(
@@ -32,24 +32,24 @@ class Teller:
         plan: Callable[[Sequence[Row]], Sequence[ReadAgain]],
         reached: Reached,
         *,
-        patience: Patience,
+        settling: SettlingPolicy,
     ) -> None:
-        self._topology, self._plan, self._reached, self._patience = topology, plan, reached, patience
+        self._topology, self._plan, self._reached, self._settling = topology, plan, reached, settling
 
-    def tell(self, rows: Sequence[Row]) -> str:
-        """See `Telling`. A capture obeys a signal once; that it did, it commits with the rows that were read."""
+    def report(self, rows: Sequence[Row]) -> str:
+        """See `RereadRequests`. A capture obeys a signal once; that it did, it commits with the rows that were read."""
         with PositionsReader(self._topology) as log:
             for one in self._plan(rows):
                 name = one.table.name
                 signal = send(self._topology, one.table.source, signal_value("execute-snapshot", (name,), one.where))
-                if reason := self._told(log, one.table.source, name, signal):
+                if reason := self._reported(log, one.table.source, name, signal):
                     return reason
         return ""
 
-    def _told(self, log: PositionsReader, source: str, name: str, signal: int) -> str:
+    def _reported(self, log: PositionsReader, source: str, name: str, signal: int) -> str:
         """Until the rows that were read are in the table; else the reason why not."""
         record: CapturedPosition | None = None
-        self._patience.begin(time.monotonic())
+        self._settling.begin(time.monotonic())
         while True:
             if record is None:
                 captured = log.read().get(source)
@@ -65,6 +65,6 @@ class Teller:
                     return ""
                 moved = positions.get(source)
                 what = f"the join has not written what {source} told again: `tailorbird status` says whether it runs"
-            if self._patience.used_up(moved, time.monotonic()):
+            if self._settling.used_up(moved, time.monotonic()):
                 return what
             time.sleep(_POLL)

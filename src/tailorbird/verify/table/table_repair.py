@@ -31,23 +31,23 @@ class Removing(Protocol):
     def rows(self, keys: Sequence[str]) -> Mapping[str, Stored]: ...
 
 
-class Telling(Protocol):
+class RereadRequests(Protocol):
     """Has the join write rows again, each given by its row key's columns at least: returns behind their barrier, or
     gives the reason why they did not come (empty: they came). Retriable.
     """
 
-    def tell(self, rows: Sequence[Row]) -> str: ...
+    def report(self, rows: Sequence[Row]) -> str: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repaired:
-    """How many rows were `removed`, how many `told` again, or why they were not; key → why a row was left alone.
+    """How many rows were `removed`, how many `reported` again, or why they were not; key → why a row was left alone.
 
     `confirmed`: rows that the answer does not have and the join has written again.
     """
 
     removed: int = 0
-    told: int = 0
+    reported: int = 0
     confirmed: int = 0
     reason: str = ""
     left: Mapping[str, str] = field(default_factory=dict)
@@ -55,14 +55,19 @@ class Repaired:
     @property
     def line(self) -> str:
         """For people."""
-        said = [f"{self.removed:,} removed" if self.removed else "", f"{self.told:,} told again" if self.told else ""]
+        said = [
+            f"{self.removed:,} removed" if self.removed else "",
+            f"{self.reported:,} told again" if self.reported else "",
+        ]
         if self.confirmed:
             said.append(f"{self.confirmed:,} not removed: the sources do not have them, and the join wrote them again")
         said += [self.reason, *(f"{key} stays as it is: {why}" for key, why in list(self.left.items())[:20])]
         return "; ".join(filter(None, said))
 
 
-def mend(wrong: Sequence[Wrong], kept: Removing, join: Telling, *, now_ms: int, unasked: bool = False) -> Repaired:
+def repair_rows(
+    wrong: Sequence[Wrong], kept: Removing, join: RereadRequests, *, now_ms: int, unasked: bool = False
+) -> Repaired:
     """Repair rows; may be repeated. `unasked`: the join can not be asked, and rows are removed without its word.
 
     Retriable while a server is away: then any part may be done.
@@ -75,7 +80,7 @@ def mend(wrong: Sequence[Wrong], kept: Removing, join: Telling, *, now_ms: int, 
     some = [one for one in wrong if one.key not in early]
     seen = {one.key: one.stored.version for one in some if one.expected is None and one.stored is not None}
     rows = [row for one in some if (row := one.row) is not None]
-    reason = join.tell(rows) if rows and not unasked else ""
+    reason = join.report(rows) if rows and not unasked else ""
     if reason:
         return Repaired(reason=reason, left=early)
     now = kept.rows(list(seen)) if seen else {}
@@ -84,4 +89,4 @@ def mend(wrong: Sequence[Wrong], kept: Removing, join: Telling, *, now_ms: int, 
         kept.remove(gone)
     again = sum(one.expected is not None for one in some)
     confirmed = sum(key in now and key not in gone for key in seen)
-    return Repaired(removed=len(gone), told=0 if unasked else again, confirmed=confirmed, left=early)
+    return Repaired(removed=len(gone), reported=0 if unasked else again, confirmed=confirmed, left=early)

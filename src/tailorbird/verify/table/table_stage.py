@@ -21,7 +21,7 @@ from cdc.model.types import Canonical
 from tailorbird.verify.compare import same
 from tailorbird.verify.findings import Finding, Kind, Verdict
 from tailorbird.verify.rounds import AGREES, MOVED, Looked, Sight, look_again
-from tailorbird.verify.verdict_text import stamp_told
+from tailorbird.verify.verdict_text import timestamp_reported
 
 Row = Mapping[str, Canonical]
 # The join and DuckDB may add up the same numbers in another order.
@@ -32,14 +32,14 @@ _LONGEST = 120
 class Answered(NamedTuple):
     """The query's answer, by row key in hexadecimal, and up to where each source was read at most.
 
-    `refused`: how many rows of the answer can have no row key, so are dead letters and in no table. `untold`: columns
+    `refused`: how many rows of the answer can have no row key, so are dead letters and in no table. `unknown`: columns
     that are not compared, which the rows do not have, and why.
     """
 
     rows: Mapping[str, Row]
     positions: Mapping[str, str]
     refused: int = 0
-    untold: Mapping[str, str] = MappingProxyType({})
+    unknown: Mapping[str, str] = MappingProxyType({})
 
 
 class Stored(NamedTuple):
@@ -106,23 +106,23 @@ class TableStage:
         kept: KeptTable,
         seconds: Callable[[], float],
         pause: Callable[[int], None],
-        told: Callable[[int], None] = lambda rows: None,
+        reported: Callable[[int], None] = lambda rows: None,
     ) -> None:
         self._table, self._row_key, self._columns = table, tuple(row_key), tuple(columns)
         self._sources, self._kept = sources, kept
-        self._seconds, self._pause, self._told = seconds, pause, told
+        self._seconds, self._pause, self._reported = seconds, pause, reported
         self._asked = Answered({}, {})
-        self._untold: dict[str, str] = {}
-        self._stamp: int | None = None
+        self._unknown: dict[str, str] = {}
+        self._timestamp: int | None = None
         self._wrong: dict[str, Wrong] = {}
 
     def compare(self) -> TableCompared:
         """Every row. Retriable while a server is away."""
         began = self._seconds()
         self._asked = self._ask()
-        self._stamp = self._kept.wait(self._asked.positions)
-        if self._stamp is None:
-            return self._compared(Looked(untold={self._behind(): len(self._asked.rows)}), 0, began)
+        self._timestamp = self._kept.wait(self._asked.positions)
+        if self._timestamp is None:
+            return self._compared(Looked(unknown={self._behind(): len(self._asked.rows)}), 0, began)
         suspects, rows = self._suspects()
         return self._compared(self._looked(suspects), rows, began)
 
@@ -135,7 +135,7 @@ class TableStage:
     def _ask(self) -> Answered:
         asked = self._sources.ask()
         # once a column is left out it stays so: looks that compare other columns would prove nothing
-        self._untold |= asked.untold
+        self._unknown |= asked.unknown
         return asked
 
     def _looked(self, keys: Sequence[str]) -> Looked:
@@ -148,37 +148,37 @@ class TableStage:
         for key, stored in self._kept.scan():
             rows += 1
             met.add(key)
-            if not equal(expected.get(key), stored, self._untold):
+            if not equal(expected.get(key), stored, self._unknown):
                 suspects.append(key)
             if rows % 1000 == 0:
-                self._told(1000)
-        self._told(rows % 1000)
+                self._reported(1000)
+        self._reported(rows % 1000)
         missing = [key for key in expected if key not in met]
         return suspects + missing, rows + len(missing)
 
     def _look(self, keys: Sequence[str]) -> dict[str, Sight]:
         before = self._asked
-        stamp = self._kept.wait(before.positions)
-        if stamp is None:
+        timestamp = self._kept.wait(before.positions)
+        if timestamp is None:
             return dict.fromkeys(keys, Sight(state="uncovered", reason=self._behind()))
-        self._stamp = stamp
+        self._timestamp = timestamp
         stored = self._kept.rows(keys)
         # No batch behind the barrier: then what is newer is none of the join's, and no barrier will ever cover it.
-        idle = self._kept.written() <= stamp
+        idle = self._kept.written() <= timestamp
         self._asked = after = self._ask()
         return {
-            key: self._judged(key, before.rows.get(key), stored.get(key), after.rows.get(key), stamp, idle=idle)
+            key: self._judged(key, before.rows.get(key), stored.get(key), after.rows.get(key), timestamp, idle=idle)
             for key in keys
         }
 
     def _judged(
-        self, key: str, before: Row | None, stored: Stored | None, after: Row | None, stamp: int, *, idle: bool
+        self, key: str, before: Row | None, stored: Stored | None, after: Row | None, timestamp: int, *, idle: bool
     ) -> Sight:
-        if equal(before, stored, self._untold) or equal(after, stored, self._untold):
+        if equal(before, stored, self._unknown) or equal(after, stored, self._unknown):
             return AGREES
-        if _without(before, self._untold) != _without(after, self._untold):
+        if _without(before, self._unknown) != _without(after, self._unknown):
             return MOVED
-        if stored is not None and stored.version > 2 * (stamp + 1) and not idle:
+        if stored is not None and stored.version > 2 * (timestamp + 1) and not idle:
             return MOVED
         evidence = (stored and stored.version, repr(stored and stored.values), repr(before))
         self._wrong[key] = Wrong(key, before, stored)
@@ -187,11 +187,11 @@ class TableStage:
     def _finding(self, key: str, expected: Row | None, stored: Stored | None) -> Finding:
         near, far = expected or {}, (stored.values if stored else None) or {}
         kind: Kind = "extra" if expected is None else "missing" if stored is None else "different"
-        names = [n for n in dict.fromkeys([*near, *far]) if n not in self._untold] if kind == "different" else ()
+        names = [n for n in dict.fromkeys([*near, *far]) if n not in self._unknown] if kind == "different" else ()
         at = "; ".join(f"{source} at {_short(position)}" for source, position in self._asked.positions.items())
-        told = [f"row {key}", *([f"HBase's stamp {stored.version // 2}"] if stored else []), at]
+        reported = [f"row {key}", *([f"HBase's stamp {stored.version // 2}"] if stored else []), at]
         if stored is not None and stored.reason:
-            told.append(stored.reason)
+            reported.append(stored.reason)
         known = near or far
         return Finding(
             stage="table",
@@ -199,7 +199,7 @@ class TableStage:
             key={name: known.get(name) for name in self._row_key} if known else {"row": key},
             kind=kind,
             columns={n: (near.get(n), far.get(n)) for n in names if not _close(near.get(n), far.get(n))},
-            position=", ".join(told),
+            position=", ".join(reported),
         )
 
     def _behind(self) -> str:
@@ -215,13 +215,13 @@ class TableStage:
             table=self._table,
             rows=rows,
             leaves=0,
-            cut=f"{stamp_told(self._stamp)}, {at}",
-            columns=tuple(name for name in self._columns if name not in self._untold),
-            uncompared=dict(self._untold),
+            cut=f"{timestamp_reported(self._timestamp)}, {at}",
+            columns=tuple(name for name in self._columns if name not in self._unknown),
+            uncompared=dict(self._unknown),
             findings=tuple(looked.findings),
             differing=len(looked.differing),
             moving=looked.moving,
-            untold=looked.reasons + why,
+            unknown=looked.reasons + why,
             seconds=self._seconds() - began,
         )
         return TableCompared(verdict, tuple(self._wrong[key] for key in looked.differing))
@@ -231,15 +231,15 @@ def _without(row: Row | None, columns: Container[str]) -> Row | None:
     return None if row is None else {name: value for name, value in row.items() if name not in columns}
 
 
-def equal(expected: Row | None, stored: Stored | None, untold: Container[str] = ()) -> bool:
-    """Whether HBase holds what the query's answer is, but for `untold` columns; one that either lacks is NULL."""
+def equal(expected: Row | None, stored: Stored | None, unknown: Container[str] = ()) -> bool:
+    """Whether HBase holds what the query's answer is, but for `unknown` columns; one that either lacks is NULL."""
     if expected is None or stored is None:
         return expected is None and stored is None
     values = stored.values
     if values is None:
         return False
     names = expected.keys() | values.keys()
-    return all(name in untold or _close(expected.get(name), values.get(name)) for name in names)
+    return all(name in unknown or _close(expected.get(name), values.get(name)) for name in names)
 
 
 def _close(a: Canonical, b: Canonical) -> bool:

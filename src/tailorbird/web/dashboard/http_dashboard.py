@@ -17,14 +17,14 @@ from tailorbird.web.dashboard.board import Board
 from tailorbird.web.dashboard.guard.access import ANYBODY, Access, refuse_open
 from tailorbird.web.dashboard.guard.http_serve import is_loopback, refuse_taken, serve_pages
 from tailorbird.web.dashboard.http_page import Page
-from tailorbird.web.dashboard.pages.http_explain import ExplainDesk, ExplainRow
+from tailorbird.web.dashboard.pages.http_explain import ExplainRequests, ExplainRow
 from tailorbird.web.dashboard.pages.http_hub import Hub
 from tailorbird.web.dashboard.pages.http_listed import serve_listed
 from tailorbird.web.dashboard.pages.http_overview import OVERVIEW, serve_overview
 from tailorbird.web.dashboard.pages.http_panels import serve_assets, serve_panels
 from tailorbird.web.dashboard.pages.http_rows import serve_rows
 from tailorbird.web.dashboard.panels.listed import ListedPage
-from tailorbird.web.dashboard.panels.reading import Told
+from tailorbird.web.dashboard.panels.reading import Reported
 from tailorbird.web.dashboard.style import STYLE
 
 
@@ -34,7 +34,7 @@ def serve_dashboards(
     host: str,
     port: int,
     access: Access = ANYBODY,
-    look: Callable[[], Told] | None = None,
+    look: Callable[[], Reported] | None = None,
     listed: Mapping[str, tuple[str, Callable[[int], ListedPage]]] = MappingProxyType({}),
     explain: ExplainRow | None = None,
 ) -> None:
@@ -53,7 +53,7 @@ def serve_dashboards(
     paths[boards[0].dashboard.name] = "/"
     titles = {paths[board.dashboard.name]: board.dashboard.title for board in boards}
     hubs = []
-    desk = None if explain is None else ExplainDesk(explain)
+    explain_requests = None if explain is None else ExplainRequests(explain)
     also = {OVERVIEW: "Overview"} if look is not None else {}
     also |= {path: title for path, (title, _) in listed.items()}
     for board in boards:
@@ -64,18 +64,18 @@ def serve_dashboards(
         others = {to: title for to, title in titles.items() if to != path}
         if board.dashboard.panels:
             hubs.append(serve_panels(app, board, path, others | also))
-            serve_rows(app, hubs[-1], path, others | also, desk)
+            serve_rows(app, hubs[-1], path, others | also, explain_requests)
         else:
             _serve(board, path, others)
     serve_assets(app)
     if look is not None:
         serve_overview(app, boards[0].topology.name, look, titles | {to: also[to] for to in listed})
-    for path, (title, tell) in listed.items():
-        serve_listed(app, path, title, tell, titles | {to: name for to, name in also.items() if to != path})
+    for path, (title, report) in listed.items():
+        serve_listed(app, path, title, report, titles | {to: name for to, name in also.items() if to != path})
     if hubs:
         _keep(hubs)
-    title, told = boards[0].dashboard.title, {"dashboard": ",".join(paths)}
-    serve_pages("dashboard", host=host, port=port, title=title, told=told, access=access)
+    title, reported = boards[0].dashboard.title, {"dashboard": ",".join(paths)}
+    serve_pages("dashboard", host=host, port=port, title=title, reported=reported, access=access)
 
 
 def _keep(hubs: Sequence[Hub]) -> None:

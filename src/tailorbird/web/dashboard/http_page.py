@@ -131,7 +131,7 @@ class Page:
                 if self._view is None:
                     view = await run.io_bound(self._board.view)
                     if view is None:
-                        self._away("The index has no columns yet: it waits for the first rows of its table.")
+                        self._unavailable("The index has no columns yet: it waits for the first rows of its table.")
                         return
                     self._build_body(view)
                 view, filters = self._view, self._filters
@@ -143,7 +143,7 @@ class Page:
                     axis = self._axis(answer)
                     answer = await run.io_bound(self._board.solr.answer, view, filters, axis)
             except TailorbirdError as error:
-                self._away(f"{error}.")
+                self._unavailable(f"{error}.")
                 return
             # none when the server stops meanwhile
             if answer is not None and filters is self._filters:
@@ -183,7 +183,7 @@ class Page:
             self._histogram.show(axis, answer)
         self._table.show(answer, self._freshness)
 
-    def _away(self, why: str) -> None:
+    def _unavailable(self, why: str) -> None:
         """Say what is missing; what was shown stays, with the time from which it is."""
         shown = ""
         if self._answer:

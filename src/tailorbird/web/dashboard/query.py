@@ -107,7 +107,7 @@ def _facets(view: View, filters: Filters, axis: Axis | None) -> dict[str, Any]:
         "indexed": f"max({INDEXED_AT})",
         "all": {"type": "query", "q": "*:*", "domain": {"query": f"{KIND}:{ROW}"}},
     }
-    if view.tells_incomplete:
+    if view.reports_incomplete:
         most = {"incomplete": f"max({INCOMPLETE})"}
         facets["barriers"] = {"type": "query", "q": "*:*", "domain": {"query": f"{KIND}:{BARRIER}"}, "facet": most}
     if view.time:

@@ -52,11 +52,15 @@ def count_text(count: int) -> str:
     return f"{count:,}".replace(",", "\u202f")
 
 
-def incomplete_text(letters: int, file: str) -> str:
+def incomplete_text(dead_letters: int, file: str) -> str:
     """What the banner says while dead letters wait; empty when none does."""
-    if letters < 1:
+    if dead_letters < 1:
         return ""
-    what = "1 change was refused and waits" if letters == 1 else f"{count_text(letters)} changes were refused and wait"
+    what = (
+        "1 change was refused and waits"
+        if dead_letters == 1
+        else f"{count_text(dead_letters)} changes were refused and wait"
+    )
     return f"Rows are missing here or out of date: {what} as dead letters. Look: tailorbird dead-letters list {file}"
 
 

@@ -120,13 +120,13 @@ def aligned(span: Span, gap: Gap) -> Axis:
     """A span in bars of a width, its ends moved out to their edges."""
     # there is no year 0 to begin at: where the first bar would, all bars begin one year later
     year = 1 if _moment(span.start).year < gap.count and gap.unit == "YEAR" else 0
-    start = _floor(span.start, gap, year)
+    start = _truncation_point(span.start, gap, year)
     # a span without length still fills one bar
-    last = _floor(max(span.end - 1, span.start), gap, year)
+    last = _truncation_point(max(span.end - 1, span.start), gap, year)
     return Axis(span=Span(start=start, end=_stepper(gap)(last)), gap=gap)
 
 
-def _floor(instant: int, gap: Gap, first_year: int) -> int:
+def _truncation_point(instant: int, gap: Gap, first_year: int) -> int:
     if gap.unit in _UNITS:
         width = gap.count * _UNITS[gap.unit]
         origin = _FIRST_MONDAY if width == 7 * DAY else 0

@@ -52,7 +52,7 @@ class PageColumn:
 class View:
     """A dashboard ready to be queried: `time` and `words` are fields of Solr, `facets` and `columns` are columns.
 
-    `tells_incomplete`: barriers say how much the join has refused; those of older collections do not.
+    `reports_incomplete`: barriers say how much the join has refused; those of older collections do not.
     """
 
     title: str
@@ -61,7 +61,7 @@ class View:
     time: str | None
     time_heading: str
     words: tuple[str, ...]
-    tells_incomplete: bool = False
+    reports_incomplete: bool = False
 
 
 def choose_dashboards(topology: Topology, name: str | None) -> list[Dashboard]:
@@ -117,7 +117,7 @@ def view_of(topology: Topology, dashboard: Dashboard, fields: Mapping[str, Index
         time=time,
         time_heading=heading(dashboard.time or ""),
         words=tuple(words_field(name) for name in index.search if words_field(name) in fields),
-        tells_incomplete=INCOMPLETE in fields,
+        reports_incomplete=INCOMPLETE in fields,
     )
 
 

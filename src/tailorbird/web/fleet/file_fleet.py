@@ -87,7 +87,8 @@ def policy_of(source: Source) -> dict[str, Any]:
 
 def said_of(topology: Topology) -> dict[str, dict[str, Any]]:
     """What the topology's file says of each source, but where it is, who reads it, and which agent."""
-    told = yaml.safe_load(Path(topology.file).read_text(encoding="utf-8"))["sources"]
+    reported = yaml.safe_load(Path(topology.file).read_text(encoding="utf-8"))["sources"]
     return {
-        name: {key: value for key, value in one.items() if key not in {*LOCAL, "agent"}} for name, one in told.items()
+        name: {key: value for key, value in one.items() if key not in {*LOCAL, "agent"}}
+        for name, one in reported.items()
     }

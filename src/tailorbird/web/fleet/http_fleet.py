@@ -16,7 +16,7 @@ from typing import Any
 from cdc.model.errors import Fatal, Retriable, TailorbirdError, UsageError
 
 TOKEN = "TAILORBIRD_FLEET_TOKEN"
-_PATIENCE = 60.0  # seconds: the gateway itself waits for Kafka
+_TIMEOUT = 60.0  # seconds: the gateway itself waits for Kafka
 _REMEDIES = {
     401: f"export {TOKEN}=…, as `tailorbird fleet token issue` told it",
     403: "ask for a token whose role covers it",
@@ -43,7 +43,7 @@ class FleetApi:
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         try:
             request = urllib.request.Request(url, content, headers, method=method)
-            with urllib.request.urlopen(request, timeout=_PATIENCE, context=self._context) as answer:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT, context=self._context) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             raise _refused(error.code, error.read(65536)) from error
@@ -61,13 +61,15 @@ class FleetApi:
         deadline, last = time.monotonic() + seconds, "no agent has the source"
         while True:
             found = next((one for one in self.ask("GET", "sources") if one["source"] == source), None)
-            told = found and found["reported"]
-            if told and told["version"] >= version:
-                if told["status"] == "applied":
-                    return dict(told)
-                last = f"{told['status']}: {told['reason']}"
-                if told["status"] == "failed":
-                    raise Fatal(f"source {source}, version {version}: {told['reason']}", "tailorbird fleet config show")
+            reported = found and found["reported"]
+            if reported and reported["version"] >= version:
+                if reported["status"] == "applied":
+                    return dict(reported)
+                last = f"{reported['status']}: {reported['reason']}"
+                if reported["status"] == "failed":
+                    raise Fatal(
+                        f"source {source}, version {version}: {reported['reason']}", "tailorbird fleet config show"
+                    )
             if time.monotonic() > deadline:
                 raise Retriable(
                     f"source {source}, version {version} does not run yet ({last})", "tailorbird fleet agents"
@@ -82,8 +84,8 @@ def name_in_path(text: str) -> str:
 
 def _refused(code: int, body: bytes) -> TailorbirdError:
     try:
-        told = json.loads(body)
-        error, remedy = str(told["error"]), str(told["remedy"])
+        reported = json.loads(body)
+        error, remedy = str(reported["error"]), str(reported["remedy"])
     except (ValueError, KeyError, TypeError):
         error, remedy = f"HTTP {code}", ""
     remedy = remedy or _REMEDIES.get(code, "")

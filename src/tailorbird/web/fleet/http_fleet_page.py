@@ -177,19 +177,19 @@ class FleetPage:
     async def configure(self, source: SourceLine) -> None:
         """Show the configuration and all versions; write the next one, or an older one again."""
         path = f"sources/{name_in_path(source.name)}"
-        told = await self._ask("GET", f"{path}/config")
-        if told is None:
+        reported = await self._ask("GET", f"{path}/config")
+        if reported is None:
             return
         with self._dialog(f"Configuration of {source.name}") as dialog:
-            text = ui.textarea(value=json.dumps(told["spec"], indent=2)).props(
+            text = ui.textarea(value=json.dumps(reported["spec"], indent=2)).props(
                 "outlined autogrow data-testid=config aria-label=Configuration"
             )
             button("Write it", "config-write", lambda: self._write(dialog, path, text.value or ""))
-            for one in reversed(told["versions"]):
+            for one in reversed(reported["versions"]):
                 again = f", version {one['of']} again" if one["of"] else ""
                 with ui.element("div").classes("tb-headline").props("data-testid=version"):
                     ui.label(f"version {one['version']}, {_when(one['at_ms'])}, {one['by']}{again}").classes("tb-note")
-                    if one["version"] != told["version"]:
+                    if one["version"] != reported["version"]:
                         back = partial(
                             self._close_and_ask, dialog, "POST", f"{path}/rollback", {"version": one["version"]}
                         )
@@ -206,16 +206,16 @@ class FleetPage:
     async def place(self, source: SourceLine) -> None:
         """Show where it can be set back to."""
         path = f"sources/{name_in_path(source.name)}/positions"
-        told = await self._ask("GET", path)
-        if told is None:
+        reported = await self._ask("GET", path)
+        if reported is None:
             return
         with self._dialog(f"Positions of {source.name}") as dialog:
-            for one in reversed(told[-50:]):
+            for one in reversed(reported[-50:]):
                 with ui.element("div").classes("tb-headline").props("data-testid=place"):
                     ui.label(f"{one['sequence']}: {one['file']}:{one['pos']}, {_when(one['ts_ms'])}").classes("tb-note")
                     back = partial(self._close_and_ask, dialog, "POST", path, {"sequence": one["sequence"]})
                     button("Set back to it", "set-back", back, f"sequence {one['sequence']}")
-            if not told:
+            if not reported:
                 ui.label("None is kept yet.").classes("tb-note")
 
     async def dump(self, source: SourceLine) -> None:

@@ -48,4 +48,4 @@ def serve_fleet(api: str, ca: Path, *, port: int) -> None:
         await client.connected()
         await shown.begin()
 
-    serve_pages("fleet page", host="127.0.0.1", port=port, title="Fleet", told={"gateway": api})
+    serve_pages("fleet page", host="127.0.0.1", port=port, title="Fleet", reported={"gateway": api})

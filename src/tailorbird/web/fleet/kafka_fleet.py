@@ -31,7 +31,7 @@ def written(topology: Topology, *, dry_run: bool) -> Iterator[WantedSource]:
     with by_kafka(topology) as (topic, commands, who):
         for one in list(wanted(topology, said_of(topology), topic.fresh())):
             if one.done == "made" and not dry_run:
-                commands.add(who, one.source, one.told)
+                commands.add(who, one.source, one.reported)
             elif one.done == "changed" and not dry_run:
-                commands.configure(who, one.source, one.told)
+                commands.configure(who, one.source, one.reported)
             yield one

@@ -128,21 +128,21 @@ def sources_of(sources: Sequence[Mapping[str, Any]], now_ms: float) -> list[Sour
 
 
 def _source(one: Mapping[str, Any], now_ms: float) -> SourceLine:
-    spec, told = one["spec"], one["reported"]
-    at = (told or {}).get("position") or {}
+    spec, reported = one["spec"], one["reported"]
+    at = (reported or {}).get("position") or {}
     health: Health
     if not spec["running"]:
         health, why = "idle", "stopped"
-    elif told is None:
+    elif reported is None:
         health, why = "waiting", "its agent has not told anything" if one["agent"] else "no agent has it"
-    elif told["status"] == "failed":
-        health, why = "stuck", told["reason"]
-    elif told["status"] == "applying":
-        health, why = "waiting", told["reason"] or "it begins"
-    elif now_ms - told["at_ms"] > _QUIET_MS:
+    elif reported["status"] == "failed":
+        health, why = "stuck", reported["reason"]
+    elif reported["status"] == "applying":
+        health, why = "waiting", reported["reason"] or "it begins"
+    elif now_ms - reported["at_ms"] > _QUIET_MS:
         health, why = "away", "not heard of for minutes"
     else:
-        health, why = "moving", told["reason"]
+        health, why = "moving", reported["reason"]
     tables = spec.get("tables") or ()
     place = f"{at['file']}:{at['pos']}" if at.get("file") else ""
     return SourceLine(
@@ -151,9 +151,9 @@ def _source(one: Mapping[str, Any], now_ms: float) -> SourceLine:
     )  # fmt: skip
 
 
-def _counts(told: Any) -> dict[str, int]:
+def _counts(reported: Any) -> dict[str, int]:
     """Of what an agent has sent: texts with numbers, and nothing else."""
-    found = told.items() if isinstance(told, dict) else ()
+    found = reported.items() if isinstance(reported, dict) else ()
     return {str(name): rows for name, rows in found if isinstance(rows, int)}
 
 

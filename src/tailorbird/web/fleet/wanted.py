@@ -19,7 +19,7 @@ class WantedSource:
     """A source's configuration as the file has it, and whether the fleet has none yet, another one, or this one."""
 
     source: str
-    told: Mapping[str, Any]
+    reported: Mapping[str, Any]
     done: Literal["made", "changed", "kept"]
     note: str
 
@@ -35,14 +35,14 @@ def wanted(topology: Topology, said: Mapping[str, Mapping[str, Any]], state: Fle
             continue
         held = state.spec(name)
         running = {} if held is None else {"running": held.running}
-        told = {
+        reported = {
             **said[name], **running, "agents": agents_of(name, source.agent, state),
             "connection": source.agent.connection,
         }  # fmt: skip
-        now = orjson.dumps(spec_of(told, topology.name, name).to_json())
+        now = orjson.dumps(spec_of(reported, topology.name, name).to_json())
         same = held is not None and orjson.loads(now) == orjson.loads(orjson.dumps(held.to_json()))
         done: Literal["made", "changed", "kept"] = "made" if held is None else "kept" if same else "changed"
-        yield WantedSource(source=name, told=told, done=done, note=f"by {' or '.join(told['agents'])}")
+        yield WantedSource(source=name, reported=reported, done=done, note=f"by {' or '.join(reported['agents'])}")
 
 
 def agents_of(source: str, choice: AgentChoice, state: FleetState) -> list[str]:

@@ -35,9 +35,9 @@ def refuse_taken(host: str, port: int) -> None:
 
 
 def serve_pages(
-    what: str, *, host: str, port: int, title: str, told: Mapping[str, str], access: Access = ANYBODY
+    what: str, *, host: str, port: int, title: str, reported: Mapping[str, str], access: Access = ANYBODY
 ) -> None:
-    """Serve all pages made so far until SIGTERM or SIGINT; `what` and `told` stand in the lines of the log."""
+    """Serve all pages made so far until SIGTERM or SIGINT; `what` and `reported` stand in the lines of the log."""
     url = f"{'https' if access.secure else 'http'}://{host}:{port}/"
     tls: dict[str, Any] = {"ssl_certfile": access.certificate, "ssl_keyfile": access.key} if access.secure else {}
 
@@ -59,7 +59,7 @@ def serve_pages(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     log = structlog.wrap_logger(structlog.PrintLogger(sys.stderr))
-    app.on_startup(lambda: log.info(f"{what} serves", url=url, **told))
+    app.on_startup(lambda: log.info(f"{what} serves", url=url, **reported))
     ui.run(
         host=host,
         port=port,
@@ -76,7 +76,7 @@ def serve_pages(
         timeout_graceful_shutdown=2,
         **tls,
     )
-    log.info(f"{what} stopped", **told)
+    log.info(f"{what} stopped", **reported)
 
 
 def is_loopback(host: str) -> bool:

@@ -15,7 +15,7 @@ _NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
 _HASH = re.compile(r"\$argon2id\$v=19\$m=(\d+),t=(\d+),p=(\d+)\$[A-Za-z0-9+/]+\$[A-Za-z0-9+/]+")
 LEAST_KIB, LONGEST_PASSWORD = 19_456, 1_024
 # of a password that nobody has: a name that is not there takes as long as one that is
-_NOBODY = "$argon2id$v=19$m=19456,t=2,p=1$oxPm0cBJosBtIleilItmKw$JUbs0PolB3nQc/kEC4orSJGB4xVCjI68x0/K1aKd2v0"
+_NO_ONE = "$argon2id$v=19$m=19456,t=2,p=1$oxPm0cBJosBtIleilItmKw$JUbs0PolB3nQc/kEC4orSJGB4xVCjI68x0/K1aKd2v0"
 
 
 def read_passwords(text: str, *, file: str) -> Mapping[str, str]:
@@ -51,7 +51,7 @@ def is_right(users: Mapping[str, str], name: str, password: str) -> bool:
     if len(password) > LONGEST_PASSWORD:
         return False
     try:
-        Argon2id.verify_phc_encoded(password.encode(), users.get(name, _NOBODY))
+        Argon2id.verify_phc_encoded(password.encode(), users.get(name, _NO_ONE))
     except InvalidKey:
         return False
     return name in users

@@ -14,7 +14,7 @@ AT_ONCE, SECONDS = 2, 15.0
 ExplainRow = Callable[[str, bytes], Mapping[str, Any] | None]
 
 
-class ExplainDesk:
+class ExplainRequests:
     """Asks `explain`, which tells of a table's row by its row key where its cells come from (None: no such row).
 
     What takes too long ends by its own servers' patience, and holds its place until then.
@@ -38,5 +38,5 @@ class ExplainDesk:
         try:
             return future.result(self._seconds)
         except TooLong as error:
-            told = f"nothing was told within {self._seconds:g} s"
-            raise Retriable(told, "the command, which waits longer; `tailorbird status`") from error
+            reported = f"nothing was told within {self._seconds:g} s"
+            raise Retriable(reported, "the command, which waits longer; `tailorbird status`") from error

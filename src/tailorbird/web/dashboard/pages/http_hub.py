@@ -30,7 +30,7 @@ from tailorbird.web.dashboard.panels.asking import (
 from tailorbird.web.dashboard.panels.columns import Misfit
 from tailorbird.web.dashboard.panels.facets import facets_params, read_facets
 from tailorbird.web.dashboard.panels.fitting import FitBoard, FitPanel
-from tailorbird.web.dashboard.panels.reading import Told, nothing, read_counts, read_extent, read_panel
+from tailorbird.web.dashboard.panels.reading import Reported, nothing, read_counts, read_extent, read_panel
 from tailorbird.web.dashboard.panels.splitting import in_one, in_two_steps, parts_params, values_params
 from tailorbird.web.dashboard.panels.state import Chosen, stretch
 from tailorbird.web.dashboard.panels.watching import (
@@ -51,10 +51,10 @@ _Key = tuple[int, str, Span | None, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shelved:
-    """An answer: `told` for the browser, when it was asked (ms), how long Solr took (s), how far the index was."""
+class CachedAnswer:
+    """An answer: `reported` for the browser, when it was asked (ms), how long Solr took (s), how far the index was."""
 
-    told: Told
+    reported: Reported
     asked_ms: int
     seconds: float
     token: str
@@ -64,11 +64,11 @@ class Shelved:
 class Viewer:
     """Somebody who looks: what is chosen, which panels are seen, how to tell; `shown` is what was told last."""
 
-    tell: Callable[[Told], Awaitable[None]]
+    report: Callable[[Reported], Awaitable[None]]
     chosen: Chosen = field(default_factory=Chosen)
     number: int = 0
     panels: tuple[int, ...] = ()
-    shown: dict[int, Shelved] = field(default_factory=dict)
+    shown: dict[int, CachedAnswer] = field(default_factory=dict)
 
 
 class Hub:
@@ -77,13 +77,13 @@ class Hub:
     def __init__(self, board: Board, *, shelf: int = SHELF) -> None:
         self.board, self._most = board, shelf
         self.viewers: set[Viewer] = set()
-        self._shelf: OrderedDict[_Key, Shelved] = OrderedDict()
-        self._under_way: dict[_Key, asyncio.Task[Shelved]] = {}
+        self._shelf: OrderedDict[_Key, CachedAnswer] = OrderedDict()
+        self._under_way: dict[_Key, asyncio.Task[CachedAnswer]] = {}
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="panel")
         self._fit: FitBoard | None = None
         self._moved: Moved | None = None
         self._first = asyncio.Lock()  # of many who come at once one looks how far the index is
-        self._away = ""
+        self._unavailable = ""
         self._checked_ms = 0
         self._counting = threading.Lock()
         self.queries = 0
@@ -103,11 +103,11 @@ class Hub:
     async def round(self) -> None:
         """Look how far the index is, and tell all viewers; whoever keeps the time calls it once per refresh."""
         try:
-            self._moved, self._away = await self._how_far(), ""
+            self._moved, self._unavailable = await self._how_far(), ""
             self._checked_ms = _now_ms()
         except TailorbirdError as error:
-            self._away = str(error)
-        await asyncio.gather(*(self._tell_all(one) for one in list(self.viewers)))
+            self._unavailable = str(error)
+        await asyncio.gather(*(self._report_all(one) for one in list(self.viewers)))
 
     async def keep(self) -> None:
         """Rounds for as long as this task lives; none while nobody looks."""
@@ -117,7 +117,7 @@ class Hub:
                 await self.round()
             await asyncio.sleep(max(self.board.dashboard.refresh - (time.monotonic() - began), 0.05))
 
-    async def get(self, number: int, chosen: Chosen) -> Shelved:
+    async def get(self, number: int, chosen: Chosen) -> CachedAnswer:
         """The answer of a panel to a choice, off the shelf or asked; TailorbirdError or Misfit where there is none."""
         async with self._first:
             if self._moved is None:
@@ -152,16 +152,16 @@ class Hub:
         except (TailorbirdError, Misfit) as error:
             viewer.shown.pop(panel, None)
             hint = error.expected if isinstance(error, Misfit) else ""
-            await viewer.tell({"panel": panel, "state": number, "error": str(error), "hint": hint})
+            await viewer.report({"panel": panel, "state": number, "error": str(error), "hint": hint})
             return
         if viewer.shown.get(panel) is not found and viewer.number == number:
             viewer.shown[panel] = found
             span = self.span(chosen)
-            await viewer.tell(
+            await viewer.report(
                 {
                     "panel": panel,
                     "state": number,
-                    "told": found.told,
+                    "told": found.reported,
                     "asked_ms": found.asked_ms,
                     "seconds": found.seconds,
                     "token": found.token,
@@ -169,17 +169,17 @@ class Hub:
                 }
             )
 
-    async def _tell_all(self, viewer: Viewer) -> None:
-        await viewer.tell(self.status())
-        if not self._away:
+    async def _report_all(self, viewer: Viewer) -> None:
+        await viewer.report(self.status())
+        if not self._unavailable:
             await self.show(viewer)
 
-    def status(self) -> Told:
+    def status(self) -> Reported:
         """How it stands: what is wrong, in words, and how far the index is."""
         moved = self._moved or Moved(token="")
         waiting, checked = self.board.waiting(), self.board.checked()
         return {
-            "away": self._away,
+            "away": self._unavailable,
             "lacks": moved.incomplete if waiting is None else waiting,
             "alarm": checked.alarm,
             "quiet": checked.quiet,
@@ -193,17 +193,19 @@ class Hub:
         found = read_barriers(await self._off(self._select, barrier_params()))
         return found or read_documents(await self._off(self._select, document_params()))
 
-    async def _ask(self, board: FitBoard, key: _Key, chosen: Chosen) -> Shelved:
+    async def _ask(self, board: FitBoard, key: _Key, chosen: Chosen) -> CachedAnswer:
         number, _, span, token = key
         began, asked_ms = time.monotonic(), _now_ms()
-        told = await self._off(self._told, board, number, chosen, span)
-        found = Shelved(told=told, asked_ms=asked_ms, seconds=round(time.monotonic() - began, 4), token=token)
+        reported = await self._off(self._reported, board, number, chosen, span)
+        found = CachedAnswer(
+            reported=reported, asked_ms=asked_ms, seconds=round(time.monotonic() - began, 4), token=token
+        )
         self._shelf[key] = found
         while len(self._shelf) > self._most:
             self._shelf.popitem(last=False)
         return found
 
-    def _told(self, board: FitBoard, number: int, chosen: Chosen, span: Span | None) -> Told:
+    def _reported(self, board: FitBoard, number: int, chosen: Chosen, span: Span | None) -> Reported:
         if number == FACETS:
             return read_facets(board, chosen, self._select(facets_params(board, chosen, span)))
         return ask_panel(board, board.panels[number], chosen, span, self._select)
@@ -217,7 +219,7 @@ class Hub:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
 
-def ask_panel(board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | None, ask: Ask) -> Told:
+def ask_panel(board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | None, ask: Ask) -> Reported:
     """One panel's answer: one query; of a histogram, of a split series, and of all times, some more."""
     if fit.panel.type == "text":
         return read_panel(fit, {}, None)
@@ -242,7 +244,7 @@ def ask_panel(board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | None,
     return read_panel(fit, ask(panel_params(board, fit, chosen, span, drawn)), drawn)
 
 
-def _histogram(board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | None, ask: Ask) -> Told:
+def _histogram(board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | None, ask: Ask) -> Reported:
     """Bars from the least to the greatest value; where nearly all rows would be in a few, only where those are."""
     extent = read_extent(ask(extent_params(board, fit, chosen, span)))
     if extent is None:

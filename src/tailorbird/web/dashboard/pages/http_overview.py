@@ -10,16 +10,16 @@ from fastapi import FastAPI
 from starlette.responses import HTMLResponse
 
 from tailorbird.web.dashboard.pages.http_panels import page_html
-from tailorbird.web.dashboard.panels.reading import Told
+from tailorbird.web.dashboard.panels.reading import Reported
 
 OVERVIEW = "/overview"
 _SECONDS = 1.0
 
 
-def serve_overview(app: FastAPI, name: str, look: Callable[[], Told], others: Mapping[str, str]) -> None:
+def serve_overview(app: FastAPI, name: str, look: Callable[[], Reported], others: Mapping[str, str]) -> None:
     """Serve the page, and `GET /api/overview`; `look` tells the graph (panels.overview)."""
     lock = threading.Lock()
-    kept: dict[str, Told] = {}
+    kept: dict[str, Reported] = {}
     at = [0.0]
 
     @app.get(OVERVIEW, response_class=HTMLResponse)
@@ -29,7 +29,7 @@ def serve_overview(app: FastAPI, name: str, look: Callable[[], Told], others: Ma
 
     # no coroutine: it waits for the processes in a thread of its own
     @app.get("/api/overview")
-    def overview() -> Told:
+    def overview() -> Reported:
         with lock:
             if time.monotonic() - at[0] > _SECONDS:
                 kept["told"] = look()

@@ -23,7 +23,7 @@ from tailorbird.web.dashboard.board import Board
 from tailorbird.web.dashboard.guard.http_guard import STRICT_POLICY
 from tailorbird.web.dashboard.pages.http_hub import FACETS, Hub, Viewer
 from tailorbird.web.dashboard.panels.columns import Misfit
-from tailorbird.web.dashboard.panels.reading import Told
+from tailorbird.web.dashboard.panels.reading import Reported
 from tailorbird.web.dashboard.panels.state import chosen_of
 from tailorbird.web.dashboard.view import heading
 
@@ -34,7 +34,7 @@ MOST_WAITING = 400  # messages for a browser that does not read; then it is let 
 MOST_VIEWERS = 500
 
 
-def board_json(board: Board, path: str, others: Mapping[str, str]) -> Told:
+def board_json(board: Board, path: str, others: Mapping[str, str]) -> Reported:
     """What the browser knows of a dashboard before it asks: its panels, and where the other pages are."""
     dashboard = board.dashboard
     return {
@@ -62,7 +62,7 @@ def board_json(board: Board, path: str, others: Mapping[str, str]) -> Told:
     }
 
 
-def page_html(asset: str, title: str, data: Told) -> HTMLResponse:
+def page_html(asset: str, title: str, data: Reported) -> HTMLResponse:
     """A page of ours with its title, and data for its script, which no text in them can leave."""
     quoted = json.dumps(data, ensure_ascii=True).replace("<", "\\u003c")
     return filled_html(asset, {"title": html.escape(title), "data": quoted})
@@ -111,9 +111,9 @@ def serve_panels(app: FastAPI, board: Board, path: str, others: Mapping[str, str
 
 
 async def _serve_viewer(hub: Hub, socket: WebSocket) -> None:
-    waiting: asyncio.Queue[Told] = asyncio.Queue(MOST_WAITING)
+    waiting: asyncio.Queue[Reported] = asyncio.Queue(MOST_WAITING)
 
-    async def tell(message: Told) -> None:
+    async def report(message: Reported) -> None:
         try:
             waiting.put_nowait(message)
         except asyncio.QueueFull:
@@ -123,7 +123,7 @@ async def _serve_viewer(hub: Hub, socket: WebSocket) -> None:
         while True:
             await socket.send_text(json.dumps(await waiting.get(), separators=(",", ":")))
 
-    viewer = Viewer(tell=tell)
+    viewer = Viewer(report=report)
     sender = asyncio.create_task(send())
     reader = asyncio.create_task(_read(hub, viewer, socket))
     hub.viewers.add(viewer)
@@ -153,7 +153,7 @@ async def _read(hub: Hub, viewer: Viewer, socket: WebSocket) -> None:
         try:
             chosen = chosen_of(query)
         except Misfit as misfit:
-            await viewer.tell({"panel": FACETS, "state": number, "error": str(misfit), "hint": misfit.expected})
+            await viewer.report({"panel": FACETS, "state": number, "error": str(misfit), "hint": misfit.expected})
             viewer.number, viewer.panels = number, ()
             continue
         viewer.number, viewer.chosen, viewer.shown = number, chosen, {}
@@ -164,7 +164,7 @@ async def _read(hub: Hub, viewer: Viewer, socket: WebSocket) -> None:
 
 async def _show(hub: Hub, viewer: Viewer) -> None:
     await hub.show(viewer)
-    await viewer.tell(hub.status())
+    await viewer.report(hub.status())
 
 
 def _message(text: str) -> tuple[int, str, list[int]] | None:

@@ -21,13 +21,13 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 
 from cdc.model.errors import TailorbirdError
 from cdc.stored.fields import KIND, ROW, UNIQUE_KEY
-from tailorbird.web.dashboard.pages.http_explain import ExplainDesk
+from tailorbird.web.dashboard.pages.http_explain import ExplainRequests
 from tailorbird.web.dashboard.pages.http_hub import Hub
 from tailorbird.web.dashboard.pages.http_panels import board_json, page_html
 from tailorbird.web.dashboard.panels.columns import Misfit
 from tailorbird.web.dashboard.panels.explained import explained_of
 from tailorbird.web.dashboard.panels.fitting import FitBoard
-from tailorbird.web.dashboard.panels.reading import Told
+from tailorbird.web.dashboard.panels.reading import Reported
 from tailorbird.web.dashboard.panels.rows import (
     MOST_ROWS,
     RowsAsked,
@@ -48,9 +48,11 @@ LONGEST_KEY = 10_000
 _GONE = "there is no such row, or no longer"
 
 
-def serve_rows(app: FastAPI, hub: Hub, path: str, others: Mapping[str, str], desk: ExplainDesk | None = None) -> None:
-    """Serve them; `path` is where the dashboard's panels are, `others` are further pages by path, `desk` explains rows
-    of tables of ours.
+def serve_rows(
+    app: FastAPI, hub: Hub, path: str, others: Mapping[str, str], explain_requests: ExplainRequests | None = None
+) -> None:
+    """Serve them; `path` is where the dashboard's panels are, `others` are further pages by path, `explain_requests`
+    explains rows of tables of ours.
     """
     board, name = hub.board, hub.board.dashboard.name
     links = {path: board.dashboard.title, **others}
@@ -63,10 +65,10 @@ def serve_rows(app: FastAPI, hub: Hub, path: str, others: Mapping[str, str], des
     # no coroutines: each waits for Solr in a thread of its own
     @app.get(f"/api/rows/{name}")
     def rows(request: Request) -> Response:
-        def told(fit: FitBoard, asked: RowsAsked, chosen: Chosen, span: Span | None) -> Response:
+        def reported(fit: FitBoard, asked: RowsAsked, chosen: Chosen, span: Span | None) -> Response:
             return JSONResponse(read_page(fit, asked, board.solr.select(page_params(fit, asked, chosen, span))))
 
-        return _answered(hub, request, told)
+        return _answered(hub, request, reported)
 
     @app.get(f"/api/rows/{name}.csv")
     def csv(request: Request) -> Response:
@@ -78,28 +80,30 @@ def serve_rows(app: FastAPI, hub: Hub, path: str, others: Mapping[str, str], des
 
     @app.get(f"/api/rows/{name}/row")
     def row(key: str) -> Response:
-        def told(fit: FitBoard, *_: object) -> Response:
+        def reported(fit: FitBoard, *_: object) -> Response:
             found = _row(hub, fit, key)
             if found is None:
                 return JSONResponse({"error": _GONE}, 404)
-            return JSONResponse({**found, "explain": _explain(hub, found["document"]), "desk": desk is not None})
+            return JSONResponse(
+                {**found, "explain": _explain(hub, found["document"]), "desk": explain_requests is not None}
+            )
 
-        return _answered(hub, None, told)
+        return _answered(hub, None, reported)
 
     @app.get(f"/api/rows/{name}/explain")
     def explained(key: str) -> Response:
-        def told(fit: FitBoard, *_: object) -> Response:
+        def reported(fit: FitBoard, *_: object) -> Response:
             # who may see the row may see where it comes from, and of no other row
             found = _row(hub, fit, key)
             table = board.topology.indexes[board.dashboard.index].table
-            if found is None or desk is None or table not in board.topology.tables:
+            if found is None or explain_requests is None or table not in board.topology.tables:
                 return JSONResponse({"error": _GONE if found is None else "rows of others' tables have no trace"}, 404)
-            origin = desk.ask(table, bytes.fromhex(found["document"][UNIQUE_KEY]))
+            origin = explain_requests.ask(table, bytes.fromhex(found["document"][UNIQUE_KEY]))
             if origin is None:
                 return JSONResponse({"error": "HBase has no such row any more"}, 404)
             return JSONResponse(explained_of(origin, every(fit)))
 
-        return _answered(hub, None, told)
+        return _answered(hub, None, reported)
 
     @app.get(f"/api/dashboards/{name}/yaml")
     def as_yaml(request: Request) -> Response:
@@ -110,15 +114,15 @@ def serve_rows(app: FastAPI, hub: Hub, path: str, others: Mapping[str, str], des
         return PlainTextResponse(text)
 
 
-def _answered(hub: Hub, request: Request | None, told: Any) -> Response:
-    """What `told` makes of a request; 400 for one that does not fit, 503 while Solr is away."""
+def _answered(hub: Hub, request: Request | None, reported: Any) -> Response:
+    """What `reported` makes of a request; 400 for one that does not fit, 503 while Solr is away."""
     try:
         fit = hub.board.fit()
         if fit is None:
             return JSONResponse({"error": "the index has no columns yet", "hint": "rows in its table"}, 503)
         chosen = chosen_of(request.url.query) if request else Chosen()
         asked = asked_of(fit, request.query_params if request else {})
-        response: Response = told(fit, asked, chosen, hub.span(chosen))
+        response: Response = reported(fit, asked, chosen, hub.span(chosen))
     except Misfit as misfit:
         return JSONResponse({"error": str(misfit), "hint": misfit.expected}, 400)
     except TailorbirdError as error:
@@ -165,13 +169,13 @@ def _batches(
         mark = answer["nextCursorMark"]
 
 
-def _row(hub: Hub, fit: FitBoard, key: str) -> Told | None:
+def _row(hub: Hub, fit: FitBoard, key: str) -> Reported | None:
     found = read_row(fit, hub.board.solr.select(row_params(key[:LONGEST_KEY])))
     # barriers and stubs are nobody's rows
     return found if found is not None and found["document"].get(KIND) == ROW else None
 
 
-def _explain(hub: Hub, document: Told) -> str:
+def _explain(hub: Hub, document: Reported) -> str:
     """The command that tells where each cell of a row comes from; empty of a table of others."""
     topology = hub.board.topology
     table = topology.tables.get(topology.indexes[hub.board.dashboard.index].table)

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tailorbird.web.dashboard.panels.columns import PanelColumn
-from tailorbird.web.dashboard.panels.reading import Told
+from tailorbird.web.dashboard.panels.reading import Reported
 
 # no keys and values of captured rows: they may have columns that no SELECT shows
 _EVENT = ("alias", "table", "topic", "partition", "offset", "state", "why", "op", "gtid", "file", "pos", "committed_ms",
           "schema_version")  # fmt: skip
 
 
-def explained_of(found: Mapping[str, Any], shown: Sequence[PanelColumn]) -> Told:
+def explained_of(found: Mapping[str, Any], shown: Sequence[PanelColumn]) -> Reported:
     """{stamp, batch, untold, cells: [{name, heading, expression, agrees, events: [place…]}], events: […]}.
 
     `found` is `explain --json`; `events` of a cell are places in `events`, of which those of no cell here are left out.

@@ -12,7 +12,7 @@ from typing import Any
 from tailorbird.web.dashboard.panels.asking import rows_params
 from tailorbird.web.dashboard.panels.columns import PanelColumn
 from tailorbird.web.dashboard.panels.fitting import FitBoard
-from tailorbird.web.dashboard.panels.reading import Told, named
+from tailorbird.web.dashboard.panels.reading import Reported, named
 from tailorbird.web.dashboard.panels.state import Chosen
 from tailorbird.web.dashboard.query import Params
 from tailorbird.web.dashboard.time import Span
@@ -36,10 +36,10 @@ def facets_params(board: FitBoard, chosen: Chosen, span: Span | None) -> Params:
     return {**rows_params(board, None, chosen, span), "json.facet": json.dumps(facets)}
 
 
-def read_facets(board: FitBoard, chosen: Chosen, response: Mapping[str, Any]) -> Told:
+def read_facets(board: FitBoard, chosen: Chosen, response: Mapping[str, Any]) -> Reported:
     """{total, facets: [{name, heading, more, values: [{label, value, kind, count, chosen}]}]}; what is chosen is
     listed, though no row has it."""
-    told = []
+    reported = []
     facets = response.get("facets", {})
     for i, column in enumerate(_columns(board)):
         found = facets.get(f"f{i}", {})
@@ -53,8 +53,8 @@ def read_facets(board: FitBoard, chosen: Chosen, response: Mapping[str, Any]) ->
         for one in values:
             one["chosen"] = one["value"] in picked
         more = max(found.get("numBuckets", 0) - len(buckets), 0)
-        told.append({"name": column.name, "heading": column.heading, "more": more, "values": values})
-    return {"total": response["response"]["numFound"], "facets": told}
+        reported.append({"name": column.name, "heading": column.heading, "more": more, "values": values})
+    return {"total": response["response"]["numFound"], "facets": reported}
 
 
 def _columns(board: FitBoard) -> list[PanelColumn]:

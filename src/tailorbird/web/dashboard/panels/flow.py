@@ -33,7 +33,7 @@ class Rates:
             while seen and now - seen[0][0] > WINDOW:
                 seen.popleft()
 
-    def told(self) -> dict[str, float]:
+    def reported(self) -> dict[str, float]:
         """How much a second, of each that was seen for long enough."""
         spans = {name: (seen[0], seen[-1]) for name, seen in self._seen.items() if seen}
         return {
@@ -75,9 +75,9 @@ def indexed_text(seen: FlowSeen, index: str, sources: Iterable[str]) -> str:
 def shown_text(seen: FlowSeen, index: str) -> str:
     """How old the last change is up to which a query of an index sees all."""
     cut = (seen.visible or {}).get(index)
-    if cut is None or cut.stamp_ms is None:
+    if cut is None or cut.timestamp_ms is None:
         return ""
-    return f"shows all up to {ago(seen.now_ms - cut.stamp_ms)} ago"
+    return f"shows all up to {ago(seen.now_ms - cut.timestamp_ms)} ago"
 
 
 def verified_text(seen: FlowSeen, stage: str, table: str) -> tuple[str, bool]:
@@ -93,12 +93,12 @@ def verified_text(seen: FlowSeen, stage: str, table: str) -> tuple[str, bool]:
     return f"verified {_when(seen, last)}: {last.rows:,} rows equal, cut {last.cut}", True
 
 
-def letters_of(seen: FlowSeen, kind: str, name: str) -> int | None:
+def dead_letters_of(seen: FlowSeen, kind: str, name: str) -> int | None:
     """How many letters wait at a node, tables in quarantine with it; None where Kafka does not tell."""
     if seen.waiting is None:
         return None
     places = [one for one in seen.waiting if one.stage in _STAGES.get(kind, ())]
-    return sum(one.letters for one in places if one.of == name or (kind == "capture" and _source(one.of) == name))
+    return sum(one.dead_letters for one in places if one.of == name or (kind == "capture" and _source(one.of) == name))
 
 
 def _source(of: str) -> str:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cdc.topology.topology import Check, Source, Topology
-from tailorbird.operate.status.dead_letters import Letter, Waiting, remedy_of, waits
+from tailorbird.operate.status.dead_letters import DeadLetterRow, Waiting, remedy_of, waits
 from tailorbird.verify.checks.check_status import CheckStatus, ago
 from tailorbird.verify.checks.runs import Checked
 
-MOST_LETTERS = 200
+MOST_DEAD_LETTERS = 200
 Tone = Literal["good", "bad", "plain"]
 _HELD = ("Table or index", "Stage", "Key", "Where it was", "Why", "When", "What helps")
 _COMPARED = ("Stage", "Table", "Outcome", "Rows", "Differing", "Moving", "Position", "When", "First difference")
@@ -45,10 +45,12 @@ class ListedPage:
     parts: Sequence[ListedPart] = ()
 
 
-def away(topology: Topology, what: str) -> ListedPage:
+def unavailable(topology: Topology, what: str) -> ListedPage:
     """While Kafka does not answer, or has not yet."""
-    told = ListedPart(heading="What to do", command="tailorbird stack status")
-    return ListedPage(sentence=f"Nothing is heard of Kafka at {topology.log.brokers}: {what}", well=False, parts=[told])
+    reported = ListedPart(heading="What to do", command="tailorbird stack status")
+    return ListedPage(
+        sentence=f"Nothing is heard of Kafka at {topology.log.brokers}: {what}", well=False, parts=[reported]
+    )
 
 
 def proof_page(topology: Topology, statuses: Sequence[CheckStatus] | None, now_ms: int) -> ListedPage:
@@ -59,7 +61,7 @@ def proof_page(topology: Topology, statuses: Sequence[CheckStatus] | None, now_m
         lines = ["`checks:` of the topology compares on a schedule; topologies/README.md has its keys."]
         return ListedPage(sentence=said, well=True, parts=[ListedPart(heading="Checks", lines=lines), now])
     if statuses is None:
-        return away(topology, "what checks found is not known.")
+        return unavailable(topology, "what checks found is not known.")
     parts = [_check(topology.checks[one.check], one, now_ms) for one in statuses]
     return ListedPage(sentence=_proof(statuses), well=all(one.well for one in statuses), parts=[*parts, now])
 
@@ -95,7 +97,7 @@ def _check(check: Check, status: CheckStatus, now_ms: int) -> ListedPart:
 
 
 def _compared(one: Checked, now_ms: int) -> Sequence[str]:
-    first = one.untold[0] if one.untold else ""
+    first = one.unknown[0] if one.unknown else ""
     for finding in one.findings[:1]:
         key = ", ".join(f"{name}={value}" for name, value in finding.get("key", {}).items())
         first = f"{key} {finding.get('difference', '')}".strip()
@@ -103,17 +105,17 @@ def _compared(one: Checked, now_ms: int) -> Sequence[str]:
     return (one.stage, one.table, one.outcome, *figures, one.cut, f"{ago(now_ms - one.at_ms)} ago", first)
 
 
-def letters_page(
-    topology: Topology, waiting: Sequence[Waiting] | None, letters: Sequence[Letter], now_ms: int
+def dead_letters_page(
+    topology: Topology, waiting: Sequence[Waiting] | None, dead_letters: Sequence[DeadLetterRow], now_ms: int
 ) -> ListedPage:
     """What waits, counted by table or index; then the newest letters, each with the command that puts it through
-    again. `waiting` is None where Kafka does not tell; `letters` may be fewer.
+    again. `waiting` is None where Kafka does not tell; `dead_letters` may be fewer.
     """
     if waiting is None:
-        return away(topology, "what was refused is not known.")
+        return unavailable(topology, "what was refused is not known.")
     if not waiting:
         return ListedPage(sentence="No dead letter waits: no row is missing because it was refused.", well=True)
-    total = sum(one.letters for one in waiting)
+    total = sum(one.dead_letters for one in waiting)
     places = ", ".join(dict.fromkeys(one.of or one.stage for one in waiting))
     counted = ListedPart(
         heading="By table or index",
@@ -123,16 +125,20 @@ def letters_page(
     )
     newest = ListedPart(
         heading="The newest",
-        lines=[f"{len(letters)} of {total}" if len(letters) < len(waiting) or total > len(letters) else f"{total}"],
+        lines=[
+            f"{len(dead_letters)} of {total}"
+            if len(dead_letters) < len(waiting) or total > len(dead_letters)
+            else f"{total}"
+        ],
         heads=_HELD,
-        rows=[_held(one, topology.file, now_ms) for one in letters[:MOST_LETTERS]],
-        command=f"tailorbird dead-letters show {topology.file} {letters[0].id}" if letters else "",
+        rows=[_held(one, topology.file, now_ms) for one in dead_letters[:MOST_DEAD_LETTERS]],
+        command=f"tailorbird dead-letters show {topology.file} {dead_letters[0].id}" if dead_letters else "",
     )
     said = f"Rows are missing, or shown as they were, in {places}: {total:,} were refused and wait."
     return ListedPage(sentence=said, well=False, parts=[counted, newest])
 
 
-def _held(one: Letter, file: str, now_ms: int) -> Sequence[str]:
+def _held(one: DeadLetterRow, file: str, now_ms: int) -> Sequence[str]:
     when = f"{ago(now_ms - one.last_ms)} ago" + (f", {one.count} times" if one.count > 1 else "")
     return one.of, one.stage, one.key, one.position, one.reason, when, remedy_of(one, file).replace("`", "")
 

@@ -10,12 +10,12 @@ from tailorbird.verify.checks.check_status import look_of
 from tailorbird.web.dashboard.panels.flow import (
     FlowSeen,
     captured_text,
+    dead_letters_of,
     indexed_text,
-    letters_of,
     shown_text,
     verified_text,
 )
-from tailorbird.web.dashboard.panels.reading import Told
+from tailorbird.web.dashboard.panels.reading import Reported
 
 _COLUMNS = ("capture", "join", "index", "dashboard")
 _TITLES = {"capture": "source", "join": "table", "index": "index", "dashboard": "dashboard"}
@@ -32,12 +32,12 @@ def graph_of(
     reads: Mapping[str, Iterable[str]],
     parts: Sequence[PartStatus],
     seen: FlowSeen = NOTHING_SEEN,
-) -> Told:
+) -> Reported:
     """{sentence, well, nodes: [{id, column, kind, name, state, well, reason, remedy, facts}],
     edges: [{from, to, told}]}.
 
     `reads`: the sources of each table; `parts`: what `tailorbird status` says of the processes. Several of one part are
-    one node: the worst of them speaks. `told` of an edge is how fast it moves and how far it is behind, empty where
+    one node: the worst of them speaks. `reported` of an edge is how fast it moves and how far it is behind, empty where
     that is not known.
     """
     names: list[tuple[str, str]] = [
@@ -74,8 +74,8 @@ def _both(one: str, other: str) -> str:
     return ", ".join(filter(None, [one, other]))
 
 
-def _edge(begin: str, end: str, told: str) -> Told:
-    return {"from": begin, "to": end, "told": told}
+def _edge(begin: str, end: str, reported: str) -> Reported:
+    return {"from": begin, "to": end, "told": reported}
 
 
 def _lag(table: str, parts: Sequence[PartStatus]) -> str:
@@ -92,7 +92,7 @@ def _troubles(topology: Topology, seen: FlowSeen) -> list[str]:
     found = []
     if any(one.outcome == "different" for one in seen.checked):
         found.append(f"A check found a difference: look at Proof. Do: {look_of(topology.file, seen.checked)}.")
-    if total := sum(one.letters for one in seen.waiting or ()):
+    if total := sum(one.dead_letters for one in seen.waiting or ()):
         found.append(f"Rows are missing: {total:,} were refused. Do: tailorbird dead-letters list {topology.file}.")
     return found
 
@@ -105,16 +105,16 @@ def sentence(parts: Sequence[PartStatus]) -> str:
         why = first.reason or first.error or "nothing tells why"
         more = f" Then look at {', '.join(one.part for one in wrong[1:4])}." if wrong[1:] else ""
         return f"{first.part} is {first.state}: {why}." + (f" Do: {first.remedy}." if first.remedy else "") + more
-    away = [one.part for one in parts if one.state == "elsewhere"]
-    if len(away) == len(parts):
+    unavailable = [one.part for one in parts if one.state == "elsewhere"]
+    if len(unavailable) == len(parts):
         return "Nothing of this topology runs on this machine, so nothing is known of it here."
-    told = "Everything moves that runs on this machine."
-    return told + (f" Nothing is known here of {', '.join(away)}." if away else "")
+    reported = "Everything moves that runs on this machine."
+    return reported + (f" Nothing is known here of {', '.join(unavailable)}." if unavailable else "")
 
 
-def _node(kind: str, name: str, topology: Topology, parts: Sequence[PartStatus], seen: FlowSeen) -> Told:
-    told = [one for one in parts if one.part == f"{kind} {name}"]
-    worst = min(told, key=lambda one: one.moves, default=None)
+def _node(kind: str, name: str, topology: Topology, parts: Sequence[PartStatus], seen: FlowSeen) -> Reported:
+    reported = [one for one in parts if one.part == f"{kind} {name}"]
+    worst = min(reported, key=lambda one: one.moves, default=None)
     state, reason, remedy, facts = "elsewhere", "", "", list[str]()
     if kind == "join" and name in topology.foreign_tables:
         reason = "others write it"
@@ -123,10 +123,10 @@ def _node(kind: str, name: str, topology: Topology, parts: Sequence[PartStatus],
         facts = [
             f"{_figure(worst.more[key])} {what}" for key, what in _FACTS.items() if worst.more.get(key) is not None
         ]
-    letters = letters_of(seen, kind, name)
-    if letters is not None:  # what waits now, whichever process refused it
+    dead_letters = dead_letters_of(seen, kind, name)
+    if dead_letters is not None:  # what waits now, whichever process refused it
         facts = [one for one in facts if not one.endswith((_FACTS["dead_letters"], _FACTS["quarantined"]))]
-        facts += [f"{letters:,} dead letters wait"] if letters else []
+        facts += [f"{dead_letters:,} dead letters wait"] if dead_letters else []
     verified, equal = _verified(kind, name, topology, seen)
     facts += [verified] if verified else []
     return {
@@ -135,7 +135,7 @@ def _node(kind: str, name: str, topology: Topology, parts: Sequence[PartStatus],
         "kind": _TITLES[kind],
         "name": name,
         "state": state,
-        "well": (worst is None or worst.moves) and equal and not letters,
+        "well": (worst is None or worst.moves) and equal and not dead_letters,
         "moving": state in _WELL,
         "reason": reason,
         "remedy": remedy,

@@ -29,7 +29,7 @@ from tailorbird.web.dashboard.query import Value, value_text
 from tailorbird.web.dashboard.text import NONE, facet_text
 from tailorbird.web.dashboard.time import Axis, edges, instant_of
 
-Told = dict[str, Any]
+Reported = dict[str, Any]
 _EXACT = 2**53
 
 
@@ -62,7 +62,7 @@ def _place(bucket: Mapping[str, Any], steps: Steps) -> int:
     return round((float(bucket["val"]) - steps.start) / steps.width)
 
 
-def read_panel(fit: FitPanel, response: Mapping[str, Any], drawn: Axis | Steps | None) -> Told:
+def read_panel(fit: FitPanel, response: Mapping[str, Any], drawn: Axis | Steps | None) -> Reported:
     """The answer to `panel_params`; KeyError or TypeError for what is none."""
     kind = fit.panel.type
     if kind == "text":
@@ -72,16 +72,19 @@ def read_panel(fit: FitPanel, response: Mapping[str, Any], drawn: Axis | Steps |
     facets = response["facets"]
     if kind == "number":
         earlier = facets.get("before")
-        told: Told = {"value": _figure(fit, facets), "before": None if earlier is None else _figure(fit, earlier)}
+        reported: Reported = {
+            "value": _figure(fit, facets),
+            "before": None if earlier is None else _figure(fit, earlier),
+        }
     elif kind in ("timeseries", "heatmap") and isinstance(drawn, Axis):
-        told = _over_time(fit, facets, drawn)
+        reported = _over_time(fit, facets, drawn)
     elif kind == "histogram" and isinstance(drawn, Steps):
-        told = _histogram(fit, facets.get("bars", {}), drawn)
+        reported = _histogram(fit, facets.get("bars", {}), drawn)
     elif kind == "terms":
-        told = _terms(fit, facets)
+        reported = _terms(fit, facets)
     else:
-        told = _grouped(fit, facets.get("terms", {}))
-    return told | {"inexact": _inexact(fit, facets), "looks": _looks(fit)}
+        reported = _grouped(fit, facets.get("terms", {}))
+    return reported | {"inexact": _inexact(fit, facets), "looks": _looks(fit)}
 
 
 def _looks(fit: FitPanel) -> list[str]:
@@ -90,7 +93,7 @@ def _looks(fit: FitPanel) -> list[str]:
     return ["time" if m.function in ("min", "max") and c is not None and not c.number else "number" for m, c in pairs]
 
 
-def nothing(fit: FitPanel) -> Told:
+def nothing(fit: FitPanel) -> Reported:
     """The answer of a panel whose rows have no value to draw an axis by."""
     if fit.panel.type == "histogram":
         return {"start": 0, "width": 1, "bars": [], "below": 0, "above": 0, "inexact": False}
@@ -136,7 +139,7 @@ def _rest(fit: FitPanel, whole: Mapping[str, Any], parts: Sequence[Mapping[str, 
     return int(figure) if column.whole else figure
 
 
-def _terms(fit: FitPanel, facets: Mapping[str, Any]) -> Told:
+def _terms(fit: FitPanel, facets: Mapping[str, Any]) -> Reported:
     column, terms = fit.fields[0], facets.get("terms", {})
     buckets = terms.get("buckets", [])
     bars = [named(column, bucket["val"]) | {"y": _figure(fit, bucket)} for bucket in buckets]
@@ -151,11 +154,11 @@ def _terms(fit: FitPanel, facets: Mapping[str, Any]) -> Told:
     return {"bars": bars, "more": more}
 
 
-def _over_time(fit: FitPanel, facets: Mapping[str, Any], axis: Axis) -> Told:
+def _over_time(fit: FitPanel, facets: Mapping[str, Any], axis: Axis) -> Reported:
     places = list(edges(axis, 10_000))
     ends = facets.get("bars", {})
     outside = sum(int(ends.get(end, {}).get("count", 0)) for end in ("before", "after"))
-    told: Told = {"gap": str(axis.gap), "edges": places, "end": axis.span.end, "outside": outside}
+    reported: Reported = {"gap": str(axis.gap), "edges": places, "end": axis.span.end, "outside": outside}
     whole, column = _bars(facets), fit.split
     if column is None:
         series = [
@@ -167,7 +170,7 @@ def _over_time(fit: FitPanel, facets: Mapping[str, Any], axis: Axis) -> Told:
             }
             for i, measure in enumerate(fit.panel.measures)
         ]
-        return {**told, "series": series}
+        return {**reported, "series": series}
     terms = facets.get("terms", {})
     buckets = terms.get("buckets", [])
     without = [terms["missing"]] if terms.get("missing", {}).get("count") else []
@@ -182,7 +185,7 @@ def _over_time(fit: FitPanel, facets: Mapping[str, Any], axis: Axis) -> Told:
         rest = [_rest(fit, whole.get(at, {}), [part.get(at, {}) for part in parts]) for at in places]
         series.append({"label": f"other ({more})", "value": None, "kind": "other", "points": rest})
         more = 0
-    return {**told, "series": series, "more": more}
+    return {**reported, "series": series, "more": more}
 
 
 def _bars(facets: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
@@ -190,7 +193,7 @@ def _bars(facets: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
     return {at: bucket for bucket in buckets if (at := instant_of(bucket["val"])) is not None}
 
 
-def _histogram(fit: FitPanel, bars: Mapping[str, Any], steps: Steps) -> Told:
+def _histogram(fit: FitPanel, bars: Mapping[str, Any], steps: Steps) -> Reported:
     figures: list[float | int | None] = [0 if not fit.sums[0] else None] * steps.count
     for bucket in bars.get("buckets", []):
         if 0 <= (place := _place(bucket, steps)) < steps.count:
@@ -199,8 +202,8 @@ def _histogram(fit: FitPanel, bars: Mapping[str, Any], steps: Steps) -> Told:
     return {"start": steps.start, "width": steps.width, "bars": figures, **ends}
 
 
-def _grouped(fit: FitPanel, terms: Mapping[str, Any]) -> Told:
-    found: list[tuple[list[Told], list[float | int | None]]] = []
+def _grouped(fit: FitPanel, terms: Mapping[str, Any]) -> Reported:
+    found: list[tuple[list[Reported], list[float | int | None]]] = []
     first, *rest = fit.fields
     more = _more(terms)
     for name, bucket in _buckets(first, terms):
@@ -211,7 +214,7 @@ def _grouped(fit: FitPanel, terms: Mapping[str, Any]) -> Told:
         more += _more(inner)
         found += [([name, second], _figures(fit, one)) for second, one in _buckets(rest[0], inner)]
     found.sort(key=lambda row: (row[1][0] is not None, row[1][0] or 0), reverse=True)
-    columns: list[Told] = [{"name": c.name, "heading": c.heading, "look": c.look} for c in fit.fields]
+    columns: list[Reported] = [{"name": c.name, "heading": c.heading, "look": c.look} for c in fit.fields]
     columns += [{"name": "", "heading": str(measure), "look": "number"} for measure in fit.panel.measures]
     shown = found[: fit.panel.top]
     return {
@@ -226,7 +229,7 @@ def _figures(fit: FitPanel, bucket: Mapping[str, Any]) -> list[float | int | Non
     return [_figure(fit, bucket, i) for i in range(len(fit.panel.measures))]
 
 
-def _buckets(column: PanelColumn, terms: Mapping[str, Any]) -> list[tuple[Told, Mapping[str, Any]]]:
+def _buckets(column: PanelColumn, terms: Mapping[str, Any]) -> list[tuple[Reported, Mapping[str, Any]]]:
     found = [(named(column, bucket["val"]), bucket) for bucket in terms.get("buckets", [])]
     return [*found, *([(named(column, None), terms["missing"])] if terms.get("missing", {}).get("count") else [])]
 
@@ -235,7 +238,7 @@ def _more(terms: Mapping[str, Any]) -> int:
     return max(int(terms.get("numBuckets", 0)) - len(terms.get("buckets", [])), 0)
 
 
-def _rows(fit: FitPanel, response: Mapping[str, Any]) -> Told:
+def _rows(fit: FitPanel, response: Mapping[str, Any]) -> Reported:
     documents = response["response"]["docs"]
     return {
         "columns": [{"name": c.name, "heading": c.heading, "look": c.look} for c in fit.fields],
@@ -245,7 +248,7 @@ def _rows(fit: FitPanel, response: Mapping[str, Any]) -> Told:
     }
 
 
-def named(column: PanelColumn, value: Value) -> Told:
+def named(column: PanelColumn, value: Value) -> Reported:
     """A value of a column: how it is called, what a click filters by, and whether it is one (none: there is none)."""
     if value is None:
         return {"label": NONE, "value": None, "kind": "none"}

@@ -11,7 +11,7 @@ from cdc.stored.fields import FENCE, INDEXED_AT, TS, UNIQUE_KEY
 from tailorbird.web.dashboard.panels.asking import rows_params
 from tailorbird.web.dashboard.panels.columns import Misfit, PanelColumn
 from tailorbird.web.dashboard.panels.fitting import FitBoard
-from tailorbird.web.dashboard.panels.reading import Told
+from tailorbird.web.dashboard.panels.reading import Reported
 from tailorbird.web.dashboard.panels.state import Chosen
 from tailorbird.web.dashboard.query import Params, Shown
 from tailorbird.web.dashboard.time import Span
@@ -86,7 +86,7 @@ def row_params(key: str) -> Params:
     return {"q": "*:*", "fq": ["{!term f=" + UNIQUE_KEY + " v=$key}"], "key": key, "rows": 1, "fl": "*"}
 
 
-def read_page(board: FitBoard, asked: RowsAsked, response: Mapping[str, Any]) -> Told:
+def read_page(board: FitBoard, asked: RowsAsked, response: Mapping[str, Any]) -> Reported:
     """{columns: [{name, heading, look, shown, sorts}], rows: [{key, values}], total, page, pages, size, sort, most}."""
     found = response["response"]
     shown = {column.name for column in asked.columns}
@@ -110,7 +110,7 @@ def read_page(board: FitBoard, asked: RowsAsked, response: Mapping[str, Any]) ->
     }
 
 
-def read_row(board: FitBoard, response: Mapping[str, Any]) -> Told | None:
+def read_row(board: FitBoard, response: Mapping[str, Any]) -> Reported | None:
     """{columns: [{heading, value}], document, committed_ms, indexed_ms, stamp}; None where there is no such row."""
     found = response["response"]["docs"]
     if not found:

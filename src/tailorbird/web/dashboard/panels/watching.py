@@ -49,9 +49,9 @@ def read_barriers(response: Mapping[str, Any]) -> Moved | None:
     token = f"b{sorted(int(one[FENCE]) for one in found)}"
     if len(found) < int(found[0][BUCKETS]):
         return Moved(token=token, incomplete=incomplete)
-    told: list[Mapping[str, Mapping[str, Any]]] = [json.loads(one[POSITIONS]) for one in found]
-    sources = set.intersection(*(set(one) for one in told))
-    least = {name: min((one[name] for one in told), key=lambda at: int(at["offset"])) for name in sorted(sources)}
+    reported: list[Mapping[str, Mapping[str, Any]]] = [json.loads(one[POSITIONS]) for one in found]
+    sources = set.intersection(*(set(one) for one in reported))
+    least = {name: min((one[name] for one in reported), key=lambda at: int(at["offset"])) for name in sorted(sources)}
     return Moved(
         token=token,
         positions={name: f"change {at['sequence']}" for name, at in least.items()},

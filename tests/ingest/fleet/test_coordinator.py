@@ -16,18 +16,22 @@ from ingest.fleet.desired import Desired, SourceSpec
 from ingest.fleet.fleet_pb2 import FAILED, MapPart, Report, StreamRequest
 from ingest.fleet.leases import Lease
 from ingest.fleet.state import StateRecord, desired_record, drained_record, lease_record, map_record
-from ingest.gateway.coordinator import GRACE, SILENT, Steward
-from ingest.gateway.gateway_interfaces import AgentSeat
-from tests.support.nearby_fleet import NearbyAudit, NearbySeat, NearbyTopic, seat
+from ingest.gateway.coordinator import GRACE, SILENT, Coordinator
+from ingest.gateway.gateway_interfaces import AgentConnection
+from tests.support.nearby_fleet import NearbyAudit, NearbyConnection, NearbyTopic, agent_connection
 
 
-class Prompt(Steward):
+class Prompt(Coordinator):
     """Takes a turn for each agent that comes, as a gateway does that has nothing else to do."""
 
     def joined(
-        self, seat: AgentSeat, labels: dict[str, str], version: str, places: Collection[tuple[str, str]] = ()
+        self,
+        agent_connection: AgentConnection,
+        labels: dict[str, str],
+        version: str,
+        places: Collection[tuple[str, str]] = (),
     ) -> None:
-        super().joined(seat, labels, version, places)
+        super().joined(agent_connection, labels, version, places)
         self.turn()
 
 
@@ -37,9 +41,9 @@ class World:
     def __init__(self, *gateways: str) -> None:
         self.topic, self.audit, self.now = NearbyTopic(), NearbyAudit(), 0.0
         self._unique = itertools.count()
-        self.stewards = {name: self.steward(name) for name in gateways}
+        self.stewards = {name: self.coordinator(name) for name in gateways}
 
-    def steward(self, name: str) -> Steward:
+    def coordinator(self, name: str) -> Coordinator:
         return Prompt(
             f"{name}#1", "acme", "t", self.topic, self.audit,
             clock=lambda: self.now, now_ms=lambda: int(self.now * 1000),
@@ -53,16 +57,16 @@ class World:
     def turns(self, seconds: float = 0.0, *, without: str = "") -> None:
         for _ in range(max(1, int(seconds))):
             self.now += min(seconds, 1.0)
-            for name, steward in self.stewards.items():
+            for name, coordinator in self.stewards.items():
                 if name != without:
-                    steward.turn()
+                    coordinator.turn()
 
 
-def test_an_agent_is_told_what_to_capture() -> None:
+def test_an_agent_is_reported_what_to_capture() -> None:
     """When it comes, when the configuration changes, when it is stopped; each once."""
     world = World("g1")
     world.desire("s", "a1")
-    there = seat("a1")
+    there = agent_connection("a1")
     world.stewards["g1"].joined(there, {}, "1")
     assert there.holds == {"s": (1, 1)}
     assert orjson.loads(there.specs["s"])["tables"] == {"t": {}}
@@ -78,12 +82,12 @@ def test_an_agent_is_told_what_to_capture() -> None:
     assert [line["how"] for line in world.audit.lines] == ["epoch 1", "epoch 2", "epoch 3"]
 
 
-def test_an_agent_that_has_much_to_take_is_told_the_rest_later() -> None:
+def test_an_agent_that_has_much_to_take_is_reported_the_rest_later() -> None:
     """The gateway's memory holds no thousand configurations for it meanwhile."""
     world = World("g1")
     for number in range(3):
         world.desire(f"s{number}", "a1")
-    there = seat("a1")
+    there = agent_connection("a1")
     there.full = True
     world.stewards["g1"].joined(there, {}, "1")
     assert there.holds == {}
@@ -96,7 +100,7 @@ def test_who_dials_another_gateway_takes_its_sources_along() -> None:
     """Also where the first gateway hears late that the stream has ended, and says so."""
     world = World("g1", "g2")
     world.desire("s", "a1")
-    old, new = seat("a1"), seat("a1")
+    old, new = agent_connection("a1"), agent_connection("a1")
     world.stewards["g1"].joined(old, {}, "1")
     world.turns()
     world.stewards["g2"].joined(new, {}, "1")
@@ -113,7 +117,7 @@ def test_a_late_word_that_an_agent_left_is_said_better() -> None:
     """Two gateways write at once: the one that has the stream has the last word."""
     world = World("g1", "g2")
     world.desire("s", "a1")
-    old, new = seat("a1"), seat("a1")
+    old, new = agent_connection("a1"), agent_connection("a1")
     world.stewards["g1"].joined(old, {}, "1")
     late = [record for record in world.topic.records if record[0].startswith(b'["agent"')][-1]
     assert late[1] is not None
@@ -126,11 +130,11 @@ def test_a_late_word_that_an_agent_left_is_said_better() -> None:
     assert world.topic.state.leases["s"].gateway == "g2#1"
 
 
-def test_an_agent_that_dials_again_has_one_seat() -> None:
+def test_an_agent_that_dials_again_has_one_connection() -> None:
     """The older stream is ended, the lease stays."""
     world = World("g1")
     world.desire("s", "a1")
-    old, new = seat("a1"), seat("a1")
+    old, new = agent_connection("a1"), agent_connection("a1")
     world.stewards["g1"].joined(old, {}, "1")
     world.stewards["g1"].joined(new, {}, "1")
     world.stewards["g1"].left(old)
@@ -144,7 +148,7 @@ def test_another_agent_takes_over_after_a_while() -> None:
     """Not at once: streams break; and not while the first one is there."""
     world = World("g1", "g2")
     world.desire("s", "a1", "a2")
-    first, second = seat("a1"), seat("a2")
+    first, second = agent_connection("a1"), agent_connection("a2")
     world.stewards["g1"].joined(first, {}, "1")
     world.stewards["g2"].joined(second, {}, "1")
     world.turns(GRACE + 5)
@@ -160,7 +164,7 @@ def test_a_gateway_that_dies_loses_its_agents_to_others() -> None:
     """Killed, so that it says nothing: an agent that nobody has seen since is away, another one takes over."""
     world = World("g1", "g2")
     world.desire("s", "a1", "a2")
-    first, second = seat("a1"), seat("a2")
+    first, second = agent_connection("a1"), agent_connection("a2")
     world.stewards["g1"].joined(first, {}, "1")
     world.stewards["g2"].joined(second, {}, "1")
     world.turns(5)
@@ -176,15 +180,15 @@ def test_an_agent_that_leaves_while_kafka_is_away_is_said_to_have_left() -> None
     """Once Kafka is there again; else it would be shown as connected, and its sources be given to nobody, for ever."""
     world = World("g1", "g2")
     world.desire("s", "a1", "a2")
-    first, second = seat("a1"), seat("a2")
+    first, second = agent_connection("a1"), agent_connection("a2")
     world.stewards["g1"].joined(first, {}, "1")
     world.stewards["g2"].joined(second, {}, "1")
     world.turns(3)
-    world.topic.away = True
+    world.topic.unavailable = True
     world.stewards["g1"].left(first)
     with pytest.raises(Retriable):
         world.turns(1)
-    world.topic.away = False
+    world.topic.unavailable = False
     world.turns(2)
     assert not world.topic.state.presences["a1"].connected
     world.turns(GRACE + 5)
@@ -194,7 +198,7 @@ def test_an_agent_that_leaves_while_kafka_is_away_is_said_to_have_left() -> None
 def test_a_word_that_came_too_late_does_not_leave_an_agent_connected() -> None:
     """Kafka takes the record that an agent is here when it is there no more."""
     world = World("g1")
-    there = seat("a1")
+    there = agent_connection("a1")
     world.stewards["g1"].joined(there, {}, "1")
     late = [record for record in world.topic.records if record[0].startswith(b'["agent"')][-1]
     world.stewards["g1"].left(there)
@@ -208,18 +212,18 @@ def test_no_gateway_is_taken_for_dead_while_kafka_is_away() -> None:
     """Nobody could be heard then: no lease moves, and nobody is said to have left."""
     world = World("g1", "g2")
     world.desire("s", "a1", "a2")
-    first, second = seat("a1"), seat("a2")
+    first, second = agent_connection("a1"), agent_connection("a2")
     world.stewards["g1"].joined(first, {}, "1")
     world.stewards["g2"].joined(second, {}, "1")
     world.turns(10)
     written = [record for record in world.topic.records if not record[0].startswith(b'["gateway"')]
-    world.topic.away = True
+    world.topic.unavailable = True
     for _ in range(120):
         world.now += 1.0
-        for steward in world.stewards.values():
+        for coordinator in world.stewards.values():
             with suppress(Retriable):
-                steward.turn()
-    world.topic.away = False
+                coordinator.turn()
+    world.topic.unavailable = False
     world.turns(GRACE + SILENT)
     assert [record for record in world.topic.records if not record[0].startswith(b'["gateway"')] == written
     assert (first.holds, second.holds, first.ended, second.ended) == ({"s": (1, 1)}, {}, "", "")
@@ -228,7 +232,7 @@ def test_no_gateway_is_taken_for_dead_while_kafka_is_away() -> None:
 def test_agents_of_a_dead_gateway_are_shown_as_gone() -> None:
     """Nobody else would say it; a gateway that was only slow corrects it."""
     world = World("g1", "g2")
-    there = seat("a1")
+    there = agent_connection("a1")
     world.stewards["g1"].joined(there, {}, "1")
     world.turns(SILENT + 5, without="g1")
     assert not world.topic.state.presences["a1"].connected
@@ -242,7 +246,7 @@ def test_drained_agents_and_gateways() -> None:
     world = World("g1", "g2")
     world.desire("s", "a1", "a2")
     world.desire("only", "a1")
-    first, second = seat("a1"), seat("a2")
+    first, second = agent_connection("a1"), agent_connection("a2")
     world.stewards["g1"].joined(first, {}, "1")
     world.stewards["g2"].joined(second, {}, "1")
     world.topic.write(drained_record("agents", "a1", True))
@@ -254,7 +258,7 @@ def test_drained_agents_and_gateways() -> None:
     world.turns(2)
     assert set(first.holds) == {"only"}
     assert "drained" in second.ended
-    late = seat("a2")
+    late = agent_connection("a2")
     world.stewards["g2"].joined(late, {}, "1")
     assert "drained" in late.ended
 
@@ -269,17 +273,17 @@ def test_a_claim_that_loses_is_not_obeyed() -> None:
         if record[0].startswith(b'["lease"') and other not in world.topic.records:
             world.topic.records.append(other)
 
-    there = seat("a1")
+    there = agent_connection("a1")
     world.topic.before_write = first
     world.stewards["g1"].joined(there, {}, "1")
     assert (world.topic.state.leases["s"].agent, there.holds) == ("a9", {})
     assert not world.audit.lines, "it gave nobody anything"
 
 
-def test_another_tenants_agent_has_no_seat() -> None:
+def test_another_tenants_agent_has_no_connection() -> None:
     """With a line of audit; nothing is written of it."""
     world = World("g1")
-    stranger = seat("a1", "other")
+    stranger = agent_connection("a1", "other")
     world.stewards["g1"].joined(stranger, {}, "1")
     assert "tenant other" in stranger.ended
     assert (world.topic.state.presences, [line["outcome"] for line in world.audit.lines]) == ({}, ["refused"])
@@ -289,70 +293,70 @@ def test_what_agents_report_and_see_is_kept() -> None:
     """Of sources that they have, at the epoch that they have; noise is refused, with a line."""
     world = World("g1")
     world.desire("s", "a1")
-    there, steward = seat("a1"), world.stewards["g1"]
-    steward.joined(there, {}, "1")
+    there, coordinator = agent_connection("a1"), world.stewards["g1"]
+    coordinator.joined(there, {}, "1")
     failed = Report(source="s", epoch=1, version=1, progress=FAILED, reason="no", position=b'{"file": "b.1"}')
-    steward.heard(there, StreamRequest(report=failed))
+    coordinator.heard(there, StreamRequest(report=failed))
     kept = world.topic.state.reported["a1", "s"]
     assert (kept.status, kept.reason, kept.position) == ("failed", "no", {"file": "b.1"})
-    steward.heard(there, StreamRequest(report=Report(source="s", epoch=0, version=9)))
+    coordinator.heard(there, StreamRequest(report=Report(source="s", epoch=0, version=9)))
     assert world.topic.state.reported["a1", "s"] == kept, "of another epoch"
     assert (there.holds, set(there.why)) == ({"s": (1, 1)}, {"s"}), "the older lease alone is over"
-    steward.heard(there, StreamRequest(report=Report(source="crm", epoch=1)))
-    steward.heard(there, StreamRequest(report=Report(source="s", epoch=1, position=b"{")))
+    coordinator.heard(there, StreamRequest(report=Report(source="crm", epoch=1)))
+    coordinator.heard(there, StreamRequest(report=Report(source="s", epoch=1, position=b"{")))
     seen = DatabaseSeen(agent="a1", connection="db", database="d", tables=(TableSeen(name="t", rows=1, columns=()),))
     content = packed(seen)
     for at, last in ((slice(0, 9), False), (slice(9, None), True)):
         part = MapPart(connection="db", database="d", content=content[at], last=last)
-        steward.heard(there, StreamRequest(map_part=part))
+        coordinator.heard(there, StreamRequest(map_part=part))
     assert world.topic.state.maps == {("a1", "db", "d"): seen}
-    steward.heard(there, StreamRequest(map_part=MapPart(connection="db", database="d", content=b"x", last=True)))
+    coordinator.heard(there, StreamRequest(map_part=MapPart(connection="db", database="d", content=b"x", last=True)))
     assert world.topic.state.maps == {("a1", "db", "d"): seen}
-    steward.heard(there, StreamRequest(map_part=MapPart(connection="db", database="d", gone=True)))
+    coordinator.heard(there, StreamRequest(map_part=MapPart(connection="db", database="d", gone=True)))
     assert world.topic.state.maps == {}
     assert [line["what"] for line in world.audit.lines if line["outcome"] == "refused"] == ["report", "report", "map"]
-    stranger = seat("a1")
-    steward.heard(stranger, StreamRequest(map_part=MapPart(connection="db", database="d", content=b"x", last=True)))
+    stranger = agent_connection("a1")
+    coordinator.heard(stranger, StreamRequest(map_part=MapPart(connection="db", database="d", content=b"x", last=True)))
     assert there.ended == "", "words of a stream without the seat are not heard"
 
 
-def test_what_an_agent_may_tell_no_more_is_forgotten() -> None:
+def test_what_an_agent_may_report_no_more_is_forgotten() -> None:
     """Its host's owner has taken a database out of the policy: what was told of it before is in no map any more."""
     world = World("g1")
     for agent, database in (("a1", "kept"), ("a1", "gone"), ("a2", "gone")):
         world.topic.write(map_record(DatabaseSeen(agent=agent, connection="db", database=database, tables=())))
-    world.stewards["g1"].joined(seat("a1"), {}, "1", {("db", "kept")})
+    world.stewards["g1"].joined(agent_connection("a1"), {}, "1", {("db", "kept")})
     assert set(world.topic.state.maps) == {("a1", "db", "kept"), ("a2", "db", "gone")}
 
 
 def test_a_map_that_is_too_large_ends_the_stream() -> None:
     """The gateway's memory is not the agent's."""
     world = World("g1")
-    there, steward = seat("a1"), world.stewards["g1"]
-    steward.joined(there, {}, "1")
+    there, coordinator = agent_connection("a1"), world.stewards["g1"]
+    coordinator.joined(there, {}, "1")
     for number in range(40):  # also of many databases at once
         part = MapPart(connection="c", database=f"d{number % 5}", content=bytes(500_000))
-        steward.heard(there, StreamRequest(map_part=part))
+        coordinator.heard(there, StreamRequest(map_part=part))
     assert there.ended == "its map is too large"
-    seats = [seat(f"b{number}") for number in range(9)]
-    for one in seats:
-        steward.joined(one, {}, "1")
+    agent_connections = [agent_connection(f"b{number}") for number in range(9)]
+    for one in agent_connections:
+        coordinator.joined(one, {}, "1")
         for _ in range(30):
             part = MapPart(connection="c", database="d", content=bytes(500_000))
-            steward.heard(one, StreamRequest(map_part=part))
-    assert [bool(one.ended) for one in seats] == [False] * 4 + [True] * 5, "64 MiB of all agents' together"
+            coordinator.heard(one, StreamRequest(map_part=part))
+    assert [bool(one.ended) for one in agent_connections] == [False] * 4 + [True] * 5, "64 MiB of all agents' together"
 
 
-def test_while_kafka_is_away_nothing_is_told_and_later_all_is() -> None:
+def test_while_kafka_is_away_nothing_is_reported_and_later_all_is() -> None:
     """What a turn could not do, the next one does."""
     world = World("g1")
     world.desire("s", "a1")
-    there, steward = seat("a1"), world.stewards["g1"]
-    world.topic.away = True
+    there, coordinator = agent_connection("a1"), world.stewards["g1"]
+    world.topic.unavailable = True
     with pytest.raises(Retriable):
-        steward.joined(there, {}, "1")
+        coordinator.joined(there, {}, "1")
     assert there.holds == {}
-    world.topic.away = False
+    world.topic.unavailable = False
     world.turns(1)
     assert there.holds == {"s": (1, 1)}
 
@@ -364,17 +368,17 @@ def test_random_days_of_a_fleet(seed: int) -> None:
     """
     chance = random.Random(seed)
     world = World("g1", "g2", "g3")
-    seats: dict[str, tuple[str, NearbySeat]] = {}
-    versions, dead = itertools.count(1), list[tuple[str, NearbySeat]]()
+    agent_connections: dict[str, tuple[str, NearbyConnection]] = {}
+    versions, dead = itertools.count(1), list[tuple[str, NearbyConnection]]()
     for _ in range(40):
         what, agent = chance.random(), chance.choice(("a1", "a2", "a3"))
         if what < 0.4:
             gateway = chance.choice(("g1", "g2", "g3"))
-            dead += [seats[agent]] if agent in seats else []
-            seats[agent] = gateway, seat(agent)
-            world.stewards[gateway].joined(seats[agent][1], {}, "1")
-        elif what < 0.55 and agent in seats:
-            gateway, gone = seats.pop(agent)
+            dead += [agent_connections[agent]] if agent in agent_connections else []
+            agent_connections[agent] = gateway, agent_connection(agent)
+            world.stewards[gateway].joined(agent_connections[agent][1], {}, "1")
+        elif what < 0.55 and agent in agent_connections:
+            gateway, gone = agent_connections.pop(agent)
             world.stewards[gateway].left(gone)
         elif what < 0.7:
             able = chance.sample(("a1", "a2", "a3"), chance.randint(1, 3))
@@ -385,14 +389,14 @@ def test_random_days_of_a_fleet(seed: int) -> None:
         world.stewards[gateway].left(gone)
     world.turns(GRACE + SILENT + 20)
     state = world.topic.state
-    there = {agent for agent, (_, one) in seats.items() if not one.ended}
-    assert there == set(seats), "nobody's newest stream was ended"
+    there = {agent for agent, (_, one) in agent_connections.items() if not one.ended}
+    assert there == set(agent_connections), "nobody's newest stream was ended"
     for source, newest in state.newest().items():
         may = set(newest.spec.agents) & there if newest.spec else set[str]()
         lease = state.leases.get(source)
         if may:
             assert lease is not None
             assert lease.agent in may
-            assert seats[lease.agent][1].holds[source] == (lease.epoch, newest.version)
-        for agent, (_, one) in seats.items():
+            assert agent_connections[lease.agent][1].holds[source] == (lease.epoch, newest.version)
+        for agent, (_, one) in agent_connections.items():
             assert (source in one.holds) == (bool(may) and lease is not None and lease.agent == agent)

@@ -8,10 +8,10 @@ behind Solr's fence. That holds over the death of the driver too: the stamp that
 
 from __future__ import annotations
 
-from joins.steps.sink import next_stamp
+from joins.steps.sink import next_timestamp
 
 
-class Stamps:
+class BatchTimestamps:
     """Gives out stamps; fed by the driver only.
 
     `last`: the greatest of any run before. `committed`: the last batch that Spark committed; `bound`: the batch behind
@@ -24,14 +24,14 @@ class Stamps:
 
     def of_batch(self, batch: int, known: int | None, now_ms: int) -> int:
         """The stamp of a batch that begins, or begins again (`known`: the one that it was given); to be stored then."""
-        stamp = next_stamp(now_ms, self._last) if known is None else known
-        self._last = max(self._last, stamp)
+        timestamp = next_timestamp(now_ms, self._last) if known is None else known
+        self._last = max(self._last, timestamp)
         self._bound = max(self._bound, batch)
-        return stamp
+        return timestamp
 
     def between(self, committed: int, now_ms: int) -> int | None:
         """The stamp of a barrier without a batch; None while a batch has a stamp that Spark has not committed."""
         if self._bound > committed:
             return None
-        self._last = next_stamp(now_ms, self._last)
+        self._last = next_timestamp(now_ms, self._last)
         return self._last

@@ -59,7 +59,7 @@ def test_what_is_noted_is_read_back_and_changes_nothing() -> None:
         load_versions({**versions.to_json(), "format": 9})
 
 
-def test_a_changed_table_is_built_beside_the_one_that_serves() -> None:
+def test_a_changed_table_is_built_during_the_one_that_serves() -> None:
     """Under the next number; a table that reads it, and is not changed by it, stays. All of the old one is kept."""
     world, versions = world_of(), first()
     choice = chosen(NOTE, versions, world)
@@ -126,7 +126,7 @@ def test_a_table_of_other_salt_buckets_is_another_version() -> None:
     assert "refuse" not in {one.action for one in choice.changes}
 
 
-def test_what_can_not_be_built_beside_is_left_to_people() -> None:
+def test_what_can_not_be_built_during_is_left_to_people() -> None:
     """A topic has no alias; and of a table that no apply has noted nobody knows how it was declared."""
     world = world_of()
     choice = chosen(NOTE, Versions(), world)

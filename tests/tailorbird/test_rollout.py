@@ -23,8 +23,8 @@ from tailorbird.provision.apply import apply
 from tailorbird.provision.plan import plan
 from tests.support.planned import World
 from tests.tailorbird.test_apply import stores
-from tests.tailorbird.test_beside import NOTE, UPPER, first
 from tests.tailorbird.test_planning import FILE, read, world_of
+from tests.tailorbird.test_side_by_side import NOTE, UPPER, first
 
 
 class Killed(BaseException):
@@ -99,7 +99,7 @@ class Hands:
         choice = choose(topology, self.versions, lambda one: changes(one, self.world.seen(one)))
         bring(topology, choice, self)
 
-    def told(self) -> tuple[object, ...]:
+    def reported(self) -> tuple[object, ...]:
         """What is there at the end."""
         versions = self.versions
         shown = [(one.index, self.names) for one in in_versions(read(FILE), versions).dashboards.values()]
@@ -130,7 +130,7 @@ def test_an_apply_that_is_killed_is_finished_by_the_next(text: str) -> None:
                 hands.run(text)
             hands.dies_at = 0
             hands.run(text)
-            assert hands.told() == whole.told(), (call, behind)
+            assert hands.reported() == whole.reported(), (call, behind)
 
 
 def test_there_and_back_and_there_again() -> None:
@@ -138,7 +138,7 @@ def test_there_and_back_and_there_again() -> None:
     for call in range(1, 5):
         for behind in (-1, 1):
             hands = undisturbed(NOTE)
-            there = hands.told()
+            there = hands.reported()
             hands.calls, hands.dies_at = 0, behind * call
             try:
                 roll_back(read(NOTE), hands)
@@ -149,7 +149,7 @@ def test_there_and_back_and_there_again() -> None:
             hands.dies_at = 0
             assert (hands.versions.tables["wide"].serving, hands.names) == (1, {"main": 1})
             hands.run(NOTE)
-            assert hands.told() == there, (call, behind)
+            assert hands.reported() == there, (call, behind)
 
 
 def test_what_is_retired_is_gone_and_there_is_no_way_back() -> None:
@@ -212,7 +212,7 @@ def test_an_apply_that_does_not_wait_leaves_the_swap_to_the_next() -> None:
     assert (hands.versions.tables["wide"].serving, hands.versions.tables["wide"].live) == (1, (1, 2))
     assert (hands.names, hands.verified) == ({"main": 1}, set())
     hands.run(NOTE)
-    assert hands.told() == undisturbed(NOTE).told()
+    assert hands.reported() == undisturbed(NOTE).reported()
 
 
 def test_a_version_that_does_not_become_fresh_is_named_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,14 +227,14 @@ def test_a_version_that_does_not_become_fresh_is_named_in_time(monkeypatch: pyte
 
     monkeypatch.setattr("joins.stores.hbase_table.joined_table", lambda topology, table: Table(table.name))
     monkeypatch.setattr(cli_versions, "_LOOK_EVERY", 0.01)
-    monkeypatch.setattr(cli_versions, "_TELL_AFTER", 0.0)
+    monkeypatch.setattr(cli_versions, "_REPORT_AFTER", 0.0)
     hands, said = Hands(), list[str]()
     topology = read(NOTE)
     choice = choose(topology, hands.versions, lambda one: changes(one, hands.world.seen(one)))
     bring(topology, choice, hands, wait=False)
     nothing: Any = SimpleNamespace(stores=None, client=None, hbase=None, at=lambda *_: None)
     work = VersionsAtWork(
-        topology, hands.versions, nothing, nothing, made=lambda _: None, tell=said.append, timeout=0.2
+        topology, hands.versions, nothing, nothing, made=lambda _: None, report=said.append, timeout=0.2
     )
     with pytest.raises(NotYet, match=r"wide.* has not come to its first complete cut") as error:
         work.until_fresh("wide", 2)

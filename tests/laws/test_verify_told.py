@@ -37,11 +37,11 @@ EQUAL = Verdict(
     findings=(),
     differing=0,
     moving=0,
-    untold=(),
+    unknown=(),
     seconds=1.25,
 )
 WRONG = replace(EQUAL, findings=(DIFFERENT,), differing=1)
-LATE = replace(EQUAL, untold=("3 rows: index wide shows stamp 4, the table is written up to stamp 5",), moving=2)
+LATE = replace(EQUAL, unknown=("3 rows: index wide shows stamp 4, the table is written up to stamp 5",), moving=2)
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,9 @@ def test_what_is_printed() -> None:
 
 def test_json_has_all_of_it() -> None:
     """A line for each difference, one for the verdict."""
-    told = DIFFERENT.to_json()
-    assert (told["kind"], told["difference"], told["key"]) == ("difference", "different", {"id": 7})
-    assert told["columns"]["amount"] == {"near": "1.00", "far": "2.00"}
+    reported = DIFFERENT.to_json()
+    assert (reported["kind"], reported["difference"], reported["key"]) == ("difference", "different", {"id": 7})
+    assert reported["columns"]["amount"] == {"near": "1.00", "far": "2.00"}
     assert (WRONG.to_json()["outcome"], WRONG.to_json()["differing"]) == ("different", 1)
 
 
@@ -108,7 +108,7 @@ def test_tables_and_stages_are_chosen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (["--table", "fish"], "no table fish to compare; it has orders_wide"),
         (["--stage", "fish"], "no stage fish; there is log, table, index"),
@@ -118,25 +118,25 @@ def test_tables_and_stages_are_chosen() -> None:
         (["--repair"], "--repair writes, and there is no terminal to ask on; add --yes, or --dry-run"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_3(words: list[str], told: str) -> None:
+def test_bad_input_is_one_line_and_exit_3(words: list[str], reported: str) -> None:
     """Before any server is asked."""
     result = CliRunner().invoke(app, ["verify", str(SHOP), *words])
     assert (result.exit_code, result.stdout) == (3, "")
     assert len(result.stderr.splitlines()) == 1
-    assert told in result.stderr
+    assert reported in result.stderr
 
 
 @pytest.mark.parametrize("stage", ["table", "index"])
 @pytest.mark.parametrize("repair", [[], ["--repair", "--yes"]])
 def test_servers_that_are_away_are_one_line_and_exit_3(stage: str, repair: list[str], tmp_path: Path) -> None:
     """HBase is asked first, so nothing was written."""
-    away = re.sub(r"(thrift: |brokers: |http://)\S+:\S+?(?=/|\n)", r"\g<1>127.0.0.1:1", SHOP.read_text())
-    (tmp_path / "away.yml").write_text(away)
+    unavailable = re.sub(r"(thrift: |brokers: |http://)\S+:\S+?(?=/|\n)", r"\g<1>127.0.0.1:1", SHOP.read_text())
+    (tmp_path / "away.yml").write_text(unavailable)
     result = CliRunner().invoke(app, ["verify", str(tmp_path / "away.yml"), "--stage", stage, *repair])
     assert (result.exit_code, result.stdout) == (3, "")
-    (told,) = result.stderr.splitlines()
-    assert told.startswith("tailorbird: HBase")
-    assert told.endswith("`tailorbird stack status`")
+    (reported,) = result.stderr.splitlines()
+    assert reported.startswith("tailorbird: HBase")
+    assert reported.endswith("`tailorbird stack status`")
 
 
 def test_a_proved_difference_outlives_a_server_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:

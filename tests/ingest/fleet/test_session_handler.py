@@ -17,7 +17,7 @@ from ingest.fleet.fleet_pb2 import Commit, Empty, Records
 from ingest.fleet.frames import FrameWriter
 from ingest.fleet.permits import Permits
 from ingest.fleet.wire import MOST
-from ingest.gateway.grpc_session import DeskLog, SignalValues
+from ingest.gateway.grpc_session import SessionLog, SignalValues
 from ingest.gateway_client.gateway_log import GatewayLog
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.records.capture_interfaces import Checkpoint, Record
@@ -65,7 +65,7 @@ class Source:
     def __init__(self) -> None:
         self.broker = Broker()
 
-    def log(self) -> DeskLog:
+    def log(self) -> SessionLog:
         return Log(self.broker, schemas_topic("t"), history_topic("t"))
 
     def signals(self) -> SignalValues:
@@ -80,9 +80,9 @@ def source() -> Source:
 @pytest.fixture
 def gateway(source: Source) -> Iterator[NearbyGateway]:
     yield (made := NearbyGateway(source))
-    for desk in made.desks:
-        desk.join(10)
-        assert not desk.is_alive(), "a desk is left"
+    for session_handler in made.desks:
+        session_handler.join(10)
+        assert not session_handler.is_alive(), "a desk is left"
 
 
 @pytest.fixture
@@ -106,9 +106,9 @@ def test_a_commit_of_other_records_than_came_is_refused(gateway: NearbyGateway, 
     writer = FrameWriter()
     pieces = [*writer.write(records(3)), *writer.rest()]
     for piece in sent(pieces[0]):
-        log._lane.tell(records=piece)
+        log._channel.report(records=piece)
     with pytest.raises(Retriable, match="4 records were sent, 3 have come"):
-        log._lane.ask(commit=Commit(records=4, checkpoint=checkpoint_bytes(AT, "s")))
+        log._channel.ask(commit=Commit(records=4, checkpoint=checkpoint_bytes(AT, "s")))
     log.close()
     assert gateway.source.log().recover().checkpoint is None
 
@@ -119,12 +119,12 @@ def test_a_commit_over_half_a_record_is_refused(gateway: NearbyGateway, log: Gat
     writer = FrameWriter()
     data = b"".join([*writer.write(records(3)), *writer.rest()])
     for piece in sent(data[:-1]):
-        log._lane.tell(records=piece)
+        log._channel.report(records=piece)
     with pytest.raises(Retriable, match="2 have come"):
-        log._lane.ask(commit=Commit(records=3, checkpoint=checkpoint_bytes(AT, "s")))
+        log._channel.ask(commit=Commit(records=3, checkpoint=checkpoint_bytes(AT, "s")))
 
 
-def test_anothers_topic_is_refused_and_told(gateway: NearbyGateway, log: GatewayLog) -> None:
+def test_anothers_topic_is_refused_and_reported(gateway: NearbyGateway, log: GatewayLog) -> None:
     """Nothing of that commit is written; one line of audit."""
     log.recover()
     log.extend([*records(2), *records(1, "t.crm.d.t")])
@@ -160,12 +160,12 @@ def test_a_session_recovers_first_and_once(gateway: NearbyGateway) -> None:
 def test_noise_is_refused(gateway: NearbyGateway, log: GatewayLog) -> None:
     """Bytes that are no records, or more of them than a message may have."""
     log.recover()
-    log._lane.tell(records=Records(frames=b"noise", size=5))
+    log._channel.report(records=Records(frames=b"noise", size=5))
     with pytest.raises(Fatal, match="are no records"):
         log.commit(AT)
     other = GatewayLog(gateway, "s")
     other.recover()
-    other._lane.tell(records=Records(frames=zstd.compress(b"x" * 300_000), size=300_000))
+    other._channel.report(records=Records(frames=zstd.compress(b"x" * 300_000), size=300_000))
     with pytest.raises(Fatal, match="300000 bytes"):
         other.commit(AT)
     other.close()
@@ -176,7 +176,7 @@ def test_bytes_that_swell_are_refused_unmade(gateway: NearbyGateway, log: Gatewa
     log.recover()
     bomb = zstd.compress(bytes(256 * 1024 * 1024))
     assert len(bomb) < 100_000
-    log._lane.tell(records=Records(frames=bomb, size=200_000))
+    log._channel.report(records=Records(frames=bomb, size=200_000))
     with pytest.raises(Fatal, match="are no records"):
         log.commit(AT)
 
@@ -196,10 +196,10 @@ def test_more_records_than_the_gateway_takes_wait(source: Source, log: GatewayLo
     assert len(source.broker.records) == len(big)
 
 
-def test_a_lane_that_ends_ends_whoever_waits(gateway: NearbyGateway, log: GatewayLog) -> None:
+def test_a_channel_that_ends_ends_whoever_waits(gateway: NearbyGateway, log: GatewayLog) -> None:
     """A stream that is lost is told to the session at once, in the words of whoever lost it."""
     log.recover()
-    log._lane.end(Retriable("the stream is cut"))
+    log._channel.end(Retriable("the stream is cut"))
     log.append(records(1)[0])
     with pytest.raises(Retriable, match="the stream is cut"):
         log.commit(AT)
@@ -215,14 +215,14 @@ def test_signals_pass(gateway: NearbyGateway, log: GatewayLog) -> None:
     assert log.read(behind) == ([], 7)
 
 
-def test_an_unknown_call_is_told(gateway: NearbyGateway, log: GatewayLog) -> None:
+def test_an_unknown_call_is_reported(gateway: NearbyGateway, log: GatewayLog) -> None:
     """A newer agent is told what this gateway does not know."""
     log.recover()
     with pytest.raises(Fatal, match="knows no call"):
-        log._lane.ask()
+        log._channel.ask()
 
 
-def test_abort_begins_anew(source: Source, log: GatewayLog) -> None:
+def test_abort_begins_again(source: Source, log: GatewayLog) -> None:
     """What was appended before is nowhere, also where it had not been sent yet."""
     log.recover()
     log.extend(records(2))
@@ -232,11 +232,11 @@ def test_abort_begins_anew(source: Source, log: GatewayLog) -> None:
     assert [record.key for record in source.broker.records] == [b"0"]
 
 
-def test_a_bug_is_told_to_whoever_waits() -> None:
+def test_a_bug_is_reported_to_whoever_waits() -> None:
     """Else its agent would wait for two minutes, with nothing to say why."""
 
     class Broken(Source):
-        def log(self) -> DeskLog:
+        def log(self) -> SessionLog:
             raise KeyError("a bug")
 
     log = GatewayLog(NearbyGateway(Broken()), "s")
@@ -245,23 +245,23 @@ def test_a_bug_is_told_to_whoever_waits() -> None:
     log.close()
 
 
-def test_who_has_left_locks_nobody_out() -> None:
+def test_who_has_left_locks_no_one_out() -> None:
     """A desk that had to wait for Kafka, longer than its agent had patience: the agent's next session is there."""
-    opening, goes_on = threading.Event(), threading.Event()
+    opening, resumes = threading.Event(), threading.Event()
 
     class Slow(Source):
-        def log(self) -> DeskLog:
+        def log(self) -> SessionLog:
             opening.set()
-            assert goes_on.wait(30)
+            assert resumes.wait(30)
             return super().log()
 
     source = Slow()
     gateway = NearbyGateway(source)
     log = GatewayLog(gateway, "s")
-    log._lane.begin(recover=Empty())
+    log._channel.begin(recover=Empty())
     assert opening.wait(30)
-    log._lane.close()
-    goes_on.set()
+    log._channel.close()
+    resumes.set()
     log.close()
     assert not gateway.desks[0].is_alive()
     assert source.broker.epoch == 0
@@ -271,7 +271,7 @@ def test_a_usage_error_of_the_gateways_is_the_agents() -> None:
     """A topic whose partitions are not the topology's, say: the capture ends with the same words."""
 
     class Mistaken(Source):
-        def log(self) -> DeskLog:
+        def log(self) -> SessionLog:
             raise UsageError("topic t has 2 partitions", "correct log.partitions")
 
     log = GatewayLog(NearbyGateway(Mistaken()), "s")
