@@ -62,8 +62,8 @@ def test_a_schema_is_reported() -> None:
     """schema-set takes one table and its columns; less is no signal."""
     columns = [{"name": "id", "column_type": "int", "nullable": False, "charset": None}]
     data = {"data-collections": ["d.t"], "columns": columns, "primary-key": ["id"]}
-    log_event = signal_of({"type": "schema-set", "data": data}).described(known()[0])
-    assert (str(log_event.table), log_event.columns[0].column_type, log_event.primary_key) == ("s.d.t", "int", ("id",))
+    event = signal_of({"type": "schema-set", "data": data}).described(known()[0])
+    assert (str(event.table), event.columns[0].column_type, event.primary_key) == ("s.d.t", "int", ("id",))
     with pytest.raises(ValueError, match="columns"):
         signal_of({"type": "schema-set", "data": {"data-collections": ["d.t"]}})
 

@@ -103,12 +103,12 @@ class Follower:
         group, repairs, now = pace.group, self._repairs, clock()
         self._signals = checkpoint.state.get("signals")
         self._replayed = reached_before(checkpoint)
-        for log_event in self._stream:
-            kind = type(log_event)
+        for event in self._stream:
+            kind = type(event)
             if kind is TransactionBegan or kind is TransactionLogged:
                 now = clock()
                 group.begin()
-            records = records_of(log_event, int(now * 1000))
+            records = records_of(event, int(now * 1000))
             if records:
                 records += values.follow(records)
                 extend(records)
@@ -217,16 +217,16 @@ class Follower:
                 why = signal.obey(self._snapshots, self._transactions.tables, self._transactions.number)
             self._session.observer.phase("signal", type=signal.type, tables=list(signal.tables), refused=why)
 
-    def _describe(self, log_event: TableDescribed) -> str:
+    def _describe(self, event: TableDescribed) -> str:
         """Somebody says what a table's columns are: publish what was kept of it; the reason why not, or an empty text.
 
         The stream is opened anew then, since its decoders were made without that knowledge.
         """
-        session, transactions, table = self._session, self._transactions, log_event.table
+        session, transactions, table = self._session, self._transactions, event.table
         name = table.name
         if not transactions.tables.captured(table.database, table.table):
             return f"{name} is not captured"
-        records = transactions.report(log_event)
+        records = transactions.report(event)
         self._pace.reopen()
         if name in transactions.kept:
             self._commit()  # what was kept in the open commit must be readable

@@ -95,13 +95,13 @@ class ForeignKeys:
                     reported = new if each.on_update == "CASCADE" else None
                     yield each.child, Wanted(each.columns, old, reported)
 
-    def followed(self, log_event: RowsLogged) -> Iterator[tuple[TableId, Wanted]]:
+    def followed(self, event: RowsLogged) -> Iterator[tuple[TableId, Wanted]]:
         """The same for all rows of an event."""
-        if log_event.operation == "insert":
+        if event.operation == "insert":
             return
-        for change in log_event.rows:
-            before, after = change if log_event.operation == "update" else (change, None)
-            yield from self.affected(log_event.table, _values(before), None if after is None else _values(after))
+        for change in event.rows:
+            before, after = change if event.operation == "update" else (change, None)
+            yield from self.affected(event.table, _values(before), None if after is None else _values(after))
 
     def unsure(self, table: TableId, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
         """Whether an update sets columns that children refer to, and does not tell what was in them."""

@@ -1,7 +1,6 @@
-"""What is known of a source's tables at the place where its log is being read; the schema history, kept in step.
+"""Track a source's tables and their schema history up to the position at which its log is being read.
 
-The decoder asks here for columns that the log does not name, the publisher for schemas and keys. Statements and the
-log's own metadata are folded in as they are read, each in force from its number of the source's `sequence` on.
+The decoder asks for columns that the log does not name, the publisher for schemas and keys.
 """
 
 from __future__ import annotations
@@ -91,11 +90,11 @@ class Tables:
         """Whether a table's rows are wanted; names as the log, a statement or the topology writes them."""
         return self._captured(*self._dialect.table_name(database, table))
 
-    def effects(self, log_event: StatementLogged) -> list[TableEffect]:
+    def effects(self, event: StatementLogged) -> list[TableEffect]:
         """What a statement does to whole tables, under their names here."""
         name = self._dialect.table_name
         found: list[TableEffect] = []
-        for effect in effects(log_event.database, log_event.sql):
+        for effect in effects(event.database, event.sql):
             (database, table), to = name(effect.database, effect.table), effect.to and name(*effect.to)
             found.append(replace(effect, database=database, table=table, to=to))
         return found
@@ -324,15 +323,15 @@ class Tables:
         self._shown = {schema.table_id: tuple(name for name, _ in schema.left_out) for schema in schemas}
         return [s for s in schemas if s.left_out and self._shown[s.table_id] != before.get(s.table_id)]
 
-    def statement(self, log_event: StatementLogged, position: Position) -> TablesChanged:
+    def statement(self, event: StatementLogged, position: Position) -> TablesChanged:
         """Fold a statement; `position` is the one behind it, with the number it takes if it changes anything."""
-        dialect = self._dialect.in_mode_bits(log_event.sql_mode)
+        dialect = self._dialect.in_mode_bits(event.sql_mode)
         known = {name for name in (*self.catalog.tables, *self.catalog.unknown) if self.captured(*name)}
         followed = follow(
-            self.history, self.catalog, log_event.sql, source=self.source, position=position,
-            database=dialect.database_name(log_event.database), dialect=dialect, session=log_event.session,
+            self.history, self.catalog, event.sql, source=self.source, position=position,
+            database=dialect.database_name(event.database), dialect=dialect, session=event.session,
         )  # fmt: skip
-        found = self.effects(log_event)
+        found = self.effects(event)
         made = {(effect.database, effect.table) for effect in found if effect.kind == "create"}
         touched = tuple(  # what CREATE OR REPLACE drops is there afterwards, and empty
             replace(effect, kind="truncate") if (effect.database, effect.table) in made else effect
@@ -342,25 +341,23 @@ class Tables:
         rewritten = (name for name in followed.rewritten if self.captured(*name))
         return replace(self._took(followed), effects=touched, rewritten=tuple(map(self.id_of, rewritten)))
 
-    def described(self, log_event: TableDescribed, position: Position) -> TablesChanged:
+    def described(self, event: TableDescribed, position: Position) -> TablesChanged:
         """Fold the log's metadata; it ends a quarantine, and changes nothing where it says what is known."""
-        known = self.catalog.tables.get((log_event.table.database, log_event.table.table))
-        if known is not None and (known.primary_key == log_event.primary_key or not log_event.primary_key):
-            held = known.schema(log_event.table, 0)
-            if same_columns(held.columns, log_event.columns):
+        known = self.catalog.tables.get((event.table.database, event.table.table))
+        if known is not None and (known.primary_key == event.primary_key or not event.primary_key):
+            held = known.schema(event.table, 0)
+            if same_columns(held.columns, event.columns):
                 return TablesChanged()
         return self._took(
-            reported(
-                self.history, self.catalog, log_event.table, log_event.columns, log_event.primary_key, position=position
-            )
+            reported(self.history, self.catalog, event.table, event.columns, event.primary_key, position=position)
         )
 
-    def altered(self, log_event: TableAltered, position: Position) -> TablesChanged:
+    def altered(self, event: TableAltered, position: Position) -> TablesChanged:
         """Fold what a server says a table is from a position on; it changes nothing where that is known."""
-        name = (log_event.table.database, log_event.table.table)
-        if self.catalog.tables.get(name) == log_event.definition:
+        name = (event.table.database, event.table.table)
+        if self.catalog.tables.get(name) == event.definition:
             return TablesChanged()
-        return self.adopt(self.catalog.with_table(name, log_event.definition), position)
+        return self.adopt(self.catalog.with_table(name, event.definition), position)
 
     def _ours(self, effect: TableEffect, known: set[tuple[str, str]]) -> bool:
         return (effect.database, effect.table) in known or (effect.to is not None and self.captured(*effect.to))

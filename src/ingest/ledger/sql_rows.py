@@ -46,11 +46,11 @@ class SqlRows:
             self._db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             self._db.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
             self._db.executescript(_TABLES)
-            known = self._log_event("shape")
+            known = self._value("shape")
             self.again = writes and known is not None and known != shape  # of digests that were made otherwise
             if writes and known != shape:
                 self.begin_again(shape)
-            self._next, self._truncation_point = int(self._log_event("next") or 0), int(self._log_event("floor") or 0)
+            self._next, self._truncation_point = int(self._value("next") or 0), int(self._value("floor") or 0)
             found = self._db.execute("SELECT value FROM facts WHERE name = 'deleted'").fetchone()
             self._deleted: bytes | None = found[0] if found else None
 
@@ -73,7 +73,7 @@ class SqlRows:
     def next_offset(self) -> int:
         """The offset to read next; 0 where nothing was read."""
         if not self._writes:
-            self._next = int(self._log_event("next") or 0) if self._log_event("shape") == self._shape else 0
+            self._next = int(self._value("next") or 0) if self._value("shape") == self._shape else 0
         return self._next
 
     @property
@@ -89,7 +89,7 @@ class SqlRows:
     @property
     def unread(self) -> int:
         """Records that were no envelopes of this table."""
-        return int(self._log_event("unread") or 0)
+        return int(self._value("unread") or 0)
 
     @property
     def rows(self) -> int:
@@ -135,9 +135,9 @@ class SqlRows:
         self._db.execute("UPDATE facts SET value = ? WHERE name = 'next'", (changes.next_offset,))
         if changes.unread:
             self._db.execute("UPDATE facts SET value = value + ? WHERE name = 'unread'", (changes.unread,))
-            newest = max(changes.unread_at, int(self._log_event("unread_at") or 0))
+            newest = max(changes.unread_at, int(self._value("unread_at") or 0))
             self._db.execute("INSERT OR REPLACE INTO facts VALUES ('unread_at', ?)", (newest,))
-        youngest = self._log_event("unread_at")
+        youngest = self._value("unread_at")
         if changes.forgiven and youngest is not None and int(youngest) < changes.forgiven:
             self._db.execute("UPDATE facts SET value = 0 WHERE name IN ('unread', 'unread_at')")
         if changes.floor is not None:
@@ -224,7 +224,7 @@ class SqlRows:
         if not self._db.in_transaction:
             self._db.execute("BEGIN IMMEDIATE")
 
-    def _log_event(self, name: str) -> str | int | None:
+    def _value(self, name: str) -> str | int | None:
         row = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
         return None if row is None else row[0]
 

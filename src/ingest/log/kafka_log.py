@@ -1,8 +1,7 @@
-"""Kafka as the log of changes: one transactional producer per source; implements `interfaces.ChangeLog`.
+"""Kafka as the log of changes: one transactional producer per source; implements `ChangeLog`.
 
-Exactly once for read_committed readers: records and the checkpoint behind them are one Kafka transaction, and
-initTransactions runs before the checkpoint is read back, so that no predecessor can commit anything any more.
-A KafkaLog is used for one session; after an error a new one recovers.
+Delivery is exactly once for read_committed readers. Records and their checkpoint are one Kafka transaction, and
+initTransactions fences predecessors before the checkpoint is read. A KafkaLog serves one session.
 """
 
 from __future__ import annotations

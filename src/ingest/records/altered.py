@@ -24,22 +24,22 @@ class AlteringTransactions(Transactions):
     row, and is passed over as rows are. Where its tables are altered is known from the history then.
     """
 
-    def _other(self, log_event: LogEvent, now_ms: int) -> list[Record]:
-        if isinstance(log_event, TableAltered):
-            return self._altered(log_event, now_ms)
-        if isinstance(log_event, TableEmptied):
-            return self._emptied(log_event, now_ms)
-        if isinstance(log_event, RowsKept):
-            return self._kept(log_event)
-        return super()._other(log_event, now_ms)
+    def _other(self, event: LogEvent, now_ms: int) -> list[Record]:
+        if isinstance(event, TableAltered):
+            return self._altered(event, now_ms)
+        if isinstance(event, TableEmptied):
+            return self._emptied(event, now_ms)
+        if isinstance(event, RowsKept):
+            return self._kept(event)
+        return super()._other(event, now_ms)
 
-    def _altered(self, log_event: TableAltered, now_ms: int) -> list[Record]:
-        table = log_event.table
+    def _altered(self, event: TableAltered, now_ms: int) -> list[Record]:
+        table = event.table
         known = self.tables.catalog.tables.get((table.database, table.table))
         before = self._known(table)
-        change = self.tables.altered(log_event, self._next())
+        change = self.tables.altered(event, self._next())
         records = self._changed(change)
-        if known is None or known.identity == log_event.definition.identity:
+        if known is None or known.identity == event.definition.identity:
             self._read_again(rekeyed({} if before is None else {table: before.schema}, change))
             return records
         # another table under the name: what the old one held is gone, what this one holds the log may not tell
@@ -49,15 +49,15 @@ class AlteringTransactions(Transactions):
             self._watcher.start(table, marker=self.number())
         return records
 
-    def _emptied(self, log_event: TableEmptied, now_ms: int) -> list[Record]:
+    def _emptied(self, event: TableEmptied, now_ms: int) -> list[Record]:
         if self._skip:
             self._skip -= 1
             self._row += 1
             return []
-        writer = self._writer(log_event.table)
+        writer = self._writer(event.table)
         if isinstance(writer, Skippable):
-            return self._passed_over(log_event.table, 1, writer)
-        records = self._truncated(log_event.table, writer, now_ms)
+            return self._passed_over(event.table, 1, writer)
+        records = self._truncated(event.table, writer, now_ms)
         self._row += 1
         return records
 
@@ -67,26 +67,26 @@ class AlteringTransactions(Transactions):
         except Skippable:  # no error: nothing was published of it
             return None
 
-    def _kept(self, log_event: RowsKept) -> list[Record]:
+    def _kept(self, event: RowsKept) -> list[Record]:
         assert self._open is not None, "rows outside a transaction"
         if self._skip:
             self._skip -= 1
             return []
-        if why := self.tables.why_left_out(log_event.table):
-            return self._passed_over(log_event.table, 1, why)
+        if why := self.tables.why_left_out(event.table):
+            return self._passed_over(event.table, 1, why)
         self._touched = True
         self._sequence += 1
         self.quarantined += 1
         position = Position(file=self._file, pos=self._pos, gtid_set="", sequence=self._sequence)
         commit_ms = self._open.commit_us // 1000
-        name = log_event.table.name
+        name = event.table.name
         before = self.kept.get(name) or Kept(sequence=self._sequence, events=0, since_ms=commit_ms, why="")
-        self.kept[name] = {**before, "events": before["events"] + 1, "why": log_event.why}
-        if self.tables.hides(log_event.table):
+        self.kept[name] = {**before, "events": before["events"] + 1, "why": event.why}
+        if self.tables.hides(event.table):
             self._row += 1  # ignored or masked columns may not leave: the table is read again once it can be
-            self._missing([log_event.table])
+            self._missing([event.table])
             return []
-        record = self._recorder.kept(log_event, position, self._open.gtid, commit_ms, self._open.server_id, self._row)
+        record = self._recorder.kept(event, position, self._open.gtid, commit_ms, self._open.server_id, self._row)
         self._row += 1
         return [record]
 

@@ -38,10 +38,10 @@ def snapshot_records(
     return records
 
 
-def shaped(shape: Callable[[Row], None], log_event: RowsLogged) -> None:
+def shaped(shape: Callable[[Row], None], event: RowsLogged) -> None:
     """Take away and mask columns of all images, before anything else sees them."""
-    for change in log_event.rows:
-        for image in change if log_event.operation == "update" else (change,):
+    for change in event.rows:
+        for image in change if event.operation == "update" else (change,):
             if image is None:  # it was not logged
                 continue
             shape(image.values if isinstance(image, RefusedImage) else image)

@@ -31,6 +31,6 @@ def by_statement(tables: Tables, before: Mapping[TableId, TableSchema], change: 
     return {*arrived, *change.rewritten, *rekeyed(before, change)}
 
 
-def doubted(tables: Tables, log_event: TableDescribed) -> bool:
+def doubted(tables: Tables, event: TableDescribed) -> bool:
     """Whether a statement that nobody understood named the table, which is about to be described."""
-    return (log_event.table.database, log_event.table.table) in tables.catalog.unknown
+    return (event.table.database, event.table.table) in tables.catalog.unknown

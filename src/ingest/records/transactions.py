@@ -105,69 +105,67 @@ class Transactions:
         """The position behind the last transaction that ended."""
         return Position(file=self._file, pos=self._pos, gtid_set=stream.gtid_set, sequence=self._sequence, row=row)
 
-    def records(self, log_event: LogEvent, now_ms: int) -> list[Record]:
+    def records(self, event: LogEvent, now_ms: int) -> list[Record]:
         """Records to append because of a fact; `now_ms` becomes the events' time of publication."""
-        if isinstance(log_event, TransactionLogged):
-            self._begin(log_event.began)
-            records = self._changes(log_event.rows, now_ms)
-            self._end(log_event.ended)
+        if isinstance(event, TransactionLogged):
+            self._begin(event.began)
+            records = self._changes(event.rows, now_ms)
+            self._end(event.ended)
             return records
-        if isinstance(log_event, RowsLogged):
-            return self._changes(log_event, now_ms)
-        match log_event:
+        if isinstance(event, RowsLogged):
+            return self._changes(event, now_ms)
+        match event:
             case TransactionBegan():
-                self._begin(log_event)
+                self._begin(event)
             case TransactionEnded():
-                self._end(log_event)
+                self._end(event)
             case StatementLogged():
-                return self._statement(log_event, now_ms)
+                return self._statement(event, now_ms)
             case TableDescribed():
-                return self.report(log_event)
+                return self.report(event)
             case _:
-                return self._other(log_event, now_ms)
+                return self._other(event, now_ms)
         return []
 
-    def _other(self, log_event: LogEvent, now_ms: int) -> list[Record]:
+    def _other(self, event: LogEvent, now_ms: int) -> list[Record]:
         """Facts that only `ingest.records.altered` and `ingest.repair.repairing` know."""
         return []
 
-    def _changes(self, log_event: RowsLogged, now_ms: int) -> list[Record]:
-        if (self._parents and log_event.table in self._parents) or (
-            self._repaired and log_event.table in self._repaired
-        ):
-            return self._tend(log_event, now_ms)
-        return self._rows(log_event, now_ms)
+    def _changes(self, event: RowsLogged, now_ms: int) -> list[Record]:
+        if (self._parents and event.table in self._parents) or (self._repaired and event.table in self._repaired):
+            return self._tend(event, now_ms)
+        return self._rows(event, now_ms)
 
-    def _tend(self, log_event: RowsLogged, now_ms: int) -> list[Record]:
+    def _tend(self, event: RowsLogged, now_ms: int) -> list[Record]:
         """Rows of a table whose foreign keys are followed, or of which some are held back."""
         raise NotImplementedError
 
-    def _begin(self, log_event: TransactionBegan) -> None:
+    def _begin(self, event: TransactionBegan) -> None:
         if self._open is not None and self._orders:
             self._missing(self._orders)  # the log was cut off inside a transaction, part of which was published
-        self._open, self._touched = log_event, False
+        self._open, self._touched = event, False
         self._row = self._total = self._skip = 0
         self._orders.clear()
-        if log_event.gtid:
-            self._gtid = self._id = _dumps(log_event.gtid)
+        if event.gtid:
+            self._gtid = self._id = _dumps(event.gtid)
         else:
-            self._gtid, self._id = NULL, _dumps(f"{log_event.file}:{log_event.pos}")
+            self._gtid, self._id = NULL, _dumps(f"{event.file}:{event.pos}")
         if self._resumed is None:
             return
         resumed, self._resumed = self._resumed, None
         orders = orders_of(resumed, self.tables.source)
-        if name_of(log_event) != resumed["id"]:
+        if name_of(event) != resumed["id"]:
             self._missing(orders)  # a server that took over does not have the transaction, part of which was published
             return
         self._skip, self._total, self._orders = self._start.position.row, resumed["total_order"], orders
         self._touched = True
 
-    def _end(self, log_event: TransactionEnded) -> None:
+    def _end(self, event: TransactionEnded) -> None:
         assert self._open is not None, "a transaction ends that never began"
         if self._skip:  # it was rolled back, or its rows are not in the log any more
             self._skip = 0
             self._missing(self._orders)
-        self._file, self._pos = log_event.file, log_event.pos
+        self._file, self._pos = event.file, event.pos
         self._open, self.moved = None, True
 
     def _missing(self, tables: Iterable[TableId]) -> None:
@@ -178,9 +176,9 @@ class Transactions:
         """The position behind a change that takes the next number."""
         return Position(file=self._file, pos=self._pos, gtid_set="", sequence=self._sequence + 1)
 
-    def _statement(self, log_event: StatementLogged, now_ms: int) -> list[Record]:
+    def _statement(self, event: StatementLogged, now_ms: int) -> list[Record]:
         before = {schema.table_id: schema for schema in self.tables.schemas()}
-        change = self.tables.statement(log_event, self._next())
+        change = self.tables.statement(event, self._next())
         records = self._changed(change)
         truncated = {(e.database, e.table) for e in change.effects if e.kind == "truncate"}
         for table, schema in before.items():
@@ -238,13 +236,13 @@ class Transactions:
         self._writers.clear()
         return [*self._recorder.history(change.history), *(self._recorder.schema(s) for s in change.schemas)]
 
-    def report(self, log_event: TableDescribed | TableAltered) -> list[Record]:
+    def report(self, event: TableDescribed | TableAltered) -> list[Record]:
         """What the log, the server or a person says of a table."""
-        if isinstance(log_event, TableAltered):
-            return self._changed(self.tables.altered(log_event, self._next()))
-        before = {schema.table_id: schema for schema in self.tables.publishable(log_event.table)}
-        doubtful = doubted(self.tables, log_event)
-        change = self.tables.described(log_event, self._next())
+        if isinstance(event, TableAltered):
+            return self._changed(self.tables.altered(event, self._next()))
+        before = {schema.table_id: schema for schema in self.tables.publishable(event.table)}
+        doubtful = doubted(self.tables, event)
+        change = self.tables.described(event, self._next())
         records = self._changed(change)
         self._read_again({s.table_id for s in change.schemas} if doubtful else rekeyed(before, change))
         return records
@@ -275,31 +273,27 @@ class Transactions:
         self._row += skipped
         return rows[skipped:]
 
-    def _rows(self, log_event: RowsLogged, now_ms: int) -> list[Record]:
+    def _rows(self, event: RowsLogged, now_ms: int) -> list[Record]:
         """The path of nearly all changes: images that are told, as bytes around the images' JSON."""
-        rows = self._not_skipped(log_event.rows) if self._skip else log_event.rows
+        rows = self._not_skipped(event.rows) if self._skip else event.rows
         if not rows:
             return []
         opened = self._open
         assert opened is not None, "rows outside a transaction"
-        table, operation = log_event.table, log_event.operation
+        table, operation = event.table, event.operation
         writer = self._writers.get(table) or self._writer(table)
         if isinstance(writer, Skippable):
             return self._passed_over(table, len(rows), writer)
         if writer.shape:
-            shaped(writer.shape, log_event)
-        if not log_event.plain:
-            return self._one_by_one(log_event, rows, writer, now_ms)
+            shaped(writer.shape, event)
+        if not event.plain:
+            return self._one_by_one(event, rows, writer, now_ms)
         self._touched = True
         self._ts_ms = opened.commit_us // 1000
         row, sequence, total, orders = self._row, self._sequence, self._total, self._orders
         order = orders.get(table, 0) if orders else 0
-        key_of, topic, name, source = (
-            writer.key,
-            writer.topic,
-            self._id,
-            self._source(writer, log_event.file, log_event.pos),
-        )
+        key_of, topic, name = writer.key, writer.topic, self._id
+        source = self._source(writer, event.file, event.pos)
         write = writer.format.change
         out: list[Record] = []
         largest = 0
@@ -330,7 +324,7 @@ class Transactions:
                 out.append(_new(Record, (topic, key, None, None)))
             row += 1
         if largest >= MAX_IMAGE:
-            return self._one_by_one(log_event, rows, writer, now_ms)
+            return self._one_by_one(event, rows, writer, now_ms)
         self.changes += total - self._total
         self._row, self._sequence, self._total = row, sequence, total
         orders[table] = order
@@ -338,22 +332,22 @@ class Transactions:
             self._windows[table].update(record.key for record in out)
         return out
 
-    def _one_by_one(self, log_event: RowsLogged, rows: Iterable[Any], writer: TableWriter, now_ms: int) -> list[Record]:
+    def _one_by_one(self, event: RowsLogged, rows: Iterable[Any], writer: TableWriter, now_ms: int) -> list[Record]:
         """The careful path, for events with images that are refused or very large."""
         assert self._open is not None, "rows outside a transaction"
         self._touched = True
         records: list[Record] = []
-        source = self._source(writer, log_event.file, log_event.pos)
+        source = self._source(writer, event.file, event.pos)
         for change in rows:
-            pair = change if log_event.operation == "update" else (None, change)
-            if log_event.operation == "delete":
+            pair = change if event.operation == "update" else (None, change)
+            if event.operation == "delete":
                 pair = (change, None)
             judged = judge(writer, *pair)
             records += judged.settled
             for op, old, new in events(
-                writer, judged.before, judged.after, unknown=log_event.operation == "update" and judged.unknown
+                writer, judged.before, judged.after, unknown=event.operation == "update" and judged.unknown
             ):
-                order = self._counted(log_event.table)
+                order = self._counted(event.table)
                 key = writer.key(new or old or {})
                 place = source, self._row, self._sequence, now_ms, self._id, self._total, order
                 value = writer.format.change(op, _dumps(old), _dumps(new), *place)
@@ -362,11 +356,11 @@ class Transactions:
                     records.append(Record(writer.topic, key, None))
             if judged.refused is not None:
                 self.refused += 1
-                info = self._info(log_event.table, log_event.file, log_event.pos)
+                info = self._info(event.table, event.file, event.pos)
                 records.append(self._recorder.dead_letter(judged.refused, writer, info, now_ms))
             self._row += 1
-        if log_event.table in self._windows:
-            self._windows[log_event.table].update(record.key for record in records)
+        if event.table in self._windows:
+            self._windows[event.table].update(record.key for record in records)
         return records
 
     def _source(self, writer: TableWriter, file: str, pos: int) -> bytes:

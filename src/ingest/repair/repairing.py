@@ -68,68 +68,68 @@ class RepairingTransactions(AlteringTransactions):
         self._repairs, self._parents, self._repaired = repairs, repairs.parents, repairs.open
         repairs.number = self.number
 
-    def _other(self, log_event: LogEvent, now_ms: int) -> list[Record]:
-        if isinstance(log_event, RowsPartial):
-            self._reported_in_part(log_event)
-        elif isinstance(log_event, RowsUnlogged):
+    def _other(self, event: LogEvent, now_ms: int) -> list[Record]:
+        if isinstance(event, RowsPartial):
+            self._reported_in_part(event)
+        elif isinstance(event, RowsUnlogged):
             self._touched = True
-            about = "" if log_event.why == "statement" else log_event.sql  # a statement's text may hold values
-            self._repairs.unknown(self._named(log_event.tables), log_event.why, self.number(), about)
-        elif isinstance(log_event, TableUnlogged):
-            self._repairs.unknown([log_event.table], "catalog", self.number(), log_event.why)
+            about = "" if event.why == "statement" else event.sql  # a statement's text may hold values
+            self._repairs.unknown(self._named(event.tables), event.why, self.number(), about)
+        elif isinstance(event, TableUnlogged):
+            self._repairs.unknown([event.table], "catalog", self.number(), event.why)
         else:
-            return super()._other(log_event, now_ms)
+            return super()._other(event, now_ms)
         return []
 
     def _missing(self, tables: Iterable[TableId]) -> None:
         self._touched = True
         self._repairs.unknown(list(tables), "rollback", self.number())
 
-    def _tend(self, log_event: RowsLogged, now_ms: int) -> list[Record]:
-        table = log_event.table
+    def _tend(self, event: RowsLogged, now_ms: int) -> list[Record]:
+        table = event.table
         if table in self._parents:
-            self._repairs.follow(log_event)
-        records = self._rows(log_event, now_ms)
+            self._repairs.follow(event)
+        records = self._rows(event, now_ms)
         if table in self._repaired:
             records = self._repairs.hold_back(table, records)
         return records
 
-    def _reported_in_part(self, log_event: RowsPartial) -> None:
-        skipped = min(self._skip, len(log_event.rows))
+    def _reported_in_part(self, event: RowsPartial) -> None:
+        skipped = min(self._skip, len(event.rows))
         self._skip -= skipped
-        self._row += len(log_event.rows)
-        if skipped == len(log_event.rows):
+        self._row += len(event.rows)
+        if skipped == len(event.rows):
             return
-        sure = log_event.operation != "update" or not self._repairs.foreign_keys.unsure(
-            log_event.table, *map(_values, log_event.rows[0])
+        sure = event.operation != "update" or not self._repairs.foreign_keys.unsure(
+            event.table, *map(_values, event.rows[0])
         )
-        writer = self._writer(log_event.table)
+        writer = self._writer(event.table)
         if isinstance(writer, Skippable):
-            self.tables.pass_over(log_event.table, writer, len(log_event.rows) - skipped, 0)
+            self.tables.pass_over(event.table, writer, len(event.rows) - skipped, 0)
             return
         if writer.shape is not None:
-            for change in log_event.rows:
-                for image in change if log_event.operation == "update" else (change,):
+            for change in event.rows:
+                for image in change if event.operation == "update" else (change,):
                     writer.shape(_values(image))
         self._touched = True
         rows = [
-            tuple(represented(image, writer, counted=False) for image in change) if log_event.operation == "update"
+            tuple(represented(image, writer, counted=False) for image in change) if event.operation == "update"
             else represented(change, writer, counted=False)
-            for change in log_event.rows[skipped:]
+            for change in event.rows[skipped:]
         ]  # fmt: skip
-        rest = log_event._replace(rows=rows)
+        rest = event._replace(rows=rows)
         self._repairs.partial(rest, writer.schema.primary_key, self.number(), sure=sure)
 
-    def _statement(self, log_event: StatementLogged, now_ms: int) -> list[Record]:
-        records = super()._statement(log_event, now_ms)
+    def _statement(self, event: StatementLogged, now_ms: int) -> list[Record]:
+        records = super()._statement(event, now_ms)
         emptied = [
             self.tables.id_of((effect.database, effect.table))
-            for effect in self.tables.effects(log_event)
+            for effect in self.tables.effects(event)
             if effect.kind == "truncate"
         ]
         if below := [table for table in self._repairs.foreign_keys.below(emptied) if table not in emptied]:
             self._repairs.unknown(below, "statement", self.number())
-        if _DEFINES.search(log_event.sql[:1000]):
+        if _DEFINES.search(event.sql[:1000]):
             self._repairs.doubt()
         return records
 

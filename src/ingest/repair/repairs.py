@@ -215,14 +215,14 @@ class Repairs:
             else:
                 self.snapshots.start(table, marker=number)
 
-    def partial(self, log_event: RowsPartial, key: tuple[str, ...], number: int, *, sure: bool) -> None:
+    def partial(self, event: RowsPartial, key: tuple[str, ...], number: int, *, sure: bool) -> None:
         """Rows whose images lack columns: hold their keys, or read the table again where they tell no keys.
 
         `sure` says that they tell the rows of other tables that were changed with them, if any were.
         """
-        table, operation = log_event.table, log_event.operation
+        table, operation = event.table, event.operation
         reported: list[tuple[Row, str, Row]] = []
-        for change in log_event.rows:
+        for change in event.rows:
             before, after = change if operation == "update" else (change, change)
             old, new = values_of(before), values_of(after)
             first = key_of(key, old)
@@ -244,7 +244,7 @@ class Repairs:
             if repair.stage == "reading":
                 known = repair.patches.get(at, Patch())
                 repair.patches[at] = known.partial(what, new)  # type: ignore[arg-type]  # an Operation, of a literal
-        self.counts["partial"] += len(log_event.rows)
+        self.counts["partial"] += len(event.rows)
         self._bounded(table, repair)
 
     def named(self, table: TableId, keys: Iterable[Row]) -> str:
@@ -266,9 +266,9 @@ class Repairs:
         self._bounded(table, repair)
         return ""
 
-    def follow(self, log_event: RowsLogged) -> None:
+    def follow(self, event: RowsLogged) -> None:
         """A parent's rows were changed: look for the children that went with them."""
-        for child, wanted in self.foreign_keys.followed(log_event):
+        for child, wanted in self.foreign_keys.followed(event):
             self.lose(child, wanted)
 
     def lose(self, table: TableId, wanted: Wanted) -> None:

@@ -71,20 +71,20 @@ def logged(server: Server, start: Any, cases: list[TypeCase]) -> tuple[Tables, d
     rows: dict[str, dict[int, Image]] = {}
     with reader.stream(Checkpoint(position=start, snapshot="done", ts_ms=0), tables, busy=True) as log_events:
         position = start
-        for log_event in (part for reported in log_events for part in one_by_one(reported)):
-            assert not isinstance(log_event, RowsKept), (log_event.table, log_event.why)
-            if isinstance(log_event, TransactionBegan):
-                position = replace(position, file=log_event.file, pos=log_event.pos, sequence=position.sequence + 1)
-            if isinstance(log_event, StatementLogged):
-                tables.statement(log_event, position)
-            if isinstance(log_event, TableDescribed):
-                change = tables.described(log_event, position)
-                assert not change.numbered, (log_event.table, change, "the log's metadata say what the statement said")
-            if isinstance(log_event, RowsLogged):
-                assert log_event.operation == "insert"
-                for image in log_event.rows:
-                    rows.setdefault(log_event.table.table, {})[number_of(image)] = image
-            if isinstance(log_event, CaughtUp) and cases[-1].name in rows:
+        for event in (part for reported in log_events for part in one_by_one(reported)):
+            assert not isinstance(event, RowsKept), (event.table, event.why)
+            if isinstance(event, TransactionBegan):
+                position = replace(position, file=event.file, pos=event.pos, sequence=position.sequence + 1)
+            if isinstance(event, StatementLogged):
+                tables.statement(event, position)
+            if isinstance(event, TableDescribed):
+                change = tables.described(event, position)
+                assert not change.numbered, (event.table, change, "the log's metadata say what the statement said")
+            if isinstance(event, RowsLogged):
+                assert event.operation == "insert"
+                for image in event.rows:
+                    rows.setdefault(event.table.table, {})[number_of(image)] = image
+            if isinstance(event, CaughtUp) and cases[-1].name in rows:
                 break
     return tables, rows
 

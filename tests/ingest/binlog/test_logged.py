@@ -61,9 +61,9 @@ def reported(path: Path, captured: set[str]) -> tuple[Reported, int]:
     found: list[tuple[LogEvent, object]] = []
     whole, error = 0, ""
     try:
-        for log_event in stream:
-            whole += isinstance(log_event, TransactionLogged)
-            parts = one_by_one(log_event)
+        for event in stream:
+            whole += isinstance(event, TransactionLogged)
+            parts = one_by_one(event)
             found += [(part, stream.gtid_set if isinstance(part, TransactionEnded) else None) for part in parts]
     except TailorbirdError as raised:
         error = str(raised)
@@ -77,9 +77,9 @@ def recorded(path: Path) -> list[tuple[LogEvent | None, list[Record], Checkpoint
     transactions = Transactions(Recorder("top"), tables, start)
     found: list[Any] = []
     records: list[Record] = []
-    for log_event in stream:
-        records += transactions.records(log_event, 1_700_000_000_000)
-        if transactions.whole and not isinstance(log_event, CaughtUp):
+    for event in stream:
+        records += transactions.records(event, 1_700_000_000_000)
+        if transactions.whole and not isinstance(event, CaughtUp):
             found.append((records, transactions.checkpoint(stream), transactions.changes))
             records = []
     return found

@@ -51,12 +51,12 @@ class Log:
         yield self._reader(BinlogPosition(file=transaction.file, position=transaction.pos))
 
 
-def rows_of(log_event: LogEvent) -> list[int]:
-    return [row["id"] for row in log_event.rows] if isinstance(log_event, RowsLogged) else []
+def rows_of(event: LogEvent) -> list[int]:
+    return [row["id"] for row in event.rows] if isinstance(event, RowsLogged) else []
 
 
 def unknown(log_events: list[LogEvent], why: str) -> list[RowsUnlogged]:
-    return [log_event for log_event in log_events if isinstance(log_event, RowsUnlogged) and log_event.why == why]
+    return [event for event in log_events if isinstance(event, RowsUnlogged) and event.why == why]
 
 
 def read(log: Log, rng: Random, restarts: bool) -> list[LogEvent]:
@@ -64,13 +64,13 @@ def read(log: Log, rng: Random, restarts: bool) -> list[LogEvent]:
     found: list[LogEvent] = []
     stream = log.log_events()
     while True:
-        for log_event in stream:
-            found.append(log_event)
-            if isinstance(log_event, RowsLogged):  # a checkpoint here may not claim that the transaction is over
+        for event in stream:
+            found.append(event)
+            if isinstance(event, RowsLogged):  # a checkpoint here may not claim that the transaction is over
                 began = next(one for one in reversed(found) if isinstance(one, TransactionBegan))
                 assert not GtidSet.parse(stream.gtid_set).covers(GtidSet.parse(began.gtid))
-            if isinstance(log_event, TransactionEnded) and restarts and rng.random() < 0.2:
-                stream = log.log_events(log_event.pos, stream.state, stream.gtid_set)
+            if isinstance(event, TransactionEnded) and restarts and rng.random() < 0.2:
+                stream = log.log_events(event.pos, stream.state, stream.gtid_set)
                 break
         else:
             return found
@@ -98,13 +98,13 @@ def test_rows_come_once_at_their_commit(tmp_path: Path, limits: Any, restarts: b
         log = Log(tmp_path / "binlog.000001")
         log.path.write_bytes(made.run(40))
         log_events = read(log, rng, restarts)
-        assert [row for log_event in log_events for row in rows_of(log_event)] == made.committed, seed
+        assert [row for event in log_events for row in rows_of(event)] == made.committed, seed
         assert len(unknown(log_events, "incident")) == made.lost, seed
-        assert all(log_event.tables is None for log_event in unknown(log_events, "incident"))
+        assert all(event.tables is None for event in unknown(log_events, "incident"))
         assert not unknown(log_events, "xa") + unknown(log_events, "rollback")
         opened = 0
-        for log_event in log_events:
-            opened += isinstance(log_event, TransactionBegan) - isinstance(log_event, TransactionEnded)
+        for event in log_events:
+            opened += isinstance(event, TransactionBegan) - isinstance(event, TransactionEnded)
             assert opened in (0, 1)
         assert opened == 0
 
@@ -123,15 +123,15 @@ def test_what_cannot_be_withheld_or_read_again_is_repaired(
         log = Log(tmp_path / "binlog.000001", purged=purged)
         log.path.write_bytes(made.run(40))
         log_events = read(log, rng, restarts)
-        published = [row for log_event in log_events for row in rows_of(log_event)]
+        published = [row for event in log_events for row in rows_of(event)]
         repaired = unknown(log_events, "rollback") + (unknown(log_events, "xa") if purged else [])
-        assert all(log_event.tables == (("d", "short"),) for log_event in repaired)
+        assert all(event.tables == (("d", "short"),) for event in repaired)
         phantoms, missing = set(published) - set(made.committed), set(made.committed) - set(published)
         assert repaired or not phantoms | missing
         assert not missing or purged
         assert len(published) == len(set(published))
-        last = max((n for n, log_event in enumerate(log_events) if log_event in repaired), default=-1)
-        assert phantoms.isdisjoint(row for log_event in log_events[last + 1 :] for row in rows_of(log_event)), seed
+        last = max((n for n, event in enumerate(log_events) if event in repaired), default=-1)
+        assert phantoms.isdisjoint(row for event in log_events[last + 1 :] for row in rows_of(event)), seed
 
 
 def test_a_transaction_prepared_before_the_capture_is_repaired(tmp_path: Path) -> None:

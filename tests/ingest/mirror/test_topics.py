@@ -73,14 +73,12 @@ def log_events(
         starts={"in:0": begins}, form=form,
         decimals="string",
     )  # fmt: skip
-    reported = [
-        log_event for log_event in read if isinstance(log_event, RowsLogged | TableAltered | TableEmptied | CaughtUp)
-    ]
-    return [log_event for log_event in reported if not isinstance(log_event, TableAltered) or columns == ()], read
+    reported = [event for event in read if isinstance(event, RowsLogged | TableAltered | TableEmptied | CaughtUp)]
+    return [event for event in reported if not isinstance(event, TableAltered) or columns == ()], read
 
 
 def rows(found: list[LogEvent]) -> list[tuple[str, Any]]:
-    return [(log_event.operation, log_event.rows[0]) for log_event in found if isinstance(log_event, RowsLogged)]
+    return [(event.operation, event.rows[0]) for event in found if isinstance(event, RowsLogged)]
 
 
 def test_debezium_without_schema_is_read_by_the_topologys_columns() -> None:
@@ -110,8 +108,8 @@ def test_debezium_with_schema_needs_no_columns() -> None:
         columns=(),
     )
     assert rows(found)[1][1][1]["born"] == "1971-01-01Z"
-    altered = [log_event for log_event in found if isinstance(log_event, TableAltered)]
-    assert [[c.name for c in log_event.definition.columns] for log_event in altered][1] == [
+    altered = [event for event in found if isinstance(event, TableAltered)]
+    assert [[c.name for c in event.definition.columns] for event in altered][1] == [
         "id", "name", "credit", "since", "born",
     ]  # fmt: skip
     assert altered[0].definition.primary_key == ("id",)
@@ -181,7 +179,7 @@ def test_truncate_and_other_messages() -> None:
         (None, envelope("t", None, None)), (b'{"id":1}', None), (b"{}", b'{"ts_ms": 5}'),
         (None, b'{"op": "m", "message": {}}'), None,
     )  # fmt: skip
-    assert [type(log_event) for log_event in found] == [TableEmptied, CaughtUp]
+    assert [type(event) for event in found] == [TableEmptied, CaughtUp]
 
 
 @pytest.mark.parametrize(

@@ -69,35 +69,33 @@ def test_a_few_are_explained_at_a_time() -> None:
         assert go.wait(20)
         return {"table": table, "row_key": row_key.hex()}
 
-    explain_requests, reported = ExplainRequests(explain, at_once=2), list[Any]()
-    threads = [
-        threading.Thread(target=lambda: reported.append(explain_requests.ask("wide", b"\x01"))) for _ in range(2)
-    ]
+    explainer, reported = ExplainRequests(explain, at_once=2), list[Any]()
+    threads = [threading.Thread(target=lambda: reported.append(explainer.ask("wide", b"\x01"))) for _ in range(2)]
     for thread in threads:
         thread.start()
     assert all(began.acquire(timeout=20) for _ in threads)
     with pytest.raises(Retriable, match="others' rows"):
-        explain_requests.ask("wide", b"\x01")
+        explainer.ask("wide", b"\x01")
     go.set()
     for thread in threads:
         thread.join(20)
     assert reported == [{"table": "wide", "row_key": "01"}] * 2
-    assert explain_requests.ask("wide", b"\x02") == {"table": "wide", "row_key": "02"}
+    assert explainer.ask("wide", b"\x02") == {"table": "wide", "row_key": "02"}
 
 
 def test_what_takes_too_long_is_given_up_and_holds_its_place() -> None:
     """So that a server that hangs costs a few threads, however many ask."""
     go = threading.Event()
-    explain_requests = ExplainRequests(lambda *_: None if go.wait(20) else {}, at_once=1, seconds=0.05)
+    explainer = ExplainRequests(lambda *_: None if go.wait(20) else {}, at_once=1, seconds=0.05)
     with pytest.raises(Retriable, match=r"within 0.05 s"):
-        explain_requests.ask("wide", b"\x01")
+        explainer.ask("wide", b"\x01")
     with pytest.raises(Retriable, match="others' rows"):
-        explain_requests.ask("wide", b"\x01")
+        explainer.ask("wide", b"\x01")
     go.set()
 
     def answered() -> bool:
         try:
-            return explain_requests.ask("wide", b"\x01") is None
+            return explainer.ask("wide", b"\x01") is None
         except Retriable:
             return False
 
@@ -110,11 +108,11 @@ def test_what_cannot_be_explained_says_why_and_frees_its_place() -> None:
     def explain(table: str, row_key: bytes) -> Mapping[str, Any]:
         raise UsageError(f"table {table} has no layout yet")
 
-    explain_requests = ExplainRequests(explain, at_once=1)
+    explainer = ExplainRequests(explain, at_once=1)
 
     def asked() -> bool:
         try:
-            explain_requests.ask("wide", b"\x01")
+            explainer.ask("wide", b"\x01")
         except UsageError as error:
             return "no layout" in str(error)
         except Retriable:

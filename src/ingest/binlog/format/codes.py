@@ -1,6 +1,6 @@
 """The numbers of the binlog format: event types, column types and flags of MySQL and MariaDB.
 
-Source: `libbinlogevents/include/binlog_event.h` and `include/field_types.h` of MySQL, `sql/log_event.h` of MariaDB.
+Source: `libbinlogevents/include/binlog_event.h` and `include/field_types.h` of MySQL, `sql/event.h` of MariaDB.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def serve_dashboards(
     paths[boards[0].dashboard.name] = "/"
     titles = {paths[board.dashboard.name]: board.dashboard.title for board in boards}
     hubs = []
-    explain_requests = None if explain is None else ExplainRequests(explain)
+    explainer = None if explain is None else ExplainRequests(explain)
     also = {OVERVIEW: "Overview"} if look is not None else {}
     also |= {path: title for path, (title, _) in listed.items()}
     for board in boards:
@@ -64,7 +64,7 @@ def serve_dashboards(
         others = {to: title for to, title in titles.items() if to != path}
         if board.dashboard.panels:
             hubs.append(serve_panels(app, board, path, others | also))
-            serve_rows(app, hubs[-1], path, others | also, explain_requests)
+            serve_rows(app, hubs[-1], path, others | also, explainer)
         else:
             _serve(board, path, others)
     serve_assets(app)

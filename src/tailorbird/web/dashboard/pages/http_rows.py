@@ -49,11 +49,9 @@ _GONE = "there is no such row, or no longer"
 
 
 def serve_rows(
-    app: FastAPI, hub: Hub, path: str, others: Mapping[str, str], explain_requests: ExplainRequests | None = None
+    app: FastAPI, hub: Hub, path: str, others: Mapping[str, str], explainer: ExplainRequests | None = None
 ) -> None:
-    """Serve them; `path` is where the dashboard's panels are, `others` are further pages by path, `explain_requests`
-    explains rows of tables of ours.
-    """
+    """Serve the rows behind a dashboard, whose panels are at `path`; `others` are further pages by path."""
     board, name = hub.board, hub.board.dashboard.name
     links = {path: board.dashboard.title, **others}
 
@@ -84,9 +82,8 @@ def serve_rows(
             found = _row(hub, fit, key)
             if found is None:
                 return JSONResponse({"error": _GONE}, 404)
-            return JSONResponse(
-                {**found, "explain": _explain(hub, found["document"]), "desk": explain_requests is not None}
-            )
+            known = {"explain": _explain(hub, found["document"]), "desk": explainer is not None}
+            return JSONResponse({**found, **known})
 
         return _answered(hub, None, reported)
 
@@ -96,9 +93,9 @@ def serve_rows(
             # who may see the row may see where it comes from, and of no other row
             found = _row(hub, fit, key)
             table = board.topology.indexes[board.dashboard.index].table
-            if found is None or explain_requests is None or table not in board.topology.tables:
+            if found is None or explainer is None or table not in board.topology.tables:
                 return JSONResponse({"error": _GONE if found is None else "rows of others' tables have no trace"}, 404)
-            origin = explain_requests.ask(table, bytes.fromhex(found["document"][UNIQUE_KEY]))
+            origin = explainer.ask(table, bytes.fromhex(found["document"][UNIQUE_KEY]))
             if origin is None:
                 return JSONResponse({"error": "HBase has no such row any more"}, 404)
             return JSONResponse(explained_of(origin, every(fit)))

@@ -1,0 +1,128 @@
+"""Measure how plain the project's prose is: words of the former private dialect, and sentences without a verb.
+
+Prose is what people read: pages of documentation without their code, docstrings, comments, and texts of errors, help
+and logs. Run `python -m tests.language src/joins docs` to list every finding with its place.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+# The dialect: words and turns of phrase that had a meaning of their own here. On the right: what to write instead.
+DIALECT = {
+    r"told|tells?|telling|untold": "report, publish, say, contain, configure, log",
+    r"mend(?:s|ed|ing)?": "repair",
+    r"anew": "again, recreated",
+    r"besides?": "while … runs, next to, compared with",
+    r"behind": "after, later than, lags",
+    r"away": "unavailable",
+    r"whoever|whomever|whichever": "the reader, the process, any",
+    r"nobody": "no process, no reader, no user",
+    r"go(?:es|ing)? on|went on": "continues, resumes",
+    r"for want of|want of": "lack of",
+    r"of others": "external, of other systems",
+    r"(?<!dead[ -])letters? (?:of|that|which|wait\w*|is|are)": "dead-letter record",
+    r"stubs?": "tombstone",
+    r"glimpses?|lulls?|tellers?|stewards?|tenures?|atlas(?:es)?|seams?|patience": "see docs/glossary.md",
+    r"desks?|lanes?": "session handler, session channel",
+    r"hops?": "lookup join",
+    r"meanwhile": "in the meantime, during that time, or leave it out",
+    r"as it is meant|is meant to": "should, is designed to",
+    r"what is (?:not )?there": "what exists",
+    r"of ours|of theirs": "Tailorbird's, external",
+    r"lies? in|stands? (?:in|for|beside|behind)": "is in, represents",
+    r"comes? (?:again|later|first)": "is sent again, follows",
+}
+WORD = re.compile(r"\b(?:" + "|".join(DIALECT) + r")\b", re.IGNORECASE)
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"`[^`]*`")
+FRAGMENT = re.compile(r"(?:Of|What|Whether|By|As|Who|Where|How|Whose|Which) ")
+
+
+class Found(NamedTuple):
+    """A finding: where it is, and its words."""
+
+    place: str
+    text: str
+
+
+def prose_of(path: Path) -> list[tuple[int, str]]:
+    """The texts of a file that people read, each with its line."""
+    source = path.read_text()
+    if path.suffix == ".md":
+        blanked = FENCE.sub(lambda found: "\n" * found[0].count("\n"), source)
+        return [(number, CODE.sub("", line)) for number, line in enumerate(blanked.splitlines(), 1)]
+    if path.suffix == ".java":
+        comments = re.finditer(r"/\*.*?\*/|//[^\n]*", source, re.DOTALL)
+        return [(source.count("\n", 0, found.start()) + 1, CODE.sub("", found[0])) for found in comments]
+    return [*_strings(source), *_comments(source)]
+
+
+def _strings(source: str) -> Iterator[tuple[int, str]]:
+    """Docstrings, and strings of several words: texts of errors, of help and of logs."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.count(" ") >= 2:
+            yield node.lineno, CODE.sub("", node.value)
+
+
+def _comments(source: str) -> Iterator[tuple[int, str]]:
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT and not token.string.startswith(("# type:", "# noqa", "# fmt:")):
+            yield token.start[0], CODE.sub("", token.string)
+
+
+def dialect_of(path: Path) -> tuple[int, list[Found]]:
+    """How many words of prose a file has, and which of them are dialect."""
+    words, found = 0, []
+    for line, text in prose_of(path):
+        words += len(re.findall(r"[A-Za-z][A-Za-z'-]*", text))
+        for one in WORD.finditer(text):
+            found.append(Found(f"{path.relative_to(ROOT)}:{line + text.count(chr(10), 0, one.start())}", one[0]))
+    return words, found
+
+
+def fragments_of(path: Path) -> list[Found]:
+    """Docstrings whose first line begins like a fragment ("Of…", "What…", "By…") instead of a sentence."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node) or ""
+            if FRAGMENT.match(text):
+                line = getattr(node, "lineno", 1)
+                found.append(Found(f"{path.relative_to(ROOT)}:{line}", text.splitlines()[0]))
+    return found
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The files of a folder that hold prose, generated code and recorded data left out."""
+    if folder.is_file():
+        return [folder]
+    kinds = {".py", ".md", ".java"}
+    paths = (path for path in sorted(folder.rglob("*")) if path.suffix in kinds and "data" not in path.parts)
+    # the word list itself names every word of the dialect
+    return [path for path in paths if not path.stem.endswith("_pb2") and path.name not in ("language.py",)]
+
+
+def main(names: list[str]) -> None:
+    """Print every finding of the named files and folders, and their rates."""
+    for name in names:
+        total, words = 0, 0
+        for path in files_of((ROOT / name).resolve()):
+            count, found = dialect_of(path)
+            fragments = fragments_of(path) if path.suffix == ".py" else []
+            total, words = total + len(found), words + count
+            for one in (*found, *fragments):
+                print(f"{one.place}: {one.text}")
+        print(f"{name}: {total} of {words} words, {1000 * total / max(words, 1):.1f} per 1,000")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
