@@ -68,6 +68,21 @@ def serve_rows(
 
         return _answered(hub, request, reported)
 
+    _serve_downloads(app, hub, name)
+    _serve_row(app, hub, name, explainer)
+
+    @app.get(f"/api/dashboards/{name}/yaml")
+    def as_yaml(request: Request) -> Response:
+        try:
+            text = view_yaml(board.dashboard, chosen_of(request.url.query))
+        except Misfit as misfit:
+            return PlainTextResponse(f"{misfit}; expected {misfit.expected}", 400)
+        return PlainTextResponse(text)
+
+
+def _serve_downloads(app: FastAPI, hub: Hub, name: str) -> None:
+    """Serve the rows of a dashboard as CSV and JSON files."""
+
     @app.get(f"/api/rows/{name}.csv")
     def csv(request: Request) -> Response:
         return _answered(hub, request, lambda *asked: _download(hub, "csv", *asked))
@@ -75,6 +90,11 @@ def serve_rows(
     @app.get(f"/api/rows/{name}.json")
     def as_json(request: Request) -> Response:
         return _answered(hub, request, lambda *asked: _download(hub, "json", *asked))
+
+
+def _serve_row(app: FastAPI, hub: Hub, name: str, explainer: ExplainRequests | None) -> None:
+    """Serve one row of a dashboard, and the sources of its cells if there is an `explainer`."""
+    board = hub.board
 
     @app.get(f"/api/rows/{name}/row")
     def row(key: str) -> Response:
@@ -101,14 +121,6 @@ def serve_rows(
             return JSONResponse(explained_of(origin, every(fit)))
 
         return _answered(hub, None, reported)
-
-    @app.get(f"/api/dashboards/{name}/yaml")
-    def as_yaml(request: Request) -> Response:
-        try:
-            text = view_yaml(board.dashboard, chosen_of(request.url.query))
-        except Misfit as misfit:
-            return PlainTextResponse(f"{misfit}; expected {misfit.expected}", 400)
-        return PlainTextResponse(text)
 
 
 def _answered(hub: Hub, request: Request | None, reported: Any) -> Response:
