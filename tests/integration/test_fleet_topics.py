@@ -203,7 +203,7 @@ def test_what_no_one_ends_is_given_up(topology: Topology) -> None:
     further = KafkaLog(topology, other, make_topics(topology, other))
     assert further.recover().checkpoint is None
     further.close()
-    with pytest.raises(Retriable, match="gave up a transaction that was open for more than 1 s"):
+    with pytest.raises(Retriable, match="aborted a transaction that was open for more than 1 s"):
         left.commit(FIRST)
     left.close()
     again = KafkaLog(topology, own, make_topics(topology, own), 1000)

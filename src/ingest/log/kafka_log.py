@@ -28,9 +28,9 @@ from ingest.records.findings import Search
 from ingest.records.records import checkpoint_value, history_start, read_checkpoint
 
 _FENCED = {Code._FENCED, Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
-# How long a transaction may stay open: the broker's default limit. A gateway's stay open for less (`kafka_sources`).
+# How long a transaction may stay open: the broker's default limit. Gateways use a shorter limit (`kafka_sources`).
 TRANSACTION_TIMEOUT_MS = 900_000
-_POLL_EVERY = 200  # records that are appended before the client is asked for delivery reports
+_POLL_EVERY = 200  # records appended between two calls that collect delivery reports
 
 
 class KafkaLog:
@@ -46,13 +46,13 @@ class KafkaLog:
         self._ends: dict[str, dict[int, int]] = {
             name: dict.fromkeys(range(topics.partitions), 0) for name in topics.changes
         }
-        self._committed: dict[str, dict[int, int]] = {}  # what `_ends` were at this session's last commit
+        self._committed: dict[str, dict[int, int]] = {}  # `_ends` at this session's last commit
         self._ensured = set(topics.changes)
         self._searches: list[Search] = []
         self._open, self._began, self._longest = False, 0.0, timeout_ms / 1000
         self._unpolled = 0
         self._failure: Any = None
-        # Where the history is read from: the offset of the first record that was restated last.
+        # The history is read from here: the offset of the first record of the last restatement.
         self._history_start = 0
         self._restating = False
         self._producer = Producer(
@@ -64,7 +64,7 @@ class KafkaLog:
                 enable_idempotence=True,
                 compression_type="lz4",
                 partitioner="murmur2_random",
-                linger_ms=20,  # a commit waits for nothing: its flush sends at once
+                linger_ms=20,  # a commit does not wait for it: its flush sends at once
                 message_max_bytes=MAX_MESSAGE,
                 queue_buffering_max_messages=100_000,
                 queue_buffering_max_kbytes=32 * 1024,
@@ -72,13 +72,13 @@ class KafkaLog:
         )
 
     def recover(self) -> Recovered:
-        """See `interfaces.ChangeLog`: lock out predecessors first, then read back what they committed."""
+        """See `interfaces.ChangeLog`. Fences predecessors first, then reads back what they committed."""
         with self._translated("begin"):
             self._producer.init_transactions(TIMEOUT)
         return self.peek()
 
     def peek(self) -> Recovered:
-        """What is committed at the moment, as `recover` tells it, without locking anybody out."""
+        """Return what is committed now, like `recover`, but without fencing other producers."""
         with self._translated("read back the position"):
             stored = self._last_position()
         return self._recovered(stored)
@@ -102,7 +102,7 @@ class KafkaLog:
         return Recovered(checkpoint=checkpoint, schemas=schemas, history=history, behind=frozenset(behind | lost))
 
     def _lost(self) -> set[str]:
-        """Topics that end before what is committed of them: they were deleted, and are there anew or not at all."""
+        """Return the topics that end before their committed offsets: they were deleted, and perhaps created again."""
         admin = AdminClient(client_settings(self._brokers))
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
         there = admin.list_topics(timeout=TIMEOUT).topics
@@ -114,18 +114,18 @@ class KafkaLog:
         }
 
     def ensure_topic(self, name: str) -> None:
-        """Have the topic of a table's changes, which may have appeared only now; Retriable when Kafka is away."""
+        """Create the change topic of a table that appeared only now. Raises Retriable while Kafka is unavailable."""
         if name not in self._ensured:
             make_change_topic(self._topology.log, name)
             self._ensured.add(name)
             self._ends.setdefault(name, dict.fromkeys(range(self._topics.partitions), 0))
 
     def append(self, record: Record) -> None:
-        """See `interfaces.ChangeLog`; waits while 100,000 records or 32 MiB are in flight."""
+        """See `interfaces.ChangeLog`. Waits while 100,000 records or 32 MiB are in flight."""
         self.extend((record,))
 
     def extend(self, records: Iterable[Record]) -> None:
-        """See `interfaces.ChangeLog`; waits while 100,000 records or 32 MiB are in flight."""
+        """See `interfaces.ChangeLog`. Waits while 100,000 records or 32 MiB are in flight."""
         produce, delivered = self._producer.produce, self._delivered
         try:
             self._begin()
@@ -148,15 +148,13 @@ class KafkaLog:
             raise self._translation(exception, "append") from exception
 
     def undelivered(self, seconds: float = 0.0) -> int:
-        """Records that Kafka has not taken yet, after waiting so long at most for it to take some."""
+        """Return the number of records that Kafka has not acknowledged, after waiting at most `seconds` for it."""
         with self._translated("append"):
             self._producer.poll(seconds)
         return len(self._producer)
 
     def commit(self, checkpoint: Checkpoint) -> None:
-        """See `interfaces.ChangeLog`; the checkpoint's record also holds where each change topic ends behind this
-        commit.
-        """
+        """See `interfaces.ChangeLog`. The checkpoint's record also holds the end offset of each change topic."""
         with self._translated("commit"):
             self._begin()
             if self._producer.flush(TIMEOUT):
@@ -183,14 +181,14 @@ class KafkaLog:
             self._drop()
 
     def close(self) -> None:
-        """Give up what is uncommitted and forget the connections; safe to call at any time."""
+        """Discard uncommitted records and drop the connections. Safe to call at any time."""
         for search in self._searches:
             search.given_up = True
         self.abort()
         self._drop()
 
     def _drop(self) -> None:
-        """Forget what is still in flight."""
+        """Forget the records in flight."""
         with suppress(KafkaException, SystemError):
             self._producer.purge()
             self._producer.flush(0)
@@ -201,7 +199,7 @@ class KafkaLog:
             self._open, self._began = True, time.monotonic()
 
     def _patiently(self, record: Record, partition: int) -> None:
-        """Produce to a partition (-1: the key's) as soon as there is room."""
+        """Produce to a partition (-1: the key's) as soon as the client's queue has room."""
         deadline = time.monotonic() + TIMEOUT
         while True:
             try:
@@ -222,12 +220,12 @@ class KafkaLog:
             self._history_start, self._restating = message.offset(), False
         ends = self._ends.get(message.topic())
         if ends is not None:
-            partition, behind = message.partition(), message.offset() + 1
-            if behind > ends.get(partition, 0):
-                ends[partition] = behind
+            partition, end = message.partition(), message.offset() + 1
+            if end > ends.get(partition, 0):
+                ends[partition] = end
 
     def _last_position(self) -> bytes | None:
-        """Newest committed record of this source: from its own partition, else from where an older file had it."""
+        """Return the newest committed position: from this source's partition, else from those older versions used."""
         own = self._topics.positions_partition
         with self._reader() as consumer:
             metadata = consumer.list_topics(self._topics.positions, timeout=TIMEOUT)
@@ -239,7 +237,7 @@ class KafkaLog:
         return None
 
     def _last_of(self, consumer: Any, partition: int) -> bytes | None:
-        """Newest record of this source in a partition of positions, searched backwards in growing steps."""
+        """Return this source's newest record in a partition of positions, searched backwards in growing steps."""
         wait_for_others = partition == self._topics.positions_partition
         end = self._stable_end(self._topics.positions, partition, wait=wait_for_others)
         low, _ = consumer.get_watermark_offsets(TopicPartition(self._topics.positions, partition), timeout=TIMEOUT)
@@ -256,7 +254,7 @@ class KafkaLog:
         return None
 
     def _schemas(self) -> Mapping[TableId, TableSchema]:
-        """Newest schema of each of this source's tables."""
+        """Return the newest schema of each of this source's tables."""
         found: dict[TableId, TableSchema] = {}
         end = self._stable_end(self._topics.schemas, 0, wait=True)
         with self._reader() as consumer:
@@ -268,7 +266,7 @@ class KafkaLog:
         return found
 
     def restate(self, records: Iterable[Record]) -> None:
-        """See `interfaces.ChangeLog`: the next checkpoint says where these records begin."""
+        """See `interfaces.ChangeLog`. The next checkpoint records where these records begin."""
         with self._translated("append"):
             if self._producer.flush(TIMEOUT):
                 raise Retriable(f"Kafka at {self._brokers} did not take the records within {TIMEOUT:.0f} s")
@@ -299,7 +297,7 @@ class KafkaLog:
         return found
 
     def search(self, search: Search) -> None:
-        """See `interfaces.ChangeLog`; a thread of its own reads."""
+        """See `interfaces.ChangeLog`. A separate thread reads."""
         if search.topic not in self._ensured and search.topic not in self._ends:
             search.done = True
             return
@@ -308,9 +306,9 @@ class KafkaLog:
         KafkaSearch(client_settings(self._brokers), self._id, search, floor).start()
 
     def _stable_end(self, topic: str, partition: int, *, wait: bool) -> int:
-        """The partition's end once no transaction is open in it; Retriable when that takes too long.
+        """Return the partition's end once no transaction is open in it. Raises Retriable when that takes too long.
 
-        Records of ours may stand behind another producer's open transaction, where read_committed cannot see them.
+        Records of this source may follow another producer's open transaction, where read_committed cannot see them.
         """
         admin = AdminClient(client_settings(self._brokers))
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
@@ -325,15 +323,15 @@ class KafkaLog:
                 return int(stable)
             if time.monotonic() > deadline:
                 raise Retriable(
-                    f"a transaction of another capture is open in {topic} since more than {TIMEOUT:.0f} s",
-                    "start that source's capture again: it ends the transaction that its predecessor left",
+                    f"a transaction of another capture has been open in {topic} for more than {TIMEOUT:.0f} s",
+                    "restart that source's capture: it ends the transaction that its predecessor left open",
                 )
             time.sleep(0.02)
 
     def _between(
         self, consumer: Any, topic: str, partition: int, start: int, end: int
     ) -> Iterator[tuple[bytes | None, bytes | None]]:
-        """Committed records from `start` up to the offset `end`."""
+        """Yield the committed records from `start` up to the offset `end`."""
         if end == 0:
             return
         consumer.assign([TopicPartition(topic, partition, start)])
@@ -373,22 +371,23 @@ class KafkaLog:
             raise self._translation(exception, doing) from exception
 
     def _translation(self, exception: KafkaException | SystemError, doing: str) -> TailorbirdError:
-        error = exception.args[0] if isinstance(exception, KafkaException) else self._behind(exception)
+        error = exception.args[0] if isinstance(exception, KafkaException) else self._lost_error(exception)
         if error is None:
             return Fatal(f"Kafka at {self._brokers}: {doing}: {exception}")
         if error.code() in _FENCED:
-            if self._open and time.monotonic() - self._began > self._longest:  # who else is there is told by `recover`
-                return Retriable(f"Kafka gave up a transaction that was open for more than {self._longest:.0f} s")
+            if self._open and time.monotonic() - self._began > self._longest:  # `recover` reports who else is there
+                return Retriable(f"Kafka aborted a transaction that was open for more than {self._longest:.0f} s")
             return Fatal(
                 f"another capture of source {self._source} has taken over",
-                "run one capture per source; the newest one goes on",
+                "run one capture per source; the newest one continues",
             )
         return Retriable(f"Kafka at {self._brokers}: {doing}: {error.str()}")
 
-    def _behind(self, exception: SystemError) -> Any:
-        """The error that the client lost: one that strikes while callbacks run ends in a SystemError, at times bare.
+    def _lost_error(self, exception: SystemError) -> Any:
+        """Return the error that the client lost.
 
-        Then a record's delivery report has it, or the producer, which answers with a fatal error to every later call.
+        An error during callbacks ends in a SystemError, at times without a cause. Then a record's delivery report has
+        it, or the producer, which answers every later call with a fatal error.
         """
         if isinstance(exception.__cause__, KafkaException):
             return exception.__cause__.args[0]
