@@ -127,7 +127,7 @@ def test_a_table_is_synced_by_a_click(fleet: FleetOnServers, page: Page) -> None
     shot(page, "6-drained")
 
     fleet.kill("g1")
-    expect(page.get_by_test_id("status")).to_have_text("Away", timeout=60_000)
+    expect(page.get_by_test_id("status")).to_have_text("Unavailable", timeout=60_000)
     assert fleet.kill("page", signal.SIGTERM) == 0
 
 

@@ -112,7 +112,7 @@ def test_time_is_chosen_by_range_by_stroke_and_by_keys(panels_page: Page, shop_p
     panels_page.get_by_test_id("range").select_option("all")
     drawn(panels_page)
     assert figure(panels_page, ORDERS) == 600 > few
-    expect(panel(panels_page, SERIES).get_by_test_id("panel-note")).to_have_text("1 rows lie beyond this axis.")
+    expect(panel(panels_page, SERIES).get_by_test_id("panel-note")).to_have_text("1 rows are outside this axis.")
     panels_page.get_by_test_id("range").select_option("last 30 days")
     drawn(panels_page)
     box = panel(panels_page, SERIES).get_by_test_id("series").bounding_box()

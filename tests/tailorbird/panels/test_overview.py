@@ -48,7 +48,7 @@ def test_the_graph_joins_what_feeds_what() -> None:
         part("index wide", "stuck", reason="one batch"),
     ]
     graph = graph_of(TOPOLOGY, {"wide": {"b", "a"}}, parts)
-    assert [(one["from"], one["to"], one["told"]) for one in graph["edges"]] == [
+    assert [(one["from"], one["to"], one["flow"]) for one in graph["edges"]] == [
         ("capture a", "join wide", ""),
         ("capture b", "join wide", ""),
         ("join wide", "index wide", ""),
@@ -88,7 +88,7 @@ def test_edges_say_how_fast_and_how_far_behind() -> None:
         part("join wide", more={"lag_changes": 4, "lag_seconds": 0.5}),
     ]
     graph = graph_of(TOPOLOGY, {"wide": {"b", "a"}}, parts, SEEN)
-    assert [one["told"] for one in graph["edges"]] == [
+    assert [one["flow"] for one in graph["edges"]] == [
         "12.3 changes/s, 4 changes behind, 0.5 s",
         "4 changes behind, 0.5 s",
         "5.0 documents/s, 10 changes behind",
@@ -109,7 +109,7 @@ def test_edges_say_how_fast_and_how_far_behind() -> None:
     assert "A check found a difference" in graph["sentence"]
     assert {one["id"]: one for one in graph["nodes"]}["join wide"]["facts"][-1].startswith("DIFFERENT: 3 of 70 rows")
     complete = replace(SEEN, visible={"wide": VisibleCut(sequences={"a": 1_000, "b": 1_000}, timestamp_ms=None)})
-    assert graph_of(TOPOLOGY, {"wide": {"a", "b"}}, parts, complete)["edges"][2]["told"].endswith("complete")
+    assert graph_of(TOPOLOGY, {"wide": {"a", "b"}}, parts, complete)["edges"][2]["flow"].endswith("complete")
 
 
 def test_rates_are_over_the_last_half_minute() -> None:

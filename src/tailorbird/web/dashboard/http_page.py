@@ -48,7 +48,7 @@ class Page:
                 with ui.element("nav").classes("tb-others").props("aria-label=Dashboards data-testid=others"):
                     for path, title in others.items():
                         ui.link(title, path).classes("tb-link")
-            self._pill = ui.label("Connecting").classes("tb-pill away").props("data-testid=status role=status")
+            self._pill = ui.label("Connecting").classes("tb-pill bad").props("data-testid=status role=status")
             self._search = ui.input(placeholder="Search", on_change=lambda e: self._choose(words=e.value or ""))
             self._search.classes("tb-search").props(f"outlined dense clearable debounce={SECONDS_TO_TYPE * 1000:.0f}")
             self._search.props("type=search data-testid=search aria-label=Search")
@@ -163,7 +163,7 @@ class Page:
         self._banner.set_visibility(bool(text))
         self._pill.set_text("Incomplete" if lacks else "Different" if text else "Live")
         self._verified.set_text(checked.quiet)
-        self._pill.classes(add="away" if text else "", remove="" if text else "away")
+        self._pill.classes(add="bad" if text else "", remove="" if text else "bad")
         self._total.set_text(count_text(answer.total))
         self._total_note.set_text(f"of {count_text(answer.all_rows)}" if self._filters.narrowing else "all rows")
         p50 = self._freshness.p50(answer.received_ms)
@@ -191,7 +191,7 @@ class Page:
         self._banner.set_text(f"{why}{shown} Trying again by itself.")
         self._banner.set_visibility(True)
         self._pill.set_text("Not live")
-        self._pill.classes(add="away")
+        self._pill.classes(add="bad")
 
 
 def _stat(name: str, testid: str) -> tuple[ui.label, ui.label]:

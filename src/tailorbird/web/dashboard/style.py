@@ -19,7 +19,7 @@ body, body.body--dark { background: var(--paper); color: var(--ink); font-size: 
 .tb-others .tb-link { font-size: 15px; text-decoration: none; }
 .tb-pill { display: inline-flex; align-items: center; gap: 7px; color: var(--good); font-weight: 500; }
 .tb-pill::before { content: ""; width: 9px; height: 9px; border-radius: 50%; background: currentColor; }
-.tb-pill.away { color: var(--bad); }
+.tb-pill.bad { color: var(--bad); }
 .tb-search { flex: 1 1 280px; min-width: 0; max-width: 620px; margin-left: auto; }
 .tb-search .q-field__control { background: var(--card); }
 .tb-banner { background: var(--bad-paper); color: var(--bad); border: 1px solid currentColor; border-radius: 8px;

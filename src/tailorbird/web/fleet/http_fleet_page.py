@@ -61,7 +61,7 @@ class FleetPage:
         with ui.element("header").classes("tb-top"):
             with ui.element("h1"):
                 ui.label("Fleet")
-            self._pill = ui.label("No token").classes("tb-pill away").props("data-testid=status role=status")
+            self._pill = ui.label("No token").classes("tb-pill bad").props("data-testid=status role=status")
             self._search = ui.input(placeholder="Search tables and columns", on_change=self._searched)
             self._search.classes("tb-search").props("outlined dense clearable debounce=250 type=search")
             self._search.props('data-testid=search aria-label="Search tables and columns"')
@@ -114,14 +114,14 @@ class FleetPage:
             try:
                 self._sight = await run.io_bound(_seen, self._api)
             except TailorbirdError as error:
-                self._pill.set_text("Away")
-                self._pill.classes(add="away")
+                self._pill.set_text("Unavailable")
+                self._pill.classes(add="bad")
                 self._say(refusal(error))
                 return
-            if self._pill.text == "Away":
+            if self._pill.text == "Unavailable":
                 self._say("")
             self._pill.set_text("Live")
-            self._pill.classes(remove="away")
+            self._pill.classes(remove="bad")
             self._show()
 
     def _searched(self, event: Any) -> None:

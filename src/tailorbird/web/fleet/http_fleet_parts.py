@@ -41,7 +41,7 @@ def button(text: str, testid: str, do: Do, name: str = "") -> Element:
 
 
 def _pill(health: Health, testid: str) -> None:
-    ui.label(health).classes(f"tb-pill {'' if health in _GOOD else 'away'}").props(f"data-testid={testid}")
+    ui.label(health).classes(f"tb-pill {'' if health in _GOOD else 'bad'}").props(f"data-testid={testid}")
 
 
 def _head(*names: str) -> None:

@@ -161,7 +161,7 @@ class Hub:
                 {
                     "panel": panel,
                     "state": number,
-                    "told": found.reported,
+                    "answer": found.reported,
                     "asked_ms": found.asked_ms,
                     "seconds": found.seconds,
                     "token": found.token,
@@ -179,7 +179,7 @@ class Hub:
         moved = self._moved or Moved(token="")
         waiting, checked = self.board.waiting(), self.board.checked()
         return {
-            "away": self._unavailable,
+            "unavailable": self._unavailable,
             "lacks": moved.incomplete if waiting is None else waiting,
             "alarm": checked.alarm,
             "quiet": checked.quiet,

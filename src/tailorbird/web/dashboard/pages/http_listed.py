@@ -13,7 +13,7 @@ from tailorbird.web.dashboard.pages.http_panels import filled_html
 from tailorbird.web.dashboard.panels.listed import ListedPage, ListedPart, Tone, moment
 
 _escaped = html.escape
-_TONES: Mapping[Tone, str] = {"good": "", "bad": " away", "plain": " plain"}
+_TONES: Mapping[Tone, str] = {"good": "", "bad": " bad", "plain": " plain"}
 
 
 def serve_listed(

@@ -32,6 +32,6 @@ def serve_overview(app: FastAPI, name: str, look: Callable[[], Reported], others
     def overview() -> Reported:
         with lock:
             if time.monotonic() - at[0] > _SECONDS:
-                kept["told"] = look()
+                kept["graph"] = look()
                 at[0] = time.monotonic()
-            return kept["told"]
+            return kept["graph"]

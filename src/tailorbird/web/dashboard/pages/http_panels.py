@@ -1,7 +1,7 @@
 """Serves the page of a dashboard with panels: its HTML, and a websocket that tells what has changed.
 
 browser → {"state": number, "query": the URL's query, "panels": [those it sees]}
-server  → {"panel", "state", "told", …} · {"panel", "state", "error", "hint"} · {"away", "token", …} every refresh
+server  → {"panel", "state", "answer", …} · {"panel", "state", "error", "hint"} · {"unavailable", "token", …} every refresh
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def _serve_row(app: FastAPI, hub: Hub, name: str, explainer: ExplainRequests | N
             found = _row(hub, fit, key)
             if found is None:
                 return JSONResponse({"error": _GONE}, 404)
-            known = {"explain": _explain(hub, found["document"]), "desk": explainer is not None}
+            known = {"explain": _explain(hub, found["document"]), "can_explain": explainer is not None}
             return JSONResponse({**found, **known})
 
         return _answered(hub, None, reported)

@@ -14,7 +14,7 @@ _EVENT = ("alias", "table", "topic", "partition", "offset", "state", "why", "op"
 
 
 def explained_of(found: Mapping[str, Any], shown: Sequence[PanelColumn]) -> Reported:
-    """{stamp, batch, untold, cells: [{name, heading, expression, agrees, events: [place…]}], events: […]}.
+    """{hbase_timestamp, batch, unknown, cells: [{name, heading, expression, agrees, events: [place…]}], events: […]}.
 
     `found` is `explain --json`; `events` of a cell are places in `events`, of which those of no cell here are left out.
     """
@@ -24,9 +24,9 @@ def explained_of(found: Mapping[str, Any], shown: Sequence[PanelColumn]) -> Repo
     events = [event for event in found["events"] if event["event"] in wanted]
     place = {event["event"]: i for i, event in enumerate(events)}
     return {
-        "stamp": found["stamp"],
+        "hbase_timestamp": found["stamp"],
         "batch": found["batch"],
-        "untold": found["untold"],
+        "unknown": found["untold"],
         "cells": [
             {
                 "name": cell["column"],

@@ -74,8 +74,8 @@ def _both(one: str, other: str) -> str:
     return ", ".join(filter(None, [one, other]))
 
 
-def _edge(begin: str, end: str, reported: str) -> Reported:
-    return {"from": begin, "to": end, "told": reported}
+def _edge(begin: str, end: str, flow: str) -> Reported:
+    return {"from": begin, "to": end, "flow": flow}
 
 
 def _lag(table: str, parts: Sequence[PartStatus]) -> str:

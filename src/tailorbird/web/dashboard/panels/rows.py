@@ -111,7 +111,7 @@ def read_page(board: FitBoard, asked: RowsAsked, response: Mapping[str, Any]) ->
 
 
 def read_row(board: FitBoard, response: Mapping[str, Any]) -> Reported | None:
-    """{columns: [{heading, value}], document, committed_ms, indexed_ms, stamp}; None where there is no such row."""
+    """{columns: [{heading, value}], document, committed_ms, indexed_ms, hbase_timestamp}; None where there is no such row."""
     found = response["response"]["docs"]
     if not found:
         return None
@@ -122,7 +122,7 @@ def read_row(board: FitBoard, response: Mapping[str, Any]) -> Reported | None:
         "committed_ms": document.get(TS),
         "indexed_ms": document.get(INDEXED_AT),
         # of a table of ours: a fence is twice the timestamp of the row's cells (cdc.stored.fields)
-        "stamp": document.get(FENCE, 0) // 2,
+        "hbase_timestamp": document.get(FENCE, 0) // 2,
     }
 
 

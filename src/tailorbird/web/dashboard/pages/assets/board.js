@@ -1,4 +1,4 @@
-// The page of a dashboard's panels.
+// The dashboard page: draw the panels and keep them up to date.
 
 import { $, begin, bound, bounded, chosenQuery, data, filters, pick, pickAt, picked, zoom } from "./chosen.js";
 import { el } from "./dom.js";
@@ -44,7 +44,7 @@ function card(panel, i) {
     if (!heard) return;
     const held = document.activeElement;
     const focus = body.contains(held) ? [...body.querySelectorAll("button, [tabindex]")].indexOf(held) : -1;
-    const shown = heard.error ? trouble(heard) : (DRAW[panel.type](panel, heard.told, context) ?? empty());
+    const shown = heard.error ? trouble(heard) : (DRAW[panel.type](panel, heard.answer, context) ?? empty());
     body.replaceChildren(shown, ...notes(heard));
     body.querySelectorAll("button, [tabindex]")[focus]?.focus();
     section.setAttribute("aria-busy", "false");
@@ -64,7 +64,7 @@ function card(panel, i) {
       const query = chosenQuery();
       rows.href = `/rows/${data.name}?${query ? `${query}&` : ""}panel=${i}`;
       if (!heard?.asked_ms) return;
-      const current = !last.away && heard.token === last.token;
+      const current = !last.unavailable && heard.token === last.token;
       note.textContent = current ? "current" : `as of ${age((last.now_ms ?? heard.asked_ms) - heard.asked_ms)}`;
       note.title = `asked ${moment(heard.asked_ms)} UTC, answered in ${Math.round(heard.seconds * 1000)} ms; ${$("foot").textContent}`;
     },
@@ -73,8 +73,8 @@ function card(panel, i) {
 
 function notes(heard) {
   const found = [];
-  if (heard.told?.inexact) found.push("Sums of this size are not exact here: an aggregated table has them exactly.");
-  if (heard.told?.outside) found.push(`${heard.told.outside} rows lie beyond this axis.`);
+  if (heard.answer?.inexact) found.push("Sums of this size are not exact here. A table that aggregates in its query has exact sums.");
+  if (heard.answer?.outside) found.push(`${heard.answer.outside} rows are outside this axis.`);
   return found.map((text) => el("p", { class: "note", "data-testid": "panel-note" }, text));
 }
 
@@ -84,7 +84,7 @@ const trouble = (heard) =>
 
 function hear(message) {
   if (message.panel !== FACETS) cards[message.panel].hear(message);
-  else if (message.told) filters(message.told);
+  else if (message.answer) filters(message.answer);
 }
 
 function changed() {

@@ -1,4 +1,4 @@
-// What is chosen stands in the URL; words, time, filters and chips above a page show it and change it.
+// The selection of a page. The URL stores it; the search field, time range, filters and chips show and change it.
 
 import { el } from "./dom.js";
 import { moment, numbers } from "./format.js";
@@ -10,24 +10,24 @@ const RANGES = ["all", "last 15 minutes", "last 1 hour", "last 24 hours", "last 
 const HEADINGS = new Map(data.facets.map((one) => [one.name, one.heading]));
 
 let state = read(location.search);
-let told = () => {};
-// what else stands in the URL: of which panel the rows are, how they are sorted
-let beside = () => "";
-let anew = () => {};
+let onChange = () => {};
+// returns further parameters of the URL: whose panel's rows, and their sort order
+let moreQuery = () => "";
+let onReset = () => {};
 
 export const chosenQuery = () => write(state);
 export const picked = (column, value) => Boolean(state.picks.get(column)?.has(value));
-const url = () => [write(state), beside()].filter(Boolean).join("&");
+const url = () => [write(state), moreQuery()].filter(Boolean).join("&");
 
 export function choose(change, { replace = false } = {}) {
   const next = copy(state);
   change(next);
   if (write(next) === write(state)) return;
   state = next;
-  anew();
+  onReset();
   remember({ replace });
   showChosen();
-  told();
+  onChange();
 }
 
 export function remember({ replace = false } = {}) {
@@ -37,7 +37,7 @@ export function remember({ replace = false } = {}) {
 
 export const pick = (column, value) => choose((next) => toggle(next, column, value));
 
-// The values of a column from `low` on and below `high`; chosen once more, all again.
+// Filter a column to values from `low` (inclusive) to `high` (exclusive). Choosing the same range again removes the filter.
 export const bounded = (column, low, high) => state.between.get(column) === `${low}..${high}`;
 export const bound = (column, low, high) =>
   choose((next) => {
@@ -104,8 +104,8 @@ function showChosen() {
   for (const [column, values] of state.picks) {
     for (const value of values) {
       const name = HEADINGS.get(column) ?? column.replaceAll("_", " ");
-      const said = value === null ? "(none)" : value === "" ? "(empty)" : value;
-      chips.push(chip(`${name}: ${said}`, () => pick(column, value)));
+      const label = value === null ? "(none)" : value === "" ? "(empty)" : value;
+      chips.push(chip(`${name}: ${label}`, () => pick(column, value)));
     }
   }
   for (const [column, ends] of state.between) {
@@ -129,14 +129,14 @@ function showChosen() {
   $("range").replaceChildren(...options);
 }
 
-// Begin to listen; `change` is called whenever something else is chosen, `more` tells what else the URL carries, `reset` what
-// of that begins anew.
+// Start listening to the page. `change` is called after every change of the selection, `more` returns further parameters
+// of the URL, `reset` sets those that depend on the selection to their defaults.
 export function begin(change, more = () => "", reset = () => {}) {
-  [told, beside, anew] = [change, more, reset];
+  [onChange, moreQuery, onReset] = [change, more, reset];
   window.addEventListener("popstate", () => {
     state = read(location.search);
     showChosen();
-    told();
+    onChange();
   });
   $("times").hidden = !data.time;
   $("search").hidden = !data.search;

@@ -1,4 +1,4 @@
-// Elements from names, attributes and texts: a text is a text node, never markup.
+// Create elements from names, attributes and texts. A text becomes a text node, never markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -17,7 +17,7 @@ export const el = (name, attributes = {}, ...children) => fill(document.createEl
 export const svg = (name, attributes = {}, ...children) =>
   fill(document.createElementNS(SVG, name), attributes, children);
 
-// A table for those who do not see the drawing; tests read figures there, too.
+// A table with the figures of a chart, for screen readers. Tests read it, too.
 export function unseen(caption, heads, rows) {
   return el(
     "table",

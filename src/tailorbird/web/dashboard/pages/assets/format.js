@@ -1,4 +1,4 @@
-// Numbers and times as the browser's locale writes them; times as they are stored, without a zone.
+// Format numbers and times for the browser's locale. Times are shown in UTC, as they are stored.
 
 const plain = new Intl.NumberFormat(undefined, { maximumFractionDigits: 2 });
 const short = new Intl.NumberFormat(undefined, { notation: "compact", maximumFractionDigits: 1 });
@@ -7,7 +7,7 @@ const percent = new Intl.NumberFormat(undefined, { style: "percent", maximumFrac
 export const NOTHING = "—";
 
 export function numbers(form) {
-  const [, before, grouped, digits, behind] = /^([^0]*)0(,0)?(\.0+)?([^0]*)$/.exec(form ?? "") ?? [];
+  const [, before, grouped, digits, suffix] = /^([^0]*)0(,0)?(\.0+)?([^0]*)$/.exec(form ?? "") ?? [];
   if (before === undefined) return (value) => (value === null ? NOTHING : plain.format(value));
   const places = (digits ?? ".").length - 1;
   const format = new Intl.NumberFormat(undefined, {
@@ -15,7 +15,7 @@ export function numbers(form) {
     minimumFractionDigits: places,
     maximumFractionDigits: places,
   });
-  return (value) => (value === null ? NOTHING : before + format.format(value) + behind);
+  return (value) => (value === null ? NOTHING : before + format.format(value) + suffix);
 }
 
 export const compact = (value) => short.format(value);
@@ -30,7 +30,7 @@ const FORMS = {
   year: { year: "numeric" },
 };
 
-// Instants in labels no finer than the bars; with the year where the axis crosses one.
+// Format instants no finer than the bars, with the year if the axis spans several years.
 export function times(gap, edges) {
   const unit = gap.replace(/^\d+ /, "").replace(/s$/, "");
   const form = { ...(FORMS[unit] ?? FORMS.day) };

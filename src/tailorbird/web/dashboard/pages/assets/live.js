@@ -1,9 +1,9 @@
-// One websocket to the server: what is asked, what has changed, and how the index stands.
+// One websocket to the server: it sends requests and receives changed panels and the state of the index.
 
 import { $, chosenQuery, data } from "./chosen.js";
 
 export const FACETS = -1;
-export const last = { token: "", positions: {}, away: "", now_ms: 0, lacks: 0, alarm: "", quiet: "" };
+export const last = { token: "", positions: {}, unavailable: "", now_ms: 0, lacks: 0, alarm: "", quiet: "" };
 let sent = 0;
 let socket = null;
 let wait = 500;
@@ -29,7 +29,7 @@ function open() {
   });
   socket.addEventListener("message", (event) => take(JSON.parse(event.data)));
   socket.addEventListener("close", () => {
-    take({ away: "This page's server does not answer." });
+    take({ unavailable: "This page's server does not answer." });
     setTimeout(open, wait);
     wait = Math.min(wait * 2, 10000);
   });
@@ -60,14 +60,14 @@ function take(message) {
 function banner() {
   const lacks = last.lacks > 0;
   const text = [
-    last.away && `${last.away} What you see is as old as it says; trying again by itself.`,
-    lacks && `Rows are missing here or out of date: ${last.lacks} changes wait as dead letters. Look: tailorbird dead-letters list ${data.file}`,
+    last.unavailable && `${last.unavailable} The page shows the data of the time given at each panel and retries automatically.`,
+    lacks && `Rows are missing here or out of date: ${last.lacks} changes are dead letters. Run: tailorbird dead-letters list ${data.file}`,
     last.alarm,
     fault,
   ].filter(Boolean);
-  const name = last.away ? "Not live" : lacks ? "Incomplete" : last.alarm ? "Different" : "Live";
+  const name = last.unavailable ? "Not live" : lacks ? "Incomplete" : last.alarm ? "Different" : "Live";
   $("status").textContent = name;
-  $("status").classList.toggle("away", name !== "Live");
+  $("status").classList.toggle("bad", name !== "Live");
   $("banner").textContent = text.join(" ");
   $("banner").hidden = !text.length;
   const positions = Object.entries(last.positions ?? {}).map(([source, at]) => `${source}: ${at}`);

@@ -1,16 +1,16 @@
-// The topology as a graph, looked at every two seconds.
+// The topology as a graph, refreshed every two seconds.
 
 import { el, svg } from "./dom.js";
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
-let told = null;
+let graph = null;
 
-// What comes in, and how fast: a text beside the line, for those who do not see lines, too.
+// The flow into a node as text, so that screen readers get it, too.
 const flows = (one) =>
-  told.edges
-    .filter((edge) => edge.to === one.id && edge.told)
-    .map((edge) => el("p", { class: "note flow", "data-testid": "flow", "data-from": edge.from }, `from ${edge.from.replace(/^\S+ /, "")}: ${edge.told}`));
+  graph.edges
+    .filter((edge) => edge.to === one.id && edge.flow)
+    .map((edge) => el("p", { class: "note flow", "data-testid": "flow", "data-from": edge.from }, `from ${edge.from.replace(/^\S+ /, "")}: ${edge.flow}`));
 
 function node(one) {
   const kind = one.well ? (one.moving ? "moving" : "") : "wrong";
@@ -27,17 +27,17 @@ function node(one) {
 }
 
 function draw() {
-  if (!told) return;
-  $("sentence").textContent = told.sentence;
-  $("sentence").classList.toggle("wrong", !told.well);
+  if (!graph) return;
+  $("sentence").textContent = graph.sentence;
+  $("sentence").classList.toggle("wrong", !graph.well);
   const columns = [0, 1, 2, 3].map((column) =>
-    el("div", { class: "column-of" }, ...told.nodes.filter((one) => one.column === column).map(node)),
+    el("div", { class: "column-of" }, ...graph.nodes.filter((one) => one.column === column).map(node)),
   );
   $("graph").replaceChildren(...columns);
   const box = $("graph").getBoundingClientRect();
-  const wrong = new Set(told.nodes.filter((one) => !one.well).map((one) => one.id));
+  const wrong = new Set(graph.nodes.filter((one) => !one.well).map((one) => one.id));
   const place = (id) => $("graph").querySelector(`[data-node="${CSS.escape(id)}"]`)?.getBoundingClientRect();
-  const lines = told.edges.flatMap(({ from, to }) => {
+  const lines = graph.edges.flatMap(({ from, to }) => {
     const [a, b] = [place(from), place(to)];
     if (!a || !b) return [];
     const [x1, y1] = [a.right - box.left, a.top + a.height / 2 - box.top];
@@ -53,10 +53,10 @@ async function look() {
   try {
     const answer = await fetch("/api/overview");
     if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
-    told = await answer.json();
+    graph = await answer.json();
     draw();
   } catch (error) {
-    $("sentence").textContent = `This page's server does not answer (${error.message}). Trying again by itself.`;
+    $("sentence").textContent = `This page's server does not answer (${error.message}). Retrying automatically.`;
     $("sentence").classList.add("wrong");
   }
   setTimeout(look, 2000);

@@ -4,34 +4,34 @@ import { el, unseen } from "./dom.js";
 import { NOTHING, change, compact, moment, stored, times, when } from "./format.js";
 import { series } from "./series.js";
 
-function figure(told, context, i = 0) {
-  return told.looks?.[i] === "time" ? moment : context.number;
+function figure(answer, context, i = 0) {
+  return answer.looks?.[i] === "time" ? moment : context.number;
 }
 
-function number(panel, told, context) {
-  const write = figure(told, context);
-  const parts = [el("div", { class: "figure", "data-testid": "value", "data-y": told.value ?? "" }, write(told.value))];
-  if (told.before !== null && told.looks?.[0] !== "time") {
-    const known = told.value !== null && told.before;
-    const direction = known ? (told.value > told.before ? "up" : told.value < told.before ? "down" : "") : "";
+function number(panel, answer, context) {
+  const write = figure(answer, context);
+  const parts = [el("div", { class: "figure", "data-testid": "value", "data-y": answer.value ?? "" }, write(answer.value))];
+  if (answer.before !== null && answer.looks?.[0] !== "time") {
+    const known = answer.value !== null && answer.before;
+    const direction = known ? (answer.value > answer.before ? "up" : answer.value < answer.before ? "down" : "") : "";
     parts.push(
       el(
         "div",
-        { class: `note ${direction}`, "data-testid": "before", "data-y": told.before },
+        { class: `note ${direction}`, "data-testid": "before", "data-y": answer.before },
         known
-          ? `${change(told.value, told.before)} against ${write(told.before)} in the period before`
-          : `${write(told.before)} in the period before`,
+          ? `${change(answer.value, answer.before)} against ${write(answer.before)} in the period before`
+          : `${write(answer.before)} in the period before`,
       ),
     );
   }
   return el("div", {}, ...parts);
 }
 
-function terms(panel, told, context) {
-  if (!told.bars.length) return null;
-  const write = figure(told, context);
-  const most = Math.max(...told.bars.map((bar) => Math.abs(bar.y ?? 0))) || 1;
-  const bars = told.bars.map((bar) => {
+function terms(panel, answer, context) {
+  if (!answer.bars.length) return null;
+  const write = figure(answer, context);
+  const most = Math.max(...answer.bars.map((bar) => Math.abs(bar.y ?? 0))) || 1;
+  const bars = answer.bars.map((bar) => {
     const inner = [
       el("span", { class: "bar-label" }, bar.label),
       el("span", { class: "bar-figure", "data-testid": "bar-figure", "data-y": bar.y ?? "" }, write(bar.y)),
@@ -55,18 +55,18 @@ function terms(panel, told, context) {
       ),
     );
   });
-  const more = told.more ? el("p", { class: "note" }, `${context.count(told.more)} further values`) : null;
+  const more = answer.more ? el("p", { class: "note" }, `${context.count(answer.more)} further values`) : null;
   return el("div", {}, el("ul", { class: "bars" }, ...bars), more);
 }
 
-function histogram(panel, told, context) {
-  if (!told.bars.length) return null;
-  const most = Math.max(...told.bars.map((y) => Math.abs(y ?? 0))) || 1;
-  // of a width of 0.1 the third bar begins at 0.3, not 0.30000000000000004
-  const edge = (i) => Number((told.start + i * told.width).toPrecision(15));
+function histogram(panel, answer, context) {
+  if (!answer.bars.length) return null;
+  const most = Math.max(...answer.bars.map((y) => Math.abs(y ?? 0))) || 1;
+  // with a width of 0.1 the third bar begins at 0.3, not 0.30000000000000004
+  const edge = (i) => Number((answer.start + i * answer.width).toPrecision(15));
   const low = (i) => context.plain(edge(i));
   const name = (i) => `${low(i)} to ${low(i + 1)}`;
-  const bars = told.bars.map((y, i) =>
+  const bars = answer.bars.map((y, i) =>
     el("button", {
       type: "button",
       class: "column",
@@ -80,7 +80,7 @@ function histogram(panel, told, context) {
       onclick: () => context.bound(panel.field, edge(i), edge(i + 1)),
     }),
   );
-  const outside = [told.below && `${context.count(told.below)} below`, told.above && `${context.count(told.above)} above`];
+  const outside = [answer.below && `${context.count(answer.below)} below`, answer.above && `${context.count(answer.above)} above`];
   return el(
     "div",
     { class: "chart" },
@@ -89,25 +89,25 @@ function histogram(panel, told, context) {
       "div",
       { class: "ends", "aria-hidden": "true" },
       el("span", {}, low(0)),
-      el("span", {}, low(Math.floor(told.bars.length / 2))),
-      el("span", {}, low(told.bars.length)),
+      el("span", {}, low(Math.floor(answer.bars.length / 2))),
+      el("span", {}, low(answer.bars.length)),
     ),
     outside.some(Boolean) ? el("p", { class: "note" }, `Not drawn: ${outside.filter(Boolean).join(", ")}`) : null,
     unseen(
       panel.title,
       [panel.field, panel.measures[0]],
-      told.bars.map((y, i) => [name(i), { y, text: context.number(y) }]),
+      answer.bars.map((y, i) => [name(i), { y, text: context.number(y) }]),
     ),
   );
 }
 
-function heatmap(panel, told, context) {
-  const rows = told.series;
-  if (!rows.length || !told.edges.length) return null;
-  const label = times(told.gap, told.edges);
+function heatmap(panel, answer, context) {
+  const rows = answer.series;
+  if (!rows.length || !answer.edges.length) return null;
+  const label = times(answer.gap, answer.edges);
   const most = Math.max(...rows.flatMap((row) => row.points.map((y) => Math.abs(y ?? 0)))) || 1;
   const close = (row, i) => {
-    if (row.kind !== "other") context.pickAt(panel.field, row.value, told.edges[i], told.edges[i + 1] ?? told.end);
+    if (row.kind !== "other") context.pickAt(panel.field, row.value, answer.edges[i], answer.edges[i + 1] ?? answer.end);
   };
   const lines = rows.map((row, n) =>
     el(
@@ -120,8 +120,8 @@ function heatmap(panel, told, context) {
           role: "gridcell",
           tabindex: n === 0 && i === 0 ? 0 : -1,
           "data-y": y ?? "",
-          "aria-label": `${row.label}, ${label(told.edges[i])}: ${context.number(y)}`,
-          title: `${row.label}, ${label(told.edges[i])}: ${context.number(y)}`,
+          "aria-label": `${row.label}, ${label(answer.edges[i])}: ${context.number(y)}`,
+          title: `${row.label}, ${label(answer.edges[i])}: ${context.number(y)}`,
           "--share": y === null ? "0%" : `${8 + (Math.abs(y) / most) * 92}%`,
           "data-empty": y === null || y === 0 ? "" : null,
           onclick: () => close(row, i),
@@ -132,18 +132,18 @@ function heatmap(panel, told, context) {
   );
   return el(
     "div",
-    { class: "heatmap", role: "grid", "aria-label": `${panel.title}, per ${told.gap}`, "data-testid": "heatmap" },
+    { class: "heatmap", role: "grid", "aria-label": `${panel.title}, per ${answer.gap}`, "data-testid": "heatmap" },
     ...lines,
-    el("div", { class: "ends heat-ends", "aria-hidden": "true" }, el("span", {}, label(told.edges[0])), el("span", {}, label(told.edges.at(-1)))),
+    el("div", { class: "ends heat-ends", "aria-hidden": "true" }, el("span", {}, label(answer.edges[0])), el("span", {}, label(answer.edges.at(-1)))),
   );
 }
 
 function moveInGrid(event, enter) {
   const cell = event.target;
   const place = [...cell.parentElement.children].indexOf(cell);
-  const beside = { ArrowLeft: cell.previousElementSibling, ArrowRight: cell.nextElementSibling };
+  const sideways = { ArrowLeft: cell.previousElementSibling, ArrowRight: cell.nextElementSibling };
   const across = { ArrowUp: cell.parentElement.previousElementSibling, ArrowDown: cell.parentElement.nextElementSibling };
-  const next = event.key in beside ? beside[event.key] : across[event.key]?.children[place];
+  const next = event.key in sideways ? sideways[event.key] : across[event.key]?.children[place];
   if (next?.classList.contains("heat")) {
     cell.tabIndex = -1;
     next.tabIndex = 0;
@@ -155,16 +155,16 @@ function moveInGrid(event, enter) {
   }
 }
 
-function table(panel, told, context) {
-  if (!told.rows.length) return null;
-  const names = told.columns.filter((column) => column.name).length;
-  const head = told.columns.map((column) =>
+function table(panel, answer, context) {
+  if (!answer.rows.length) return null;
+  const names = answer.columns.filter((column) => column.name).length;
+  const head = answer.columns.map((column) =>
     el("th", { scope: "col", class: column.look === "number" ? "right" : null }, column.heading),
   );
-  const rows = told.rows.map((row, r) =>
-    el("tr", { "data-testid": "table-row", "data-key": told.keys[r] }, ...row.map((value, i) => cell(value, i, told, names, context))),
+  const rows = answer.rows.map((row, r) =>
+    el("tr", { "data-testid": "table-row", "data-key": answer.keys[r] }, ...row.map((value, i) => cell(value, i, answer, names, context))),
   );
-  const more = told.more ? el("p", { class: "note" }, `and ${context.count(told.more)} more`) : null;
+  const more = answer.more ? el("p", { class: "note" }, `and ${context.count(answer.more)} more`) : null;
   return el(
     "div",
     {},
@@ -177,8 +177,8 @@ function table(panel, told, context) {
   );
 }
 
-function cell(value, i, told, names, context) {
-  const column = told.columns[i];
+function cell(value, i, answer, names, context) {
+  const column = answer.columns[i];
   if (value !== null && typeof value === "object" && "label" in value) {
     return el(
       "td",
@@ -187,14 +187,14 @@ function cell(value, i, told, names, context) {
     );
   }
   if (!column.name) {
-    return el("td", { class: "right", "data-y": value ?? "" }, figure(told, context, i - names)(value));
+    return el("td", { class: "right", "data-y": value ?? "" }, figure(answer, context, i - names)(value));
   }
   const text = column.look === "time" ? when(value) : stored(value);
   return el("td", { class: column.look === "number" ? "right" : null, title: text === NOTHING ? null : text }, text);
 }
 
-function text(panel, told) {
-  return el("div", { class: "words" }, ...told.text.split(/\n\s*\n/).map((part) => el("p", {}, part)));
+function text(panel, answer) {
+  return el("div", { class: "words" }, ...answer.text.split(/\n\s*\n/).map((part) => el("p", {}, part)));
 }
 
 export const DRAW = { number, timeseries: series, terms, histogram, heatmap, table, text };

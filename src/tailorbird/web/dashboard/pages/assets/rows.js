@@ -1,4 +1,4 @@
-// The rows that are meant: sorted, paged, chosen by column, downloaded, looked at one by one.
+// The rows page: sort, page, choose columns, download, and open single rows.
 
 import { $, begin, chosenQuery, data, filters, remember } from "./chosen.js";
 import { el } from "./dom.js";
@@ -11,30 +11,30 @@ let token = null;
 let asked = 0;
 
 function own(search) {
-  const said = new URLSearchParams(search);
-  const columns = (said.get("columns") ?? "").split(",").filter(Boolean);
-  return { panel: said.get("panel") ?? "", sort: said.get("sort") ?? "", page: Number(said.get("page")) || 1, columns };
+  const params = new URLSearchParams(search);
+  const columns = (params.get("columns") ?? "").split(",").filter(Boolean);
+  return { panel: params.get("panel") ?? "", sort: params.get("sort") ?? "", page: Number(params.get("page")) || 1, columns };
 }
 
-function beside() {
-  const said = new URLSearchParams();
-  if (table.panel) said.set("panel", table.panel);
-  if (table.sort) said.set("sort", table.sort);
-  if (table.page > 1) said.set("page", table.page);
-  if (table.columns.length) said.set("columns", table.columns.join(","));
-  return said.toString();
+function tableQuery() {
+  const params = new URLSearchParams();
+  if (table.panel) params.set("panel", table.panel);
+  if (table.sort) params.set("sort", table.sort);
+  if (table.page > 1) params.set("page", table.page);
+  if (table.columns.length) params.set("columns", table.columns.join(","));
+  return params.toString();
 }
 
-const query = () => [chosenQuery(), beside()].filter(Boolean).join("&");
+const query = () => [chosenQuery(), tableQuery()].filter(Boolean).join("&");
 
 async function load() {
   asked += 1;
   const number = asked;
   const answer = await fetch(`/api/rows/${data.name}?${query()}`);
-  const told = await answer.json();
+  const page = await answer.json();
   if (number !== asked) return;
-  if (!answer.ok) return nothing(`${told.error}${told.hint ? `; expected ${told.hint}` : ""}`);
-  show(told);
+  if (!answer.ok) return nothing(`${page.error}${page.hint ? `; expected ${page.hint}` : ""}`);
+  show(page);
 }
 
 function nothing(text) {
@@ -50,24 +50,24 @@ function change(more) {
   load();
 }
 
-function show(told) {
-  const shown = told.columns.filter((column) => column.shown);
-  const heads = shown.map((column) => head(column, told.sort));
+function show(page) {
+  const shown = page.columns.filter((column) => column.shown);
+  const heads = shown.map((column) => head(column, page.sort));
   $("rows").querySelector("thead").replaceChildren(el("tr", {}, ...heads));
-  const rows = told.rows.map((row) => line(row, shown));
+  const rows = page.rows.map((row) => line(row, shown));
   $("rows").querySelector("tbody").replaceChildren(...rows);
   $("empty").textContent = "No row matches. Choose a longer time, or fewer filters.";
   $("empty").hidden = rows.length > 0;
-  const first = (told.page - 1) * told.size + 1;
-  $("note").textContent = rows.length ? `${count(first)} to ${count(first + rows.length - 1)} of ${count(told.total)}` : "";
-  $("note").dataset.total = told.total;
-  $("page").textContent = `Page ${count(told.page)} of ${count(told.pages)}`;
-  $("back").disabled = told.page <= 1;
-  $("next").disabled = told.page >= told.pages;
-  chooser(told.columns);
+  const first = (page.page - 1) * page.size + 1;
+  $("note").textContent = rows.length ? `${count(first)} to ${count(first + rows.length - 1)} of ${count(page.total)}` : "";
+  $("note").dataset.total = page.total;
+  $("page").textContent = `Page ${count(page.page)} of ${count(page.pages)}`;
+  $("back").disabled = page.page <= 1;
+  $("next").disabled = page.page >= page.pages;
+  chooser(page.columns);
   for (const kind of ["csv", "json"]) {
     $(kind).href = `/api/rows/${data.name}.${kind}?${query()}`;
-    $(kind).title = `at most ${count(told.most)} rows`;
+    $(kind).title = `at most ${count(page.most)} rows`;
   }
 }
 
@@ -116,12 +116,12 @@ function choose() {
   else load();
 }
 
-// Asked only when somebody wants to know: the server looks into HBase and the log for it.
-function origins(key, told) {
+// Loaded on demand only: the server reads HBase and the log for it.
+function origins(key, row) {
   const place = el("div", { role: "status", "data-testid": "origins" });
   const ask = async () => {
     button.disabled = true;
-    place.replaceChildren(el("p", { class: "note" }, "Looking into the log"));
+    place.replaceChildren(el("p", { class: "note" }, "Reading the log"));
     const answer = await fetch(`/api/rows/${data.name}/explain?key=${encodeURIComponent(key)}`);
     const found = await answer.json();
     button.disabled = false;
@@ -135,8 +135,8 @@ function origins(key, told) {
   return el(
     "div",
     { class: "origins" },
-    told.desk ? button : null,
-    el("p", { class: "note" }, "The command: ", el("code", { "data-testid": "explain" }, told.explain)),
+    row.can_explain ? button : null,
+    el("p", { class: "note" }, "The command: ", el("code", { "data-testid": "explain" }, row.explain)),
     place,
   );
 }
@@ -148,11 +148,11 @@ function lineage(found) {
     const shown = cell.events.length ? cell.events.map((i) => found.events[i]) : [null];
     return shown.map((event, i) => origin(cell, event, i === 0));
   });
-  const heads = ["Column", "What the query says", "Event", "Position", "GTID"].map((name) => el("th", { scope: "col" }, name));
+  const heads = ["Column", "Expression in the query", "Event", "Position", "GTID"].map((name) => el("th", { scope: "col" }, name));
   return el(
     "div",
     {},
-    found.untold ? el("p", { class: "trouble" }, `Could not be told: ${found.untold}`) : null,
+    found.unknown ? el("p", { class: "trouble" }, `Unknown: ${found.unknown}`) : null,
     el(
       "div",
       { class: "sideways", tabindex: 0, role: "region", "aria-label": "Where it comes from" },
@@ -180,21 +180,21 @@ async function open(key) {
   body.replaceChildren(el("p", { class: "note" }, "Loading"));
   $("row").showModal();
   const answer = await fetch(`/api/rows/${data.name}/row?key=${encodeURIComponent(key)}`);
-  const told = await answer.json();
+  const row = await answer.json();
   if (!answer.ok) {
-    body.replaceChildren(el("p", { class: "trouble", role: "alert" }, told.error));
+    body.replaceChildren(el("p", { class: "trouble", role: "alert" }, row.error));
     return;
   }
-  const pairs = told.columns.flatMap(({ heading, value }) => [el("dt", {}, heading), el("dd", {}, value === null ? "(none)" : stored(value))]);
+  const pairs = row.columns.flatMap(({ heading, value }) => [el("dt", {}, heading), el("dd", {}, value === null ? "(none)" : stored(value))]);
   const about = [
-    ["Changed at the source", told.committed_ms],
-    ["Indexed", told.indexed_ms],
+    ["Changed at the source", row.committed_ms],
+    ["Indexed", row.indexed_ms],
   ].flatMap(([name, at]) => (at ? [el("dt", {}, name), el("dd", {}, `${moment(at)} UTC`)] : []));
-  if (told.stamp) about.push(el("dt", {}, "Stamp in HBase"), el("dd", {}, String(told.stamp)));
+  if (row.hbase_timestamp) about.push(el("dt", {}, "Timestamp in HBase"), el("dd", {}, String(row.hbase_timestamp)));
   body.replaceChildren(
     el("dl", { class: "detail", tabindex: 0, "aria-label": "Columns", "data-testid": "row-columns" }, ...pairs, ...about),
-    told.explain ? origins(key, told) : null,
-    el("details", {}, el("summary", {}, "Solr's document"), el("pre", { "data-testid": "document" }, JSON.stringify(told.document, null, 2))),
+    row.explain ? origins(key, row) : null,
+    el("details", {}, el("summary", {}, "Solr's document"), el("pre", { "data-testid": "document" }, JSON.stringify(row.document, null, 2))),
   );
 }
 
@@ -218,14 +218,14 @@ function changed() {
   load();
 }
 
-begin(changed, beside, () => {
+begin(changed, tableQuery, () => {
   table.page = 1;
 });
 connect(
   [FACETS],
-  (message) => message.told && filters(message.told),
+  (message) => message.answer && filters(message.answer),
   () => {
-    if (last.away || last.token === token) return;
+    if (last.unavailable || last.token === token) return;
     token = last.token;
     load();
   },

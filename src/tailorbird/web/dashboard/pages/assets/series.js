@@ -1,4 +1,4 @@
-// Lines over time: a stroke over some bars looks closer, as do the arrow keys, Shift and Enter.
+// Line charts over time. Drag over bars to zoom in, or use the arrow keys, Shift and Enter.
 
 import { el, svg, unseen } from "./dom.js";
 import { compact, moment, times } from "./format.js";
@@ -7,16 +7,16 @@ const HEIGHT = 220;
 const LEFT = 48;
 const BOTTOM = 22;
 
-export function series(panel, told, context) {
-  const { edges, end } = told;
-  // of no rows a sum is drawn as 0; an average is a gap
+export function series(panel, answer, context) {
+  const { edges, end } = answer;
+  // a sum over no rows is drawn as 0, an average as a gap
   const additive = panel.measures.every((one) => /^(count|sum)/.test(one));
-  const shown = told.series
+  const shown = answer.series
     .filter((one) => one.points.some((y) => y !== null))
     .map((one) => ({ ...one, drawn: additive ? one.points.map((y) => y ?? 0) : one.points }));
   if (!edges.length || !shown.length) return null;
   const width = Math.max(context.width, 240);
-  const label = times(told.gap, edges);
+  const label = times(answer.gap, edges);
   const ys = shown.flatMap((one) => one.drawn).filter((y) => y !== null);
   const [low, high] = [Math.min(0, ...ys), Math.max(0, ...ys) || 1];
   const x = (i) => LEFT + ((i + 0.5) / edges.length) * (width - LEFT - 8);
@@ -28,7 +28,7 @@ export function series(panel, told, context) {
     viewBox: `0 0 ${width} ${HEIGHT}`,
     role: "img",
     tabindex: 0,
-    "aria-label": `${panel.title}, per ${told.gap}; arrow keys read it, Shift marks, Enter looks closer`,
+    "aria-label": `${panel.title}, per ${answer.gap}; arrow keys read values, Shift selects, Enter zooms in`,
     "data-testid": "series",
   });
   for (let i = 0; i <= 4; i += 1) {
@@ -44,7 +44,7 @@ export function series(panel, told, context) {
     const text = label(edges[i]);
     const wide = text.length * 6;
     const left = i ? x(i) - wide / 2 : x(i);
-    if (left < free || x(i) >= width - 40) continue; // the first one begins at its bar, and may reach below the next
+    if (left < free || x(i) >= width - 40) continue; // the first label starts at its bar and may extend below the next one
     free = left + wide + 8;
     picture.append(svg("text", { class: "tick", x: x(i), y: HEIGHT - 5, "text-anchor": i ? "middle" : "start" }, text));
   }
@@ -57,7 +57,7 @@ export function series(panel, told, context) {
   );
   const table = unseen(
     panel.title,
-    [told.gap, ...shown.map((one) => one.label)],
+    [answer.gap, ...shown.map((one) => one.label)],
     edges.map((at, i) => [
       moment(at),
       ...shown.map((one) => ({ y: one.points[i], text: context.number(one.points[i]) })),

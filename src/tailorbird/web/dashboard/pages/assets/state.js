@@ -1,10 +1,10 @@
-// What is chosen, as the URL carries it: q, range or from and to, f.COLUMN=value, n.COLUMN=1 (no value), b.COLUMN=low..high.
+// The selection as URL parameters: q, range or from and to, f.COLUMN=value, n.COLUMN=1 (no value), b.COLUMN=low..high.
 
 export function read(search) {
-  const said = new URLSearchParams(search);
+  const params = new URLSearchParams(search);
   const picks = new Map();
   const between = new Map();
-  for (const [name, value] of said) {
+  for (const [name, value] of params) {
     const [, kind, column] = /^([fnb])\.(.+)$/.exec(name) ?? [];
     if (kind === "b") between.set(column, value);
     else if (kind) {
@@ -12,21 +12,21 @@ export function read(search) {
       picks.get(column).add(kind === "n" ? null : value);
     }
   }
-  const one = (name) => said.get(name) ?? "";
+  const one = (name) => params.get(name) ?? "";
   return { q: one("q"), range: one("range"), from: one("from"), to: one("to"), picks, between };
 }
 
 export function write(state) {
-  const said = new URLSearchParams();
-  for (const name of ["q", "range", "from", "to"]) if (state[name]) said.set(name, state[name]);
+  const params = new URLSearchParams();
+  for (const name of ["q", "range", "from", "to"]) if (state[name]) params.set(name, state[name]);
   for (const column of [...state.picks.keys()].sort()) {
     for (const value of [...state.picks.get(column)].sort()) {
-      if (value === null) said.append(`n.${column}`, "1");
-      else said.append(`f.${column}`, value);
+      if (value === null) params.append(`n.${column}`, "1");
+      else params.append(`f.${column}`, value);
     }
   }
-  for (const column of [...state.between.keys()].sort()) said.append(`b.${column}`, state.between.get(column));
-  return said.toString();
+  for (const column of [...state.between.keys()].sort()) params.append(`b.${column}`, state.between.get(column));
+  return params.toString();
 }
 
 export function copy(state) {
