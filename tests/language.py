@@ -43,7 +43,7 @@ DIALECT = {
 }
 WORD = re.compile(r"\b(?:" + "|".join(DIALECT) + r")\b", re.IGNORECASE)
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
-CODE = re.compile(r"`[^`]*`")
+CODE = re.compile(r"`[^`]*`|(?<=\])\([^)\s]*\)")  # code, and the targets of links
 FRAGMENT = re.compile(r"(?:Of|What|Whether|By|As|Who|Where|How|Whose|Which) ")
 
 
