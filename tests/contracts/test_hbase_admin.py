@@ -233,7 +233,7 @@ def test_a_peer_of_another_table_is_reported(topology: Topology, admin: HBaseAdm
         list(provision(topology))
 
 
-def test_servers_that_are_away_are_named(unique: Callable[[str], str], stack: object) -> None:
+def test_unavailable_servers_are_named(unique: Callable[[str], str], stack: object) -> None:
     """Solr, Thrift or ZooKeeper away: which one, and what to do about it."""
     text = TOPOLOGY.format(name=unique("t"))
     with pytest.raises(Retriable, match=r"Solr at http://127\.0\.0\.1:9/solr does not answer"):

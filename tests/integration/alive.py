@@ -1,8 +1,8 @@
-"""A topology that begins beside live traffic: three tables on two servers that never stand
-still, and each engine joins them.
+"""Start a topology during live traffic: three tables on two servers that change all the time, joined by each engine.
 
-The traffic is made to hurt: several statements a transaction, most of them updates of rows that the capture's snapshot
-is about to read, some of columns that no query uses; foreign keys move, rows go and come back, whole customers vanish.
+The traffic provokes conflicts. Each transaction has several statements, most of them updates of rows that the capture's
+snapshot is about to read, some of columns that no query uses. Foreign keys move, rows are deleted and inserted again,
+whole customers disappear.
 """
 
 from __future__ import annotations
@@ -48,12 +48,13 @@ QUERY = """SELECT o.id, o.status, o.amount, o.placed, o.customer_id, c.name AS c
       FROM shop.orders o
       LEFT JOIN crm.customers c ON c.id = o.customer_id
       LEFT JOIN shop.products p ON p.id = o.product_id"""
-CONTENDED = {ER.LOCK_DEADLOCK, ER.LOCK_WAIT_TIMEOUT, ER.TABLE_DEF_CHANGED}  # an application tries something else then
+# errors after which an application tries another transaction
+CONTENDED = {ER.LOCK_DEADLOCK, ER.LOCK_WAIT_TIMEOUT, ER.TABLE_DEF_CHANGED}
 Statement = tuple[str, tuple[Any, ...]]
 
 
 class Alive:
-    """Databases of a test's own on both servers, their traffic, and the pipeline over them."""
+    """A test's databases on both servers, their traffic, and the pipeline over them."""
 
     def __init__(
         self, name: str, folder: Path, *, orders: int, python: bool = False, mode: str = "initial", log: str = ""
@@ -71,7 +72,7 @@ class Alive:
         self.pipeline = Pipeline(self.topology, home=folder)
 
     def declare(self) -> None:
-        """Write the topology down as it is meant now, and make what it needs."""
+        """Write the topology's current file, and create the topics, tables and collections it needs."""
         port = os.environ.get
         source = (
             "{{type: mysql, hostname: 127.0.0.1, port: {}, username: cdc, password: cdc, database: {}, tables: [{}], "
@@ -101,7 +102,9 @@ tables:
 
     @contextmanager
     def traffic(self, rate: float) -> Iterator[Callable[[int], None]]:
-        """About `rate` changes a second while the block runs; it is given a function that waits for so many more."""
+        """Make about `rate` changes per second while the block runs; yield a function that waits for a number of
+        further changes.
+        """
         stop, done, failed = threading.Event(), [0], list[BaseException]()
 
         def write() -> None:
@@ -111,13 +114,13 @@ tables:
                     done[0] += self._transaction()
                     due = max(due, time.monotonic() - 1.0) + 3 / rate
                     stop.wait(max(0.0, due - time.monotonic()))
-            except BaseException as error:  # handed to the test's own thread below
+            except BaseException as error:  # raised again in the test's thread, below
                 failed.append(error)
                 raise
 
         def more(changes: int) -> None:
             wanted = done[0] + changes
-            wait_for(lambda: bool(failed) or done[0] >= wanted, "the traffic stands still", 120)
+            wait_for(lambda: bool(failed) or done[0] >= wanted, "the traffic does not progress", 120)
             self.pipeline.must_run()
             assert not failed
 
@@ -130,7 +133,9 @@ tables:
             writer.join()
 
     def settled(self) -> dict[str, Any]:
-        """Wait until all is visible; how the table and its index differ from the query's answer over the sources."""
+        """Wait until all changes are visible; return how the table and its index differ from the query over the
+        sources.
+        """
         wait_until_quiet(self.topology, self.shop, self.pipeline, lambda why: None)
         differences = dict[str, Any]()
         for table, reported in verdicts(self.topology).items():
@@ -140,22 +145,22 @@ tables:
         return differences
 
     def planned(self) -> bool:
-        """Whether the joins know their tables, and where the log ends that their first version must show."""
+        """Return whether the joins know their tables and the log offsets that their first version must include."""
         self.pipeline.must_run()
         log = self._join.log
         reported = log.read_text() if log.exists() else ""
         return all(f"event=joining table={table} " in reported for table in self.engines)
 
     def joining(self) -> bool:
-        """Whether the join has written rows."""
+        """Return whether the join has written rows."""
         self.pipeline.must_run()
         ports = self._join.serves.values()
         return all(read_metrics(port).get("tailorbird_joined_rows_total", 0) for port in ports)
 
     def must_join(self) -> None:
-        """Wait until it has; AssertionError with the end of its log where it does not."""
+        """Wait until the join has written rows; if it does not, raise AssertionError with the end of the join's log."""
         try:
-            wait_for(self.joining, "no row was joined", 900)
+            wait_for(self.joining, "the join wrote no row", 900)
         except AssertionError as error:
             error.add_note(self._join.log.read_text(errors="replace")[-4_000:])
             raise
@@ -166,7 +171,7 @@ tables:
         return join
 
     def joined(self, *options: str, more: str | None = None) -> None:
-        """Start the join again with options; `more`: with further columns, which all that follows knows of."""
+        """Restart the join with options; `more` adds columns to the query, for the index as well."""
         name = "join wide"
         if self.pipeline.alive(name):
             self.pipeline.kill(name)
@@ -182,7 +187,7 @@ tables:
         self.pipeline.parts[place] = plain
 
     def end_of_join(self) -> str:
-        """What the join says that ends by itself, as one that is used wrongly; other ends are tried again."""
+        """Return the last message of a join that exits for good, as after wrong usage; other exits are retried."""
         deadline = time.monotonic() + 180
         while time.monotonic() < deadline:
             self.pipeline.check()
@@ -190,7 +195,7 @@ tables:
                 assert list(self.pipeline.down) == ["join wide"]
                 return self.pipeline.down["join wide"]
             time.sleep(0.2)
-        raise AssertionError("the join goes on")
+        raise AssertionError("the join did not exit")
 
     def lose_topic(self, table: str) -> None:
         """Delete a table's topic, as by mistake."""
@@ -200,13 +205,13 @@ tables:
         admin.delete_topics([topic])[topic].result(30)
 
     def dead_letters(self) -> int:
-        """How many letters there are, or were before a rebuild settled them."""
+        """Count the dead letters, including those that a rebuild has settled."""
         with DeadLetterReader(self.topology, DeadLetterList(self.name)) as reader:
             found = reader.read()
             return len(found.dead_letters) + len(found.settled)
 
     def sql(self, server: str, *statements: str) -> None:
-        """Statements of a session of their own, in the test's database."""
+        """Run statements in a session of their own, in the test's database."""
         connection = self._connect(server)
         with connection, connection.cursor() as cursor:
             for statement in statements:
@@ -250,7 +255,7 @@ tables:
                 cursor.execute("COMMIT")
 
     def _transaction(self) -> int:
-        """One to five statements on one server, committed at once."""
+        """Commit one to five statements on one server in one transaction."""
         server = "crm" if self.chance.random() < 0.15 else "shop"
         make = self._of_crm if server == "crm" else self._of_shop
         statements = [make() for _ in range(self.chance.randint(1, 5))]

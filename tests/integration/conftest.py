@@ -1,4 +1,4 @@
-"""What the tests of capture share: a database, a topology and capture processes of a test's own."""
+"""Fixtures of the capture tests: a database, a topology and capture processes for each test."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.waiting import wait_for
 
 Row = dict[str, Any]
 ABSENT = {KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART}
-# what a client says while its broker restarts; it goes on by itself
+# errors that a client reports while its broker restarts; it reconnects by itself
 UNAVAILABLE = {
     KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._WAIT_COORD,
     KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -34,7 +34,7 @@ UNAVAILABLE = {
 
 @dataclass
 class Captured:
-    """A database of its own, a topology that captures it, and the processes that a test started."""
+    """A database of a test, a topology that captures it, and the processes that the test started."""
 
     name: str
     file: Path
@@ -45,11 +45,11 @@ class Captured:
     wait_for = staticmethod(lambda condition, otherwise: wait_for(condition, otherwise))
 
     def connection(self) -> pymysql.connections.Connection:
-        """A connection of the loader, in UTC, autocommitting."""
+        """Open a connection of the loader, in UTC, with autocommit."""
         return connection(self.name)
 
     def sql(self, *statements: str) -> list[tuple[Any, ...]]:
-        """Run statements as the loader, each a transaction of its own; rows of the last."""
+        """Run statements as the loader, each in its own transaction; return the rows of the last one."""
         rows: list[tuple[Any, ...]] = []
         with connection(self.name) as connected, connected.cursor() as cursor:
             for statement in statements:
@@ -59,7 +59,7 @@ class Captured:
 
     @staticmethod
     def by_hand(connected: Any) -> None:
-        """From here on a connection commits when it is told to."""
+        """Turn off autocommit for a connection."""
         connected.autocommit(False)
 
     @staticmethod
@@ -79,7 +79,7 @@ class Captured:
         return process
 
     def end_of(self, process: subprocess.Popen[str]) -> tuple[int, str]:
-        """Exit code and last line of a process that ends by itself."""
+        """Return exit code and last line of a process that exits by itself."""
         _, said = process.communicate(timeout=60)
         return process.returncode, said.strip().splitlines()[-1]
 
@@ -87,13 +87,14 @@ class Captured:
         return change_topic(self.name, TableId(source="shop", database=self.name, table=table))
 
     def events(self, table: str) -> list[Row]:
-        """Committed envelopes of a table, by partition, in the log's order there."""
+        """Return the committed envelopes of a table by partition, in log order."""
         return [json.loads(value) for _, _, value in self.read(self.topic(table)) if value is not None]
 
     def read(self, topic: str, partitions: int = 2, last: int | None = None) -> list[tuple[int, bytes, bytes]]:
-        """Partition, key and value of every committed record up to the topic's ends, or of its `last` offsets only.
+        """Return partition, key and value of every committed record up to the topic's ends, or of its `last` offsets
+        only.
 
-        Partition by partition: which of them answers first is the broker's affair.
+        The result is sorted by partition, because brokers answer in any order.
         """
         consumer = self._consumer("read_committed")
         marks = [self._marks(consumer, topic, p) for p in range(partitions)]
@@ -115,7 +116,8 @@ class Captured:
 
     @staticmethod
     def _marks(consumer: Any, topic: str, partition: int) -> tuple[int, int]:
-        """Where a partition begins and ends, (0, 0) before it is there; a broker that restarts is waited for."""
+        """Return the first and the end offset of a partition, (0, 0) before it exists; wait for a broker that
+        restarts."""
         deadline = time.monotonic() + 60
         while True:
             try:
@@ -150,12 +152,12 @@ class Captured:
         self.sql(f"DROP DATABASE {self.name}")
 
     def ends(self, table: str, level: str) -> int:
-        """Where a table's partitions end, added up, for readers of an isolation level."""
+        """Add up the end offsets of a table's partitions, for readers of an isolation level."""
         consumer = self._consumer(level)
         return sum(self._marks(consumer, self.topic(table), p)[1] for p in range(2))
 
     def position(self) -> Row | None:
-        """Newest committed position; None before the first."""
+        """Return the newest committed position, or None before the first."""
         positions = self.read(positions_topic(self.name), 1, last=6)
         return json.loads(positions[-1][2]) if positions else None
 
@@ -180,7 +182,7 @@ class Captured:
             (rest,) = self.sql(f"SELECT GTID_SUBTRACT('{executed}', '{position['position']['gtid_set']}')")[0]
             return str(rest) == ""
 
-        wait_for(covered, "the capture stays behind")
+        wait_for(covered, "the capture does not catch up")
 
 
 def servers() -> str:
@@ -230,8 +232,8 @@ def capture(stack: Stack, unique: Callable[[str], str], tmp_path: Path) -> Itera
 def capture_postgres(
     stack: Stack, postgres_server: PgServer, unique: Callable[[str], str], tmp_path: Path
 ) -> Iterator[Callable[..., Captured]]:
-    """As `capture`, of PostgreSQL."""
-    from tests.integration.pg_database import make  # it is made of what stands here
+    """Same as `capture`, for PostgreSQL."""
+    from tests.integration.pg_database import make  # a local import, because that module imports this one
 
     made: list[Captured] = []
 

@@ -1,4 +1,4 @@
-"""HBase 2.5 in the place of the stack's 2.6: fetched by Maven into the cache, with a folder and ports of its own."""
+"""HBase 2.5 instead of the stack's 2.6: fetched by Maven into the cache, with its own folder and ports."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class OtherHBase:
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
-        """Have it running and answering."""
+        """Start it and wait until it answers."""
         zookeeper, thrift = f"127.0.0.1:{self.ports.zookeeper}", f"127.0.0.1:{self.ports.thrift}"
         self._launch(self._specs["hbase"], lambda: master_problem(zookeeper=zookeeper, thrift=thrift))
         self._launch(self._specs["thrift"], lambda: regions_problem("127.0.0.1", self.ports.thrift))
 
     def stop(self) -> None:
-        """End it."""
+        """Stop it."""
         for process in reversed(self._processes):
             process.send_signal(signal.SIGKILL)
             process.wait()
@@ -76,7 +76,7 @@ class OtherHBase:
 
 
 def fetched(cache: Path, version: str) -> Path:
-    """The folder of its jars, from the stack's own list of dependencies with another version."""
+    """Return the folder of its jars: the stack's own list of dependencies with another version."""
     folder = cache / "matrix" / f"hbase-{version}"
     if not folder.exists():
         work = folder.with_name(f"{folder.name}.{os.getpid()}.new")

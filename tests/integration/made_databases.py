@@ -1,4 +1,5 @@
-"""Databases of the shapes in `tests.support.schemas_made` on the stack's server, and commands that must succeed."""
+"""Create databases of the shapes in `tests.support.schemas_made` on the stack's server; run commands that must
+succeed."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ Makes = Callable[[Made], str]
 
 @pytest.fixture
 def made(stack: Any, unique: Callable[[str], str], request: pytest.FixtureRequest) -> Makes:
-    """Makes a database of a shape; the URL of it. It is dropped at the end."""
+    """Create a database of a shape and return its URL; it is dropped at the end."""
 
     def make(shape: Made) -> str:
         name = unique(shape.name)
@@ -41,7 +42,7 @@ def dropped(name: str) -> None:
 
 
 def reported(*words: str) -> str:
-    """What a command prints; it must succeed."""
+    """Return the output of a command that must succeed."""
     result = CliRunner().invoke(app, [*words], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output

@@ -1,4 +1,4 @@
-"""What `Captured` is for PostgreSQL: a database of a test's own, and capture processes into Kafka."""
+"""`Captured` for PostgreSQL: a database of a test, and capture processes that write to Kafka."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.waiting import wait_for
 
 @dataclass
 class PgDatabase(Captured):
-    """`sql` and `connection` are those of whoever owns the data."""
+    """A PostgreSQL database of a test; `sql` and `connection` log in as the owner of the data."""
 
     server: PgServer = field(kw_only=True)
 
@@ -48,7 +48,7 @@ class PgDatabase(Captured):
                 return False
             return "open" not in position and bool(position["position"]["pos"] >= lsn_of(end))
 
-        wait_for(covered, "the capture stays behind", seconds=180)
+        wait_for(covered, "the capture does not catch up", seconds=180)
 
     def close(self) -> None:
         for process in self.processes:
@@ -62,7 +62,7 @@ class PgDatabase(Captured):
 
 
 def make(server: PgServer, name: str, file: Any, *tables: str, extra: str = "") -> PgDatabase:
-    """A database of its own, empty, and the topology that captures it into Kafka."""
+    """Create an empty database and the topology that captures it into Kafka."""
     with server.session() as connected:
         connected.execute(f"CREATE DATABASE {name} OWNER app")
     text = topology_text(server, name, f"[{', '.join(tables)}]", extra)

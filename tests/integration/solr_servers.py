@@ -1,4 +1,4 @@
-"""Solr servers beside the stack's, with settings that the stack has not: TLS and basic authentication, SolrCloud."""
+"""Solr servers with settings that the stack's Solr lacks: TLS and basic authentication, SolrCloud."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TLS = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """A self-signed certificate of the loopback address: `store` for the server, `pem` for who trusts it."""
+    """A self-signed certificate of the loopback address: `store` for the server, `pem` for clients."""
 
     store: Path
     pem: Path
@@ -44,7 +44,7 @@ class Certificate:
 
 
 class SolrServer:
-    """A copy of the stack's Solr: the same class path and flags, a folder, a port and settings of its own."""
+    """A copy of the stack's Solr: the same class path and flags, but its own folder, port and settings."""
 
     def __init__(self, stack: Stack, home: Path, *, flags: tuple[str, ...] = ()) -> None:
         [running] = [each for each in stack.status() if each.name == "solr"]
@@ -72,7 +72,7 @@ class SolrServer:
         target.write_text(text)
 
     def secure(self, certificate: Certificate, user: str, password: str) -> None:
-        """TLS with this certificate only, and one user who may do everything; before it starts."""
+        """Accept TLS with this certificate only and one user who may do everything; call it before the start."""
         jetty = self.home / "conf" / "solr" / "jetty.xml"
         tls = _TLS.format(store=certificate.store, password=certificate.password)
         jetty.write_text(jetty.read_text().replace(_CONNECTOR, _CONNECTOR + tls))
@@ -86,7 +86,7 @@ class SolrServer:
         (self.home / "data" / "solr" / "security.json").write_text(json.dumps(security))
 
     def start(self, answers: Callable[[], bool]) -> None:
-        """Start it and wait until it answers as it must."""
+        """Start it and wait until it answers as expected."""
         with (self.home / "logs" / "solr.out").open("ab") as out:
             self._process = subprocess.Popen(self._command, stdout=out, stderr=out, cwd=self.home)
         deadline = time.monotonic() + 180
@@ -97,7 +97,7 @@ class SolrServer:
             time.sleep(0.3)
 
     def stop(self) -> None:
-        """End it."""
+        """Stop it."""
         if self._process is not None:
             self._process.terminate()
             try:
@@ -108,7 +108,7 @@ class SolrServer:
 
 
 def certificate(folder: Path) -> Certificate:
-    """A new one, good for an hour."""
+    """Create a certificate that is valid for an hour."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "solr of a test")])
     now = datetime.now(UTC)
@@ -132,16 +132,16 @@ def certificate(folder: Path) -> Certificate:
 
 
 def _hashed(password: str) -> str:
-    """As Solr's Sha256AuthenticationProvider stores it."""
+    """Hash a password in the format of Solr's Sha256AuthenticationProvider."""
     salt = os.urandom(32)
     twice = hashlib.sha256(hashlib.sha256(salt + password.encode()).digest()).digest()
     return f"{base64.b64encode(twice).decode()} {base64.b64encode(salt).decode()}"
 
 
 def cloud(stack: Stack, home: Path) -> SolrServer:
-    """A SolrCloud of one node, whose ZooKeeper is HBase's."""
+    """Start a SolrCloud of one node, whose ZooKeeper is HBase's."""
     zookeeper = f"-DzkHost={stack.addresses()['zookeeper']}/solr-{home.name}"
-    # HTTP/1: Solr's nodes speak HTTP/2 to one another, which the stack's Jetty has not
+    # HTTP/1: Solr's nodes use HTTP/2 among themselves, which the stack's Jetty does not support
     made = SolrServer(stack, home, flags=(zookeeper, "-DcreateZkChroot=true", "-Dsolr.http1=true"))
     settings = home / "data" / "solr" / "solr.xml"
     section = (

@@ -1,6 +1,6 @@
-"""A topology started, changed and mended beside live traffic, on real servers: both far ends equal the near end.
+"""Start, change and repair a topology during live traffic on real servers; HBase and Solr equal the sources.
 
-The first start has many rows; one pipeline of few rows runs through the steps that follow in life.
+The first start has many rows; the steps that follow run on one pipeline of few rows, as in production.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ FAST, SLOW = 600.0, 150.0  # changes per second
 
 
 def begun(folder: Path, *, orders: int, python: bool = False, mode: str = "initial") -> Alive:
-    """A pipeline that was begun beside 600 changes a second, from before its first snapshot until its joins had begun,
-    and then beside fewer."""
+    """A pipeline whose snapshot starts during 600 changes per second; when its joins start, the traffic slows down."""
     one = Alive(f"alive_{folder.stat().st_mtime_ns}", folder, orders=orders, python=python, mode=mode)
     with one.traffic(FAST) as more:
         more(600)
         one.pipeline.start()
-        wait_for(one.planned, "the join does not begin", 300)
+        wait_for(one.planned, "the join does not start", 300)
         more(1_000)
     with one.traffic(SLOW) as more:
         one.must_join()
@@ -43,13 +42,13 @@ def alive(stack: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[A
 
 
 def test_a_first_start_during_live_traffic(alive: Alive) -> None:
-    """Over 13,000 rows of three tables: 0/0/0."""
+    """Over 13,000 rows of three tables: no row differs, is missing or is extra."""
     assert alive.settled() == {}
 
 
 @pytest.mark.matrix
 def test_a_first_start_of_both_engines(stack: object, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """In one application, over 20,000 rows."""
+    """Both engines in one application, over 20,000 rows."""
     one = begun(tmp_path_factory.mktemp("both"), orders=12_000, python=True)
     try:
         assert one.settled() == {}
@@ -57,9 +56,11 @@ def test_a_first_start_of_both_engines(stack: object, tmp_path_factory: pytest.T
         one.close()
 
 
-@pytest.mark.matrix  # what the log never held: tests/laws/test_alive.py, test_capture_snapshot.py
-def test_a_snapshot_of_what_was_never_read(stack: object, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """`snapshot_mode: never`, then `tailorbird snapshot`: what the log never held is there, what moved has moved."""
+@pytest.mark.matrix  # rows that the log never held: tests/laws/test_alive.py, test_capture_snapshot.py
+def test_a_snapshot_of_rows_that_were_never_read(stack: object, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """With `snapshot_mode: never`, a later `tailorbird snapshot` adds rows that the log never held and keeps later
+    changes.
+    """
     one = begun(tmp_path_factory.mktemp("never"), orders=3_000, mode="never")
     try:
         with one.traffic(SLOW) as more:
@@ -73,9 +74,9 @@ def test_a_snapshot_of_what_was_never_read(stack: object, tmp_path_factory: pyte
         one.close()
 
 
-@pytest.mark.matrix  # never read before: the test above
+@pytest.mark.matrix  # tables that were never read before: the test above
 def test_tables_are_read_again_during_live_traffic(alive: Alive) -> None:
-    """`tailorbird snapshot` of two tables repeats every row of them, and changes nothing."""
+    """`tailorbird snapshot` of two tables publishes every row again and changes nothing."""
     with alive.traffic(SLOW) as more:
         more(100)
         tables = tuple(f"{alive.name}.{table}" for table in ("orders", "products"))
@@ -85,7 +86,8 @@ def test_tables_are_read_again_during_live_traffic(alive: Alive) -> None:
 
 
 def test_one_session_logs_partial_images(alive: Alive) -> None:
-    """`SET SESSION binlog_row_image = MINIMAL` in one session: its rows are read by their keys, the rest flows."""
+    """`SET SESSION binlog_row_image = MINIMAL` in one session: its rows are read by key, all others continue to
+    flow."""
     with alive.traffic(SLOW) as more:
         more(100)
         alive.sql(
@@ -101,7 +103,7 @@ def test_one_session_logs_partial_images(alive: Alive) -> None:
 
 
 def test_a_column_is_added_used_and_the_table_rebuilt(alive: Alive) -> None:
-    """Rows of before it show its default; values of a column that was widened are shown in its new type."""
+    """Older rows show the new column's default; values of a widened column appear in the new type."""
     with alive.traffic(SLOW) as more:
         more(100)
         alive.sql(
@@ -117,9 +119,10 @@ def test_a_column_is_added_used_and_the_table_rebuilt(alive: Alive) -> None:
     assert alive.dead_letters() == 0
 
 
-@pytest.mark.matrix  # lost logs: tests/laws/test_alive.py; rebuilds beside traffic: the test above
+@pytest.mark.matrix  # lost logs: tests/laws/test_alive.py; rebuilds during traffic: the test above
 def test_a_topic_is_deleted_and_recovered(alive: Alive) -> None:
-    """The capture reads a lost topic's table again; the join says that it was made anew, and what helps."""
+    """The capture re-reads the table of a deleted topic; the join reports that the topic was recreated, and the
+    remedy."""
     with alive.traffic(SLOW) as more:
         more(100)
         alive.lose_topic("products")

@@ -1,4 +1,4 @@
-"""The reference application: a binlog becomes searchable in Solr."""
+"""The reference application: make a binlog searchable in Solr."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXAMPLE = ROOT / "examples" / "fulltext.py"
 
 @pytest.fixture
 def collection(stack: Stack, unique: Callable[[str], str]) -> Iterator[str]:
-    """The address of a collection of the test's own."""
+    """The URL of a collection for the test."""
     url = f"http://127.0.0.1:{os.environ['TAILORBIRD_PORT_SOLR']}/solr"
     admin = SolrAdmin(url, install=install_configset)
     name = unique("fulltext")
@@ -45,7 +45,7 @@ def found(url: str, query: str) -> set[str]:
 def test_words_of_rows_are_found_and_those_of_old_rows_are_not(
     stack: Stack, collection: str, unique: Callable[[str], str]
 ) -> None:
-    """Inserted words are found, updated and deleted ones are not, and reading everything again changes nothing."""
+    """Inserted words are found, updated and deleted ones are not, and a second full read changes nothing."""
     port = int(os.environ["TAILORBIRD_PORT_MYSQL_SHOP"])
     database = unique("texts")
     uri = f"mysql://cdc:cdc@127.0.0.1:{port}?follow=0"
@@ -79,5 +79,5 @@ def test_words_of_rows_are_found_and_those_of_old_rows_are_not(
 
 
 def test_the_example_stays_small() -> None:
-    """A reference application that one can read at a glance: at most a hundred lines."""
+    """The reference application has at most a hundred lines."""
     assert len(EXAMPLE.read_text().splitlines()) <= 100

@@ -1,4 +1,4 @@
-"""The capture process on real servers, MySQL and PostgreSQL, and Kafka, killed at random under live traffic."""
+"""The capture process on real MySQL, PostgreSQL and Kafka, killed at random under live traffic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop"), pytest.m
 
 
 class Traffic(threading.Thread):
-    """One writer whose every change is known: what a read_committed reader must see, in this order."""
+    """One writer that records every change: a read_committed reader must see them in this order."""
 
     def __init__(self, captured: Any, seed: int, rows: dict[int, int]) -> None:
         super().__init__(name="traffic")
@@ -37,7 +37,7 @@ class Traffic(threading.Thread):
                             self._change(cursor)
                     connected.commit()
                     self.enough.wait(0.01)
-        except BaseException as error:  # looked at by the test's own thread
+        except BaseException as error:  # checked in the test's own thread
             self.failed = error
             raise
 
@@ -69,7 +69,7 @@ class Traffic(threading.Thread):
 
 @pytest.fixture
 def gateway_of(tmp_path: Path) -> Iterator[Callable[[Any], GatewayProcess]]:
-    """Starts a gateway over what is captured."""
+    """Start a gateway over what is captured."""
     made: list[GatewayProcess] = []
 
     def make(captured: Any) -> GatewayProcess:
@@ -84,7 +84,7 @@ def gateway_of(tmp_path: Path) -> Iterator[Callable[[Any], GatewayProcess]]:
 
 @pytest.fixture(params=["mysql", "postgresql"])
 def database(request: pytest.FixtureRequest, capture: Callable[..., Any]) -> Any:
-    """A database with table t to be captured, of either server."""
+    """Create a database with a table t to capture, on either server."""
     make = capture if request.param == "mysql" else request.getfixturevalue("capture_postgres")
     return make("t")
 
@@ -92,8 +92,9 @@ def database(request: pytest.FixtureRequest, capture: Callable[..., Any]) -> Any
 def test_killed_at_random_each_change_is_seen_exactly_once(
     database: Any, gateway_of: Callable[[Any], GatewayProcess]
 ) -> None:
-    """kill -9 in the snapshot, between records and their commit, and anywhere in the stream, under live traffic; every
-    second capture goes through a gateway, one of which dies under it."""
+    """Kill -9 in the snapshot, between records and their commit, and anywhere in the stream, under live traffic. Every
+    second capture runs through a gateway, one of which is killed as well.
+    """
     captured, random = database, Random(5)
     gateway = gateway_of(captured)
     captured.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT)")
@@ -107,9 +108,9 @@ def test_killed_at_random_each_change_is_seen_exactly_once(
     try:
         for kill in range(6):
             process = captured.start(*(gateway.options if kill % 2 == 0 else ()))
-            if kill < 2:  # in the snapshot: as soon as its rows are coming in
+            if kill < 2:  # in the snapshot: as soon as its first rows arrive
                 level, grown = "read_uncommitted", random.choice((1, 2000, 4000))
-            elif kill % 2:  # records are in the log, their commit is not
+            elif kill % 2:  # records are in the log, but not committed
                 captured.streaming(process)
                 level, grown = "read_uncommitted", 0
             else:
@@ -126,7 +127,9 @@ def test_killed_at_random_each_change_is_seen_exactly_once(
                 gateway.end()
                 gateway.start()
                 seen = captured.ends("t", "read_committed")
-                captured.wait_for(lambda seen=seen: captured.ends("t", "read_committed") > seen, "it stands still")
+                captured.wait_for(
+                    lambda seen=seen: captured.ends("t", "read_committed") > seen, "the capture does not progress"
+                )
             process.send_signal(signal.SIGKILL)
             process.wait()
             position = captured.position()

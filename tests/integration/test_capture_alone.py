@@ -1,4 +1,4 @@
-"""A topology with sources and no tables: capture alone, as one runs Debezium. Neither HBase nor Solr is needed."""
+"""A topology with sources and no tables runs capture alone, like Debezium. It needs neither HBase nor Solr."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop")]
 def test_sources_without_tables_are_captured_watched_and_proved(
     capture: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`validate`, `doctor`, `plan`, `apply`, `run`, `status` and `verify` work,
-    and no server but Kafka and MySQL is asked."""
+    """`validate`, `doctor`, `plan`, `apply`, `run`, `status` and `verify` work, and contact no server but Kafka and
+    MySQL.
+    """
     monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
     captured = capture("t")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1), (2, 2)")
@@ -45,7 +46,7 @@ def test_sources_without_tables_are_captured_watched_and_proved(
         captured.caught_up()
         captured.sql("UPDATE t SET v = 3 WHERE id = 1")
         captured.caught_up()
-        wait_for(lambda: tailorbird("status", str(file)).returncode == 0, "status finds a fault", 60)
+        wait_for(lambda: tailorbird("status", str(file)).returncode == 0, "status reports a fault", 60)
         reported = [json.loads(line) for line in run("status", str(file), "--json").splitlines()]
         assert [(one["kind"], one["part"]) for one in reported] == [("process", "capture shop")]
         said = [json.loads(line) for line in run("verify", str(file), "--json").splitlines() if line.startswith("{")]

@@ -1,4 +1,4 @@
-"""Which tables are captured and under which key: `filter_policy: accept`, tables without a key, huge transactions."""
+"""Select the captured tables and their keys: `filter_policy: accept`, tables without a key, huge transactions."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop"), pytest.m
 
 
 def rewrite(captured: Any, tables: str) -> None:
-    """Say something else of the tables that are captured."""
+    """Replace the captured tables in the topology file."""
     text = captured.file.read_text()
     assert "tables: [t]" in text
     captured.file.write_text(text.replace("tables: [t]", tables))
 
 
 def test_under_accept_tables_are_captured_as_they_appear(capture: Callable[..., Any]) -> None:
-    """All tables but those listed without a word, those too that are made, renamed or filled while the capture runs or
-    is down; ignored columns stay behind."""
+    """All tables except the listed ones are captured, also tables created, renamed or filled while the capture runs or
+    is down. Ignored columns are not published.
+    """
     captured = capture("t")
     rewrite(captured, "filter_policy: accept, tables: {skipped: {}, users: {ignored_columns: [secret]}}")
     captured.sql(
@@ -48,7 +49,7 @@ def test_under_accept_tables_are_captured_as_they_appear(capture: Callable[..., 
     def rows(table: str) -> list[Any]:
         return sorted((event["after"] for event in captured.events(table) if event["after"]), key=lambda r: r["id"])
 
-    captured.wait_for(lambda: rows("kept") == [{"id": 1}, {"id": 2}, {"id": 3}], "a renamed table is not read")
+    captured.wait_for(lambda: rows("kept") == [{"id": 1}, {"id": 2}, {"id": 3}], "a renamed table is not captured")
     assert rows("t") == [{"id": 1, "v": 1}]
     assert rows("users") == [{"id": 1}, {"id": 2}]
     assert rows("later") == [{"id": 1, "w": 5}, {"id": 2, "w": 6}]
@@ -60,7 +61,7 @@ def test_under_accept_tables_are_captured_as_they_appear(capture: Callable[..., 
 
 
 def test_accept_without_a_list_captures_all(capture: Callable[..., Any]) -> None:
-    """As Debezium does where no table is named: the tables that are there, and those that come."""
+    """Without any listed table all are captured, as in Debezium: existing tables and new ones."""
     captured = capture("t")
     rewrite(captured, "filter_policy: accept")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
@@ -72,7 +73,7 @@ def test_accept_without_a_list_captures_all(capture: Callable[..., Any]) -> None
 
 
 def test_a_table_without_a_key_is_captured_under_the_columns_named(capture: Callable[..., Any]) -> None:
-    """Its snapshot is one pass that leaves no row out, although rows share the key; so does its log."""
+    """Its snapshot is one pass that omits no row, although rows share the key; the same holds for the log."""
     captured = capture("t")
     rewrite(captured, "tables: {t: {message_key_columns: [a]}}")
     captured.sql("CREATE TABLE t (a INT, b INT NOT NULL)")
@@ -91,15 +92,19 @@ def test_a_table_without_a_key_is_captured_under_the_columns_named(capture: Call
     assert [event["op"] for _, event in events if event["op"] != "r"] == ["c", "d"]
 
 
-def test_a_huge_transaction_goes_on_at_the_next_row_after_a_kill(capture: Callable[..., Any]) -> None:
-    """More records than one of Kafka's transactions takes: what was published of it stays, the rest follows once."""
+def test_a_huge_transaction_resumes_at_the_next_row_after_a_kill(capture: Callable[..., Any]) -> None:
+    """The transaction has more records than one Kafka transaction can take. After a kill the published part stays and
+    the rest follows exactly once.
+    """
     captured = capture("t")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
     process = captured.start()
     captured.streaming(process)
     values = ",".join(f"({n},1)" for n in range(45_000))
     captured.sql(f"INSERT INTO t VALUES {values}", "UPDATE t SET v = 2")
-    captured.wait_for(lambda: bool((captured.position() or {}).get("open")), "it is not published in parts")
+    captured.wait_for(
+        lambda: bool((captured.position() or {}).get("open")), "the transaction is not published in parts"
+    )
     process.kill()
     process.wait()
     position = captured.position()
@@ -116,5 +121,5 @@ def test_a_huge_transaction_goes_on_at_the_next_row_after_a_kill(capture: Callab
         assert len({event["transaction"]["id"] for event in part}) == 1
         assert [event["transaction"]["total_order"] for event in part] == list(range(1, 45_001))
         assert [event["after"]["id"] for event in part] == list(range(45_000))
-    if resumed is not None:  # the kill came while it was published in part
+    if resumed is not None:  # the kill came after a part was published
         assert 0 < resumed["total_order"] < 45_000

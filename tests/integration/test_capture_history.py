@@ -1,4 +1,4 @@
-"""The schema history against the server itself: at every position, the columns that information_schema showed then."""
+"""Compare the schema history with the server: at every position, the columns that information_schema showed there."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Shown = dict[str, list[tuple[str, str, bool, str | None]]]
 
 
 def shown(seen: Seen) -> Shown:
-    """Every table's columns: name, type, whether NULL is allowed, character set."""
+    """Return every table's columns: name, type, whether NULL is allowed, character set."""
     return {
         name: [(c.name, c.column_type, c.nullable, c.charset) for c in table.columns]
         for (_, name), table in seen.catalog.tables.items()
@@ -52,7 +52,9 @@ def row(column: Column) -> tuple[str, str, bool, str | None]:
 
 
 def test_the_history_is_the_servers_own(capture: Callable[..., Any]) -> None:
-    """Folded from the log alone, long after the statements ran, the history tells what the server told there."""
+    """The history is computed from the log alone, long after the statements ran, and has the columns that the server
+    showed.
+    """
     captured = capture("t")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
     source = read_topology(captured.file.read_text(), file="t.yml", environ=os.environ).sources["shop"]
@@ -81,7 +83,8 @@ def test_the_history_is_the_servers_own(capture: Callable[..., Any]) -> None:
     compared = 0
     for gtids, there in truth:
         at = Position(file="", pos=0, gtid_set="", sequence=numbers.get(gtids, -1))
-        if at.sequence < 0:  # another test's transaction came between the statement and the look at the position
+        # another test's transaction was committed between the statement and the query for the position
+        if at.sequence < 0:
             continue
         found = {
             state.table_id.table: [row(column) for column in state.schema.columns]

@@ -1,4 +1,4 @@
-"""What the capture must refuse, survive or announce on real servers: never silently lose."""
+"""Changes that the capture must refuse, survive or report on real servers; it never loses any silently."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop"), pytest.m
 
 
 def test_geometries_are_captured(capture: Callable[..., Any]) -> None:
-    """A geometry column, there from the start or added, leaves as Debezium's struct, by snapshot and stream."""
+    """A geometry column, existing or added later, is published as Debezium's struct by snapshot and stream."""
     captured = capture("t")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, g GEOMETRY, v INT)", "INSERT INTO t VALUES (1, POINT(1, 2), 1)")
     process = captured.start()
@@ -46,8 +46,8 @@ def test_geometries_are_captured(capture: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("statement", ["TRUNCATE TABLE t", "DROP TABLE t", "DROP DATABASE IF EXISTS {}"])
-def test_a_table_that_is_emptied_as_a_whole_is_marked(capture: Callable[..., Any], statement: str) -> None:
-    """What no row event tells: a marker in every partition says that all rows of smaller sequence are gone."""
+def test_a_truncated_table_is_marked(capture: Callable[..., Any], statement: str) -> None:
+    """TRUNCATE has no row events: a marker in every partition says that all rows of smaller sequence are deleted."""
     captured = capture("t")
     create = "CREATE TABLE t (id INT PRIMARY KEY, v INT)"
     captured.sql(create, "INSERT INTO t VALUES (1, 1)")
@@ -63,7 +63,7 @@ def test_a_table_that_is_emptied_as_a_whole_is_marked(capture: Callable[..., Any
     assert captured.end_of(process)[0] == 0
     records = captured.read(captured.topic("t"))
     marks = [(p, json.loads(value)) for p, key, value in records if key == TRUNCATE_KEY]
-    # a table that is made again is read again, behind a marker of its own
+    # a table that is created again is read again, after its own marker
     times = 1 if statement.startswith("TRUNCATE") else 2
     assert sorted((p, mark["op"], mark["before"], mark["after"]) for p, mark in marks) == [
         *[(0, "t", None, None)] * times, *[(1, "t", None, None)] * times,
@@ -77,8 +77,9 @@ def test_a_table_that_is_emptied_as_a_whole_is_marked(capture: Callable[..., Any
 
 
 @pytest.mark.parametrize("kind", ["statement", "xa"])
-def test_transactions_that_rows_do_not_report(capture: Callable[..., Any], kind: str) -> None:
-    """A statement logged as text has its table read again; the rows of an XA transaction come when it is committed."""
+def test_transactions_without_row_events(capture: Callable[..., Any], kind: str) -> None:
+    """After a statement logged as text its table is read again; rows of an XA transaction are published at its
+    commit."""
     captured = capture("t")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY)", f"CREATE DATABASE {captured.name}_x")
     other = f"{captured.name}_x.t"
@@ -107,13 +108,13 @@ def test_transactions_that_rows_do_not_report(capture: Callable[..., Any], kind:
         return [event["after"]["id"] for event in captured.events("t") if event["after"]]
 
     expected = [1, 7, 7] if kind == "statement" else [1, 7]
-    captured.wait_for(lambda: sorted(reported()) == expected, "the row does not come")
+    captured.wait_for(lambda: sorted(reported()) == expected, "the row does not arrive")
     process.terminate()
     assert captured.end_of(process)[0] == 0
 
 
 def test_a_changed_table_gets_a_new_schema_version_before_its_rows(capture: Callable[..., Any]) -> None:
-    """ALTER TABLE mid-stream, and while the capture is down: rows keep the schema that they were logged with."""
+    """ALTER TABLE while the capture streams, and while it is down: rows keep the schema that they were logged with."""
     captured = capture("t")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
     process = captured.start()
@@ -143,7 +144,7 @@ def test_a_changed_table_gets_a_new_schema_version_before_its_rows(capture: Call
 
 
 def test_a_lost_connection_loses_and_repeats_nothing(capture: Callable[..., Any]) -> None:
-    """The server cuts the log's connection again and again: the capture goes on from its own committed position."""
+    """The server closes the log's connection repeatedly: the capture resumes from its own committed position."""
     captured = capture("t")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY AUTO_INCREMENT, v INT)")
     process = captured.start()
@@ -167,13 +168,13 @@ def test_a_lost_connection_loses_and_repeats_nothing(capture: Callable[..., Any]
 
 
 def holders(captured: Any, thread: int) -> list[str]:
-    """Sockets of this machine that the server's thread talks to, as `pid/fd` of the process that owns them."""
+    """Return this machine's sockets that talk to the server's thread, as `pid/fd` of the owning process."""
     ((host,),) = captured.sql(f"SELECT host FROM information_schema.processlist WHERE id = {thread}")
     return [f"{captured.processes[-1].pid}/{host}"] if int(host.rpartition(":")[2]) in ports(captured) else []
 
 
 def ports(captured: Any) -> set[int]:
-    """Local ports of the TCP sockets that the test's newest process holds."""
+    """Return the local ports of the TCP sockets of the test's newest process."""
     pid = captured.processes[-1].pid
     folder = f"/proc/{pid}/fd"
     inodes = {os.readlink(f"{folder}/{fd}").removeprefix("socket:[").rstrip("]") for fd in os.listdir(folder)}
@@ -182,8 +183,8 @@ def ports(captured: Any) -> set[int]:
     return {int(row[1].rpartition(":")[2], 16) for row in rows if row[9] in inodes}
 
 
-def test_a_position_that_the_server_does_not_continue(capture: Callable[..., Any]) -> None:
-    """A server that was reset, restored or replaced is named: never a silent jump."""
+def test_a_position_that_the_server_does_not_have(capture: Callable[..., Any]) -> None:
+    """A server that was reset, restored or replaced is reported; the capture never skips changes silently."""
     captured = capture("t")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY)")
     topology = read_topology(captured.file.read_text(), file="t.yml", environ=os.environ)
@@ -201,7 +202,7 @@ def test_a_position_that_the_server_does_not_continue(capture: Callable[..., Any
 
 
 def test_a_purged_position_is_reported(capture: Callable[..., Any]) -> None:
-    """Transactions purged before they were read stop the capture by name."""
+    """Transactions that were purged before they were read stop the capture with an error that names them."""
     captured = capture("t")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY)")
     process = captured.start()

@@ -1,5 +1,6 @@
-"""`tailorbird rewind` on a real server and Kafka: the replay carries the numbers that were given, later changes greater
-ones, although tables were altered in between."""
+"""`tailorbird rewind` on a real server and Kafka: the replay has the original sequence numbers, later changes have
+greater ones, although tables were altered in between.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +17,21 @@ pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop"), pytest.m
 
 
 def rewind(captured: Any, *arguments: str) -> list[dict[str, Any]]:
-    """What the command prints."""
+    """Return the output of `tailorbird rewind`."""
     done = tailorbird("rewind", str(captured.file), "--json", *arguments)
     assert not done.returncode, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def reported(captured: Any) -> list[tuple[int, str, Any]]:
-    """The changes of the table in the order of their publication, by number."""
+    """Return the changes of the table in order of publication, with their numbers."""
     events = [event for event in captured.events("t") if event["op"] != "r"]
     return [(event["source"]["sequence"], event["op"], event["after"]) for event in events]
 
 
-def test_a_capture_that_is_set_back_gives_the_same_numbers_again(capture: Callable[..., Any]) -> None:
-    """Back to the first position that is kept: the same changes under the same numbers; then it goes on above them."""
+def test_a_rewound_capture_gives_the_same_numbers_again(capture: Callable[..., Any]) -> None:
+    """Rewind to the first position that is kept: the same changes have the same numbers; new changes have greater
+    ones."""
     captured = capture("t")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
     process = captured.start()
@@ -44,7 +46,7 @@ def test_a_capture_that_is_set_back_gives_the_same_numbers_again(capture: Callab
     assert len(once) == 5
     marks = rewind(captured)
     assert marks[0]["sequence"] == 0
-    assert process.poll() is None  # to list disturbs nobody
+    assert process.poll() is None  # listing the positions does not disturb the capture
     process.terminate()
     assert captured.end_of(process)[0] == 0
     (back,) = rewind(captured, "--to-sequence", "0")

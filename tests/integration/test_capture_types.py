@@ -1,4 +1,4 @@
-"""Every column type on a real server: what the snapshot reads and what the log says are the same canonical values."""
+"""Every column type on a real server: snapshot and log yield the same canonical values."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ OPAQUE = (
 
 
 def test_snapshot_and_log_report_the_same(capture: Callable[..., Any]) -> None:
-    """Each value of each type is equal by both ways and survives HBase's bytes; zero dates are refused by both."""
+    """Each value of each type is equal from both and is read back from HBase unchanged; both refuse zero dates."""
     captured = capture("t", "n")
     captured.sql(f"CREATE TABLE t ({COLUMNS})", "CREATE TABLE n (id VARCHAR(9) PRIMARY KEY, y YEAR, u INT UNSIGNED)")
     source = read_topology(captured.file.read_text(), file="t.yml", environ={}).sources["shop"]
@@ -148,22 +148,22 @@ def test_snapshot_and_log_report_the_same(capture: Callable[..., Any]) -> None:
 
 
 def shown(image: Image) -> Row:
-    """The columns of an image, refused or not."""
+    """Return the columns of an image, refused or not."""
     return image.values if isinstance(image, RefusedImage) else image
 
 
 def exact(row: Row) -> dict[str, str]:
-    """Values with their types and the sign of zero, which == does not see."""
+    """Return values with their types and the sign of zero, which == ignores."""
     return {name: f"{type(value).__name__} {value!r}" for name, value in row.items()}
 
 
 def kept(type_: LogicalType, value: Canonical) -> Canonical:
-    """A value as HBase gives it back."""
+    """Encode a value for HBase and decode it again."""
     return None if value is None else decoder(type_)(encoder(type_)(value))
 
 
 def survives(schema: TableSchema, row: Row) -> None:
-    """Every value is what its logical type promises: it comes back from HBase's bytes."""
+    """Check that every value is read back from HBase as its logical type."""
     for column in schema.columns:
         value = row[column.name]
         if value is not None:
@@ -172,7 +172,9 @@ def survives(schema: TableSchema, row: Row) -> None:
 
 
 def test_zero_dates_go_to_the_dead_letters(capture: Callable[..., Any]) -> None:
-    """A row that cannot be told is a dead letter with its values, its older version leaves, and nothing stops."""
+    """A row that the envelope cannot represent becomes a dead letter with its values, its older version is deleted, and
+    the capture continues.
+    """
     captured = capture("t", extra=", unrepresentable: dead_letter")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, d DATE)", "INSERT INTO t VALUES (1, '2020-01-01')")
     captured.sql("SET SESSION sql_mode = ''")
@@ -199,7 +201,7 @@ def test_zero_dates_go_to_the_dead_letters(capture: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize(("mode", "encrypted"), [("disabled", False), ("preferred", True), ("required", True)])
 def test_connections_are_encrypted_as_asked(capture: Callable[..., Any], mode: Any, encrypted: bool) -> None:
-    """`ssl_mode` holds for the connections that ask; the server of the stack offers TLS."""
+    """`ssl_mode` applies to the connections that request it; the stack's server offers TLS."""
     source = read_topology(capture("t").file.read_text(), file="t.yml", environ={}).sources["shop"]
     with connected(replace(source, ssl_mode=mode)) as connection:
         ((_, cipher),) = query(connection, "SHOW STATUS LIKE 'Ssl_cipher'")

@@ -1,4 +1,4 @@
-"""Changes that stand in the log without their rows, on a real server: the topic ends up with what the table holds."""
+"""Changes without complete rows in the log, on a real server: the topic ends with the rows of the table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop"), pytest.m
 
 
 def shown(captured: Any, table: str) -> dict[int, dict[str, Any]]:
-    """The newest image of every row that the topic tells, by key; a marker ends the rows older than it."""
+    """Return the newest image of every row in the topic, by key; a marker deletes the rows older than it."""
     rows: dict[int, tuple[int, dict[str, Any]]] = {}
     for event in captured.events(table):
         before, after, number = event["before"], event["after"], event["source"]["sequence"]
@@ -25,13 +25,13 @@ def shown(captured: Any, table: str) -> dict[int, dict[str, Any]]:
 
 
 def held(captured: Any, table: str, *columns: str) -> dict[int, dict[str, Any]]:
-    """The same of the table itself."""
+    """Return the same from the table itself."""
     found = captured.sql(f"SELECT {', '.join(columns)} FROM {table}")
     return {row[0]: dict(zip(columns, row, strict=True)) for row in found}
 
 
 def test_partial_images_and_statements_of_one_session(capture: Callable[..., Any]) -> None:
-    """MINIMAL images and a statement logged as text: the rows arrive, the capture goes on."""
+    """MINIMAL images and a statement logged as text: the rows arrive and the capture continues."""
     captured = capture("t", "u")
     for table in ("t", "u"):
         captured.sql(f"CREATE TABLE {table} (id INT PRIMARY KEY, v INT, w VARCHAR(9) DEFAULT 'x')")
@@ -61,7 +61,7 @@ def test_partial_images_and_statements_of_one_session(capture: Callable[..., Any
 
 
 def test_children_follow_their_parents(capture: Callable[..., Any]) -> None:
-    """ON DELETE CASCADE, ON UPDATE CASCADE and SET NULL, over two levels: what InnoDB does below the log arrives."""
+    """ON DELETE CASCADE, ON UPDATE CASCADE and SET NULL over two levels: changes that InnoDB does not log arrive."""
     captured = capture("parent", "child", "grandchild")
     captured.sql(
         "CREATE TABLE parent (id INT PRIMARY KEY)",
@@ -83,7 +83,7 @@ def test_children_follow_their_parents(capture: Callable[..., Any]) -> None:
     for table, columns in {"child": ("id", "p"), "grandchild": ("id", "c", "v")}.items():
         captured.wait_for(
             lambda table=table, columns=columns: shown(captured, table) == held(captured, table, *columns),
-            f"{table} keeps dead values",
+            f"{table} keeps outdated values",
         )
     assert {row["c"] for row in shown(captured, "grandchild").values()} == {None, 20, 30}
     process.terminate()

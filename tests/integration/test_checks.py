@@ -1,4 +1,4 @@
-"""`checks:` on the real servers: a difference comes and goes, and metrics, `status` and the log say so."""
+"""`checks:` on the real servers: metrics, `status` and the log report a difference while it exists."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.matrix]
 
 
 def test_a_difference_is_reported_until_it_is_repaired(stack: object, tmp_path: Path) -> None:
-    """A document that is taken away: the next run finds it, `status` names the command that shows it and exits with 1;
-    once it is there again all is equal. The process ends in order in the midst of whatever it compares."""
+    """A document is deleted: the next run finds it, `status` names the command that shows it and exits with 1. When it
+    is restored all is equal again. The process exits cleanly in the middle of a comparison.
+    """
     with a_world(tmp_path) as world:
         world.file.write_text(f"{world.file.read_text()}checks: {{often: {{every: 1s, stage: index, sample: 1/2}}}}\n")
         codec = world.store_layout(1, **TYPES)
@@ -36,7 +37,7 @@ def test_a_difference_is_reported_until_it_is_repaired(stack: object, tmp_path: 
             return read_metrics(port).get(f"tailorbird_check_{name}", -1.0)
 
         with closing(Planting(world, codec)) as plant:
-            wait_for(lambda: metric("last_success_timestamp_seconds") > 0, "no run finds all equal", 120)
+            wait_for(lambda: metric("last_success_timestamp_seconds") > 0, "no run reports equality", 120)
             assert (metric("rows"), metric("differing_rows"), metric("interval_seconds")) == (50, 0, 1)
             document = plant.document(7)
             plant.post({"delete": {"id": plant.id(7)}})
@@ -49,7 +50,7 @@ def test_a_difference_is_reported_until_it_is_repaired(stack: object, tmp_path: 
             found = reported["check"]["checked"][0]["findings"]
             assert [(one["key"], one["difference"]) for one in found] == [({"id": 7}, "missing")]
             plant.post([document])
-            wait_for(lambda: metric("differing_rows") == 0, "it is told though it is mended", 120)
+            wait_for(lambda: metric("differing_rows") == 0, "it is reported although it is repaired", 120)
         checks.terminate()
         assert checks.wait(60) == 0
         with RunsReader(load_topology(str(world.file))) as reader:

@@ -1,4 +1,4 @@
-"""A join whose executors run on a real standalone cluster: a master and workers in processes of their own."""
+"""A join whose executors run on a real standalone Spark cluster with separate master and worker processes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ pytestmark = [pytest.mark.integration, pytest.mark.kafka("hbase", "thrift"), pyt
 
 
 def submitted(joined: Joined, master: str, *more: str) -> list[str]:
-    """The command up to the topology's file, which `Joined.start` adds."""
+    """Return the command up to the topology's file, which `Joined.start` adds."""
     command = cluster_command(joined.topology, joined.topology.tables["wide"], master=master, more=more)
     return command[: command.index(str(joined.file))]
 
 
-@pytest.mark.matrix  # the command, its refusals, what is shipped: tests/joins/test_submit.py
+@pytest.mark.matrix  # the command, its refusals, the files it ships: tests/joins/test_submit.py
 def test_executors_work_and_one_of_them_dies(joined: Joined) -> None:
     """`tailorbird submit --master spark://…` runs on the workers; one of them killed by SIGKILL loses nothing."""
     history = History(random.Random(21))
@@ -33,7 +33,7 @@ def test_executors_work_and_one_of_them_dies(joined: Joined) -> None:
         settles(joined, history)
         running = cluster.applications()
         assert [(one["name"], one["cores"]) for one in running] == [(f"{joined.name}.wide", 2)], joined.said()
-        assert running[0]["memoryperexecutor"] == 600, "what stands behind `--` did not arrive"
+        assert running[0]["memoryperexecutor"] == 600, "the options after `--` did not arrive"
 
         joined.publish(history.change(100, ids=6))
         cluster.kill_worker()
@@ -43,7 +43,7 @@ def test_executors_work_and_one_of_them_dies(joined: Joined) -> None:
 
 @pytest.mark.matrix
 def test_executors_that_can_not_work_are_named(joined: Joined) -> None:
-    """Workers whose Python has none of our packages: one line says which are missing where, and what helps."""
+    """Workers whose Python lacks our packages: one line says which packages are missing where, and the remedy."""
     with spark_cluster(joined.folder / "cluster", workers=1) as cluster:
         bare = f"{sys.base_prefix}/bin/python3"
         joined.publish(History(random.Random(22)).change(10, ids=6))
@@ -56,7 +56,7 @@ def test_executors_that_can_not_work_are_named(joined: Joined) -> None:
 
 
 def settles(joined: Joined, history: History) -> None:
-    """All is there, and nothing else."""
+    """Wait until exactly the expected rows exist."""
     joined.publish_positions(history)
-    wait_for(lambda: joined.barriers_report(history), "the barriers never come")
+    wait_for(lambda: joined.barriers_report(history), "the barriers never arrive")
     assert joined.live() == oracle(joined, history)

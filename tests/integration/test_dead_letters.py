@@ -1,4 +1,4 @@
-"""`tailorbird dead-letters` beside a running capture: a refused row is listed, read again, and waits no longer."""
+"""`tailorbird dead-letters` while a capture runs: list a refused row, read it again, settle it."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ pytestmark = pytest.mark.integration
 
 
 def reported(captured: Captured, *words: str, code: int = 0) -> list[Any]:
-    """The objects that `tailorbird dead-letters` prints."""
+    """Return the objects that `tailorbird dead-letters` prints."""
     ran = tailorbird("dead-letters", words[0], str(captured.file), *words[1:], "--json")
     assert ran.returncode == code, ran.stderr
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
 
 def refuse(captured: Captured, number: int) -> None:
-    """A row with a date that is none, which a strict session would refuse."""
+    """Insert a row with an invalid date, which a strict session would refuse."""
     with captured.connection() as connection, connection.cursor() as cursor:
         cursor.execute("SET sql_mode = ''")
         cursor.execute(f"INSERT INTO t VALUES ({number}, '0000-00-00')")
 
 
 def assert_incomplete(captured: Captured) -> None:
-    """`status` names the table that lacks rows and the command to look, though all processes move; so does `doctor`."""
+    """`status` names the incomplete table and the command that shows why, although all processes run; so does
+    `doctor`."""
     ran = tailorbird("status", str(captured.file))
     assert f"INCOMPLETE table shop.{captured.name}.t (so do wide): 2 dead letters wait" in ran.stdout
     assert f"tailorbird dead-letters list {captured.file}" in ran.stdout
@@ -52,8 +53,9 @@ def assert_incomplete(captured: Captured) -> None:
 
 
 def test_a_refused_row_is_listed_and_settled_by_a_later_change(capture: Callable[..., Any]) -> None:
-    """Two rows are refused and have dead-letter records. A row that is corrected, after a restart, settles its record
-    by itself; the other is read again in vain. Once it is deleted nothing is open and `status` is content."""
+    """Two rows are refused and become dead letters. A corrected row settles its record by itself, also after a restart;
+    the other fails again on retry. When that row is deleted no record is open and `status` reports no fault.
+    """
     captured = capture("t", extra=", unrepresentable: dead_letter")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, born DATE)")
     process = captured.start()
@@ -101,9 +103,10 @@ def test_a_refused_row_is_listed_and_settled_by_a_later_change(capture: Callable
     assert "INCOMPLETE" not in tailorbird("status", str(captured.file)).stdout
 
 
-def test_a_hidden_column_decides_nothing_and_leaks_nothing(capture: Callable[..., Any]) -> None:
-    """A value that no type can hold is published as NULL and counted. In an ignored column it is not even counted, of
-    a masked one the mask leaves; and no record, log line or dead-letter record has a hidden value."""
+def test_a_hidden_column_causes_no_refusal_and_no_leak(capture: Callable[..., Any]) -> None:
+    """A value that no type can represent is published as NULL and counted. In an ignored column it is not counted, in a
+    masked one the mask is published; no record, log line or dead letter contains a hidden value.
+    """
     captured = capture("t", extra=", unrepresentable: dead_letter")
     text = captured.file.read_text().replace(
         "tables: [t]", "tables: {t: {ignored_columns: [secret], mask: {m: redact}}}"
@@ -134,15 +137,16 @@ def test_a_hidden_column_decides_nothing_and_leaks_nothing(capture: Callable[...
     assert not any(hidden in everything for hidden in (b"2017-00-13", b"2018-00-14"))
 
 
-def test_a_table_whose_columns_were_not_known_heals_by_itself(capture: Callable[..., Any]) -> None:
-    """Rows that nothing names the columns of are kept as raw events until the server shows the table again: then it is
-    read again behind a marker, ends as the server has it, and nothing waits any more."""
+def test_a_table_whose_columns_were_not_known_recovers_by_itself(capture: Callable[..., Any]) -> None:
+    """Rows whose columns are unknown are kept as raw events until the server shows the table again. Then the table is
+    read again with a marker, equals the server's, and no record stays open.
+    """
     captured = capture("t")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY)")
     process = captured.start()
     captured.streaming(process)
     captured.sql_anywhere("SET GLOBAL binlog_row_metadata = MINIMAL")
-    process.send_signal(signal.SIGSTOP)  # until the server can not tell the columns any more either
+    process.send_signal(signal.SIGSTOP)  # until the server no longer shows the columns
     try:
         with captured.connection() as connection, connection.cursor() as cursor:
             cursor.execute("SET sql_log_bin = 0")
@@ -167,7 +171,7 @@ def test_a_table_whose_columns_were_not_known_heals_by_itself(capture: Callable[
 
 
 def test_a_rebuild_settles_what_a_join_refused(capture: Callable[..., Any]) -> None:
-    """Its letters wait no longer; without a topic of dead letters there is nothing to settle, and none is made."""
+    """Its dead letters are settled; without a dead-letter topic there is nothing to settle, and no topic is created."""
     captured = capture("t")
     topology = load_topology(str(captured.file))
     brokers, topic = topology.log.brokers, dead_letter_topic(topology.name)
@@ -184,5 +188,5 @@ def test_a_rebuild_settles_what_a_join_refused(capture: Callable[..., Any]) -> N
 
 
 def test_a_topology_without_dead_letters_has_none(capture: Callable[..., Any]) -> None:
-    """Before any topic is made."""
+    """No dead letters are listed before any topic exists."""
     assert reported(capture("t"), "list") == []

@@ -1,4 +1,4 @@
-"""The demo as a new user runs it, through gateway and agents."""
+"""Run the demo as a new user does, through gateway and agents."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SHOP = Path(__file__).parents[2] / "topologies" / "shop.yml"
 @pytest.mark.integration
 @pytest.mark.timeout(1200)
 def test_the_demo_through_a_fleet(stack: Stack, unique: Callable[[str], str], tmp_path: Path) -> None:
-    """`make demo ARGS="--fleet …"`: mTLS, leases, policies between the databases and Kafka, and the same outcome: what
-    both databases answer stands in HBase and Solr, field by field.
+    """`make demo ARGS="--fleet …"` uses mTLS, leases and policies between the databases and Kafka, with the same
+    outcome: HBase and Solr equal both databases, field by field.
     """
     name = unique("shop")
     file = tmp_path / "shop.yml"

@@ -1,4 +1,4 @@
-"""A demo starts from whatever state another demo, or one that was killed, has left in the databases."""
+"""A demo starts from any state that another demo, or a killed one, has left in the databases."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def shop_of(demo: str, stack: Stack) -> MySqlShop:
     topology = load_topology(str(TOPOLOGIES / f"{demo}.yml"))
     if demo == "shop":
         return MySqlShop(topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
-    debezium: Any = None  # it begins only when the demo's captures do
+    debezium: Any = None  # it starts only when the demo's captures do
     return TwoEngineShop(topology, crm_of(topology, stack.settings.ports.mysql_crm), LOAD_LOGIN, debezium)
 
 
 def demo(name: str, stack: Stack, *, batches: int | None = None) -> None:
-    """What a demo does to its databases; `batches`: it is killed when so many of its first load are written."""
+    """Write the demo's first load; with `batches`, stop after that many batches, as a killed demo does."""
     shop, generator = shop_of(name, stack), Shop(random=Random(5))
     try:
         shop.prepare()
@@ -51,7 +51,7 @@ def demo(name: str, stack: Stack, *, batches: int | None = None) -> None:
 
 
 def empty(server: PgServer) -> None:
-    """No demo has been here."""
+    """Drop what former demos left."""
     for name in ("SHOP", "CRM"):
         port = int(os.environ[f"TAILORBIRD_PORT_MYSQL_{name}"])
         user, password = LOAD_LOGIN.user, LOAD_LOGIN.password
@@ -65,10 +65,10 @@ def empty(server: PgServer) -> None:
         session.execute("DROP SCHEMA IF EXISTS shop CASCADE")
 
 
-def test_demos_start_from_what_others_left(
+def test_demos_start_from_the_state_of_another_demo(
     stack: Stack, postgres_server: PgServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both demos in both orders, and again; each behind a first load of the other that was cut off anywhere."""
+    """Both demos in both orders, and again; each after a first load of the other that was interrupted anywhere."""
     monkeypatch.setenv("TAILORBIRD_PORT_POSTGRES", str(postgres_server.port))
     for first, second in permutations(DEMOS):
         empty(postgres_server)

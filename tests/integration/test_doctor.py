@@ -1,4 +1,4 @@
-"""`tailorbird doctor` on real servers: a user without privileges is told its GRANTs, and they are enough."""
+"""`tailorbird doctor` on real servers prints the GRANTs that a user lacks, and they suffice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def said(file: object) -> tuple[int, dict[tuple[str, str], dict[str, str]]]:
 
 
 def test_the_grants_that_are_printed_are_enough(capture: Callable[..., Any], stack: Any) -> None:
-    """Faults, then the printed statements are run as they stand, then there are none: exit 1, then 0."""
+    """It reports faults and exits with 1; after the printed statements are run unchanged it reports none and exits with
+    0.
+    """
     captured = capture("t")
     captured.sql("CREATE TABLE t (code VARCHAR(9) PRIMARY KEY, v INT, up VARCHAR(9) COLLATE utf8mb4_general_ci)")
     user = f"u_{captured.name[-8:]}"
@@ -43,7 +45,7 @@ def test_the_grants_that_are_printed_are_enough(capture: Callable[..., Any], sta
     assert "Access denied" in found["source shop", "reachable"]["found"]
     admin = captured.sql
     try:
-        # the loader may do everything but grant; the privilege is taken back below
+        # the loader may do everything but grant; the privilege is revoked below
         admin("UPDATE mysql.user SET Grant_priv = 'Y' WHERE user = 'app'", "FLUSH PRIVILEGES")
         admin(f"CREATE USER '{user}'@'%' IDENTIFIED WITH mysql_native_password BY 'p'")
         code, found = said(captured.file)
@@ -67,8 +69,8 @@ def test_the_grants_that_are_printed_are_enough(capture: Callable[..., Any], sta
         admin("UPDATE mysql.user SET Grant_priv = 'N' WHERE user = 'app'", "FLUSH PRIVILEGES")
 
 
-def test_servers_that_are_away_are_named(capture: Callable[..., Any]) -> None:
-    """Each server that does not answer is a fault of its own, with its address."""
+def test_unavailable_servers_are_named(capture: Callable[..., Any]) -> None:
+    """Each server that does not answer is a separate fault, with its address."""
     captured = capture("t")
     text = captured.file.read_text()
     text = re.sub(r"port: \d+", "port: 1", text)

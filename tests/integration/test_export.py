@@ -1,4 +1,4 @@
-"""`tailorbird export` on a real Kafka: killed at random, each change is in the folder, or the topic, once."""
+"""`tailorbird export` on a real Kafka, killed at random, writes each change to the folder or the topic exactly once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def servers() -> str:
 
 @pytest.fixture
 def captured(unique: Callable[[str], str]) -> Iterator[tuple[str, SourceLog]]:
-    """A topology's name, and the history of its table: inserts and deletes over two schemas."""
+    """Publish a topology's table: inserts and deletes over two schemas."""
     name = unique("exported")
     committed = KafkaCommitted(topology_named(name, servers()))
     source = SourceLog(committed)
@@ -47,7 +47,7 @@ def captured(unique: Callable[[str], str]) -> Iterator[tuple[str, SourceLog]]:
 
 
 def test_killed_at_random_a_folder_has_each_change_once(captured: tuple[str, SourceLog], tmp_path: Path) -> None:
-    """SIGKILL as soon as another file is there, three times; the fourth attempt ends by itself."""
+    """Send SIGKILL as soon as another file exists, three times; the fourth attempt ends by itself."""
     name, source = captured
     topology, lake = tmp_path / "t.yml", tmp_path / "lake"
     topology.write_text(topology_text(name, servers()))
@@ -69,13 +69,13 @@ def test_killed_at_random_a_folder_has_each_change_once(captured: tuple[str, Sou
 
 
 class KilledWriter(Exception):
-    """Stands for the end of a process."""
+    """Represents the death of a process."""
 
 
 def test_killed_in_a_commit_a_topic_has_each_change_once(
     captured: tuple[str, SourceLog], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before a transaction ends and behind that; whoever begins anew locks out the one before."""
+    """Killed before and after a transaction commits; the next exporter fences its predecessor."""
     name, source = captured
     topology = topology_named(name, servers())
     options = ExportOptions(form="maxwell", to=f"kafka://{servers()}/{name}_mx", rows=400)
@@ -112,7 +112,7 @@ def test_killed_in_a_commit_a_topic_has_each_change_once(
 
 
 def reported(topic: str, wanted: int) -> list[tuple[str, int]]:
-    """What a topic tells to those who read what is committed, up to its end."""
+    """Return the committed records of a topic up to its end."""
     consumer = Consumer({"bootstrap.servers": servers(), "group.id": "x", "enable.partition.eof": True})
     parts = consumer.list_topics(topic, timeout=10).topics[topic].partitions
     consumer.assign([TopicPartition(topic, part, 0) for part in parts])

@@ -1,5 +1,5 @@
-"""The fleet on real MySQL and Kafka: two gateways, agents that dial out, the command line; a table is asked for and
-comes, gateways and agents die, a source is set back, the policy of the host holds.
+"""The fleet on real MySQL and Kafka: two gateways, agents that dial out, and the command line. Tables are requested,
+gateways and agents die, a source is rewound, and the host's policy is enforced.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def fleet(capture: Callable[..., Any], tmp_path: Path) -> Iterator[FleetOnServer
 
 
 def test_a_fleet_from_nothing_to_a_table_in_sync(fleet: FleetOnServers) -> None:
-    """The first token; the map; a table that is asked for comes whole, masked; gateways and the agent are killed under
-    it, and each change is told once; the policy refuses what it does not allow; a set-back tells again; the audit has
-    all of it.
+    """Create the first token, read the map, request a table: it arrives whole and masked. Gateways and the agent are
+    killed, and each change is published once. The policy refuses what it does not allow, a rewind publishes again, and
+    the audit log has all of it.
     """
     captured = fleet.captured
     fleet.token = fleet.ask("token", "issue", "anna", "--role", "admin", "--topology", str(captured.file)).split()[0]
@@ -54,19 +54,19 @@ def test_a_fleet_from_nothing_to_a_table_in_sync(fleet: FleetOnServers) -> None:
     fleet.until(lambda: all(fleet.api("agents", one) is not None for one in fleet.apis), "gateways do not serve")
     fleet.until(lambda: fleet.api("map"), "nothing is mapped")
     seen = {one["table"]: one for one in fleet.json("map", "--agent", "paris")}
-    assert set(seen) == {"t", "u"}, "the policy tells of no other table"
+    assert set(seen) == {"t", "u"}, "the policy allows no other table"
     assert [name for name, _ in seen["t"]["columns"]] == ["id", "v", "mail"]
     assert seen["t"]["captured"] is None
     fleet.ask("source", "add", "shop", "--agent", "paris", "--connection", "db", "--database", captured.name)
     said = fleet.ask("sync", "start", "shop", "t", "--wait", "60")
     assert "agent paris runs it" in said
     assert "leave masked mail" in said
-    fleet.until(lambda: len(rows(captured, "t")) == 500, "the table did not come")
+    fleet.until(lambda: len(rows(captured, "t")) == 500, "the table did not arrive")
     assert {row["mail"] for row in rows(captured, "t").values()} == {"***"}
     refused = fleet.ask("sync", "start", "shop", "salaries", "--wait", "60", code=1)
     assert "salaries may not leave db" in refused
     captured.sql("INSERT INTO t VALUES (1000, 1, 'a')")
-    fleet.until(lambda: 1000 in rows(captured, "t"), "what ran before did not go on")
+    fleet.until(lambda: 1000 in rows(captured, "t"), "the source that ran before did not resume")
     fleet.ask("config", "rollback", "shop", "2", "--wait", "60")
 
     held = fleet.json("agents")[0]["gateway"].partition("#")[0]
@@ -79,11 +79,11 @@ def test_a_fleet_from_nothing_to_a_table_in_sync(fleet: FleetOnServers) -> None:
     fleet.kill("paris")
     captured.sql("INSERT INTO t VALUES (1002, 1, 'a')", "DELETE FROM t WHERE id = 1000")
     fleet.agent("paris", policy(captured))
-    fleet.until(lambda: 1002 in rows(captured, "t"), "the agent did not go on")
+    fleet.until(lambda: 1002 in rows(captured, "t"), "the agent did not resume")
     fleet.gateway(held)
     live = [event for event in captured.events("t") if event["op"] in "cud"]
     reported = [(event["op"], (event["after"] or event["before"])["id"]) for event in live]
-    assert sorted(reported) == [("c", 1000), ("c", 1001), ("c", 1002), ("d", 1000)], "lost, or told twice"
+    assert sorted(reported) == [("c", 1000), ("c", 1001), ("c", 1002), ("d", 1000)], "lost, or published twice"
     assert "salaries" not in {event["source"]["table"] for event in captured.events("t")}
 
     places = fleet.json("positions", "show", "shop", gateway=other)
@@ -91,7 +91,7 @@ def test_a_fleet_from_nothing_to_a_table_in_sync(fleet: FleetOnServers) -> None:
     back = fleet.json("positions", "set", "shop", "--to-sequence", str(places[0]["sequence"]), gateway=other)[0]
     assert back["sequence"] == places[0]["sequence"]
     captured.sql("INSERT INTO t VALUES (1003, 1, 'a')")
-    fleet.until(lambda: 1003 in rows(captured, "t"), "it did not go on from there")
+    fleet.until(lambda: 1003 in rows(captured, "t"), "the capture did not resume from there")
 
     fleet.ask("drain", "paris", gateway=other)
     fleet.until(lambda: not fleet.api("agents", other)[0]["sources"], "the agent was not drained")
@@ -107,7 +107,7 @@ def test_a_fleet_from_nothing_to_a_table_in_sync(fleet: FleetOnServers) -> None:
 
 
 def test_apply_writes_what_the_topology_says(capture: Callable[..., Any]) -> None:
-    """Into the fleet's topic, once; a dry run writes nothing."""
+    """It writes them once into the fleet's topic; a dry run writes nothing."""
     captured = capture("t")
     text = captured.file.read_text().replace("server_id:", "agent: {names: [paris], connection: db}, server_id:", 1)
     assert "agent:" in text
@@ -122,14 +122,14 @@ def test_apply_writes_what_the_topology_says(capture: Callable[..., Any]) -> Non
 
 
 def readme() -> list[str]:
-    """The commands of README's walk, in order."""
+    """Return the commands of README's walkthrough, in order."""
     text = (Path(__file__).parents[2] / "README.md").read_text()
     section = text.partition("## Agents that dial out")[2].partition("\n## ")[0]
     return [line.partition("  #")[0].strip() for line in section.splitlines() if line.startswith("    tailorbird ")]
 
 
-def test_the_readme_walk(fleet: FleetOnServers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a new user types it, but for the names of database and table, and free ports: fewer than ten commands."""
+def test_the_readme_walkthrough(fleet: FleetOnServers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run them as a new user would, except for names of database and table, and free ports: fewer than ten commands."""
     captured, lines = fleet.captured, readme()
     assert len(lines) < 10
     own = fleet.folder / "readme"
@@ -163,7 +163,7 @@ def test_the_readme_walk(fleet: FleetOnServers, monkeypatch: pytest.MonkeyPatch)
             monkeypatch.setenv("TAILORBIRD_FLEET_TOKEN", fleet.token)
             fleet.until(lambda: fleet.api("agents"), "the agent does not dial")
     assert "agent paris runs it" in said
-    fleet.until(lambda: len(rows(captured, "u")) == 2, "the table did not come")
+    fleet.until(lambda: len(rows(captured, "u")) == 2, "the table did not arrive")
 
 
 def _holders(fleet: FleetOnServers) -> dict[str, int]:
@@ -171,8 +171,10 @@ def _holders(fleet: FleetOnServers) -> dict[str, int]:
 
 
 @pytest.mark.matrix
-def test_a_second_agent_takes_over_what_the_first_one_had(fleet: FleetOnServers) -> None:
-    """Suspended past its lease, then woken: the source has moved on, its old session writes nothing more, all once."""
+def test_a_second_agent_takes_over_the_sources_of_the_first(fleet: FleetOnServers) -> None:
+    """The first agent is suspended past its lease, then resumed: the source has moved, the old session writes nothing
+    more, and each change is published once.
+    """
     captured = fleet.captured
     fleet.token = fleet.ask("token", "issue", "anna", "--role", "admin", "--topology", str(captured.file)).split()[0]
     fleet.gateway("g1")
@@ -182,26 +184,26 @@ def test_a_second_agent_takes_over_what_the_first_one_had(fleet: FleetOnServers)
     agents = ("--agent", "paris", "--agent", "lyon")
     place = ("--connection", "db", "--database", captured.name)
     fleet.ask("source", "add", "shop", *agents, *place, "--table", "u", "--wait", "60")
-    fleet.until(lambda: len(rows(captured, "u")) == 2, "the table did not come")
+    fleet.until(lambda: len(rows(captured, "u")) == 2, "the table did not arrive")
     first = fleet.api("sources")[0]["agent"]
     second = "lyon" if first == "paris" else "paris"
     fleet.processes[first].send_signal(signal.SIGSTOP)
     captured.sql("INSERT INTO u VALUES (10, 10)")
-    fleet.until(lambda: fleet.api("sources")[0]["agent"] == second, "nobody took over", 120)
+    fleet.until(lambda: fleet.api("sources")[0]["agent"] == second, "no agent took over", 120)
     fleet.until(lambda: 10 in rows(captured, "u"), "the second agent captures nothing")
     fleet.processes[first].send_signal(signal.SIGCONT)
     captured.sql("INSERT INTO u VALUES (11, 11)")
-    fleet.until(lambda: 11 in rows(captured, "u"), "woken, the first one stopped the second")
+    fleet.until(lambda: 11 in rows(captured, "u"), "after it resumed, the first agent stopped the second")
     fleet.until(
         lambda: {one["agent"]: len(one["sources"]) for one in fleet.api("agents")} == {first: 0, second: 1},
-        "two have it",
+        "two agents have the source",
     )
     reported = [event["after"]["id"] for event in captured.events("u") if event["op"] == "c"]
-    assert reported == [10, 11], "lost, or told twice"
+    assert reported == [10, 11], "lost, or published twice"
 
 
-def test_an_agent_is_a_small_guest(fleet: FleetOnServers) -> None:
-    """With three sources in sync: at most 150 MB of memory, and idle a twentieth of a core."""
+def test_an_agent_uses_little_memory_and_cpu(fleet: FleetOnServers) -> None:
+    """With three sources in sync it uses at most 150 MB of memory, and idle a twentieth of a core."""
     captured = fleet.captured
     fleet.token = fleet.ask("token", "issue", "anna", "--role", "admin", "--topology", str(captured.file)).split()[0]
     fleet.gateway("g1")
@@ -219,7 +221,7 @@ def test_an_agent_is_a_small_guest(fleet: FleetOnServers) -> None:
         return len(found) == 3 and all(one and one["status"] == "applied" and one["position"] for one in found)
 
     fleet.until(moving, "three sources do not run")
-    time.sleep(3.0)  # snapshots end
+    time.sleep(3.0)  # wait until the snapshots end
     process = fleet.processes["paris"].pid
     used = spent(process)
     time.sleep(10.0)

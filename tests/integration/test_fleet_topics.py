@@ -1,5 +1,5 @@
-"""The fleet's topics in Kafka: gateways that claim at once agree, a desk without the lease locks out nobody, the audit
-keeps what was said.
+"""The fleet's topics in Kafka: gateways that claim at once agree, a session handler without the lease fences no other
+session, the audit log keeps every entry.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def states(topology: Topology) -> Iterator[list[KafkaState]]:
 
 
 def test_gateways_that_claim_at_once_agree(topology: Topology, states: list[KafkaState]) -> None:
-    """Each reads behind its own claim who was first; so does one that begins to read later."""
+    """Each gateway reads up to its own claim to see which came first; a gateway that starts to read later agrees."""
     holders: list[dict[str, str]] = [{}, {}]
     together = threading.Barrier(2)
 
@@ -87,7 +87,9 @@ def test_gateways_that_claim_at_once_agree(topology: Topology, states: list[Kafk
 
 
 def test_what_is_sent_is_read_by_all(topology: Topology, states: list[KafkaState]) -> None:
-    """In order, also where it is not waited for; `fresh` has all that was written before it was asked."""
+    """All see the records in order, also without waiting for the write; `fresh` has all that was written before the
+    call.
+    """
     woken = threading.Event()
     states[1].changed = woken.set
     for version in range(1, 40):
@@ -97,9 +99,9 @@ def test_what_is_sent_is_read_by_all(topology: Topology, states: list[KafkaState
     assert woken.wait(10)
 
 
-def test_a_session_without_the_lease_locks_out_no_one(topology: Topology, states: list[KafkaState]) -> None:
-    """An older epoch is refused before it can end the holder's session; a newer one is refused nothing, and the older
-    session commits no more. A source that stands in no file has its position all the same.
+def test_a_session_without_the_lease_fences_no_other_session(topology: Topology, states: list[KafkaState]) -> None:
+    """An older epoch is refused before it can fence the holder's session; a newer one is never refused, and the older
+    session commits no more. A source that no file declares has a position all the same.
     """
     topic, source = states[0], source_of(SPEC, topology.name, "shop")
     topic.write(
@@ -126,7 +128,7 @@ def test_a_session_without_the_lease_locks_out_no_one(topology: Topology, states
 
 
 def test_a_lease_that_moves_while_a_session_recovers_is_noticed(topology: Topology, states: list[KafkaState]) -> None:
-    """It reads the lease again behind the lock-out, and does not begin a session of an older epoch."""
+    """The session reads the lease again after it has fenced its predecessor, and does not start with an older epoch."""
     topic, source = states[0], source_of(SPEC, topology.name, "shop")
     topic.write(lease_record(Lease(source="shop", epoch=1, agent="a1", gateway="g1", claim="c1")))
 
@@ -136,7 +138,7 @@ def test_a_lease_that_moves_while_a_session_recovers_is_noticed(topology: Topolo
         def check(self) -> None:
             super().check()
             Moving.asked += 1
-            if Moving.asked == 2:  # before the lock-out: the answer was right, and is wrong a moment later
+            if Moving.asked == 2:  # before the fencing: the answer was right, and is wrong a moment later
                 topic.write(lease_record(Lease(source="shop", epoch=2, agent="a2", gateway="g2", claim="c2")))
 
     log = LeasedLog(topology, source, Moving(topic, "shop", "a1", 1))
@@ -147,7 +149,7 @@ def test_a_lease_that_moves_while_a_session_recovers_is_noticed(topology: Topolo
 
 
 def test_the_audit_keeps_what_was_said(topology: Topology) -> None:
-    """In order, each with its time; the last ones of many."""
+    """Entries are in order, each with its time; only the last ones of many are returned."""
     audit = KafkaAudit(topology.log, topology.name)
     assert audit.newest(10) == []
     for number in range(30):
@@ -159,7 +161,7 @@ def test_the_audit_keeps_what_was_said(topology: Topology) -> None:
 
 
 def test_the_topics_are_kept_as_they_must_be(topology: Topology, states: list[KafkaState]) -> None:
-    """The state compacted, in one partition, whose order decides; the audit not."""
+    """The state topic is compacted and has one partition, whose order decides; the audit topic is not compacted."""
     KafkaAudit(topology.log, topology.name).close()
     admin = AdminClient({"bootstrap.servers": topology.log.bootstrap_servers})
     policies = {}
@@ -170,10 +172,12 @@ def test_the_topics_are_kept_as_they_must_be(topology: Topology, states: list[Ka
     assert policies == {"fleet": "compact", "audit": "delete"}
 
 
-def test_a_gateways_transactions_live_a_minute(
+def test_a_gateways_transactions_time_out_after_a_minute(
     topology: Topology, states: list[KafkaState], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its agent and it may die together, and nobody be there to end them; a capture beside its database has longer."""
+    """A gateway and its agent may die together, and no process aborts their transactions; a capture next to its
+    database has a longer timeout.
+    """
     limits = list[int]()
 
     def made(settings: dict[str, Any]) -> Any:
@@ -193,8 +197,10 @@ def test_a_gateways_transactions_live_a_minute(
 
 
 @pytest.mark.matrix
-def test_what_no_one_ends_is_given_up(topology: Topology) -> None:
-    """Other sources recover then; who was away for so long is told that, and not that another capture is there."""
+def test_a_transaction_that_no_process_ends_is_given_up(topology: Topology) -> None:
+    """Other sources then recover. A capture that was suspended that long reports the timeout, not that another capture
+    runs.
+    """
     own, other = source_of(SPEC, topology.name, "shop"), topology.sources["other"]
     left = KafkaLog(topology, own, make_topics(topology, own), 1000)
     left.recover()
@@ -214,7 +220,7 @@ def test_what_no_one_ends_is_given_up(topology: Topology) -> None:
 
 @pytest.mark.matrix
 def test_a_broker_that_was_killed_leads_again(topology: Topology, states: list[KafkaState], stack: Stack) -> None:
-    """Under another epoch, which a client does not hear of by itself: a gateway reads and writes as before."""
+    """The broker has another epoch, which a client does not learn by itself; a gateway reads and writes as before."""
     states[0].write(lease_record(Lease(source="s", epoch=1, agent="a1", gateway="g1", claim="c")))
     assert states[1].fresh().leases["s"].agent == "a1"
     stack.kill("kafka")

@@ -1,5 +1,7 @@
-"""Groups over a join on real servers: through deaths of the driver and the loss of the checkpoint they hold what the
-SELECT says. A change that is counted twice, or never, would be told by no row: only the sums are wrong then."""
+"""Groups over a join on real servers equal the SELECT although the driver dies and the checkpoint is lost.
+
+No row reports a change that is counted twice or never: only the sums are wrong then.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ pytestmark = [
     pytest.mark.timeout(1800),
     pytest.mark.matrix,
 ]
-# every kind of what a group keeps: sums, an order of its values, how often each is there, a list
+# every kind of state of a group: sums, an ordered list of values, counts per value, a list
 QUERY = """SELECT n.id, n.name, count(*) AS facts, sum(f.price) AS price, min(f.at) AS first, max(f.price) AS most,
              count(DISTINCT r.name) AS names, collect_list(f.id) AS ids
       FROM shop.facts f
@@ -35,15 +37,17 @@ def grouped(unique: Callable[[str], str], tmp_path: Path) -> Iterator[Joined]:
 
 @pytest.mark.chaos
 def test_driver_killed_very_often(grouped: Joined) -> None:
-    """Twenty deaths by SIGKILL, at random moments."""
+    """Send SIGKILL twenty times, at random moments."""
     survives_kills(grouped, 20, seed=23)
 
 
 def test_driver_killed(grouped: Joined) -> None:
-    """Two deaths, at random moments."""
+    """Send SIGKILL twice, at random moments."""
     survives_kills(grouped, 2, seed=29)
 
 
 def test_checkpoint_deleted(grouped: Joined) -> None:
-    """The whole checkpoint is lost while the join is down and all groups vanish for a while: no group stays behind."""
+    """The whole checkpoint is lost while the join is down, and all groups vanish for a while: no outdated group
+    remains.
+    """
     survives_a_lost_checkpoint(grouped, seed=31)

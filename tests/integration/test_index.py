@@ -1,7 +1,7 @@
 """The indexer on the real servers: whatever dies, the collection ends equal to the table, field by field.
 
-Rows are written as the join's sink writes them. Solr is "away" behind a proxy of the test's own, since the servers are
-shared with other tests.
+Rows are written as the join's sink writes them. Solr becomes unavailable when the test cuts its own proxy, since other
+tests share the servers.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ indexes:
   wide: {{table: wide, search: [name], commit_within: 100ms}}
 """
 TYPES = {"id": "int64", "name": "string", "amount": "decimal(10,2)", "at": "datetime", "note": "string"}
-LATER = ("country", "size", "region", "tags", "sums")  # columns of layouts that tests store
+LATER = ("country", "size", "region", "tags", "sums")  # columns of the layouts that the tests store
 Row = dict[str, Canonical]
 
 
 class Proxy:
-    """A TCP port that leads to a server until it is cut."""
+    """A TCP port that forwards to a server until it is cut."""
 
     def __init__(self, port: int) -> None:
         self._target = port
@@ -121,7 +121,7 @@ class Proxy:
 
 
 class World:
-    """One applied topology, its table as the join would write it, and the indexers that the test runs."""
+    """An applied topology, its table as the join would write it, and the indexers that the test runs."""
 
     def __init__(self, name: str, file: Path, solr: Proxy, zookeeper: Proxy) -> None:
         text = TOPOLOGY.format(name=name, solr_port=solr.port)
@@ -136,7 +136,7 @@ class World:
         self.processes: list[subprocess.Popen[str]] = []
 
     def store_layout(self, layout_id: int, *, nullable: str | None = None, **types: str) -> RowCodec:
-        """A layout with the key `id` and, where there is one, a column of the key that may be NULL."""
+        """Store a layout with the key `id` and, if given, a nullable key column."""
         columns = tuple(LayoutColumn(name=n, type=parse_type(t), origin="") for n, t in types.items())
         layout = Layout(
             topology=self.topology.name,
@@ -153,9 +153,10 @@ class World:
         return RowCodec(layout)
 
     def write(self, codec: RowCodec, rows: Sequence[Row] = (), deletes: Sequence[int] = (), **key: Canonical) -> None:
-        """One batch of the sink: deletes at its stamp, whole rows at stamp + 1, then a barrier per bucket.
+        """Write one batch of the sink: deletes at its timestamp, whole rows at timestamp + 1, then a barrier per
+        bucket.
 
-        `key`: what the deleted rows have in further columns of their key.
+        `key`: the values of the deleted rows in further key columns.
         """
         self.batch += 1
         self.batch_timestamp = max(time.time_ns() // 1_000_000, self.batch_timestamp + 2)
@@ -192,19 +193,19 @@ class World:
         return process
 
     def attempt(self, *arguments: str) -> str:
-        """What a command says for people, whether it succeeds or not."""
+        """Return the output of a command, whether it succeeds or not."""
         ran = tailorbird(*arguments, str(self.file))
         return ran.stdout + ran.stderr
 
     def reported(self, *arguments: str) -> dict[str, Any]:
-        """What a command that succeeds tells as JSON."""
+        """Return the JSON output of a command that must succeed."""
         ran = tailorbird(*arguments, str(self.file))
         assert ran.returncode == 0, ran.stderr + ran.stdout
         answer: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
         return answer
 
     def cores(self) -> list[str]:
-        """The Solr cores of this topology."""
+        """Return the Solr cores of this topology."""
         import requests
 
         status = requests.get(f"{self.url}/admin/cores", params={"wt": "json"}, timeout=10).json()["status"]
@@ -213,11 +214,11 @@ class World:
     def stop(self) -> None:
         for process in self.processes:
             process.kill()
-            print(process.communicate()[1])  # pytest shows it where a test has failed
+            print(process.communicate()[1])  # pytest shows it if a test has failed
         self.processes.clear()
 
     def announced(self) -> list[str]:
-        """The indexers that HBase sees."""
+        """Return the indexers that HBase sees."""
         client = KazooClient(f"127.0.0.1:{os.environ['TAILORBIRD_PORT_ZOOKEEPER']}")
         client.start()
         try:
@@ -231,7 +232,7 @@ class World:
         return {document["id"]: document for document in all_documents(self.url, f"{self.topology.name}_wide")}
 
     def difference(self) -> str:
-        """How the collection differs from the table; empty when they are equal, field by field."""
+        """Return how the collection differs from the table, field by field; empty if they are equal."""
         table = {
             row.values["id"]: {name: value for name, value in row.values.items() if value is not None}
             for row in scan_rows(self.topology, self.topology.tables["wide"]).values()
@@ -240,7 +241,7 @@ class World:
             key: {name: document[name] for name in (*TYPES, *LATER) if name in document}
             for key, document in self.documents().items()
         }
-        for values in (*table.values(), *shown.values()):  # its type changes in one of the tests
+        for values in (*table.values(), *shown.values()):  # one of the tests changes its type
             if "size" in values:
                 values["size"] = str(values["size"])
         different = [key for key in table.keys() | shown.keys() if table.get(key) != shown.get(key)]
@@ -248,7 +249,7 @@ class World:
 
 
 def says(process: subprocess.Popen[str], what: str) -> bool:
-    """Whether the next line that it logs has these words."""
+    """Return whether the next log line contains these words."""
     assert process.stderr is not None
     return what in process.stderr.readline()
 
@@ -273,7 +274,7 @@ def equal(world: World) -> None:
 
 @contextlib.contextmanager
 def a_world(folder: Path) -> Iterator[World]:
-    """A topology of its own, applied, and taken away again."""
+    """Apply a topology, and remove it at the end."""
     name = f"t_{uuid.uuid4().hex[:10]}"
     solr = Proxy(int(os.environ["TAILORBIRD_PORT_SOLR"]))
     zookeeper = Proxy(int(os.environ["TAILORBIRD_PORT_ZOOKEEPER"]))
@@ -291,7 +292,7 @@ def a_world(folder: Path) -> Iterator[World]:
     for core in world.cores():
         SolrAdmin(world.url, install=install_configset).remove(core)
     kafka = AdminClient({"bootstrap.servers": world.topology.log.bootstrap_servers})
-    # a topic that is there only where a row was refused
+    # a topic that exists only after a row was refused
     dead_letters = [topic for topic in kafka.list_topics(timeout=20).topics if topic.startswith(name)]
     for deleted in kafka.delete_topics(dead_letters).values() if dead_letters else ():
         deleted.result(20)
@@ -308,7 +309,7 @@ def applied(stack: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture
 def world(applied: World) -> Iterator[World]:
-    """The applied topology without indexers; what a test leaves in the table stays."""
+    """The applied topology without indexers; rows that a test leaves in the table stay."""
     applied.solr.repair()
     applied.zookeeper.repair()
     yield applied
@@ -321,7 +322,9 @@ def codec(world: World) -> RowCodec:
 
 
 def test_the_collection_follows_the_table(world: World, codec: RowCodec) -> None:
-    """Inserts, updates, deletes, both in one batch, texts of every kind: equal; and no barrier before its rows."""
+    """After inserts, updates, deletes, both in one batch, and texts of every kind they are equal; no barrier is visible
+    before its rows.
+    """
     world.start()
     world.write(codec, [row(n) for n in range(50)])
     strange: dict[str, Any] = {"name": "<b>\x00\x1f😀\ufffe", "note": "é" * 40_000}
@@ -345,7 +348,7 @@ def test_the_collection_follows_the_table(world: World, codec: RowCodec) -> None
 
 
 def test_killed_indexers_lose_nothing(world: World, codec: RowCodec) -> None:
-    """kill -9 in the middle of a stream, twice, and writes while nobody indexes: the next process goes on."""
+    """Kill -9 in the middle of a stream, twice, with writes while no indexer runs: the next process resumes."""
     for revision in range(3):
         process = world.start()
         wait_for(partial(says, process, "indexing"), "it is announced")
@@ -357,8 +360,8 @@ def test_killed_indexers_lose_nothing(world: World, codec: RowCodec) -> None:
     equal(world)
 
 
-def test_solr_away_is_caught_up_unaided(world: World, codec: RowCodec) -> None:
-    """While Solr is away HBase keeps the backlog; when it is back everything appears, without anyone's help."""
+def test_the_index_catches_up_by_itself_after_solr_was_unavailable(world: World, codec: RowCodec) -> None:
+    """While Solr is unavailable HBase keeps the backlog; afterwards every row appears by itself."""
     world.start()
     world.write(codec, [row(600)])
     wait_for(lambda: 600 in world.documents(), "the first row")
@@ -366,14 +369,18 @@ def test_solr_away_is_caught_up_unaided(world: World, codec: RowCodec) -> None:
     for part in range(5):
         world.write(codec, [row(n, part) for n in range(600, 700)], deletes=[650 + part])
     with pytest.raises(AssertionError):
-        wait_for(lambda: len(world.documents().keys() & range(601, 700)), "rows while Solr is away", seconds=3)
+        wait_for(
+            lambda: len(world.documents().keys() & range(601, 700)), "rows written while Solr is unavailable", seconds=3
+        )
     world.solr.repair()
     equal(world)
     assert world.processes[0].poll() is None
 
 
-def test_poison_goes_to_the_dead_letters_and_the_rest_flows(world: World, codec: RowCodec) -> None:
-    """A row without a layout and one of an unknown layout: in Kafka with bytes and reason; rows around them flow."""
+def test_invalid_rows_go_to_the_dead_letters_and_the_rest_flows(world: World, codec: RowCodec) -> None:
+    """A row without a layout and one with an unknown layout go to Kafka with bytes and reason; rows around them are
+    indexed.
+    """
     world.start("--metrics-port", str(port := free_port()))
     strange = codec.cells(row(801), batch=1, ts_ms=1)
     strange[b"_layout"] = (77).to_bytes(4, "big")
@@ -392,12 +399,12 @@ def test_poison_goes_to_the_dead_letters_and_the_rest_flows(world: World, codec:
     assert dead_letters[b"\x00\x01half".hex()]["cells"] == {"name": "aGFsZiBhIHJvdw=="}
     assert _metric(port, 'tailorbird_dead_letters_total{stage="indexer"}') >= 2
     assert _metric(port, 'tailorbird_indexed_documents_total{index="wide"}') >= 2
-    # made whole, both rows are right again: deleted here, so that the table and the collection are comparable
+    # both rows would be valid again: they are deleted here, so that table and collection are comparable
     world.write(codec, deletes=[801])
     with world.table.batch() as batch:
         batch.delete(b"\x00\x01half")
     equal(world)
-    # they wait until somebody says so, or has them indexed as they are now
+    # the dead letters stay open until a user settles them, or indexes the current rows
     assert world.reported("dead-letters", "replay", "--all", "--json")
     with DeadLetterReader(world.topology, DeadLetterList(world.topology.name)) as reader:
         found = reader.read()
@@ -406,7 +413,7 @@ def test_poison_goes_to_the_dead_letters_and_the_rest_flows(world: World, codec:
 
 
 def test_a_new_layout_is_read_without_a_restart(world: World, codec: RowCodec) -> None:
-    """The join writes a new layout before its first row: the indexer reads it by the id in the row."""
+    """The join stores a new layout before its first row; the indexer reads it by the id in the row."""
     world.start()
     world.write(codec, [row(900)])
     wait_for(lambda: 900 in world.documents(), "a row of the old layout")
@@ -418,7 +425,9 @@ def test_a_new_layout_is_read_without_a_restart(world: World, codec: RowCodec) -
 
 
 def test_rows_with_lists_and_null_in_their_key_are_found_changed_and_deleted(world: World, codec: RowCodec) -> None:
-    """What an aggregated query writes: its lists are found by each member, its NULL group is a row like any other."""
+    """An aggregated query writes lists, which are found by each member, and a NULL group, which is a row like any
+    other.
+    """
     world.start()
     grouped = world.store_layout(
         5, nullable="region", **TYPES, region="string", tags="list<string>", sums="list<decimal(38,2)>"
@@ -447,13 +456,13 @@ def test_rows_with_lists_and_null_in_their_key_are_found_changed_and_deleted(wor
     wait_for(lambda: (found("tags:blue"), found("tags:red")) == ([4000, 4002], []), "the change, and the delete")
     assert found("sums:1.50") == [4000]
     world.write(grouped, deletes=[4000], region=None)
-    world.write(grouped, [row(4003, region=None, tags=["last"], sums=["0.00"])])  # that a rebuild finds it
+    world.write(grouped, [row(4003, region=None, tags=["last"], sums=["0.00"])])  # for a rebuild to find
     wait_for(lambda: found("id:[4000 TO *]") == [4002, 4003], "the delete of the NULL group")
     equal(world)
 
 
 def test_two_indexers_share_the_work_and_one_may_leave(world: World, codec: RowCodec) -> None:
-    """Processes of one name serve one collection; SIGTERM ends one with exit code 0, the other goes on."""
+    """Processes with one name serve one collection; SIGTERM ends one with exit code 0, the other continues."""
     first, second = world.start(), world.start()
     for process in (first, second):
         wait_for(partial(says, process, "indexing"), "it is announced")
@@ -466,8 +475,9 @@ def test_two_indexers_share_the_work_and_one_may_leave(world: World, codec: RowC
 
 
 def test_a_lost_zookeeper_session_is_announced_again(world: World, codec: RowCodec) -> None:
-    """Cut off longer than the session lasts, the indexer is unknown to HBase; back again, it is announced anew. It ends
-    at SIGTERM also while ZooKeeper is away."""
+    """Disconnected for longer than its session, the indexer is unknown to HBase; reconnected, it registers again.
+    SIGTERM also ends it while ZooKeeper is unavailable.
+    """
     process = world.start(environ={"TAILORBIRD_PORT_ZOOKEEPER": str(world.zookeeper.port)})
     lines: list[str] = []
     threading.Thread(target=lambda: lines.extend(process.stderr or ()), daemon=True).start()
@@ -484,8 +494,9 @@ def test_a_lost_zookeeper_session_is_announced_again(world: World, codec: RowCod
 
 
 def test_a_rebuilt_index_is_swapped_in_and_back_while_rows_flow(world: World, codec: RowCodec) -> None:
-    """`index reindex` beside live writes, killed and resumed: equal after the swap, after the way back, at the end.
-    A column whose type has changed gets its new field."""
+    """`index reindex` during live writes, killed and resumed: equal after the swap, after the swap back, and at the
+    end. A column whose type has changed gets its new field.
+    """
     world.start()
     world.write(codec, [row(n) for n in range(2000, 2600)])
     counted = world.store_layout(3, **TYPES, size="int32")
@@ -499,7 +510,8 @@ def test_a_rebuilt_index_is_swapped_in_and_back_while_rows_flow(world: World, co
     killed.kill()
     killed.communicate()
     rehearsed = world.reported("index", "reindex", "--dry-run", "--json")
-    accepted = ("index", "reindex", "--accept-difference")  # the old collection lacks what its field can not hold
+    # the old collection lacks the values that its field can not hold
+    accepted = ("index", "reindex", "--accept-difference")
     wait_for(lambda: "swapped: True" in world.attempt(*accepted), "the dead holder's lock is gone")
     equal(world)
     assert {world.documents()[n]["size"] for n in (2000, 2009, 2010)} == {"large", "2009", "small"}
@@ -517,7 +529,7 @@ def test_a_rebuilt_index_is_swapped_in_and_back_while_rows_flow(world: World, co
 
 
 def test_mistakes_are_one_line(world: World) -> None:
-    """Exit 2 for a wrong index, 1 for a server away; one line with the remedy, no stack trace."""
+    """It exits with 2 for a wrong index, with 1 for an unavailable server; one line with the remedy, no traceback."""
     wrong = world.start("--index", "nothing")
     _, errors = wrong.communicate(timeout=30)
     assert (wrong.returncode, errors.strip().splitlines()[-1]) == (
@@ -533,7 +545,7 @@ def test_mistakes_are_one_line(world: World) -> None:
 
 @pytest.mark.matrix
 def test_a_removed_index_is_made_again_under_another_peer_and_filled(world: World, codec: RowCodec) -> None:
-    """`status` tells of an index that nobody serves; `index rm` takes it away; `apply` brings it back, with rows."""
+    """`status` reports an index that no process serves; `index rm` removes it; `apply` creates it again, with rows."""
     world.write(codec, [row(n) for n in range(3000, 3100)])
     wait_for(lambda: not world.announced(), "those killed are forgotten")
     idle = world.tailorbird("status", "--json")
@@ -548,7 +560,7 @@ def test_a_removed_index_is_made_again_under_another_peer_and_filled(world: Worl
     world.start()
     world.write(codec, [row(3100)], deletes=[3000])
     equal(world)
-    world.attempt("dead-letters", "replay", "--all")  # changes that the old collection refused while it was rebuilt
+    world.attempt("dead-letters", "replay", "--all")  # changes that the old collection refused during its rebuild
     wait_for(lambda: world.reported("status", "--json")["state"] == "serving", "it is served")
 
 

@@ -1,4 +1,4 @@
-"""Tables of others on the real servers: the cases that an HBase indexer must get right.
+"""Foreign tables on the real servers: the cases that an HBase indexer must get right.
 
 Rows are written with plain `Bytes`, cell by cell, as an application or the HBase shell writes them.
 """
@@ -87,7 +87,7 @@ class World:
         self.clock = time.time_ns() // 1_000_000
 
     def now(self) -> int:
-        """A later timestamp than any before."""
+        """Return a timestamp later than any before."""
         self.clock = max(self.clock + 1, time.time_ns() // 1_000_000)
         return self.clock
 
@@ -110,7 +110,7 @@ class World:
         self.processes.clear()
 
     def shown(self, index: str) -> Documents:
-        """Documents by id, without our own fields."""
+        """Return documents by id, without Tailorbird's own fields."""
         url = f"{self.topology.solr.url}/{collection(self.topology.name, index)}/select"
         found = requests.get(url, params={"q": "_kind:row", "rows": "1000", "wt": "json"}, timeout=30).json()
         return {
@@ -131,7 +131,7 @@ def world(stack: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[W
     hbase = world.topology.hbase
     with HBaseAdmin(zookeeper=hbase.zookeeper, thrift=hbase.thrift) as admin:
         world.connection.create_table(f"{name}_people", {"d": {"max_versions": 3}, "t": {}, "m": {}})
-        # written before anybody subscribed: another table's rows may be in the logs, these are in the table
+        # written before any index subscribed: the logs may have another table's rows, these are in the table
         world.put(b"before", {b"d:name": b"Ada", b"d:age": struct.pack(">i", 36)})
         world.put(b"zebra", {b"d:name": b"beyond the stop row"})
         list(provision(world.topology))
@@ -156,7 +156,7 @@ def eventually(what: Callable[[], object], expected: object, seconds: float = 60
 
 
 def test_rows_from_before_the_subscription_are_there(world: World) -> None:
-    """A new index is filled within its bounds, and fed within them; the table's families are replicated, no more."""
+    """A new index is filled and updated within its bounds; only the table's families are replicated."""
     eventually(lambda: world.shown("people").get("before"), {"key": "before", "name": "Ada", "age": 36})
     assert "zebra" not in world.shown("people")
     world.put(b"zebra", {b"d:name": b"beyond the stop row, live"})
@@ -169,7 +169,7 @@ def test_rows_from_before_the_subscription_are_there(world: World) -> None:
 
 
 def test_every_type_is_read_as_bytes_wrote_it(world: World) -> None:
-    """Bytes.toBytes of each type; several columns of one prefix make a field of several values, or of their names."""
+    """Bytes.toBytes of each type; several columns with one prefix make a field of several values, or of their names."""
     world.put(
         b"types",
         {
@@ -203,7 +203,7 @@ def test_every_type_is_read_as_bytes_wrote_it(world: World) -> None:
 
 
 def test_a_partial_write_is_completed(world: World) -> None:
-    """One cell written: the document keeps what other cells say."""
+    """After a write of one cell the document keeps the values of the other cells."""
     world.put(b"partial", {b"d:name": b"Bob", b"d:age": struct.pack(">i", 1)})
     eventually(lambda: world.shown("people").get("partial", {}).get("age"), 1)
     world.put(b"partial", {b"d:age": struct.pack(">i", 2)})
@@ -211,7 +211,7 @@ def test_a_partial_write_is_completed(world: World) -> None:
 
 
 def test_deletes_of_cell_family_and_row(world: World) -> None:
-    """Each takes away what HBase takes away; the last one the document."""
+    """Each removes the values that HBase removes; the row delete removes the document."""
     world.put(b"gone", {b"d:name": b"Cy", b"d:age": struct.pack(">i", 3), b"t:tag_x": b"", b"t:tag_y": b""})
     full = {"key": "gone", "name": "Cy", "age": 3, "tags": ["x", "y"]}
     eventually(lambda: world.shown("people").get("gone"), full)
@@ -226,7 +226,8 @@ def test_deletes_of_cell_family_and_row(world: World) -> None:
 
 
 def test_update_and_delete_of_one_cell_in_both_orders(world: World) -> None:
-    """What counts is the timestamp, not who came first; an older version shows through a deleted one."""
+    """The timestamp decides, not the order of arrival; an older version becomes visible when the newer one is
+    deleted."""
     early, late = world.now() + 1000, world.now() + 2000
     world.put(b"order1", {b"d:name": b"x", b"d:age": struct.pack(">i", 1)}, at=early)
     world.delete(b"order1", [b"d:age"], at=late)
@@ -245,7 +246,7 @@ def test_update_and_delete_of_one_cell_in_both_orders(world: World) -> None:
 
 
 def test_a_cell_that_can_not_be_read_is_a_dead_letter_and_replayed_when_repaired(world: World) -> None:
-    """Poison is isolated; mended past the indexer's eyes, a replay indexes it."""
+    """The invalid cell is isolated; after a repair that the indexer does not see, a replay indexes it."""
     world.put(b"poison", {b"d:name": b"Eve", b"d:age": b"not four bytes"})
     world.put(b"quite", {b"d:name": b"well"})
     eventually(lambda: world.shown("people").get("quite"), {"key": "quite", "name": "well"})
@@ -259,7 +260,7 @@ def test_a_cell_that_can_not_be_read_is_a_dead_letter_and_replayed_when_repaired
 
 
 def test_each_cell_a_document_with_hyphens_in_its_id(world: World) -> None:
-    """Column mapping: row-family-qualifier, hyphens within escaped; a row delete takes them all."""
+    """Column mapping: row-family-qualifier, with escaped hyphens inside; a row delete removes all its documents."""
     world.put(b"in-box", {b"m:1": b"hello", b"m:2-b": b"world"})
     wanted = {"in\\-box-m-1": {"message": ["hello"]}, "in\\-box-m-2\\-b": {"message": ["world"]}}
     eventually(lambda: world.shown("cells"), wanted)
@@ -271,15 +272,15 @@ def test_each_cell_a_document_with_hyphens_in_its_id(world: World) -> None:
 
 
 def test_rows_never_read_have_hexadecimal_ids(world: World) -> None:
-    """`read_row: never` takes an event for the whole row; a key that is no text needs `unique_key: hex`."""
+    """`read_row: never` takes an event for the whole row; a key that is not text needs `unique_key: hex`."""
     world.put(b"k\xff\x00", {b"d:name": b"binary"})
     eventually(lambda: world.shown("events").get("6bff00"), {"name": "binary"})
     world.delete(b"k\xff\x00")
     eventually(lambda: world.shown("events").get("6bff00"), None)
 
 
-def test_a_rehearsal_writes_nothing_and_a_reindex_does_as_it_said(world: World) -> None:
-    """`--dry-run` counts what the real run then does; rows keep flowing into the new collection."""
+def test_a_dry_run_writes_nothing_and_a_reindex_does_as_it_said(world: World) -> None:
+    """`--dry-run` counts what the real run then writes; live rows continue into the new collection."""
     before = world.shown("people")
     arguments = ("reindex", str(world.file), "--index", "people")
     [rehearsed] = world.reported(*arguments, "--dry-run")

@@ -32,7 +32,9 @@ def hbase(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 @pytest.mark.timeout(900)
 def test_an_index_over_hbase_25(hbase: OtherHBase) -> None:
-    """Tables, scopes and serial peers made by RPC, edits of a joined and of a foreign table, kill -9 of the indexer."""
+    """Tables, scopes and serial peers are created by RPC; edits of a joined and of a foreign table arrive, also after
+    kill -9 of the indexer.
+    """
     with World(foreign=True) as world:
         process, people = world.start(), ForeignLoad(world, keys=500)
         world.start("--index", PEOPLE)

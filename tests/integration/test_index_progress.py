@@ -1,5 +1,6 @@
-"""What is kept of an index in ZooKeeper: the progress of a foreign table's batch, and the targets, which every indexer
-reads while they are first written."""
+"""The state of an index in ZooKeeper: progress of a foreign table's batch, and the targets, which every indexer reads
+while they are first written.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ def test_another_epoch_has_other_collections(stack: Stack) -> None:
 
 
 def test_targets_are_never_seen_half_made(stack: Stack) -> None:
-    """An index's first rebuild stores targets where there was no node, while its indexers read them."""
+    """An index's first rebuild stores targets where no node exists, while its indexers read them."""
     zookeeper = stack.addresses()["zookeeper"]
     before, after = Targets(epoch=0, collections=("c",)), Targets(epoch=1, collections=("c", "c_r1"))
     seen: list[Targets] = []

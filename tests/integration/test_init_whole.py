@@ -1,4 +1,4 @@
-"""From `tailorbird init` to rows in Solr: what init wrote runs as it stands, and both far ends equal the databases."""
+"""From `tailorbird init` to rows in Solr: the written file runs unchanged, and HBase and Solr equal the databases."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.waiting import wait_for
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 __all__ = ["made"]  # the fixture
 
-# What changes while it runs: rows that come, move, go, and that a foreign key changes below the log.
+# Changes while it runs: rows are inserted, moved and deleted, and a foreign key changes rows without log events.
 CHANGES = {
     "rental": (
         "UPDATE payment SET amount = 77.77, customer_id = 3 WHERE payment_id IN (1, 2)",
@@ -43,7 +43,7 @@ CHANGES = {
 
 
 def must_be_equal(topology: Topology, pipeline: Pipeline) -> None:
-    """HBase and Solr hold what DuckDB answers to each query over the databases."""
+    """HBase and Solr hold DuckDB's answer to each query over the databases."""
     found: list[dict[str, Comparison] | TailorbirdError] = []
 
     def equal() -> bool:
@@ -66,10 +66,10 @@ def must_be_equal(topology: Topology, pipeline: Pipeline) -> None:
 @pytest.mark.parametrize(
     "shape", ["rental", *(pytest.param(name, marks=pytest.mark.matrix) for name in ("music", "trade"))]
 )
-def test_what_init_wrote_runs(
+def test_the_topology_that_init_wrote_runs(
     made: Makes, unique: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: str
 ) -> None:
-    """Snapshot, live changes and cascades of a database that nobody prepared, equal field by field."""
+    """Snapshot, live changes and cascades of an unprepared database, equal field by field."""
     monkeypatch.setenv("MINE", "cdc")
     url, file = made(SHAPES[shape]()), tmp_path / "mine.yml"
     most = "1" if shape == "rental" else "2"

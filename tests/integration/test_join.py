@@ -1,6 +1,6 @@
-"""The join on real servers: Kafka in, Spark's own state store between, HBase out; beside the oracle and the simulation.
+"""The join on real servers: Kafka in, Spark's own state store, HBase out, compared with the oracle and the simulation.
 
-The log is written by the test itself, so that it decides what a batch holds and when the driver dies.
+The test writes the log itself, so that it decides the content of a batch and when the driver dies.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ T = TypeVar("T")
 
 @dataclass
 class History:
-    """Sources that change at random, remembering what they logged."""
+    """Sources that change at random and remember their log."""
 
     chance: random.Random
     tables: dict[TableId, dict[int, dict[str, Canonical]]] = field(default_factory=lambda: {t: {} for t in COLUMNS})
@@ -80,7 +80,7 @@ class History:
     events: list[ChangeEvent] = field(default_factory=list)
 
     def change(self, count: int, ids: int) -> list[ChangeEvent]:
-        """So many further changes: inserts, updates, deletes, moves, on keys that collide often."""
+        """Make a number of changes: inserts, updates, deletes, moves, on keys that collide often."""
         made = list[ChangeEvent]()
         while len(made) < count:
             table = self.chance.choice([FACT, FACT, FACT, NEAR, FAR])
@@ -132,7 +132,7 @@ class History:
 
 
 class Joined:
-    """A topology of the test's own: its log, its table, and the join processes over them."""
+    """A test's topology: its log, its table, and the join processes over them."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ tables:
         self.processes: list[subprocess.Popen[str]] = []
 
     def make_topics(self) -> None:
-        """The topics of the changes; again where the same names were just deleted."""
+        """Create the topics of the changes, also where the same names were just deleted."""
         wanted, deadline = set(self.topics), time.monotonic() + 60
         while wanted:
             made = self.admin.create_topics([NewTopic(topic, 2, 1) for topic in sorted(wanted)])
@@ -196,7 +196,7 @@ tables:
                     wanted.discard(topic)
 
     def publish(self, events: list[ChangeEvent], *, age_ms: int = 0) -> None:
-        """Log the events; with an age, as if that long ago."""
+        """Publish the events; with an age, as if published that long ago."""
         at = time.time_ns() // 1_000_000 - age_ms
         for event in events:
             topic = naming.change_topic(self.name, event.source.table_id)
@@ -215,11 +215,12 @@ tables:
         self.producer.flush(30)
 
     def all_ends(self) -> dict[str, dict[int, int]]:
-        """Where every partition ends."""
+        """Return the end offset of every partition."""
         return {topic: {p: self.ends(topic, p) for p in range(2)} for topic in self.topics}
 
     def publish_positions(self, history: History, ends: Mapping[str, Mapping[int, int]] | None = None) -> None:
-        """What capture writes after the rows: how far each source came, and where every partition ended then."""
+        """Publish what capture writes after the rows: the position of each source, and the end of every partition
+        then."""
         ends = self.all_ends() if ends is None else ends
         for source, sequence in history.sequences.items():
             position = {"file": "f", "pos": 4, "gtid_set": f"{source}:1-{sequence}", "row": 0, "sequence": sequence}
@@ -244,7 +245,7 @@ tables:
             with_consumer.close()
 
     def records(self, topic: str, partitions: int) -> list[Logged]:
-        """Everything in a topic, partition by partition."""
+        """Return all records of a topic, partition by partition."""
         found = list[Any]()
         consumer = Consumer({"bootstrap.servers": self.servers, "group.id": self.name})
         try:
@@ -293,11 +294,11 @@ tables:
         return process
 
     def said(self) -> str:
-        """What the last process said."""
+        """Return the output of the last process."""
         return (self.folder / f"join-{len(self.processes) - 1}.log").read_text()
 
     def on_table(self, action: Callable[[Any], T]) -> T:
-        """Something done with the table; as patient as the join itself with a server that is busy."""
+        """Run a call on the table; retry while a server is busy, as the join itself does."""
         deadline = time.monotonic() + 60
         return patiently(
             lambda: self.hbase.call(lambda connection: action(connection.table(self.table))),
@@ -310,12 +311,12 @@ tables:
         return load_barrier(found[b"d:_barrier"]) if found else None
 
     def cells(self) -> dict[bytes, Cells]:
-        """Every row with its cells and their timestamps, barriers left out."""
+        """Return every row with its cells and their timestamps, without barriers."""
         rows = self.on_table(lambda table: list(table.scan(include_timestamp=True)))
         return {row: dict(cells) for row, cells in rows if not is_barrier(row)}
 
     def live(self) -> dict[tuple[Canonical, ...], dict[str, Canonical]]:
-        """Row key → columns of every row, decoded through the layout."""
+        """Return row key → columns of every row, decoded with the layout."""
         codec = RowCodec(self.plan.layout(1))
         found = dict[tuple[Canonical, ...], dict[str, Canonical]]()
         for cells in self.cells().values():
@@ -324,7 +325,7 @@ tables:
         return found
 
     def barriers_report(self, history: History) -> bool:
-        """Whether every bucket's barrier claims all that the sources have done."""
+        """Return whether every bucket's barrier covers all changes of the sources."""
         process = self.processes[-1]
         assert process.poll() is None, f"exit {process.returncode}: {self.said()[-2000:]}"
         for bucket in range(2):
@@ -360,10 +361,11 @@ def oracle(joined: Joined, history: History) -> Mapping[tuple[Canonical, ...], M
 
 
 def test_join_through_crash_replay_and_bad_records(joined: Joined) -> None:
-    """The stored table equals the oracle and the simulation; a driver that died between HBase's write and Spark's
-    commit replays the batch cell by cell; rows of a run whose checkpoint was lost go; bad records cost nothing but
-    themselves; TRUNCATE of facts and of a dimension empties what it should. Started by `python -m joins`, continued by
-    `spark-submit`."""
+    """The stored table equals the oracle and the simulation. A driver that died between HBase's write and Spark's
+    commit replays the batch cell by cell. Rows of a run whose checkpoint was lost are deleted. Invalid records affect
+    only themselves. TRUNCATE of facts and of a dimension removes the right rows. The join is started by `python -m
+    joins` and continued by `spark-submit`.
+    """
     history = History(random.Random(7))
     stale = b"\x00\x01of a former run"
     joined.on_table(lambda table: table.put(stale, {b"d:_layout": b"\x00\x00\x00\x01"}, timestamp=1_000_000))
@@ -381,7 +383,7 @@ def test_join_through_crash_replay_and_bad_records(joined: Joined) -> None:
 
     submitted = joined.start(["spark-submit", str(ROOT / "src" / "joins" / "__main__.py")])
     wait_for(lambda: joined.barriers_report(history), "the replay never ends")
-    assert joined.cells() == written  # the same cells under the same timestamps, and the stale row swept away
+    assert joined.cells() == written  # the same cells under the same timestamps, and the outdated row is swept
     assert joined.live() == oracle(joined, history)
 
     joined.publish(history.change(300, ids=6))

@@ -1,4 +1,4 @@
-"""A join by time on real servers: Kafka in, Spark's join of streams between, HBase out, through the driver's death."""
+"""A join by time on real servers: Kafka in, Spark's stream-stream join, HBase out, through the driver's death."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def joined(unique: Callable[[str], str], tmp_path: Path) -> Iterator[Joined]:
 
 
 class Events:
-    """The rows of an append-only table, and what they are joined to."""
+    """The rows of an append-only table, and the rows they are joined to."""
 
     def __init__(self) -> None:
         self.sequences = {"shop": 0, "crm": 0}
@@ -60,8 +60,9 @@ class Events:
 
 @pytest.mark.parametrize("dies", [False, pytest.param(True, marks=pytest.mark.matrix)])
 def test_by_time_on_real_servers(joined: Joined, dies: bool) -> None:
-    """Pairs come at once, NULLs with the watermark, which the barriers carry; a driver that died between HBase's write
-    and Spark's commit writes the same cells again; a row that came too late and an UPDATE are dead letters."""
+    """Pairs appear at once, NULLs with the watermark, which the barriers carry. A driver that died between HBase's
+    write and Spark's commit writes the same cells again. A late row and an UPDATE become dead letters.
+    """
     events, history = Events(), History(random.Random(1))
     history.sequences = events.sequences
 
@@ -94,14 +95,14 @@ def test_by_time_on_real_servers(joined: Joined, dies: bool) -> None:
         expected = asked.answer(joined.topology.tables["wide"], joined.plan.sink.row_key, tables)
     finally:
         asked.close()
-    del expected[1000, None]  # which may still find one
+    del expected[1000, None]  # which may still find a match
     assert joined.live() == expected
     dead_letters = [json.loads(one.value or b"") for one in joined.records(naming.dead_letter_topic(joined.name), 1)]
     reasons = {dead_letter["reason"].partition(":")[0] for dead_letter in dead_letters}
     assert reasons == {"late", "UPDATE of an append-only table"}
     barrier = joined.barrier(0)
     assert barrier is not None
-    assert barrier.incomplete == 2 * 2, "each side of a table that is joined to itself tells what it refuses"
+    assert barrier.incomplete == 2 * 2, "each side of a self-join reports what it refuses"
 
 
 def _watermark(joined: Joined, bucket: int) -> int | None:

@@ -1,4 +1,4 @@
-"""The join through failures: whatever dies and whenever, the table ends as the SELECT, without extra rows."""
+"""The join through failures: whatever dies and whenever, the table ends equal to the SELECT, without extra rows."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def kill_group(process: subprocess.Popen[str]) -> None:
 
 
 def planned(joined: Joined) -> int:
-    """The newest batch that the query has begun; -1 before the first."""
+    """Return the newest batch that the query has started; -1 before the first."""
     offsets = joined.folder / "checkpoints" / joined.name / "wide" / "spark" / "offsets"
     return max((int(file.name) for file in offsets.glob("[0-9]*")), default=-1)
 
 
 def begins(joined: Joined, process: subprocess.Popen[str], *, after: int) -> None:
-    """Wait until the query has begun a batch behind `after`, so that what is killed is at work."""
+    """Wait until the query has started a batch after `after`, so that the kill hits it at work."""
     wait_for(lambda: planned(joined) > after or process.poll() is not None, "no batch begins")
     assert process.poll() is None, joined.said()
 
@@ -58,13 +58,13 @@ def survives_kills(joined: Joined, kills: int, seed: int) -> None:
         joined.publish(history.change(250, ids=6))
         before = planned(joined)
         process = joined.start(JOIN)
-        if kill % 4 == 3:  # while it starts, or repeats the batch that the last death cut off
+        if kill % 4 == 3:  # while it starts, or repeats the batch that the last kill interrupted
             time.sleep(chance.uniform(2, 12))
             assert process.poll() is None, joined.said()
         else:
             begins(joined, process, after=before)
             joined.publish(history.change(50, ids=6))
-            time.sleep(chance.uniform(0, 2))  # anywhere: before, during or after the writes of a batch
+            time.sleep(chance.uniform(0, 2))  # at any time: before, during or after the writes of a batch
         kill_group(process)
     joined.publish(history.change(50, ids=6))
     joined.start(JOIN)
@@ -83,15 +83,15 @@ def survives_a_lost_checkpoint(joined: Joined, seed: int) -> None:
     settles(joined, history)
 
 
-@pytest.mark.matrix  # as test_join.py, at any moment
+@pytest.mark.matrix  # same as test_join.py, but at any moment
 def test_driver_killed_at_random(joined: Joined) -> None:
-    """Death by SIGKILL of driver, JVM and workers alike, at a random moment of their work."""
+    """SIGKILL hits driver, JVM and workers alike, at a random moment of their work."""
     survives_kills(joined, 1, seed=11)
 
 
-@pytest.mark.matrix  # among many tables: test_many_tables.py
+@pytest.mark.matrix  # with many tables: test_many_tables.py
 def test_the_jvm_alone_killed(joined: Joined) -> None:
-    """The join tells it in a line and ends, rather than to wait for an answer; its next start goes on."""
+    """The join reports it in one line and exits instead of waiting for an answer; its next start resumes."""
     history = History(random.Random(17))
     joined.publish(history.change(250, ids=6))
     process = joined.start(JOIN)
@@ -107,11 +107,11 @@ def test_the_jvm_alone_killed(joined: Joined) -> None:
 
 
 def jvm_of(parent: int) -> int:
-    """The JVM that a join has started."""
+    """Return the JVM that a join has started."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields, command = stat.read_text().rpartition(")")[2].split(), (stat.parent / "cmdline").read_bytes()
-        except OSError:  # it ended meanwhile
+        except OSError:  # it has exited
             continue
         if int(fields[1]) == parent and b"SparkSubmit" in command:
             return int(stat.parent.name)
@@ -119,15 +119,16 @@ def jvm_of(parent: int) -> int:
 
 
 @pytest.mark.matrix  # with every order of deaths: tests/laws/test_barriers.py
-def test_no_barrier_over_a_batch_that_died(joined: Joined) -> None:
-    """The driver dies in a batch whose stamp is bound, and positions move before its replay: no barrier says meanwhile
-    that the batch is there, its own barrier is seen when it is, and says where exactly the batch ends in the log."""
+def test_no_barrier_covers_a_batch_that_failed(joined: Joined) -> None:
+    """The driver dies in a batch with a bound timestamp, and positions move before its replay. Until the replay no
+    barrier claims the batch; then its own barrier appears and names exactly where the batch ends in the log.
+    """
     history = History(random.Random(19))
     joined.publish(history.change(200, ids=6))
     dying = joined.start([*DYING, "1"])
     wait_for(lambda: joined.barrier(0) is not None, "no first batch")
     joined.publish_positions(history)
-    wait_for(lambda: joined.barriers_report(history), "the first batch is never told")
+    wait_for(lambda: joined.barriers_report(history), "the first batch has no barrier")
     covered, reported = joined.all_ends(), dict(history.sequences)
     joined.publish(history.change(200, ids=6))
     assert dying.wait(120) == -9, joined.said()
@@ -136,7 +137,7 @@ def test_no_barrier_over_a_batch_that_died(joined: Joined) -> None:
     assert bound is not None
     now = dict(history.sequences)
     history.sequences = {source: sequence + 1 for source, sequence in reported.items()}
-    joined.publish_positions(history, covered)  # which batch 0 covers: a barrier without a batch could tell it
+    joined.publish_positions(history, covered)  # batch 0 covers them: a barrier outside of any batch could report them
     history.sequences = now
 
     joined.start(JOIN)
@@ -159,7 +160,7 @@ def test_no_barrier_over_a_batch_that_died(joined: Joined) -> None:
 
 
 def stored_table(joined: Joined) -> JoinedTable:
-    """The table as the driver knows it."""
+    """Return the table as the driver sees it."""
     layouts = layouts_table(joined.name)
     return JoinedTable(joined.hbase, table=joined.table, layouts=layouts, name="wide", family="d", buckets=2)
 
@@ -167,7 +168,7 @@ def stored_table(joined: Joined) -> JoinedTable:
 @pytest.mark.matrix
 @pytest.mark.chaos
 def test_driver_killed_at_random_very_often(joined: Joined) -> None:
-    """Twenty deaths."""
+    """Send SIGKILL twenty times."""
     survives_kills(joined, 20, seed=12)
 
 
@@ -184,7 +185,7 @@ def test_executors_in_processes_of_their_own(joined: Joined) -> None:
 @pytest.mark.matrix
 @pytest.mark.chaos
 def test_python_worker_killed(joined: Joined) -> None:
-    """A worker that dies while it writes is replaced: its task runs again and writes identical cells."""
+    """A worker that dies during a write is replaced: its task runs again and writes identical cells."""
     history = History(random.Random(13))
     joined.publish(history.change(3000, ids=200))
     process = joined.start(JOIN)
@@ -204,14 +205,16 @@ def test_python_worker_killed(joined: Joined) -> None:
 
 
 def workers_of(group: int) -> list[int]:
-    """Python workers of a join: children of pyspark's daemon in its session (the daemon leaves the process group)."""
+    """Return the Python workers of a join: children of pyspark's daemon in its session (the daemon leaves the process
+    group).
+    """
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text().rpartition(")")[2].split()
             command = (stat.parent / "cmdline").read_bytes()
             parent = (Path("/proc") / fields[1] / "cmdline").read_bytes()
-        except OSError:  # it ended meanwhile
+        except OSError:  # it has exited
             continue
         if int(fields[3]) == group and b"pyspark.daemon" in command and b"pyspark.daemon" in parent:
             found.append(int(stat.parent.name))
@@ -221,7 +224,7 @@ def workers_of(group: int) -> list[int]:
 @pytest.mark.matrix
 @pytest.mark.chaos
 def test_hbase_restarted(joined: Joined, stack: Stack) -> None:
-    """HBase dies by SIGKILL under the writes and comes back: the query waits, and nothing is missing."""
+    """HBase is killed by SIGKILL during writes and restarts: the query waits, and no row is missing."""
     history = History(random.Random(17))
     joined.publish(history.change(2000, ids=100))
     process = joined.start(JOIN)
@@ -238,14 +241,14 @@ def test_hbase_restarted(joined: Joined, stack: Stack) -> None:
 @pytest.mark.matrix
 @pytest.mark.chaos
 def test_checkpoint_deleted(joined: Joined) -> None:
-    """The whole checkpoint is lost while the join is down and rows vanish: it rebuilds, and sweeps them away."""
+    """The whole checkpoint is lost while the join is down and rows are deleted: it rebuilds and sweeps them."""
     survives_a_lost_checkpoint(joined, seed=14)
 
 
 @pytest.mark.matrix
 @pytest.mark.chaos
 def test_checkpoint_volume_full(joined: Joined) -> None:
-    """A full volume under the checkpoint ends the join with the reason; with room again it goes on where it was."""
+    """A full volume under the checkpoint ends the join with the reason; with free space it resumes where it stopped."""
     volume = joined.folder / "checkpoints"
     volume.mkdir()
     mounted = subprocess.run(

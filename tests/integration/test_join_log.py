@@ -1,4 +1,4 @@
-"""The join beside a log that is compacted, deleted, or empty: it refuses with the remedy, begins again, or waits."""
+"""The join over a log that is compacted, deleted, or empty: it refuses with the remedy, starts again, or waits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def record_file(joined: Joined) -> Path:
 
 
 def make_compacted(joined: Joined) -> None:
-    """As capture makes its topics, with the lag that the topology says by default."""
+    """Create topics as capture does, with the lag that the topology has by default."""
     settings = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(7 * DAY)}
     for topic in joined.topics:
         entries = [
@@ -49,18 +49,19 @@ def make_compacted(joined: Joined) -> None:
 
 
 def refused(joined: Joined, *said: str) -> None:
-    """A start ends at once, and says why and what helps."""
+    """Start the join; it exits at once and reports the reason and the remedy."""
     process = joined.start(JOIN)
     assert process.wait(120) == 2, joined.said()
     for words in (*said, f"tailorbird join {joined.file} --table wide --rebuild"):
         assert words in joined.said()
 
 
-@pytest.mark.matrix  # what it refuses, asked of Kafka alone: test_what_the_watch_refuses
+@pytest.mark.matrix  # the refusals by Kafka alone: test_the_watch_refuses_lost_records_and_recreated_topics
 def test_compacted_and_lost_logs(joined: Joined) -> None:
     """A join whose next records are older than the compaction lag is refused with the remedy, and so is one whose
-    topics were made anew; a rebuild that finds fewer records than when it began begins again by itself, and tells
-    nothing before; each remedy leads to the result of the SELECT."""
+    topics were recreated. A rebuild that finds fewer records than at its start restarts by itself, and publishes no
+    barrier before. Each remedy leads to the result of the SELECT.
+    """
     make_compacted(joined)
     history = History(random.Random(23))
     joined.publish(history.change(200, ids=6), age_ms=9 * DAY)
@@ -77,7 +78,7 @@ def test_compacted_and_lost_logs(joined: Joined) -> None:
     stored = json.loads(record_file(joined).read_text())
     topic, counts = next((topic, counts) for topic, counts in stored["counts"].items() if counts)
     partition = next(iter(counts))
-    counts[partition] += 3  # as if the cleaner had taken three since
+    counts[partition] += 3  # as if the cleaner had removed three since
     record_file(joined).write_text(json.dumps(stored))
     again = joined.start(JOIN)
     settles(joined, history)
@@ -92,23 +93,24 @@ def test_compacted_and_lost_logs(joined: Joined) -> None:
     refused(joined, "was deleted and made anew")
 
 
-@pytest.mark.matrix  # of two levels one without: test_a_level_without_records
+@pytest.mark.matrix  # one of two levels without records: test_a_level_without_records
 def test_tables_without_records(joined: Joined) -> None:
-    """Topics without a record keep no table from its first barrier: nothing is right as well; and what comes then
-    flows."""
+    """Topics without records do not delay a table's first barrier: an empty result is complete as well. Later records
+    are processed.
+    """
     history = History(random.Random(29))
     joined.publish_positions(history)
     joined.start(JOIN)
-    wait_for(lambda: joined.barriers_report(history), "an empty table is never told")
+    wait_for(lambda: joined.barriers_report(history), "an empty table has no barrier")
     assert joined.live() == {}
     joined.publish(history.change(60, ids=6))
     joined.publish_positions(history)
-    wait_for(lambda: joined.barriers_report(history), "what comes then is never told")
+    wait_for(lambda: joined.barriers_report(history), "later records have no barrier")
     assert joined.live() == oracle(joined, history)
 
 
 def test_a_level_without_records(unique: Callable[[str], str], tmp_path: Path) -> None:
-    """Of a plan with two levels one has nothing to read: the table is told; and so it is when that level has its
+    """One of a plan's two levels has nothing to read: the table still gets its barrier, also when that level gets
     rows."""
     query = """SELECT f.id, f.price, n.name AS near, r.name AS far FROM shop.facts f
       LEFT JOIN shop.near n ON n.id = f.near_id
@@ -125,7 +127,7 @@ def test_a_level_without_records(unique: Callable[[str], str], tmp_path: Path) -
         history.change(1, ids=6)
         joined.publish(history.events[-1:])
         joined.publish_positions(history)
-        wait_for(lambda: joined.barriers_report(history), "what comes then is never told")
+        wait_for(lambda: joined.barriers_report(history), "later records have no barrier")
         assert joined.live() == oracle(joined, history)
     finally:
         joined.close()
@@ -133,8 +135,9 @@ def test_a_level_without_records(unique: Callable[[str], str], tmp_path: Path) -
 
 @pytest.mark.matrix  # it waits for Kafka's cleaner
 def test_the_cleaner_is_noticed(joined: Joined) -> None:
-    """Kafka's own cleaner takes records from a zone that was counted: the second count says how many, and of which
-    topic; a topic that nobody cleans keeps its count."""
+    """Kafka's own cleaner removes records from a counted range: the second count reports how many, and the topic; a
+    topic that is not cleaned keeps its count.
+    """
     cleaned, kept = f"{joined.name}.cleaned", f"{joined.name}.kept"
     quick: dict[str, str] = {
         "cleanup.policy": "compact", "min.compaction.lag.ms": "0", "segment.ms": "100",
@@ -148,23 +151,24 @@ def test_the_cleaner_is_noticed(joined: Joined) -> None:
     ends = {topic: {0: joined.ends(topic, 0)} for topic in (cleaned, kept)}
     settled, counts, ids = watch.beginning(ends, time.time_ns() // 1_000_000 + 8 * DAY, lambda: False)
     assert settled == ends
-    assert counts == {cleaned: {0: 100}}  # what nobody cleans need not be counted
+    assert counts == {cleaned: {0: 100}}  # the records of a topic that is not cleaned need no second count
     assert set(ids) == {cleaned, kept}
 
     def gone() -> bool:
-        publish(joined.producer, cleaned, kept)  # a new segment: the cleaner leaves the newest alone
+        publish(joined.producer, cleaned, kept)  # a new segment: the cleaner never touches the newest one
         return watch.thinned(settled, counts, lambda: False).get(cleaned, 0) >= 90
 
     wait_for(gone, "the cleaner never works", seconds=180)
 
 
-def test_what_the_watch_refuses(unique: Callable[[str], str]) -> None:
-    """Asked of Kafka itself: a record too old that was not read, a beginning behind the next record, a topic made anew;
-    and nothing while all that is unread is young, or was old when the run began."""
+def test_the_watch_refuses_lost_records_and_recreated_topics(unique: Callable[[str], str]) -> None:
+    """With Kafka alone: an unread record that is too old, a beginning after the next record, a recreated topic are
+    refused. Nothing is refused while all unread records are young, or were old when the run started.
+    """
     topic, admin = unique("watched"), AdminClient({"bootstrap.servers": servers()})
 
     def make() -> None:
-        # of a topic that is compacted only, Kafka lets nobody delete records
+        # Kafka deletes no records of a compact-only topic on request
         config = {"cleanup.policy": "compact,delete", "retention.ms": "-1", "min.compaction.lag.ms": str(7 * DAY)}
         made: Any = NewTopic(topic, 1, 1, config=config)
         for future in admin.create_topics([made]).values():
@@ -187,7 +191,7 @@ def test_what_the_watch_refuses(unique: Callable[[str], str]) -> None:
     written(9)
     watch = LogWatch(Brokers(servers()), [topic], lag=30 * DAY, remedy="do this")
     began = lambda: watch.beginning({topic: {0: 10}}, now + 8 * DAY, lambda: False)  # noqa: E731
-    settled, counts, ids = patiently(began, lambda error, pause: None, lambda: False)  # the topic is just made
+    settled, counts, ids = patiently(began, lambda error, pause: None, lambda: False)  # the topic was just created
     assert (settled, counts) == ({topic: {0: 10}}, {topic: {0: 10}})
     check(0, settled=10)
     check(10)

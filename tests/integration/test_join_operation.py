@@ -1,4 +1,4 @@
-"""A join in operation: its rows in a topic, its metrics, and what `tailorbird state inspect` tells."""
+"""A join in operation: its rows in a topic, its metrics, and the output of `tailorbird state inspect`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def make(unique: Callable[[str], str], tmp_path: Path) -> Iterator[Callable[...,
 
 
 def upserted(joined: Joined) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """What a reader of the upsert topic holds who knows nothing but its keys: the newest record of each."""
+    """Return the newest record of each key, as a reader of the upsert topic keeps them."""
     topic = naming.upsert_topic(joined.name, "wide")
     rows: dict[bytes, dict[str, Any]] = {}
     for record in joined.records(topic, 2):
@@ -65,15 +65,16 @@ def state_of(joined: Joined, *arguments: str) -> subprocess.CompletedProcess[str
 
 
 def gauges(port: int, name: str) -> dict[str, float]:
-    """Values of a metric by its labels."""
+    """Return the values of a metric by its labels."""
     lines = [line for line in ask(port, "/metrics")[1].splitlines() if line.startswith(f"tailorbird_join_{name}{{")]
     return {line.partition("{")[2].partition("}")[0]: float(line.rpartition(" ")[2]) for line in lines}
 
 
 @pytest.mark.matrix
 def test_rows_in_a_topic_metrics_and_state(make: Callable[..., Joined]) -> None:
-    """`sink: kafka` holds the SELECT's rows, also behind a lost checkpoint; the metrics count the state's rows and
-    `state inspect` shows them, and ends in one line where Kafka is away."""
+    """`sink: kafka` holds the SELECT's rows, also after a lost checkpoint. The metrics count the state's rows. `state
+    inspect` shows them, and exits with one line if Kafka is unavailable.
+    """
     joined = make(sink="kafka")
     topic = naming.upsert_topic(joined.name, "wide")
     history = History(random.Random(21))
@@ -124,8 +125,9 @@ def settled(joined: Joined, process: subprocess.Popen[str]) -> bool:
 
 @pytest.mark.matrix
 def test_late_changes_after_a_truncate(make: Callable[..., Joined]) -> None:
-    """From a source that repeats and reorders, what is older than a TRUNCATE comes too late: in its batch, in later
-    ones and after a restart."""
+    """A source that repeats and reorders sends records older than a TRUNCATE too late: in its batch, in later ones and
+    after a restart.
+    """
     joined = make(delivery="at_least_once")
     history = History(random.Random(23))
     before = history.change(200, ids=6)
@@ -149,5 +151,5 @@ def test_late_changes_after_a_truncate(make: Callable[..., Joined]) -> None:
     running.wait(30)
     joined.publish([*late, *history.change(20, ids=6)])
     running = joined.start(JOIN)
-    wait_for(lambda: shows(history), "it does not go on")
+    wait_for(lambda: shows(history), "the join does not resume")
     assert joined.live() == oracle(joined, history)

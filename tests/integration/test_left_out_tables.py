@@ -1,4 +1,4 @@
-"""A table that cannot be captured is left out alone, and read as soon as what keeps it out is gone."""
+"""Only the table that cannot be captured is left out, and it is read as soon as the cause is gone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop"), pytest.m
 
 
 def rows_of(captured: Any, table: str) -> list[tuple[Any, ...]]:
-    """The rows that the topic of a table leaves, as any reader folds it: markers end what is older."""
+    """Return the rows of a table's topic as any reader folds it: markers delete what is older."""
     held: dict[tuple[int, bytes], tuple[int, Any]] = {}
     for partition, key, value in captured.read(captured.topic(table)):
         if value is None:
@@ -32,7 +32,7 @@ def rows_of(captured: Any, table: str) -> list[tuple[Any, ...]]:
 
 
 def left_out(captured: Any) -> set[str]:
-    """The tables that the newest position names as left out, as `status` shows them."""
+    """Return the tables that the newest position lists as left out, as `status` shows them."""
     position = captured.position()
     reported = quarantined({"shop": position_of(position, 0)}) if position else []
     assert all(one.reason.count("; ") >= 1 for one in reported), reported
@@ -40,8 +40,9 @@ def left_out(captured: Any) -> set[str]:
 
 
 def test_listed_tables_that_cannot_be_captured_yet(capture: Callable[..., Any]) -> None:
-    """No key, another engine, a view, none there: the rest flows from the first start on, each is read when it can be,
-    and a key that goes and comes back across a crash leaves the topic as the table is."""
+    """Tables with no key, of another engine, views and missing ones: the rest flows from the first start, each is read
+    when possible, and a key that is dropped and restored across a crash leaves the topic equal to the table.
+    """
     captured = capture("t", "nokey", "my", "v", "later")
     captured.sql(
         "CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)",
@@ -77,9 +78,10 @@ def test_listed_tables_that_cannot_be_captured_yet(capture: Callable[..., Any]) 
     assert captured.end_of(process)[0] == 0
 
 
-def test_tables_that_come_and_cannot_be_captured_under_accept(capture: Callable[..., Any]) -> None:
-    """CREATE TABLE without a key, or of another engine (told or not), with rows: the source goes on, and adding a key,
-    changing the engine, dropping the table ends the matter, whether the capture runs meanwhile or not."""
+def test_new_tables_that_cannot_be_captured_under_accept(capture: Callable[..., Any]) -> None:
+    """CREATE TABLE without a key, or of another engine (logged or not), with rows: the source continues. Adding a key,
+    changing the engine or dropping the table resolves it, whether the capture runs at that time or not.
+    """
     captured = capture("silent", extra=", filter_policy: accept")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "CREATE TABLE silent (a INT)")
     process = captured.start()
@@ -87,20 +89,20 @@ def test_tables_that_come_and_cannot_be_captured_under_accept(capture: Callable[
     captured.sql(
         "CREATE TABLE nopk (a INT, b INT)", "INSERT INTO nopk VALUES (1, 1)",
         "CREATE TABLE mem (id INT PRIMARY KEY, v INT) ENGINE=MEMORY", "INSERT INTO mem VALUES (1, 1)",
-        "SET default_storage_engine = MyISAM", "CREATE TABLE untold (id INT PRIMARY KEY, v INT)",
+        "SET default_storage_engine = MyISAM", "CREATE TABLE unlogged (id INT PRIMARY KEY, v INT)",
         "CREATE TABLE dropped (a INT)", "INSERT INTO dropped VALUES (1)", "INSERT INTO silent VALUES (1)",
         "INSERT INTO t VALUES (1, 1)",
     )  # fmt: skip
-    captured.wait_for(lambda: left_out(captured) == {"nopk", "mem", "untold", "dropped"}, "they are not named")
+    captured.wait_for(lambda: left_out(captured) == {"nopk", "mem", "unlogged", "dropped"}, "they are not named")
     assert rows_of(captured, "t") == [(1, 1)]
     process.terminate()
     assert captured.end_of(process)[0] == 0
     captured.sql(
         "ALTER TABLE nopk ADD COLUMN id INT AUTO_INCREMENT PRIMARY KEY FIRST", "DROP TABLE dropped",
-        "ALTER TABLE mem ENGINE = InnoDB", "INSERT INTO untold VALUES (2, 2)", "ALTER TABLE untold ENGINE = InnoDB",
+        "ALTER TABLE mem ENGINE = InnoDB", "INSERT INTO unlogged VALUES (2, 2)", "ALTER TABLE unlogged ENGINE = InnoDB",
     )  # fmt: skip
     process = captured.start()
-    wanted = {"nopk": [(1, 1, 1)], "mem": [(1, 1)], "untold": [(2, 2)], "t": [(1, 1)]}
+    wanted = {"nopk": [(1, 1, 1)], "mem": [(1, 1)], "unlogged": [(2, 2)], "t": [(1, 1)]}
     # first: a topic that is read before it exists is not seen later
     captured.wait_for(lambda: left_out(captured) == set(), "they are still left out")
     captured.caught_up()

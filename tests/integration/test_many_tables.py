@@ -1,4 +1,4 @@
-"""Many tables in one Spark application, on real servers: what ends one query leaves the others alone."""
+"""Many tables in one Spark application, on real servers: a failure of one query leaves the others running."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ TABLES = ("wide", "near", "named", "misspelt", "fails")
 def test_a_query_that_fails_leaves_the_others_alone(
     unique: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
-    """A misspelt column and a checkpoint that can not be written put their own tables down, each with its reason; the
-    others' queries, of one engine or of both, go on beside them, and all begin again where they were when the JVM was
-    killed."""
+    """A misspelt column and a checkpoint that can not be written stop their own tables, each with its reason. The
+    others' queries, of one engine or of both, continue, and all resume where they were when the JVM is killed.
+    """
     joined = Joined(unique("many"), tmp_path)
     joined.file.write_text(joined.file.read_text() + MORE % engine)
     assert list(provision(load_topology(str(joined.file))))
@@ -85,7 +85,7 @@ def test_a_query_that_fails_leaves_the_others_alone(
         commits.with_name("commits.away").rename(commits)
         joined.start(command)
         settles()
-        wait_for(lambda: at_work() == {"wide", "near", "named", "fails"}, "a mended table does not begin")
+        wait_for(lambda: at_work() == {"wide", "near", "named", "fails"}, "a repaired table does not start")
 
         monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
         said = joined.file.read_text()

@@ -1,4 +1,4 @@
-"""MaxScale's protocol on real servers: what MySQL commits is told to a client by the process that serves it."""
+"""MaxScale's protocol on real servers: the server process streams to a client what MySQL commits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop"), pytest.m
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Callable[[Captured], tuple[str, int]]]:
-    """Start `tailorbird serve maxscale` for a capture's topology, with one user; where it listens."""
+    """Start `tailorbird serve maxscale` for a capture's topology, with one user; return its address."""
     processes = list[subprocess.Popen[str]]()
 
     def start(captured: Captured) -> tuple[str, int]:
@@ -53,7 +53,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[[Captured], tuple[str, int]]]:
 def test_what_mysql_commits_is_reported(
     capture: Callable[..., Captured], serve: Callable[[Captured], tuple[str, int]]
 ) -> None:
-    """Rows of the snapshot, then changes, a column that comes in mid-stream, and a resume at a transaction."""
+    """Rows of the snapshot, then changes, a column added in mid-stream, and a resume at a transaction."""
     captured = capture("t")
     captured.sql(
         "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(20), v DECIMAL(10,2))", "INSERT INTO t VALUES (1, 'a', 1.5)"
@@ -87,7 +87,7 @@ def test_what_mysql_commits_is_reported(
 
 @pytest.fixture
 def two(request: pytest.FixtureRequest, unique: Callable[[str], str], tmp_path: Path) -> Iterator[tuple[Run, Run]]:
-    """A capture of a server, and its replica."""
+    """Start a capture of a server that has a replica."""
     flags = ("--log-slave-updates",) if request.param == "maria10" else ()
     run = run_on(request.param, tmp_path, unique("first"), *flags)
     replica = run_on(request.param, tmp_path, unique("second"), "--server-id=78", *flags)
@@ -100,7 +100,7 @@ def two(request: pytest.FixtureRequest, unique: Callable[[str], str], tmp_path: 
 
 
 def written(run: Run, first: int, last: int) -> None:
-    """A transaction of an insert and an update for each key."""
+    """Commit an insert and an update for each key in one transaction."""
     with run.server.session(database="d", autocommit=False) as connected, connected.cursor() as cursor:
         for key in range(first, last):
             cursor.execute("INSERT INTO t (id, v) VALUES (%s, 1)", (key,))
@@ -109,7 +109,7 @@ def written(run: Run, first: int, last: int) -> None:
 
 
 def upto(client: CdcClient, last: int) -> list[dict[str, Any]]:
-    """Rows as they come, without schema lines, up to the update of a key."""
+    """Return rows as they arrive, without schema lines, up to the update of a key."""
     found: list[dict[str, Any]] = []
     while not found or (found[-1]["id"], found[-1]["event_type"]) != (last, "update_after"):
         found += [one for one in client.objects(1) if "fields" not in one]
@@ -117,11 +117,10 @@ def upto(client: CdcClient, last: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("two", ["mysql80", pytest.param("maria10", marks=pytest.mark.matrix)], indirect=True)
-def test_a_client_goes_on_behind_a_fail_over(
-    two: tuple[Run, Run], serve: Callable[[Captured], tuple[str, int]]
-) -> None:
-    """By the last GTID that it has seen: its transaction again, then what the old server had committed and capture had
-    not read, then the new server's; each event once and in order, although the servers' ids differ."""
+def test_a_client_resumes_after_a_failover(two: tuple[Run, Run], serve: Callable[[Captured], tuple[str, int]]) -> None:
+    """It resumes with the last GTID that it has seen. It receives that transaction again, then the old server's commits
+    that capture had not read, then the new server's; each event once and in order, although the servers' ids differ.
+    """
     run, replica = two
     run.start()
     wait_for(lambda: (run.captured.position() or {}).get("snapshot") == "done", "no snapshot", seconds=60)

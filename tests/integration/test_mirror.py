@@ -1,4 +1,4 @@
-"""Topics of others on a real Kafka: mirrored exactly once, whatever dies and whatever their writer repeats."""
+"""Mirror external topics on a real Kafka exactly once, whatever dies and whatever their writer repeats."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.timeout(20
 
 
 class Mirrored(Captured):
-    """A topic that somebody writes, and the capture of it."""
+    """A topic of an external writer, and the capture that mirrors it."""
 
     def topic(self, table: str) -> str:
         return change_topic(self.name, TableId(source="shop", database="crm", table=table))
@@ -39,7 +39,7 @@ class Mirrored(Captured):
             consumer.close()
 
     def offsets(self) -> int:
-        """How many records are committed as read."""
+        """Return how many records are committed as read."""
         position = self.position()
         return sum(entry[0] for entry in (position or {}).get("state", {}).get("offsets", {}).values())
 
@@ -70,7 +70,7 @@ def mirror(stack: Stack, unique: Callable[[str], str], tmp_path: Path) -> Iterat
 
 
 class Writer:
-    """A connector: tells changes of one log in order, and begins again somewhat before where it was now and then."""
+    """A connector: publishes the changes of one log in order, and now and then restarts somewhat earlier."""
 
     def __init__(self, topic: str, seed: int) -> None:
         self.topic, self.random = topic, Random(seed)
@@ -107,7 +107,7 @@ class Writer:
 
 
 def test_killed_and_repeated_each_change_is_reported_once(mirror: Callable[..., Mirrored]) -> None:
-    """kill -9 at random while a connector writes, and repeats what it had told: each change once, in order per key."""
+    """Kill -9 at random while a connector writes and repeats earlier records: each change once, in order per key."""
     captured, random = mirror(), Random(3)
     writer = Writer(f"{captured.name}_in", 4)
     writer.write(3000)
@@ -120,9 +120,9 @@ def test_killed_and_repeated_each_change_is_reported_once(mirror: Callable[..., 
         process.send_signal(signal.SIGKILL)
         process.wait()
     process = captured.start()
-    writer.write(1000)  # which this one has to tell, and so has heard of SIGTERM
+    writer.write(1000)  # once this process has published them its SIGTERM handler is installed
     written = sum(captured._marks(captured._consumer("read_committed"), f"{captured.name}_in", p)[1] for p in range(3))
-    captured.wait_for(lambda: captured.offsets() == written, "it stays behind")
+    captured.wait_for(lambda: captured.offsets() == written, "the mirror does not catch up")
     process.terminate()
     assert captured.end_of(process)[0] == 0
     records = captured.read(captured.topic("t"))
@@ -143,13 +143,13 @@ def test_killed_and_repeated_each_change_is_reported_once(mirror: Callable[..., 
     assert written > len(writer.events) + 100
 
 
-def test_offsets_that_are_gone_are_named_or_begun_again(mirror: Callable[..., Mirrored]) -> None:
-    """A topic that was deleted and made anew lacks what comes next: by default the capture ends and says so."""
+def test_lost_offsets_are_reported_or_reading_starts_again(mirror: Callable[..., Mirrored]) -> None:
+    """A deleted and recreated topic lacks the next offsets: by default the capture exits and reports it."""
     captured = mirror()
     writer = Writer(f"{captured.name}_in", 5)
     writer.write(50)
     process = captured.start()
-    captured.wait_for(lambda: captured.offsets() == 50, "it stays behind")
+    captured.wait_for(lambda: captured.offsets() == 50, "the mirror does not catch up")
     process.terminate()
     assert captured.end_of(process)[0] == 0
     admin = AdminClient({"bootstrap.servers": servers()})
@@ -164,7 +164,7 @@ def test_offsets_that_are_gone_are_named_or_begun_again(mirror: Callable[..., Mi
             return False
         return True
 
-    wait_for(made, "the topic is not made anew", seconds=30)
+    wait_for(made, "the topic is not recreated", seconds=30)
     process = captured.start()
     code, said = captured.end_of(process)
     assert code == 1
@@ -191,6 +191,6 @@ def test_offsets_that_are_gone_are_named_or_begun_again(mirror: Callable[..., Mi
         state.update({row["id"]: row["v"] for _, row in rows.values() if row is not None})
         return state == other.rows
 
-    wait_for(reached, "it was not begun anew", seconds=60)
+    wait_for(reached, "reading did not start again", seconds=60)
     process.terminate()
     assert captured.end_of(process)[0] == 0

@@ -1,4 +1,4 @@
-"""A capture in operation: its metrics, its health, its log lines, and how it ends."""
+"""A capture in operation: its metrics, its health, its log lines, and its exit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def start(captured: Any, port: int) -> subprocess.Popen[str]:
 
 
 def test_metrics_health_and_log_lines_of_a_capture(capture: Callable[..., Any]) -> None:
-    """Debezium's names, 200 with position and head while it moves, JSON lines with positions, and SIGTERM drains."""
+    """Debezium's names, 200 with position and head while it progresses, JSON lines with positions; SIGTERM drains."""
     captured, port = capture("t"), free_port()
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2), (3)")
     process = start(captured, port)
@@ -69,7 +69,7 @@ def test_metrics_health_and_log_lines_of_a_capture(capture: Callable[..., Any]) 
 
 
 def test_a_capture_without_its_source_is_not_healthy(capture: Callable[..., Any]) -> None:
-    """The process lives and waits, the health check says 503 and why."""
+    """The process lives and waits; the health check answers 503 and the reason."""
     captured, port = capture("t"), free_port()
     closed = free_port()
     text = captured.file.read_text()

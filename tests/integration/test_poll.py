@@ -1,5 +1,6 @@
-"""Polling on real MySQL and Kafka, killed under traffic: 10,000 rows share a timestamp, a commit comes 5 s late, the
-clock steps back."""
+"""Poll real MySQL into Kafka, killed under traffic: 10,000 rows share a timestamp, a commit is 5 s late, the clock
+steps back.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ TABLE = (
 
 @dataclass
 class Elsewhere(Captured):
-    """Captured from a server of the test's own."""
+    """A database captured from a server of the test's own."""
 
     server: Server | None = None
 
@@ -56,7 +57,7 @@ class Elsewhere(Captured):
 def polled(
     request: pytest.FixtureRequest, capture: Callable[..., Any], unique: Callable[[str], str], tmp_path: Path
 ) -> Iterator[Any]:
-    """A captured database whose topology polls it."""
+    """Create a captured database whose topology polls it."""
     extra = "capture: poll, limit: 500, interval: 200ms, lag: 8s"
     if request.param == "mysql80":
         made = capture("t", extra=f", {extra}")
@@ -99,7 +100,8 @@ def state_of(events: list[dict[str, Any]]) -> dict[int, int]:
 
 def test_nothing_is_missed_through_ties_late_commits_and_kills(polled: Any) -> None:
     """10,000 rows share one timestamp; under updates a transaction commits 5 s late; the process is killed five times:
-    every row's last version is in the log, each version once."""
+    every row's last version is in the log, each version once.
+    """
     shared = "2026-01-01 00:00:00.123"
     rows = {key: key for key in range(10_000)}
     for low in range(0, 10_000, 2500):
@@ -118,13 +120,13 @@ def test_nothing_is_missed_through_ties_late_commits_and_kills(polled: Any) -> N
         with polled.connection() as connected, connected.cursor() as cursor:
             connected.begin()
             cursor.execute("UPDATE t SET v = 77 WHERE id >= 9990")
-            time.sleep(5)  # the promise is about this time: the transaction commits 5 s after its statement
+            time.sleep(5)  # the delay is the subject of the test: the transaction commits 5 s after its statement
             connected.commit()
         rows.update(dict.fromkeys(range(9990, 10_000), 77))
 
     threads = [threading.Thread(target=write), threading.Thread(target=late)]
     process = polled.start()
-    polled.wait_for(lambda: polled.ends("t", "read_uncommitted") > 500, "nothing is told")
+    polled.wait_for(lambda: polled.ends("t", "read_uncommitted") > 500, "nothing is published")
     for thread in threads:
         thread.start()
     for _ in range(5):
@@ -148,14 +150,15 @@ def test_nothing_is_missed_through_ties_late_commits_and_kills(polled: Any) -> N
     assert polled.position()["snapshot"] == "done"
 
 
-def test_a_dump_reports_what_is_gone_through_a_kill(polled: Any) -> None:
-    """A signal has a polled table read again; killed behind its first rows the dump goes on: no row is dumped twice,
-    and behind its marker the log holds what the table holds, without the rows that polling could not see go."""
+def test_a_dump_removes_deleted_rows_despite_a_kill(polled: Any) -> None:
+    """A signal starts a new read of a polled table. Killed after its first rows the dump resumes: no row is dumped
+    twice. After its marker the log equals the table, without the deleted rows that polling could not see.
+    """
     shared = "2026-01-01 00:00:00.123"
     values = ",".join(f"({key},{key},'{shared}')" for key in range(6000))
     polled.sql(f"INSERT INTO t VALUES {values}")
     process = polled.start()
-    polled.wait_for(lambda: (polled.position() or {}).get("snapshot") == "done", "the table is not told")
+    polled.wait_for(lambda: (polled.position() or {}).get("snapshot") == "done", "the table is not published")
     polled.sql("DELETE FROM t WHERE id % 10 = 3", "UPDATE t SET v = -1, updated_at = updated_at WHERE id % 10 = 4")
     topology = read_topology(polled.file.read_text(), file="t.yml", environ={})
     before = polled.ends("t", "read_uncommitted")
@@ -200,7 +203,7 @@ def test_a_clock_that_steps_back_hides_no_row(polled: Any, seconds: int) -> None
                     found[int(str(row.image["id"]))] = str(row.image["v"])
 
         def at(moment: float) -> None:
-            """The clock of the whole server, as far as these two sessions are the server."""
+            """Set the clock of the whole server, as far as these two sessions see it."""
             for one in (cursor, connection.cursor()):
                 one.execute(f"SET SESSION timestamp = {moment:.3f}")
 
@@ -215,8 +218,8 @@ def test_a_clock_that_steps_back_hides_no_row(polled: Any, seconds: int) -> None
         assert window.steps == 1
 
 
-def test_a_polled_row_is_reported_as_the_log_would_report_it(polled: Any) -> None:
-    """Zero dates, zones and quotes in names: values are canonical, and what is not is refused by name."""
+def test_a_polled_row_equals_the_row_from_the_log(polled: Any) -> None:
+    """Zero dates, zones and quotes in names: values are canonical, and others are refused with their names."""
     polled.sql(
         "DROP TABLE t",
         "CREATE TABLE t (`a``b%` VARCHAR(9), n INT UNSIGNED, d DATETIME(6) NULL, x VARBINARY(9), "

@@ -1,4 +1,4 @@
-"""The newest positions of a source, read from a real Kafka: what is told of the last ones has no gap."""
+"""Read the newest positions of a source from a real Kafka: the last ones have no gap."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.kafka]
 
 
 def test_the_last_positions_have_no_gap(stack: object, unique: Callable[[str], str]) -> None:
-    """Read on, they grow to a hundred; of a reader that was away for longer, what it had read before is forgotten."""
+    """Read continuously, they grow to a hundred; a reader that paused for longer forgets what it had read before."""
     name, servers = unique("lately"), f"127.0.0.1:{os.environ['TAILORBIRD_PORT_KAFKA']}"
     source = "{type: mysql, hostname: h, username: u, password: p, database: shop, tables: [t], server_id: 1}"
     topology = read_topology(
@@ -54,6 +54,6 @@ def test_the_last_positions_have_no_gap(stack: object, unique: Callable[[str], s
         report(120)
         assert lately(reader) == list(range(27, 127))
         assert lately(reader, "crm") == [1]
-        report(500, of="crm")  # further than a reader goes back
-        assert lately(reader) == [126], "the newest that was read, and nothing that may have a gap behind it"
+        report(500, of="crm")  # more than a reader keeps
+        assert lately(reader) == [126], "only the newest position, since there may be a gap before it"
         assert lately(reader, "crm") == list(range(527, 627))

@@ -1,4 +1,4 @@
-"""A transaction of 300,000 rows on a real PostgreSQL and Kafka: in parts, once each, in bounded memory."""
+"""Capture a transaction of 300,000 rows from a real PostgreSQL: in parts, once each, in bounded memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROWS, MOST_MB = 300_000, 150
 
 
 def test_a_huge_transaction_takes_bounded_memory(capture_postgres: Callable[..., Any]) -> None:
-    """As MySQL's: the server spills it, and what is published of it is let go."""
+    """As with MySQL, the server spills it, and published parts are released."""
     captured = capture_postgres("t")
     captured.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v TEXT)")
     process = captured.start()
@@ -30,7 +30,7 @@ def test_a_huge_transaction_takes_bounded_memory(capture_postgres: Callable[...,
         position = captured.position()
         return position is not None and position["position"]["sequence"] >= ROWS and "open" not in position
 
-    captured.wait_for(reported, "it is not told")
+    captured.wait_for(reported, "it is not published")
     process.terminate()
     assert captured.end_of(process)[0] == 0
     assert largest < MOST_MB, f"{largest:.0f} MB"

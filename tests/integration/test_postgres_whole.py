@@ -1,5 +1,6 @@
-"""A topology of PostgreSQL alone, from its tables to Solr on real servers: the commands that look at it and prove it
-work as they do over MySQL."""
+"""A topology of PostgreSQL alone, from its tables to Solr on real servers: the commands to inspect and verify it work
+as they do over MySQL.
+"""
 
 from __future__ import annotations
 
@@ -56,11 +57,12 @@ MADE = (
 )
 
 
-def test_postgres_is_proved_waited_for_and_explained(
+def test_verify_wait_and_explain_work_over_postgres(
     stack: Stack, postgres_server: PgServer, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """`verify` of all stages is equal; a row changed in HBase is found and repaired from the sources; `wait` returns
-    when the index shows a commit; `explain` names the events of a row; `doctor` finds no fault."""
+    """`verify` of all stages reports equality; a row changed in HBase is found and repaired from the sources; `wait`
+    returns when the index shows a commit; `explain` names the events of a row; `doctor` finds no fault.
+    """
     name, file = unique("pgw"), tmp_path / "whole.yml"
     with postgres_server.session() as owner:
         owner.execute(f"CREATE DATABASE {name} OWNER app")
@@ -116,7 +118,7 @@ def test_postgres_is_proved_waited_for_and_explained(
 
 
 def damage(topology: Topology) -> None:
-    """Change a row in HBase, remove one and add one."""
+    """Change a row in HBase, delete one and add one."""
     table, thrift = topology.tables["invoices_wide"], topology.hbase.thrift
     layout = StoredLayouts(thrift, topology=topology.name, table=table.name).newest()
     assert layout is not None

@@ -1,4 +1,4 @@
-"""Tables altered under live traffic on real servers, the query changed and rebuilt: all ends are equal."""
+"""Alter tables under live traffic on real servers, change the query and rebuild: HBase and Solr equal the sources."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from tests.support.waiting import wait_for
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 
-@pytest.mark.matrix  # its parts: tests/integration/test_alive.py, tests/cases/joins/column-*.case
-def test_columns_come_change_and_go_under_traffic(
+@pytest.mark.matrix  # single steps: tests/integration/test_alive.py, tests/cases/joins/column-*.case
+def test_columns_are_added_changed_and_dropped_under_traffic(
     unique: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """ADD COLUMN used after `--rebuild`, MODIFY of a used one, DROP while the join runs.
+    """ADD COLUMN used after `--rebuild`, MODIFY of a used column, DROP while the join runs.
 
-    Only what the old type can not hold is a dead letter, the drift is told, and after the rebuild all is equal.
+    Only values that the old type can not hold are dead letters, the drift is reported, and after the rebuild all is
+    equal.
     """
     one = Alive(unique("altered"), tmp_path_factory.mktemp("altered"), orders=2_000)
 
@@ -42,7 +43,7 @@ def test_columns_come_change_and_go_under_traffic(
             )
             one.sql("shop", "ALTER TABLE products DROP COLUMN short_lived", "DELETE FROM products ORDER BY id LIMIT 5")
             one.sql("shop", "UPDATE orders SET channel = 'shop' ORDER BY id LIMIT 50")
-            wait_for(lambda: metrics().get("tailorbird_join_drifted_columns", 0) == 2, "the drift is not told", 60)
+            wait_for(lambda: metrics().get("tailorbird_join_drifted_columns", 0) == 2, "the drift is not reported", 60)
             wait_for(lambda: metrics().get("tailorbird_dead_letters_total", 0) >= 5, "9.125 became another price", 60)
             more(200)
             one.joined("--rebuild", more=", o.channel")

@@ -1,4 +1,4 @@
-"""A whole pipeline over a Kafka that speaks SASL_SSL, on real servers; and where its password is not to be found."""
+"""A whole pipeline over a Kafka with SASL_SSL on real servers, and a check that its password does not leak."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
 
 
 def log_of(kafka: SecuredKafka, folder: Path, password: str = PASSWORD) -> str:
-    """`log:` of a topology whose password is in a file of its own."""
+    """Return the `log:` section of a topology whose password is in a separate file."""
     (folder / "password").write_text(f"{password}\n", encoding="utf-8")
     return (
         f"{{bootstrap_servers: '{kafka.address}', security: {{protocol: SASL_SSL, mechanism: PLAIN, username: {USER},"
@@ -47,8 +47,9 @@ def log_of(kafka: SecuredKafka, folder: Path, password: str = PASSWORD) -> str:
 def test_capture_joins_and_index_over_secured_links(
     kafka: SecuredKafka, unique: Callable[[str], str], tmp_path: Path, python: bool
 ) -> None:
-    """One engine or both, beside live traffic: equal in HBase and Solr. The password stands on no command line, in no
-    log, in no plan or checkpoint: in the topology's file and in one that only its owner reads."""
+    """One engine or both, during live traffic: HBase and Solr equal the sources. The password is on no command line, in
+    no log, plan or checkpoint: only in the topology's file and in one that only its owner can read.
+    """
     one = Alive(unique("secured"), tmp_path, orders=500, python=python, log=log_of(kafka, tmp_path))
     try:
         with one.traffic(SLOW) as more:
@@ -61,7 +62,7 @@ def test_capture_joins_and_index_over_secured_links(
         assert not [line for line in spoken if "s3cret" in line]
     finally:
         one.close()
-    # the one word of it that no escape changes
+    # the one part of the password that no escaping changes
     found = {path for path in tmp_path.rglob("*") if path.is_file() and holds(path, b"s3cret")}
     assert tmp_path / "password" in found
     others = found - {tmp_path / "password"}
@@ -73,7 +74,9 @@ def test_capture_joins_and_index_over_secured_links(
 def test_what_is_refused_is_reported_in_a_line(
     kafka: SecuredKafka, unique: Callable[[str], str], tmp_path: Path, password: str, trusted: bool
 ) -> None:
-    """By `doctor` and by the capture, which names `log.security` and waits: the brokers may be corrected, too."""
+    """`doctor` and the capture report it. The capture names `log.security` and waits, because the brokers may be
+    corrected, too.
+    """
     ca_file = kafka.ca_file if trusted else Path(os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt"))
     security = KafkaSecurity(
         protocol="SASL_SSL", mechanism="PLAIN", username=USER, password=password, ca_file=str(ca_file)
@@ -95,7 +98,7 @@ tables: {{t: {{query: SELECT a.id FROM s.nothing a, row_key: [id]}}}}
     with reported.open("w") as lines:
         capture = subprocess.Popen([sys.executable, "-m", "ingest", str(file)], stdout=lines, stderr=lines)
         try:
-            wait_for(lambda: "correct log.security" in reported.read_text(), "it is not told", 60)
+            wait_for(lambda: "correct log.security" in reported.read_text(), "it is not reported", 60)
         finally:
             capture.terminate()
             capture.wait(30)
@@ -107,14 +110,16 @@ MECHANISMS: tuple[Mechanism, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 def test_every_client_speaks_every_mechanism(kafka: SecuredKafka, unique: Callable[[str], str], tmp_path: Path) -> None:
-    """SCRAM, and certificates of clients with a key under a password: librdkafka writes over each link, kafka-python
-    and Java in Spark read over each what was written over all; none gets in with another password or no certificate.
+    """SCRAM, and client certificates with a password-protected key. librdkafka writes over each link; kafka-python and
+    Java in Spark read over each link all that was written. No client connects with a wrong password or without a
+    certificate.
     """
     topic = unique("links")
     links: dict[str, Brokers] = {name: kafka.login(name) for name in MECHANISMS}
     links["mutual"] = kafka.certified()
     quiet = {"log_level": 0}
-    admin = AdminClient({**links["PLAIN"].librdkafka(), **quiet})  # kept until its future is done: it ends with it
+    # referenced until its future is done, since it is collected otherwise
+    admin = AdminClient({**links["PLAIN"].librdkafka(), **quiet})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
     for name, brokers in links.items():
         producer = Producer({**brokers.librdkafka(), **quiet})
@@ -134,7 +139,7 @@ def test_every_client_speaks_every_mechanism(kafka: SecuredKafka, unique: Callab
 
 
 def read_in_python(brokers: Brokers, topic: str) -> list[str]:
-    """What kafka-python reads of a topic's one partition."""
+    """Return what kafka-python reads of a topic's one partition."""
     consumer = KafkaConsumer(**brokers.kafka_python())
     try:
         place = PythonPartition(topic, 0)
@@ -149,7 +154,7 @@ def read_in_python(brokers: Brokers, topic: str) -> list[str]:
 
 
 def read_in_spark(links: dict[str, Brokers], topic: str, folder: Path) -> dict[str, Any]:
-    """What Spark reads of it over each link, or why it can not."""
+    """Return what Spark reads over each link, or its error."""
     asked = {
         name: {
             **{f"kafka.{option}": value for option, value in java_properties(brokers, folder / "secrets").items()},
@@ -165,26 +170,26 @@ def read_in_spark(links: dict[str, Brokers], topic: str, folder: Path) -> dict[s
 
 
 def test_a_certificate_file_that_is_not_there_is_reported() -> None:
-    """librdkafka refuses to make a client at all; that is no traceback either."""
+    """librdkafka refuses to create a client at all; this also causes no traceback."""
     security = KafkaSecurity(protocol="SSL", ca_file="/nowhere/ca.pem")
     assert "ssl.ca.location" in kafka_problem(Brokers("127.0.0.1:1", security))
 
 
 def command_lines() -> list[str]:
-    """Of every process of this machine."""
+    """Return the command lines of every process of this machine."""
     found = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             found.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-        except OSError:  # it ended meanwhile
+        except OSError:  # it has exited
             continue
     return found
 
 
 def holds(file: Path, needle: bytes) -> bool:
-    """Whether a file has a text, in one byte a letter or in two."""
+    """Return whether a file contains a text, with one or two bytes per character."""
     try:
         content = file.read_bytes()
-    except OSError:  # of a process that has just ended
+    except OSError:  # a file of a process that has just exited
         return False
     return needle in content or needle.decode().encode("utf-16-le") in content

@@ -1,4 +1,4 @@
-"""SolrCloud instead of a Solr by itself: the same commands, the same index."""
+"""SolrCloud instead of a standalone Solr: the same commands, the same index."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def reported(*arguments: str) -> str:
 
 
 def test_an_index_in_solr_cloud(server: SolrServer) -> None:
-    """Indexed live, rebuilt, rolled back, removed and made again: equal each time, no barrier before its rows."""
+    """Indexed live, rebuilt, rolled back, removed and created again: equal each time, no barrier before its rows."""
     with World(solr=f"{{url: 'http://127.0.0.1:{server.port}/solr'}}") as world:
         admin = admin_of(world.topology.solr)
         assert isinstance(admin, SolrCloudAdmin)
@@ -74,7 +74,7 @@ def test_an_index_in_solr_cloud(server: SolrServer) -> None:
         watch.stop()
         assert watch.early == []
         assert watch.looked
-        process.terminate()  # killed, it would stay announced until its session with ZooKeeper ends
+        process.terminate()  # if it were killed, it would stay registered until its ZooKeeper session ends
         assert process.wait(60) == 0
         world.processes.remove(process)
         reported("index", "rm", file, "--yes")

@@ -1,4 +1,4 @@
-"""A Solr with TLS and basic authentication: everything works with the credentials, and nobody tells them."""
+"""A Solr with TLS and basic authentication: everything works with the credentials, and no output shows them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def section(server: SolrServer, ca_file: Path | None, password: str = "${SOLR_PA
 def test_an_index_behind_tls_and_a_password(
     server: SolrServer, trusted: Certificate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """apply, the indexer, reindex, status: all present the credentials; no output and no log shows them."""
+    """apply, the indexer, reindex and status present the credentials; no output and no log shows them."""
     monkeypatch.setenv("SOLR_PASSWORD", PASSWORD)
     log, said = tmp_path / "indexer.log", ""
     with World(solr=section(server, trusted.pem)) as world:
@@ -88,10 +88,10 @@ def test_an_index_behind_tls_and_a_password(
     ("trust", "password", "reason"),
     [(True, "wrong", f"refuses user {USER}: HTTP 401"), (False, PASSWORD, "CERTIFICATE_VERIFY_FAILED")],
 )
-def test_who_is_not_let_in_is_reported_why(
+def test_a_refused_login_is_reported_with_its_cause(
     server: SolrServer, trusted: Certificate, trust: bool, password: str, reason: str
 ) -> None:
-    """A wrong password, a certificate that nobody vouches for: one line without the password, and the remedy."""
+    """A wrong password or an untrusted certificate: one line without the password, and the remedy."""
     from cdc.model.errors import Retriable
     from cdc.topology.topology import Solr
 

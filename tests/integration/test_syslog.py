@@ -1,4 +1,4 @@
-"""Syslog on real servers: what is sent becomes tables of Spark's join in HBase, through the capture's death."""
+"""Syslog on real servers: messages become tables of Spark's join in HBase, although the capture is killed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ tables:
     row_key: [host]
 """
 SOURCES = {"after_deploys": ("sys", "shop"), "by_host": ("sys",)}
-TRAFFIC = "10.0.0.7"  # the host of what is sent through deaths
+TRAFFIC = "10.0.0.7"  # the host of the messages sent while the capture is killed
 START = dt.datetime.now(dt.UTC).replace(microsecond=0) - dt.timedelta(hours=6)
 
 
@@ -128,25 +128,26 @@ class Heard(Captured):
         return change_topic(self.name, MESSAGES) if table == "messages" else super().topic(table)
 
     def connected(self) -> socket.socket:
-        """A connection, as soon as somebody listens."""
+        """Connect as soon as the server listens."""
         found = list[socket.socket]()
 
         def answers() -> bool:
             try:
                 made = socket.create_connection(("127.0.0.1", self.port), 5)
-            except (ConnectionRefusedError, ConnectionResetError):  # not there yet, or killed just now
+            except (ConnectionRefusedError, ConnectionResetError):  # it has not started yet, or was just killed
                 return False
-            if made.getsockname() == made.getpeername():  # nobody listens, and it has got the very port as its own
+            # no server listens: the connection reached itself, because it got that port as its own local port
+            if made.getsockname() == made.getpeername():
                 made.close()
                 return False
             found.append(made)
             return True
 
-        wait_for(answers, f"nobody listens: {self.pipeline.last_words('capture sys')}", seconds=60)
+        wait_for(answers, f"no server listens: {self.pipeline.last_words('capture sys')}", seconds=60)
         return found[0]
 
     def rows(self) -> list[dict[str, Any]]:
-        """The rows of messages that are committed; each came once, by an insert."""
+        """Return the rows of committed messages; check that each was inserted once."""
         events = self.events("messages")
         assert {event["op"] for event in events} <= {"c"}
         return [event["after"] for event in events]
@@ -156,11 +157,11 @@ class Heard(Captured):
         self.sql(f"INSERT INTO deploys VALUES ({number}, '{host}', '{at:%Y-%m-%d %H:%M:%S}')")
 
     def positions(self) -> dict[str, int]:
-        """How far each source's capture has committed."""
+        """Return the committed position of each source's capture."""
         return {source: reported.sequence for source, reported in self.committed.read().items()}
 
     def joined(self, table: str) -> list[dict[str, Any]]:
-        """What HBase holds of a table."""
+        """Return the rows of a table in HBase."""
         layout = StoredLayouts(self.thrift, topology=self.name, table=table).newest()
         if layout is None:
             return []
@@ -177,7 +178,7 @@ class Heard(Captured):
         return load_barrier(found[b"d:_barrier"]) if found else None
 
     def reflects(self, wanted: Mapping[str, int], watermark: int | None = None) -> bool:
-        """Whether both tables show all up to these positions, the one by time also up to a watermark (ms)."""
+        """Return whether both tables reflect these positions, the one by time also a watermark (ms)."""
         self.pipeline.must_run()
         for table, sources in SOURCES.items():
             for bucket in range(2):
@@ -193,8 +194,9 @@ class Heard(Captured):
 
 
 class Sender(threading.Thread):
-    """Sends numbered messages over TCP for as long as it is asked to; over a connection that broke everything again
-    that it had sent over it, on the next one. It keeps its last connection, so that it would hear of its end."""
+    """Sends numbered messages over TCP until it is stopped. When a connection breaks it sends everything of that
+    connection again over the next one. It keeps its last connection open, so that it would notice its end.
+    """
 
     def __init__(self, heard: Heard) -> None:
         super().__init__(name="sender")
@@ -212,7 +214,7 @@ class Sender(threading.Thread):
             raise
 
     def _talk(self, again: list[str]) -> list[str]:
-        """One connection: what was said over it, when it broke or all is over."""
+        """Use one connection; return what was sent over it when it breaks or the sender is stopped."""
         said = list[str]()
         with self.heard.connected() as stream:
             self.connections += 1
@@ -224,7 +226,7 @@ class Sender(threading.Thread):
                 self.sent.update(texts)
                 try:
                     self._send(stream, texts)
-                    if not stream.recv(1):  # nobody answers: it is over when there is something to read
+                    if not stream.recv(1):  # the server never answers: readable means that the connection has ended
                         break
                 except TimeoutError:
                     continue
@@ -247,7 +249,7 @@ def heard(stack: Stack, unique: Callable[[str], str], tmp_path: Path) -> Iterato
 
 
 def say_by_every_way(heard: Heard) -> list[Said]:
-    """Messages of both forms and of four hosts in all ways, and what is none."""
+    """Send messages of both formats and of four hosts over every transport, and one that is invalid."""
     said = [
         Said(f"web{n % 4}", n % 8, START + dt.timedelta(seconds=4 * n), f"message {n}: ü", newer=n % 3 > 0)
         for n in range(120)
@@ -266,20 +268,22 @@ def say_by_every_way(heard: Heard) -> list[Said]:
 
 
 def settled(heard: Heard, sent: Mapping[str, int], watermark: int | None = None) -> list[dict[str, Any]]:
-    """Wait until the log has every text and deploy, and both tables show them; the rows of messages in the log."""
+    """Wait until the log has every text and deploy, and both tables show them; return the rows of messages in the
+    log."""
     wait_for(lambda: len(heard.events("deploys")) == heard.deploys, "some deploys are not in the log", seconds=120)
     wait_for(lambda: {row["text"] for row in heard.rows()} == set(sent), "some are not in the log", seconds=120)
     rows, wanted = heard.rows(), heard.positions()
-    wait_for(lambda: heard.reflects(wanted, watermark), "the tables stay behind")
+    wait_for(lambda: heard.reflects(wanted, watermark), "the tables do not catch up")
     return rows
 
 
 @pytest.mark.parametrize("deaths", [1, pytest.param(8, marks=pytest.mark.matrix)])
 def test_messages_are_joined_by_time_and_grouped(heard: Heard, deaths: int) -> None:
-    """Every way in ends in HBase: pairs with MySQL's rows by time, and counts; what is no message is a dead letter that
-    no replay pretends to bring. Of a sender that repeats what it sent over a connection that broke, a capture that is
-    killed loses nothing, and no message is in the log more often than it was sent."""
-    deploys = {n: (f"web{n % 5}", START + dt.timedelta(seconds=80 * n)) for n in range(6)}  # nobody hears of web4
+    """Messages of every transport end in HBase: pairs with MySQL's rows by time, and counts. An invalid message is a
+    dead letter that cannot be replayed. If the sender repeats what it sent over a broken connection, a killed capture
+    loses nothing, and the log has no message more often than it was sent.
+    """
+    deploys = {n: (f"web{n % 5}", START + dt.timedelta(seconds=80 * n)) for n in range(6)}  # no source declares web4
     for number, (host, at) in deploys.items():
         heard.deployed(number, host, at)
     heard.pipeline.start()
@@ -306,7 +310,7 @@ def test_messages_are_joined_by_time_and_grouped(heard: Heard, deaths: int) -> N
         sender.join(60)
     assert sender.failed is None
     times = Counter(row["text"] for row in rows)
-    assert {text: n for text, n in times.items() if n > sent[text]} == {}, "told more often than sent"
+    assert {text: n for text, n in times.items() if n > sent[text]} == {}, "published more often than sent"
     assert all(times[one.text] == 1 for one in said)
     assert len({row["id"] for row in rows}) == len(rows)
     assert sum(sender.sent.values()) > len(sender.sent), "no death was in the middle"

@@ -1,8 +1,8 @@
-"""The whole thread on real servers: whatever dies on the way, both far ends equal the near end.
+"""The whole pipeline on real servers: whatever dies, HBase and Solr end equal to the sources.
 
-One pipeline runs through all steps, as in life, and keeps two tables: a joined one, and that one's groups. Live traffic
-goes on while a part or a server is killed, then it stops, everything must become visible, and the topology's own
-queries over the source databases are compared with HBase and Solr, row by row and field by field.
+One pipeline runs through all steps, as in production, and has two tables: a joined one, and groups of that one. Live
+traffic continues while a process or a server is killed, then it stops. Every change must become visible. The topology's
+own queries over the source databases are compared with HBase and Solr, row by row and field by field.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(2400)]
 
 REVENUE = Path(__file__).parents[2] / "topologies" / "revenue.yml"
 RATE = 60.0
-QUIET = 15.0  # a second, where it is only to be told apart from what was planted
+QUIET = 15.0  # changes per second, if they must only be distinguished from planted faults
 
 
 class Thread:
-    """A running pipeline over a small shop, and what a step needs of it."""
+    """A running pipeline over a small shop, and helpers for the steps."""
 
     def __init__(
         self, stack: Stack, topology: Topology, pipeline: Pipeline, shop: MySqlShop, generator: Shop, page: str
@@ -69,7 +69,7 @@ class Thread:
 
     @contextmanager
     def live_traffic(self, rate: float = RATE) -> Iterator[Callable[[int], None]]:
-        """Changes go on while the block runs; it is given a function that waits for so many more of them."""
+        """Make changes while the block runs; yield a function that waits for a number of further changes."""
         stop, done, failed = threading.Event(), [0], list[BaseException]()
 
         def write() -> None:
@@ -77,7 +77,7 @@ class Thread:
                 for change in traffic(self.generator, rate=rate, until=stop.is_set):
                     self.shop.apply(change)
                     done[0] += 1
-            except BaseException as error:  # handed to the test's own thread below
+            except BaseException as error:  # raised again in the test's thread, below
                 failed.append(error)
                 raise
 
@@ -95,7 +95,7 @@ class Thread:
             writer.join()
 
     def status(self) -> tuple[dict[str, Any], int]:
-        """What `tailorbird status --json` says, by part, and its exit code."""
+        """Return the parts that `tailorbird status --json` reports, and its exit code."""
         done = tailorbird("status", self.topology.file, "--json", environ=self.pipeline.environ)
         reported = [json.loads(line) for line in done.stdout.splitlines()]
         assert "Traceback" not in done.stderr
@@ -103,7 +103,7 @@ class Thread:
         return names, done.returncode
 
     def must_be_equal(self) -> None:
-        """Every change committed so far is visible, and both far ends equal the near end."""
+        """Check that every committed change is visible, and that HBase and Solr equal the sources."""
         wait_until_quiet(self.topology, self.shop, self.pipeline, lambda why: None)
         tables = verdicts(self.topology)
         assert tables["orders_wide"].rows > 1_000
@@ -117,8 +117,9 @@ class Thread:
 def a_thread(
     stack: Stack, folder: Path, *, orders: int, again: bool = False, most: int | None = None
 ) -> Iterator[Thread]:
-    """A pipeline over a shop of so many orders, `most` later on, from its databases to its page; `again`: what they had
-    goes."""
+    """Run a pipeline over a shop of `most` orders at the end, from its databases to its page; `again` drops what they
+    had.
+    """
     file = folder / "thread.yml"
     file.write_text(REVENUE.read_text().replace("name: revenue\n", f"name: thread_{time.time_ns()}\n"))
     topology = load_topology(str(file))
@@ -152,23 +153,25 @@ def thread(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[T
 
 
 def test_a_snapshot_arrives(thread: Thread) -> None:
-    """Rows that were there before the capture began are captured, joined, indexed."""
-    # the first batch of two queries takes a busy machine longer than what counts as a standstill
+    """Rows from before the capture's start are captured, joined and indexed."""
+    # on a busy machine the first batch of two queries takes longer than the limit for a standstill
     wait_for(lambda: counts(thread.pipeline)["joined"] > 0, "no row was joined", 400)
     thread.must_be_equal()
     assert counts(thread.pipeline)["captured"] >= 1_800
 
 
 def test_live_changes_arrive(thread: Thread) -> None:
-    """Inserts, updates, deletes, foreign-key moves, renames on both servers arrive while they happen."""
+    """Inserts, updates, deletes, foreign-key moves and renames on both servers arrive while they happen."""
     with thread.live_traffic() as more:
         more(300)
     thread.must_be_equal()
 
 
-def test_a_plan_says_what_really_runs_and_what_a_change_costs(thread: Thread) -> None:
-    """`plan` beside a running topology: nothing is left to do. For a changed file, in their order: the join that begins
-    anew, but not the groups that read none of it, its index, with the rows that HBase holds and what the log does."""
+def test_a_plan_shows_what_runs_and_what_a_change_costs(thread: Thread) -> None:
+    """While the topology runs unchanged, `plan` has nothing to do. For a changed file it lists, in order: the join that
+    restarts (but not the groups that do not read it), its index, the number of rows in HBase, and the effect of the
+    log.
+    """
 
     def planned(*words: str) -> tuple[list[dict[str, Any]], int]:
         done = tailorbird(*words, "--json", environ=thread.pipeline.environ)
@@ -190,9 +193,10 @@ def test_a_plan_says_what_really_runs_and_what_a_change_costs(thread: Thread) ->
     assert 0 < found[0]["seconds"] < 3_600
 
 
-def test_a_write_is_read_behind_its_wait(thread: Thread) -> None:
-    """`wait`, by its class, the command and the page: a query behind it shows what was committed before it in all rows
-    that it changes, beside other traffic; a place that is not reached ends it in time."""
+def test_a_write_is_read_after_its_wait(thread: Thread) -> None:
+    """The class, the command and the page of `wait`: a query after it shows an earlier commit in all rows that it
+    changes, during other traffic. A position that is not reached ends the wait in time.
+    """
     source = thread.topology.sources["shop"]
     index = f"{thread.topology.solr.url}/{thread.topology.indexes['orders'].collection}/select"
     asked = {"q": "product_id:1 AND _kind:row", "fl": "product", "rows": "1000"}
@@ -228,8 +232,9 @@ def test_a_write_is_read_behind_its_wait(thread: Thread) -> None:
 def test_verify_names_and_repairs_rows_that_are_wrong_during_live_traffic(
     thread: Thread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows changed, removed and added directly in HBase, past replication: both stages name them, by column and both
-    values, and nothing else, while orders come, move and go; the join writes them again, and the index follows."""
+    """Rows are changed, deleted and added directly in HBase, without replication. Both stages report them, by column
+    and both values, and no others, while orders change. The join writes them again, and the index follows.
+    """
     for stage in (cli_verify_index, cli_verify_table):
         monkeypatch.setattr(stage, "_BETWEEN_LOOKS", 0.3)
         monkeypatch.setattr(stage, "_STANDSTILL", 200.0)  # on a busy machine
@@ -288,9 +293,10 @@ def test_verify_names_and_repairs_rows_that_are_wrong_during_live_traffic(
 
 
 @pytest.mark.parametrize("changes", [20, pytest.param(200, marks=pytest.mark.matrix)])
-def test_explain_names_the_event_behind_each_cell(thread: Thread, changes: int) -> None:
-    """Random changes whose GTIDs are known: every cell of the rows that they touch names the event which made it what
-    it is, by the GTID that the server gave it and the place where its binlog has it; the others name none of these."""
+def test_explain_names_the_event_that_made_each_cell(thread: Thread, changes: int) -> None:
+    """Random changes with known GTIDs: for every cell of the rows that they touch, explain names the event that made
+    its value, by the server's GTID and binlog position. Other cells name none of these events.
+    """
     servers = {
         name: pymysql.connect(
             host=one.hostname, port=one.port, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password, autocommit=True
@@ -325,7 +331,7 @@ def test_explain_names_the_event_behind_each_cell(thread: Thread, changes: int) 
             value = number if column == "quantity" else f"{number} of {changes}"
             asked(server, f"UPDATE {server}.{table} SET {column} = %s WHERE id = %s", value, key)
             gtid = asked(server, "SELECT gtid_subtract(@@global.gtid_executed, %s)", before)[0][0]
-            if gtid:  # else there is no such row any more, or it was so
+            if gtid:  # otherwise the row no longer exists, or had this value already
                 expected[f"{server}.{server}.{table}", key] = gtid
             touched.add(order)
         for source in thread.topology.sources:
@@ -335,7 +341,7 @@ def test_explain_names_the_event_behind_each_cell(thread: Thread, changes: int) 
             found = explainer.explain({"id": order})
             assert found is not None
             assert (found.reported, found.differs) == (True, False), list(lines_of(found))
-            assert explainer.explain_at(found.row.row_key) == found  # as the page of its document asks
+            assert explainer.explain_at(found.row.row_key) == found  # as the page of its document requests it
             events = {event.node: event for event in found.events}
             for cell in found.cells:
                 for event in (events[node] for node in cell.events):
@@ -347,7 +353,7 @@ def test_explain_names_the_event_behind_each_cell(thread: Thread, changes: int) 
                     if made:
                         seen[row] = event.source
                     cells += cell.agrees is True
-        for (table, _), reported in seen.items():  # what the servers' own binlogs say
+        for (table, _), reported in seen.items():  # the servers' own binlogs
             sql = f"SHOW BINLOG EVENTS IN %s FROM {reported['pos']} LIMIT 3"
             kinds = [str(line[2]) for line in asked(table.partition(".")[0], sql, reported["file"])]
             assert any(kind.lower().startswith(("table_map", "update_rows")) for kind in kinds), (reported, kinds)
@@ -355,10 +361,11 @@ def test_explain_names_the_event_behind_each_cell(thread: Thread, changes: int) 
     assert cells > 10 * len(touched)
 
 
-def test_status_names_what_stands_still(thread: Thread) -> None:
-    """All moves: exit 0, and complete however long nothing has happened. A process of each kind stopped by a signal,
-    one that was killed: exit 1, named with its remedy; all go on where they were."""
-    thread.must_be_equal()  # what an earlier test has written has arrived
+def test_status_names_the_process_that_does_not_progress(thread: Thread) -> None:
+    """While all parts progress it exits with 0, and reports them complete after any idle time. A process of each kind
+    stopped by a signal, and a killed one: it exits with 1 and names the remedy. All resume where they were.
+    """
+    thread.must_be_equal()  # the writes of earlier tests have arrived
     found, code = thread.status()
     assert code == 0, found
     assert {one["state"] for one in found.values()} == {"moving", "serving"}
@@ -384,9 +391,10 @@ def test_status_names_what_stands_still(thread: Thread) -> None:
 
 
 @pytest.mark.matrix  # groups through kill -9: tests/joins/test_conformance.py, tests/laws/test_groups.py
-def test_a_group_empties_and_comes_again_around_a_killed_join(thread: Thread) -> None:
-    """kill -9 of the joins' process beside live traffic: a group whose last order goes meanwhile is gone, and comes
-    again with its next orders; orders of no country are a group as well."""
+def test_a_group_empties_and_reappears_around_a_killed_join(thread: Thread) -> None:
+    """Kill -9 of the joins' process during live traffic: a group whose last order is deleted at that time disappears,
+    and reappears with its next orders. Orders without a country form a group as well.
+    """
     beside = MySqlShop(thread.topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
 
     def orders_of(country: str | None) -> list[tuple[int, list[str]]]:
@@ -414,13 +422,13 @@ def test_a_group_empties_and_comes_again_around_a_killed_join(thread: Thread) ->
         wait_for(lambda: orders_of("ZZ") == [], "the group does not go", 240)
         place(2, "paid")
         place(3, "new")
-        wait_for(lambda: orders_of("ZZ") == [(2, ["new", "paid"])], "the group does not come again", 120)
+        wait_for(lambda: orders_of("ZZ") == [(2, ["new", "paid"])], "the group does not reappear", 120)
         more(30)
     thread.must_be_equal()
     assert sum(orders for orders, _ in orders_of(None)) > 20
 
 
-@pytest.mark.matrix  # as tests/integration/test_join.py does it to a join alone
+@pytest.mark.matrix  # same as tests/integration/test_join.py for the join alone
 def test_join_killed_between_write_and_commit(thread: Thread) -> None:
     """HBase holds a batch that Spark did not commit: the replay writes identical cells."""
     name = "joins"
@@ -438,7 +446,7 @@ def test_join_killed_between_write_and_commit(thread: Thread) -> None:
 
 
 def test_capture_killed(thread: Thread) -> None:
-    """kill -9 of a capture: it goes on from the position that was committed with its rows."""
+    """Kill -9 of a capture: it resumes from the position that was committed with its rows."""
     with thread.live_traffic() as more:
         for source in thread.topology.sources:
             more(60)
@@ -450,7 +458,7 @@ def test_capture_killed(thread: Thread) -> None:
 
 
 def test_indexer_killed(thread: Thread) -> None:
-    """kill -9 of the indexer: HBase sends again what was not answered."""
+    """Kill -9 of the indexer: HBase resends what was not acknowledged."""
     with thread.live_traffic() as more:
         more(60)
         thread.pipeline.kill("index orders")
@@ -460,9 +468,9 @@ def test_indexer_killed(thread: Thread) -> None:
     thread.must_be_equal()
 
 
-@pytest.mark.matrix  # as tests/integration/test_index.py, with a join before it
-def test_solr_away(thread: Thread) -> None:
-    """Solr dies and stays away for 20 s: HBase keeps the backlog, and the index catches up unaided."""
+@pytest.mark.matrix  # same as tests/integration/test_index.py, but with a join
+def test_solr_unavailable(thread: Thread) -> None:
+    """Solr is down for 20 s: HBase keeps the backlog, and the index catches up by itself."""
     with thread.live_traffic() as more:
         more(60)
         thread.stack.kill("solr")

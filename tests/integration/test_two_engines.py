@@ -1,4 +1,4 @@
-"""One table over MySQL, PostgreSQL and a topic that the real Debezium engine writes: whatever dies, it is right."""
+"""One table over MySQL, PostgreSQL and a topic that the real Debezium engine writes: it is correct whatever dies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FILE = Path(__file__).parents[2] / "topologies" / "two-engines.yml"
 
 @contextmanager
 def beside(shop: TwoEngineShop, generator: Shop) -> Iterator[Callable[[int], None]]:
-    """Live traffic while the block runs; it is given a function that waits for so many more changes."""
+    """Make changes while the block runs; yield a function that waits for a number of further changes."""
     stop, done, failed = threading.Event(), [0], list[BaseException]()
 
     def write() -> None:
@@ -43,7 +43,7 @@ def beside(shop: TwoEngineShop, generator: Shop) -> Iterator[Callable[[int], Non
             for change in traffic(generator, rate=60.0, until=stop.is_set):
                 shop.apply(change)
                 done[0] += 1
-        except BaseException as error:  # looked at below
+        except BaseException as error:  # checked below
             failed.append(error)
             raise
 
@@ -65,8 +65,9 @@ def test_two_engines_and_a_topic_make_one_table(
     stack: Stack, postgres_server: PgServer, unique: Callable[[str], str], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """MySQL, PostgreSQL and Debezium's topic, joined and indexed under live traffic, while captures, the join and
-    Debezium itself are killed: HBase and Solr equal what the databases answer to the same query."""
+    """MySQL, PostgreSQL and Debezium's topic are joined and indexed under live traffic, while captures, the join and
+    Debezium itself are killed. HBase and Solr equal the databases' answer to the same query.
+    """
     name, file = unique("engines"), tmp_path / "two.yml"
     monkeypatch.setenv("TAILORBIRD_PORT_POSTGRES", str(postgres_server.port))
     with postgres_server.session() as owner:
@@ -119,7 +120,7 @@ def test_two_engines_and_a_topic_make_one_table(
 
 
 def _none(rows: int) -> None:
-    """Nobody is told how far the loading is."""
+    """Ignore the loading progress."""
 
 
 def _shown(topology: Any) -> int:

@@ -1,4 +1,4 @@
-"""`validate` and `explain-plan` by what the sources' own servers show, before anything was captured."""
+"""`validate` and `explain-plan` with the schemas of the sources' own servers, before the first capture."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ RIGHT = "SELECT o.*, c.name FROM shop.orders o LEFT JOIN shop.customers c ON c.i
 
 
 class Checked:
-    """A topology over a database of the test's own, and what the commands say of it."""
+    """A topology over a database of the test, and the output of the commands about it."""
 
     def __init__(self, file: Path, name: str) -> None:
         self.file, self.name = file, name
         self.port = int(os.environ["TAILORBIRD_PORT_MYSQL_SHOP"])
 
     def said(self, query: str, *options: str, command: str = "validate", facet: str = "name", port: int = 0) -> str:
-        """What a command prints, and the error that ends it, if any."""
+        """Return the output of a command and the error that ends it, if any."""
         login = {"user": LOAD_LOGIN.user, "password": LOAD_LOGIN.password}
         text = TOPOLOGY.format(name=self.name, port=port or self.port, query=query, facet=facet, **login)
         self.file.write_text(text)
@@ -64,7 +64,7 @@ class Checked:
 
 @pytest.fixture
 def checked(unique: Callable[[str], str], tmp_path: Path) -> Iterator[Checked]:
-    """The database is dropped at the end."""
+    """Create the topology and its database, which is dropped at the end."""
     found = Checked(tmp_path / "t.yml", unique("valid"))
     connection = pymysql.connect(host="127.0.0.1", port=found.port, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
     with connection, connection.cursor() as cursor:
@@ -75,7 +75,8 @@ def checked(unique: Callable[[str], str], tmp_path: Path) -> Iterator[Checked]:
 
 
 def test_queries_are_compiled_with_the_servers_columns(checked: Checked) -> None:
-    """Misspelt columns, joins that miss the key, views, geometries that are no text: told before anything runs."""
+    """Misspelt columns, joins that miss the key, views and geometries used as text are reported before anything
+    runs."""
     assert "is right" in checked.said(RIGHT)
     columns = json.loads(checked.said(RIGHT, "--json"))["tables"]["wide"]
     assert columns == ["id", "customer_id", "mail", "place", "status", "name"]
@@ -93,8 +94,8 @@ def test_queries_are_compiled_with_the_servers_columns(checked: Checked) -> None
     assert "ENGINE" not in view
 
 
-def test_what_could_not_be_looked_at_is_reported(checked: Checked) -> None:
-    """A server that is away and a table that is not there yet leave a topology right, as far as can be told."""
+def test_unavailable_servers_and_missing_tables_are_reported(checked: Checked) -> None:
+    """They leave a topology valid, as far as it can be checked."""
     gone = checked.said("SELECT g.id, g.name FROM shop.gone g")
     assert "is right" in gone
     assert f"not checked: columns, keys and types of wide: source shop: {checked.name}.gone: there is no such" in gone
@@ -105,7 +106,7 @@ def test_what_could_not_be_looked_at_is_reported(checked: Checked) -> None:
 
 
 def test_a_plan_is_explained_before_anything_is_captured(checked: Checked) -> None:
-    """Schemas that the log has not come from their servers; where neither has them, both are named."""
+    """Schemas that are not in the log are read from their servers; if neither has them, both are named."""
     reported = checked.said(RIGHT, command="explain-plan")
     assert f"read at the server: shop.{checked.name}.customers, shop.{checked.name}.orders" in reported
     assert "status" in reported

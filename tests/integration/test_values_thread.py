@@ -1,6 +1,6 @@
-"""Values that types cannot represent, and numbers that are none, from MySQL and PostgreSQL to Solr: no row is missing.
+"""Values that types cannot represent, and non-finite numbers, from MySQL and PostgreSQL to Solr: no row is missing.
 
-Each row is written twice, before the capture begins (the snapshot reads it) and after (the log tells it).
+Each row is written twice: before the capture starts (the snapshot reads it) and after (the log contains it).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SERVERS = (
     " zookeeper: '127.0.0.1:${TAILORBIRD_PORT_ZOOKEEPER:-2181}'}\n"
     "solr: {url: 'http://127.0.0.1:${TAILORBIRD_PORT_SOLR:-8983}/solr'}\n"
 )
-NUMBER = 100  # what rows of the log have more in their keys
+NUMBER = 100  # suffix of the keys of rows from the log
 
 
 def topology_text(name: str, my_port: int, pg_port: int) -> str:
@@ -74,7 +74,7 @@ def topology_text(name: str, my_port: int, pg_port: int) -> str:
 
 
 def documents(topology: Any, index: str) -> dict[str, dict[str, Any]]:
-    """The rows of an index, by their keys."""
+    """Return the rows of an index by key."""
     url = f"{topology.solr.url}/{topology.indexes[index].collection}/select"
     asked = {"q": "_kind:row", "rows": "100", "fl": "*"}
     found = requests.get(url, params=asked, timeout=30).json()["response"]["docs"]
@@ -84,8 +84,9 @@ def documents(topology: Any, index: str) -> dict[str, dict[str, Any]]:
 def test_no_row_disappears_for_a_value(
     stack: Stack, postgres_server: PgServer, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """All rows come to Solr: NULL for what cannot be represented, counted by column; NaN and infinities as they are,
-    in sums and extremes as Spark has them. `verify` finds every stage equal; nothing hidden is counted or shown."""
+    """All rows reach Solr: NULL for values that cannot be represented, counted by column; NaN and infinities unchanged,
+    in sums and extremes as Spark computes them. `verify` finds every stage equal; no hidden column is counted or shown.
+    """
     name = unique("values")
     my_port = stack.settings.ports.mysql_shop
     file = tmp_path / "values.yml"

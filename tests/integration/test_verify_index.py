@@ -1,5 +1,6 @@
-"""`tailorbird verify --stage index` on the real servers: faults planted in HBase and in Solr, found and mended beside
-live writes."""
+"""`tailorbird verify --stage index` on the real servers: faults planted in HBase and in Solr are found and repaired
+during live writes.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +26,12 @@ from tests.integration.test_index import TYPES, World, a_world, equal, row
 
 pytestmark = pytest.mark.integration
 
-KEPT = 400  # keys from here on are left alone by the traffic
+KEPT = 400  # the traffic writes no keys from here on
 
 
 @contextmanager
 def live_writes(world: World, codec: RowCodec) -> Iterator[None]:
-    """Batches as the join writes them, one after the other: rows come, change and go."""
+    """Write batches as the join does, one after the other: rows are inserted, changed and deleted."""
     stop = threading.Event()
 
     def write() -> None:
@@ -50,7 +51,9 @@ def live_writes(world: World, codec: RowCodec) -> Iterator[None]:
 
 
 class Planting:
-    """Writes past everything: in HBase without a log, so that nothing is replicated; in Solr past the fence."""
+    """Writes that bypass the pipeline: in HBase without the WAL, so that nothing is replicated; in Solr past the
+    version fence.
+    """
 
     def __init__(self, world: World, codec: RowCodec) -> None:
         self._world, self._codec = world, codec
@@ -81,7 +84,7 @@ class Planting:
 
 
 class Yes:
-    """A person without a terminal who agrees."""
+    """Answers yes to every question."""
 
     @contextmanager
     def progress(self, title: str, total: int | None) -> Iterator[Callable[[int], None]]:
@@ -95,7 +98,7 @@ class Yes:
 
 
 def said(world: World, *, dry_run: bool = False) -> Said:
-    """What `verify --stage index` says; within this process, which saves its start."""
+    """Run `verify --stage index` within this process, which saves its start; return its output."""
     [one] = verified_indexes(wanted(world.topology, ["index"], None, repair=True, dry_run=dry_run), Yes())
     return one
 
@@ -107,7 +110,9 @@ def kinds(verdict: Verdict) -> dict[Any, str]:
 def test_planted_faults_are_found_and_repaired_during_live_writes(
     stack: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each by its key, column and both values, and no other row; --dry-run writes nothing; mended, it is clean."""
+    """Each is reported by key, column and both values, and no other row; --dry-run writes nothing; after the repair it
+    is clean.
+    """
     monkeypatch.setattr(cli_verify_index, "_BETWEEN_LOOKS", 0.3)
     with a_world(tmp_path) as world:
         codec = world.store_layout(1, **TYPES)
@@ -115,7 +120,7 @@ def test_planted_faults_are_found_and_repaired_during_live_writes(
         world.write(codec, [row(n) for n in range(KEPT + 100)])
         equal(world)
         with live_writes(world, codec), closing(Planting(world, codec)) as plant:
-            plant.post([{**plant.document(KEPT + 1), "amount": "12.34"}])  # under its own fence
+            plant.post([{**plant.document(KEPT + 1), "amount": "12.34"}])  # with the fence of the row itself
             plant.post({"delete": {"id": plant.id(KEPT + 2)}})
             plant.post([{**plant.document(KEPT + 3), "_id": plant.id(9_003), "id": 9_003}])
             plant.put(KEPT + 4, name="written directly")
@@ -134,7 +139,7 @@ def test_planted_faults_are_found_and_repaired_during_live_writes(
             done = said(world)
             assert (kinds(done.verdict), done.repair) == (faults, "mended 6 of 6: 4 written, 2 removed")
             assert (done.last.outcome, done.last.rows) == ("equal", 6)
-        # what was mended is fenced as ever: later writes of those rows arrive
+        # repaired documents have the usual fence: later writes of those rows arrive
         world.write(codec, [row(KEPT + 1, 5), row(9_003, 5)], deletes=[KEPT + 4])
         equal(world)
         verdict = world.reported("verify", "--stage", "index", "--json")

@@ -1,5 +1,6 @@
-"""`verify` of the log stage on real MySQL and Kafka: planted faults are found, each with its values, and nothing else;
-traffic alone raises no alarm."""
+"""`verify` of the log stage on real MySQL and Kafka: it finds planted faults with their values and nothing else;
+traffic alone raises no alarm.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ ROWS = 4000
 
 @contextmanager
 def traffic(captured: Any, name: str, pause: float = 0.003) -> Iterator[None]:
-    """Changes of both tables until the block ends: a few hundred a second, or fewer."""
+    """Change both tables until the block ends: a few hundred times a second, or less often."""
     done = threading.Event()
 
     def run() -> None:
@@ -54,20 +55,21 @@ def traffic(captured: Any, name: str, pause: float = 0.003) -> Iterator[None]:
 
 
 def verdicts(file: Path) -> dict[str, Verdict]:
-    """What verify says, by table."""
+    """Return verify's results by table."""
     return {found.table.rpartition(".")[2]: found for found in verify_log(load_topology(str(file)))}
 
 
 def reported(verdict: Verdict) -> list[tuple[Any, ...]]:
-    """Kind, key and differing values of its findings, in order."""
+    """Return kind, key and differing values of its findings, in order."""
     return sorted((one.kind, *one.key.values(), dict(one.columns)) for one in verdict.findings)
 
 
-def test_faults_are_found_and_traffic_is_none(
+def test_faults_are_found_and_traffic_causes_none(
     capture: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Updates, inserts and deletes that the log never saw, a flipped digit, a record altered and one dropped: each is
-    named with its key and both values. Rows that change meanwhile are no faults."""
+    """Updates, inserts and deletes that were not logged, a flipped digit, an altered and a dropped record: each is
+    reported with its key and both values. Rows that change during the run are no faults.
+    """
     monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
     captured = capture("t", "k")
     captured.sql(
@@ -127,19 +129,19 @@ def test_faults_are_found_and_traffic_is_none(
 
 
 def verify(captured: Any, *options: str) -> tuple[int, list[dict[str, Any]]]:
-    """What the command says as JSON, and its exit code."""
+    """Return the command's JSON output and its exit code."""
     done = CliRunner().invoke(app, ["verify", str(captured.file), "--stage", "log", "--json", *options])
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def id_of(event: dict[str, Any]) -> Any:
-    """The key of an event of `t`."""
+    """Return the key of an event of `t`."""
     return (event["after"] or event["before"])["id"]
 
 
 def repaired(captured: Any, count: int) -> None:
-    """A repair that must mend so many rows, and say so."""
+    """Run a repair that must report so many repaired rows."""
     code, said = verify(captured, "--repair", "--yes")
     assert code == 0, [one for one in said if one["kind"] != "difference"]
     found = [one for one in said if one["kind"] == "verdict"]
@@ -148,7 +150,7 @@ def repaired(captured: Any, count: int) -> None:
 
 
 def parents(captured: Any, rows: int) -> Any:
-    """Three children a parent, which go and change with it although the log tells nothing of them."""
+    """Create parents with three children each, which are deleted and changed with them without log events."""
     captured.sql(
         "CREATE TABLE p (id INT PRIMARY KEY)",
         "CREATE TABLE c (id INT PRIMARY KEY, p INT, n INT, FOREIGN KEY (p) REFERENCES p (id)"
@@ -165,7 +167,8 @@ def parents(captured: Any, rows: int) -> Any:
 
 
 def cascaded(captured: Any, rows: int) -> None:
-    """What cascades is named exactly, mended as it is named, then equal; what changes after is found by its keys."""
+    """Cascaded changes are reported exactly, repaired as reported, then equal; later changes are found by their
+    keys."""
     captured.sql("DELETE FROM p WHERE id IN (3, 7)", f"UPDATE p SET id = {rows} WHERE id = 5")
     captured.caught_up()
     code, said = verify(captured)
@@ -176,7 +179,7 @@ def cascaded(captured: Any, rows: int) -> None:
         [(id_, "extra", {}) for at in (3, 7) for id_ in children[at]]
         + [(id_, "different", {"p": {"near": rows, "far": 5}}) for id_ in children[5]]
     )
-    assert verify(captured, "--repair")[0] == 3  # nobody is there to be asked
+    assert verify(captured, "--repair")[0] == 3  # there is no terminal to ask for confirmation
     code, said = verify(captured, "--repair", "--dry-run")
     assert (code, [one["done"] for one in said if "done" in one]) == (
         1, [f"would mend 9 rows of shop.{captured.name}.c: the capture reads them again and publishes what differs"],
@@ -196,7 +199,7 @@ def cascaded(captured: Any, rows: int) -> None:
 
 
 def hidden(captured: Any, *statements: str) -> None:
-    """Change rows behind the log's back."""
+    """Change rows without log events."""
     with captured.connection() as connected, connected.cursor() as cursor:
         cursor.execute("SET sql_log_bin = 0")
         for statement in statements:
@@ -206,7 +209,8 @@ def hidden(captured: Any, *statements: str) -> None:
 def test_a_cascade_is_named_and_repaired(
     capture: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """InnoDB's cascades are not in the log of a server: just those rows are told, and set right by the capture."""
+    """A server's log does not contain InnoDB's cascades: exactly those rows are reported, and the capture repairs
+    them."""
     monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
     captured = capture("p", "c", extra=", cascades: ignore")
     parents(captured, 3000)
@@ -226,7 +230,7 @@ def test_a_cascade_among_a_million(
 
 
 def copied(captured: Any, folder: Path) -> Path:
-    """The topology's topics copied under another name; one record of `t` is altered by a digit, another is dropped."""
+    """Copy the topology's topics under another name; one record of `t` is altered by a digit, another is dropped."""
     name = f"{captured.name}_copy"
     names = {captured.topic(table): captured.topic(table).replace(captured.name, name, 1) for table in captured.tables}
     admin = AdminClient({"bootstrap.servers": servers()})
@@ -259,7 +263,9 @@ def copied(captured: Any, folder: Path) -> Path:
 def test_a_capture_that_does_not_run_is_reported(
     capture: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the log has not come to is no difference: could not tell, with the reason."""
+    """Changes that have not reached the log are no difference: verify reports that it could not compare them, with the
+    reason.
+    """
     monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
     monkeypatch.setattr("tailorbird.verify.log.kafka_records._PATIENCE", 0.3)
     captured = capture("t")
@@ -274,10 +280,10 @@ def test_a_capture_that_does_not_run_is_reported(
     assert "is the capture running?" in verdict.unknown[0]
 
 
-def test_it_reports_during_a_ledger_that_runs(
+def test_verify_reads_the_ledger_of_another_process(
     capture: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ledger is another process's, begun before anything was captured: verify reads what that one keeps."""
+    """The other process keeps the ledger, and started before anything was captured: verify reads that ledger."""
     monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
     captured = capture("t")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
@@ -296,8 +302,9 @@ def test_it_reports_during_a_ledger_that_runs(
 def test_no_false_alarm_in_fifty_runs(
     capture: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside a few hundred changes a second, a ledger in a process of its own, captures and ledgers that are killed, a
-    column that comes and rows that are truncated: never a difference, and hardly a row that moves at every look."""
+    """A few hundred changes per second, a ledger in a process of its own, captures and ledgers that are killed, an
+    added column and truncated rows: verify never reports a difference, and hardly a row that changes at every look.
+    """
     monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
     captured = capture("t", "k")
     captured.sql(
@@ -335,7 +342,7 @@ def test_no_false_alarm_in_fifty_runs(
             rows += sum(one.rows for one in found.values())
             moving += sum(one.moving for one in found.values())
             unknown += [(number, one.unknown) for one in found.values() if one.outcome == "could not tell"]
-        print(f"{rows} rows compared, {moving} moving, {len(unknown)} could not tell, {changed} changes")
+        print(f"{rows} rows compared, {moving} moving, {len(unknown)} not compared, {changed} changes")
     finally:
         kept.kill()
         kept.communicate()
@@ -346,24 +353,24 @@ def test_no_false_alarm_in_fifty_runs(
 
 
 def begun(captured: Any, name: str) -> None:
-    """Once a ledger that begins has come to a position of its source, beside traffic: until then verify says so."""
+    """Wait until a new ledger has reached a position of its source, during traffic: until then verify says so."""
     with traffic(captured, name):
-        wait_for(lambda: never_wrong(captured), "the ledger tells nothing", 60)
+        wait_for(lambda: never_wrong(captured), "the ledger reports nothing", 60)
 
 
 def never_wrong(captured: Any) -> bool:
-    """Whether verify can tell of all tables; never does it tell a difference."""
+    """Return whether verify can compare all tables; it must never report a difference."""
     found = verdicts(captured.file).values()
     assert [one.findings for one in found] == [(), ()]
     return all(one.outcome != "could not tell" for one in found)
 
 
 def ledger(captured: Any) -> subprocess.Popen[str]:
-    """A process that keeps the ledger."""
+    """Run a process that keeps the ledger."""
     command = [sys.executable, "-m", "tailorbird", "ledger", str(captured.file)]
     return subprocess.Popen(command, stderr=subprocess.DEVNULL, text=True)
 
 
 def changes(captured: Any) -> int:
-    """How many transactions the server has committed."""
+    """Return the number of transactions that the server has committed."""
     return int(captured.sql("SELECT @@GLOBAL.gtid_executed")[0][0].rpartition("-")[2])

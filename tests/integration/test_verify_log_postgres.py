@@ -1,5 +1,6 @@
-"""`verify` of the log stage on real PostgreSQL and Kafka: planted faults are found, each with its values, and nothing
-else; the capture repairs them; traffic alone raises no alarm."""
+"""`verify` of the log stage on real PostgreSQL and Kafka: it finds planted faults with their values and nothing else;
+the capture repairs them; traffic alone raises no alarm.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ ROWS = 3000
 
 @contextmanager
 def traffic(captured: Any, name: str) -> Iterator[None]:
-    """Changes of both tables until the block ends, some of them in transactions that end later than others."""
+    """Change both tables until the block ends, partly in transactions that overlap."""
     done = threading.Event()
 
     def run() -> None:
@@ -52,8 +53,10 @@ def traffic(captured: Any, name: str) -> Iterator[None]:
 
 
 def hidden(captured: Any, *statements: str) -> None:
-    """Change rows behind the log's back: in a transaction in which no rows are published. (Tables that are taken out of
-    the publication and put back are read again by the capture.)"""
+    """Change rows without publishing them, in a transaction whose rows are not published.
+
+    (The capture would re-read tables that are removed from the publication and added again.)
+    """
     publication = f'"tailorbird_{captured.name}_shop"'
     with captured.connection() as connected:
         connected.autocommit = False
@@ -65,22 +68,23 @@ def hidden(captured: Any, *statements: str) -> None:
 
 
 def verdicts(file: Path) -> dict[str, Verdict]:
-    """What verify says, by table."""
+    """Return verify's results by table."""
     return {found.table.rpartition(".")[2]: found for found in verify_log(load_topology(str(file)))}
 
 
 def verify(captured: Any, *options: str) -> tuple[int, list[dict[str, Any]]]:
-    """What the command says as JSON, and its exit code."""
+    """Return the command's JSON output and its exit code."""
     done = CliRunner().invoke(app, ["verify", str(captured.file), "--stage", "log", "--json", *options])
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_faults_are_found_repaired_and_traffic_is_none(
+def test_faults_are_found_and_repaired_and_traffic_causes_none(
     capture_postgres: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Updates, inserts and deletes that the log never saw are named with key and values, and published by the capture;
-    rows that change meanwhile are no faults. `--changed-since last` looks at the changed rows alone."""
+    """Updates, inserts and deletes that were not logged are reported with key and values, and the capture publishes
+    them. Rows that change during the run are no faults. `--changed-since last` compares the changed rows alone.
+    """
     monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
     captured = capture_postgres("t", "k")
     captured.sql(

@@ -1,5 +1,6 @@
-"""`verify` of the table and the index stage behind a whole pipeline, at length and at scale: many runs beside traffic
-and deaths without an alarm; faults among very many rows; a bug in the engine."""
+"""`verify` of the table and the index stage over a whole pipeline: many runs during traffic and kills without an alarm;
+faults among very many rows; a bug in the engine.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.timeout(7200)]
 
-# rows of the joined table, which stays as large
+# rows of the joined table, whose size stays the same
 MANY = int(os.environ.get("TAILORBIRD_VERIFY_ROWS", "200000"))
 RUNS = int(os.environ.get("TAILORBIRD_VERIFY_RUNS", "50"))
 STARTS = 1200  # seconds: until a first batch of so many rows is written
@@ -39,7 +40,7 @@ STARTS = 1200  # seconds: until a first batch of so many rows is written
 
 @pytest.fixture(scope="module")
 def wide(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Thread]:
-    """Its databases are its own: those of other tests go before it, and its own behind it."""
+    """A pipeline with databases of its own: those of other tests are dropped before it, its own after it."""
     with a_thread(stack, tmp_path_factory.mktemp("wide"), orders=MANY, again=True, most=MANY) as made:
         wait_for(lambda: counts(made.pipeline)["joined"] > 0, "no row was joined", STARTS)
         wait_until_quiet(made.topology, made.shop, made.pipeline, lambda why: None)
@@ -50,20 +51,20 @@ def wide(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Thr
 
 @pytest.fixture(autouse=True)
 def settling(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a busy machine; and who is asked says yes."""
+    """Settings for a busy machine, with yes as the answer to every question."""
     for stage in (cli_verify_index, cli_verify_table):
         monkeypatch.setattr(stage, "_STANDSTILL", 300.0)
     monkeypatch.setattr(Silent, "ask", lambda *_: True)
 
 
 def execute(thread: Thread, sql: str, *values: object, server: str = "shop") -> None:
-    """A statement at a source."""
+    """Run a statement at a source."""
     statement = ShopStatement(server="crm" if server == "crm" else "shop", sql=sql, values=values)
     thread.shop.apply(ShopTransaction(kind="order changed", statement=statement))
 
 
 def verified(thread: Thread, *stages: str, repair: bool = False, dry_run: bool = False) -> list[Said]:
-    """What `verify` says of the joined table and its index; within this process."""
+    """Run `verify` of the joined table and its index within this process; return its results."""
     which = list(stages) or ["table", "index"]
     asked = wanted(thread.topology, which, ["orders_wide"], repair=repair, dry_run=dry_run)
     found: list[Said] = []
@@ -75,18 +76,19 @@ def verified(thread: Thread, *stages: str, repair: bool = False, dry_run: bool =
 
 
 def committed(thread: Thread) -> int:
-    """Transactions that both servers have committed, each of one change here."""
+    """Return the number of transactions that both servers have committed, each of one change here."""
     return sum(int(span.rpartition("-")[2]) for span in thread.shop.executed().values())
 
 
 def reported(verdict: Verdict) -> dict[object, tuple[str, dict[str, object]]]:
-    """What was found, by key."""
+    """Return the findings by key."""
     return {f.key["id"]: (f.kind, {**f.columns}) for f in verdict.findings}
 
 
 def test_no_false_alarm_during_traffic_and_deaths(wide: Thread) -> None:
-    """Beside 300 changes a second, while joins and indexer are killed in turns: never a difference, and hardly a row
-    that moves at every look."""
+    """300 changes per second, while joins and indexer are killed in turns: verify never reports a difference, and
+    hardly a row that changes at every look.
+    """
     rows = moving = unknown = 0
     began, before = time.monotonic(), committed(wide)
     with wide.live_traffic(rate=330.0) as more:
@@ -103,7 +105,7 @@ def test_no_false_alarm_during_traffic_and_deaths(wide: Thread) -> None:
                 print(number, verdict.stage, verdict.rows, verdict.moving, verdict.unknown, f"{verdict.seconds:.1f} s")
         seconds = time.monotonic() - began
     rate = (committed(wide) - before) / seconds
-    print(f"{rows} rows compared, {moving} moving, {unknown} could not tell, {rate:.0f} changes/s,"
+    print(f"{rows} rows compared, {moving} moving, {unknown} not compared, {rate:.0f} changes/s,"
           f"{seconds:.0f} s")  # fmt: skip
     assert rate >= 300
     assert moving < rows / 1000
@@ -113,15 +115,15 @@ def test_no_false_alarm_during_traffic_and_deaths(wide: Thread) -> None:
 
 
 def test_faults_among_many_rows_are_found_exactly_and_repaired(wide: Thread) -> None:
-    """Rows changed, removed, added in HBase; documents changed, removed, added in Solr: no other row is named."""
+    """Rows are changed, deleted and added in HBase, documents in Solr: no other row is reported."""
     topology, table = wide.topology, wide.topology.tables["orders_wide"]
     layout = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=table.name).newest()
     assert layout is not None
     codec = RowCodec(layout)
     found = wide.shop._rows("SELECT id, amount, quantity FROM shop.orders ORDER BY id DESC LIMIT 6")
     (one, amount, _), (two, *_), (three, _, quantity), (four, *_), *_ = found
-    # as new as what the join may have written (rows of a batch: its stamp + 1): of what is newer the index stage tells
-    # nothing until the join goes on
+    # as new as the newest possible write of the join (rows of a batch: its timestamp + 1); the index stage does not
+    # report newer cells until the join continues
     added, host, now = 10**14, topology.hbase.thrift.rpartition(":"), joined_table(topology, table).last_timestamp() + 1
     with closing(happybase.Connection(host[0], int(host[2]), timeout=30_000)) as connection:
         rows = connection.table(f"{topology.name}:orders_wide")
@@ -152,7 +154,7 @@ def test_faults_among_many_rows_are_found_exactly_and_repaired(wide: Thread) -> 
         one: ("different", {"amount": (str(amount), "0.01")}), two: ("missing", {}), added: ("extra", {}),
     }  # fmt: skip
     shown = reported(of_index.verdict)
-    assert shown.pop(one)[1]["amount"] == ("0.01", str(amount))  # and of which version it is
+    assert shown.pop(one)[1]["amount"] == ("0.01", str(amount))  # with its version
     assert shown == {
         two: ("extra", {}), added: ("missing", {}), three: ("different", {"quantity": (quantity, quantity + 1)}),
         four: ("missing", {}), added + 1: ("extra", {}),
@@ -171,8 +173,9 @@ def test_faults_among_many_rows_are_found_exactly_and_repaired(wide: Thread) -> 
 
 
 def test_a_bug_in_the_engine_is_found_and_not_covered_up(wide: Thread) -> None:
-    """Rows that it wrote are named, by column and both values. A repair has it write them again: as wrong, which is
-    told with what helps. The engine being right, the same repair mends them."""
+    """Rows that it wrote are reported, by column and both values. A repair makes it write them again: still wrong,
+    which is reported with the remedy. With a correct engine the same repair corrects them.
+    """
     found = wide.shop._rows("SELECT id, quantity FROM shop.orders WHERE id % 10 IN (6, 7) ORDER BY id LIMIT 8")
     expected = {key: ("different", {"quantity": (many, many + 1)}) for key, many in found if key % 10 == 7}
     wide.pipeline.kill("joins")

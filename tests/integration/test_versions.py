@@ -1,4 +1,6 @@
-"""A changed SELECT on real servers, under traffic: built beside the old one, verified, moved to; and the way back."""
+"""Change a SELECT on real servers, under traffic: it is built alongside the old one, verified and swapped in; and
+rolled back.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ RATE = 20.0
 
 
 class Evolving:
-    """A topology of a test's own whose file is changed while `tailorbird run` is at work on it."""
+    """A test's topology whose file changes while `tailorbird run` executes it."""
 
     def __init__(self, folder: Path) -> None:
         self.file, self.environ = folder / "evolving.yml", {"TAILORBIRD_HOME": str(folder)}
@@ -54,7 +56,7 @@ class Evolving:
 
     @property
     def topology(self) -> Topology:
-        """What runs."""
+        """Return the topology that runs."""
         return load_topology(str(self.file))
 
     def edit(self, old: str, new: str) -> None:
@@ -77,7 +79,7 @@ class Evolving:
             process.wait(120)
 
     def documents(self, query: str = "_kind:row") -> int:
-        """How many documents the name that queries use shows; none where it has no such field."""
+        """Count the documents under the name that queries use; None if it has no such field."""
         url = f"{self.topology.solr.url}/{self.name}_orders/select"
         found = requests.get(url, params={"q": query, "rows": "0"}, timeout=10)
         if "undefined field" in found.text:
@@ -85,7 +87,7 @@ class Evolving:
         return int(found.json()["response"]["numFound"]) if found.status_code == 200 else -1
 
     def outcomes(self) -> dict[tuple[str, str], str]:
-        """What `verify` says of every table and index that runs."""
+        """Return the results of `verify` for every table and index that runs."""
         asked = wanted(self.topology, ["table", "index"], None)
         said = [*verified_tables(asked, Silent()), *verified_indexes(asked, Silent())]
         return {(one.verdict.stage, one.verdict.table): one.last.outcome for one in said}
@@ -101,7 +103,7 @@ def evolving(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> E
 def shop(evolving: Evolving) -> Iterator[tuple[MySqlShop, Shop]]:
     generator = Shop(random=Random(3))
     servers = MySqlShop(evolving.topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
-    for server in SCHEMAS:  # what another test has left
+    for server in SCHEMAS:  # documents that another test has left
         gone = ShopStatement(server=server, sql=f"DROP DATABASE IF EXISTS {server}", values=())
         servers.apply(ShopTransaction(kind="order removed", statement=gone))
     servers.prepare()
@@ -112,7 +114,7 @@ def shop(evolving: Evolving) -> Iterator[tuple[MySqlShop, Shop]]:
 
 
 def settled(evolving: Evolving, servers: MySqlShop) -> None:
-    """Every change committed so far is visible in every index that runs."""
+    """Wait until every committed change is visible in every index that runs."""
     executed = servers.executed()
     with PositionsReader(evolving.topology) as positions:
         wait_for(
@@ -120,11 +122,11 @@ def settled(evolving: Evolving, servers: MySqlShop) -> None:
         )
 
 
-def test_a_changed_select_is_built_during_moved_to_and_gone_back_from(
-    evolving: Evolving, shop: tuple[MySqlShop, Shop]
-) -> None:
-    """Under traffic: the name that queries use shows the old rows, whole, until it shows the new ones; both versions
-    equal the sources before and after the move; back without a rebuild, forward again, and what is retired is gone."""
+def test_a_changed_select_is_built_swapped_in_and_rolled_back(evolving: Evolving, shop: tuple[MySqlShop, Shop]) -> None:
+    """Under traffic, the name that queries use shows all old rows until it shows the new ones. Both versions equal the
+    sources before and after the swap. It is rolled back without a rebuild and swapped again, and the retired version is
+    removed.
+    """
     servers, generator = shop
     with evolving.run():
         wait_for(lambda: evolving.documents() > 900, "the first rows do not come", 400)
@@ -194,8 +196,9 @@ def test_a_changed_select_is_built_during_moved_to_and_gone_back_from(
 def test_an_apply_killed_at_every_step_is_finished_by_the_next(
     evolving: Evolving, shop: tuple[MySqlShop, Shop]
 ) -> None:
-    """kill -9 of one apply after the other, each at the next step, under traffic: the last one ends where an
-    undisturbed one does. While one is at work, another is refused."""
+    """Kill -9 of one apply after the other, each at the next step, under traffic: the last one ends like an undisturbed
+    one. While one runs, another is refused.
+    """
     servers, generator = shop
     with evolving.run():
         wait_for(lambda: evolving.documents() > 900, "the first rows do not come", 400)

@@ -1,4 +1,4 @@
-"""`tailorbird wait` on real servers: what is committed is read behind it, whatever else goes on and whatever dies."""
+"""`tailorbird wait` on real servers: a query after it shows the commit, whatever else runs and whatever dies."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from tailorbird.operate.wait.run_wait import Waiter
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
-# behind a whole pipeline that runs already, in `make test`: test_thread.py
+# after a whole running pipeline, in `make test`: test_thread.py
 pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.timeout(3600)]
 
 NAME = "waited"
 
 
 class WrittenPipeline:
-    """A pipeline over two tables of a database of its own, a third of which nothing is captured, and who writes."""
+    """A pipeline over two tables of a test's database, whose third table is not captured, and its writer."""
 
     def __init__(self, topology: Topology, pipeline: Pipeline, page: int) -> None:
         source = topology.sources["shop"]
@@ -53,7 +53,7 @@ class WrittenPipeline:
             cursor.execute(sql, values)
 
     def write(self, chance: Random) -> int | None:
-        """One random write; the order that it was about, None where the table is not captured."""
+        """Make one random write; return the order it concerns, or None if the table is not captured."""
         key = chance.randrange(50)
         match chance.randrange(6):
             case 0:
@@ -63,7 +63,7 @@ class WrittenPipeline:
                 self.execute("DELETE FROM orders WHERE id = %s", key)
                 del self.amounts[key]
             case 2:
-                # a customer's rows are many: the join has to bring each out again
+                # a customer has many rows: the join must write each of them again
                 self.execute("UPDATE customers SET name = concat(name, 'x') WHERE id = %s", key % 5)
             case _:
                 self.amounts[key] = chance.randrange(10**6)
@@ -71,7 +71,7 @@ class WrittenPipeline:
         return key
 
     def shown(self, key: int) -> int | None:
-        """The amount that the index shows for an order, None for none."""
+        """Return the amount that the index shows for an order, or None."""
         found = requests.get(
             f"{self.index}/select", params={"q": f"id:{key} AND _kind:row", "fl": "amount"}, timeout=10
         )
@@ -79,7 +79,7 @@ class WrittenPipeline:
         return int(documents[0]["amount"]) if documents else None
 
     def command(self, *more: str) -> tuple[int, str, str]:
-        """`tailorbird wait`: its exit code, output and errors."""
+        """Run `tailorbird wait`; return its exit code, output and errors."""
         words = [sys.executable, "-m", "tailorbird", "wait", self.topology.file, *more]
         done = subprocess.run(words, env=self.pipeline.environ, capture_output=True, text=True, timeout=120)
         return done.returncode, done.stdout, done.stderr
@@ -132,7 +132,9 @@ dashboards:
 
 
 def test_what_was_written_is_read(written: WrittenPipeline) -> None:
-    """Random writes, some of tables that nobody captures: behind each wait a query shows it, at the first start too."""
+    """Random writes, some to a table that is not captured: after each wait a query shows the write, also at the first
+    start.
+    """
     chance = Random(3)
     with Waiter(written.topology) as waiter:
         for _ in range(12):
@@ -143,7 +145,7 @@ def test_what_was_written_is_read(written: WrittenPipeline) -> None:
 
 
 def test_the_command_and_the_page_wait_too(written: WrittenPipeline) -> None:
-    """`--now`, `--gtid`, each stage, `GET /wait`; what is asked wrongly is said in one line and never waits."""
+    """`--now`, `--gtid`, each stage, `GET /wait`; wrong arguments are reported in one line without waiting."""
     written.execute("REPLACE INTO orders VALUES (60, 1, 600)")
     code, output, errors = written.command("--source", "shop", "--now", "--json")
     assert (code, errors) == (0, "")
@@ -173,8 +175,8 @@ def test_the_command_and_the_page_wait_too(written: WrittenPipeline) -> None:
         assert said in errors
 
 
-def test_the_time_is_over(written: WrittenPipeline) -> None:
-    """A stage that stands still: exit 1, and its name; when it goes on, so does what waits for it."""
+def test_a_wait_times_out(written: WrittenPipeline) -> None:
+    """A stage that does not progress: it exits with 1 and names the stage; when the stage continues, the wait ends."""
     stopped = written.pipeline.pid("join wide")
     os.kill(stopped, signal.SIGSTOP)
     try:
@@ -192,10 +194,10 @@ def test_the_time_is_over(written: WrittenPipeline) -> None:
 
 
 @pytest.mark.parametrize("rate", [0, 20], ids=["alone", "beside_20_writes_a_second"])
-def test_what_a_wait_costs(written: WrittenPipeline, rate: int) -> None:
-    """Prints by how much a wait ends behind the first query that shows the write; it is never stale meanwhile.
+def test_the_cost_of_a_wait(written: WrittenPipeline, rate: int) -> None:
+    """Print how long after the first query that shows the write a wait ends; no query after a wait misses it.
 
-    A row is visible before its batch has ended and told its barrier: what is between is the join's, then Solr's.
+    A row is visible before its batch has ended and written its barrier: this time is spent in the join, then in Solr.
     """
     stop, cost = threading.Event(), list[float]()
     others = pymysql.connect(
@@ -230,13 +232,11 @@ def test_what_a_wait_costs(written: WrittenPipeline, rate: int) -> None:
         if rate:
             traffic.join()
     tenth = sorted(cost)[len(cost) * 9 // 10]
-    print(
-        f"{rate} other writes a second: a wait ends {median(cost) * 1000:.0f} ms behind, 1 in 10 {tenth * 1000:.0f} ms"
-    )
+    print(f"{rate} other writes a second: a wait ends {median(cost) * 1000:.0f} ms late, 1 in 10 {tenth * 1000:.0f} ms")
 
 
 def test_a_thousand_writes_are_read(written: WrittenPipeline) -> None:
-    """Never stale, never hanging, though join and indexer are killed now and then; prints what a wait costs."""
+    """No wait misses a write or hangs, though join and indexer are killed now and then; prints the cost of a wait."""
     chance, cost = Random(4), list[float]()
     with Waiter(written.topology) as waiter:
         for number in range(1000):
@@ -259,5 +259,5 @@ def test_a_thousand_writes_are_read(written: WrittenPipeline) -> None:
             waiter.wait(goal, timeout=240)
             if key is not None:
                 assert written.shown(key) == written.amounts.get(key)
-    print(f"a wait ends {median(cost) * 1000:.0f} ms behind the first query that shows the write (median)")
+    print(f"a wait ends {median(cost) * 1000:.0f} ms after the first query that shows the write (median)")
     assert len(cost) > 300

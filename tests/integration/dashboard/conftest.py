@@ -1,4 +1,4 @@
-"""A dashboard to look at: the real command, a real Solr core filled by the indexer's own mapping, and a browser."""
+"""Fixtures for the dashboard: the real command, a real Solr core filled by the indexer's own mapping, and a browser."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ name: tickets
 sources:
   s: {{type: mysql, hostname: h, username: u, password: p, database: d, tables: [tickets], server_id: 1}}
 solr: {{url: "http://127.0.0.1:{port}/solr"}}
-log: {{bootstrap_servers: "127.0.0.1:1"}}  # nobody there: then the barriers tell what is missing
+log: {{bootstrap_servers: "127.0.0.1:1"}}  # no broker runs: the barriers count missing rows
 tables:
   tickets: {{query: "SELECT * FROM s.tickets", row_key: [id]}}
 indexes:
@@ -75,7 +75,7 @@ dashboards:
 
 
 def eventually(condition: Callable[[], bool], *, seconds: float = 20.0) -> bool:
-    """Whether the condition comes true before the deadline."""
+    """Return whether the condition becomes true before the deadline."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -86,7 +86,9 @@ def eventually(condition: Callable[[], bool], *, seconds: float = 20.0) -> bool:
 
 @dataclass
 class Line:
-    """Stands between the page and Solr: counts the queries, and can be cut, since other tests need Solr itself."""
+    """A proxy between page and Solr that counts the queries and can cut the connection, since other tests need Solr
+    itself.
+    """
 
     solr: str
     queries: list[str] = field(default_factory=list)
@@ -117,7 +119,7 @@ class Line:
                 self.wfile.write(content)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Tests print nothing of their own."""
+                """Suppress log lines, since tests print nothing of their own."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
         self.port = self.server.server_port
@@ -132,7 +134,7 @@ class Line:
 
 @dataclass
 class IndexedTable:
-    """A dashboard that is served, the way to its index, and the line between."""
+    """A served dashboard, the connection to its index, and the proxy between them."""
 
     url: str
     topology: Path
@@ -142,7 +144,7 @@ class IndexedTable:
     fence: int = 100
 
     def put(self, number: int, **values: Canonical) -> None:
-        """Index a row as the indexer does: decoded from cells, mapped through the layout, fenced."""
+        """Index a row as the indexer does: decoded from cells, mapped with the layout, with a version fence."""
         row: dict[str, Canonical] = {**dict.fromkeys(COLUMNS), "id": number, **values}
         codec = RowCodec(LAYOUT)
         self.fence += 2
@@ -152,7 +154,7 @@ class IndexedTable:
         assert self.collection.post([Mapper(LAYOUT, SEARCH).document(change, now_ms=now)]) == []
 
     def refuse(self, dead_letters: int) -> None:
-        """A barrier of a join that has refused so much."""
+        """Write the barrier of a join that has refused a number of rows."""
         self.fence += 2
         barrier = Barrier(bucket=0, buckets=1, batch=1, timestamp=1, positions={}, incomplete=dead_letters)
         assert self.collection.post([barrier_document(barrier, self.fence, now_ms=1)]) == []
@@ -165,7 +167,7 @@ class IndexedTable:
 
 
 def fill(indexed: IndexedTable) -> None:
-    """120 tickets of 120 days, in every mood; one of them deleted, and a barrier."""
+    """Index 120 tickets of 120 days with every mood, one of them deleted, and a barrier."""
     for i in range(121):
         indexed.put(
             i,
@@ -184,7 +186,7 @@ def fill(indexed: IndexedTable) -> None:
 
 @pytest.fixture(scope="module")
 def indexed(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[IndexedTable]:
-    """The command `tailorbird dashboard`, serving an index of 120 rows."""
+    """Run `tailorbird dashboard` over an index of 120 rows."""
     url = stack.addresses()["solr"]
     name = f"desk_{time.time_ns():x}"
     admin = SolrAdmin(url, install=install_configset)
@@ -218,14 +220,14 @@ def serve(topology: Path, port: int, *options: str) -> subprocess.Popen[str]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Headless Chromium of this machine."""
+    """Start this machine's headless Chromium."""
     with headless() as browser:
         yield browser
 
 
 @pytest.fixture
 def page(browser: Browser, indexed: IndexedTable) -> Iterator[Page]:
-    """The page, opened and live; at the end nothing was asked of another host and no script failed."""
+    """Open the page and wait until it is live; at the end no other host was contacted and no script failed."""
     with watched(browser.new_page(viewport={"width": 1400, "height": 900}), indexed.url) as page:
         page.goto(indexed.url)
         expect(page.get_by_test_id("status")).to_have_text("Live")

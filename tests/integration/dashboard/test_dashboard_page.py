@@ -1,4 +1,4 @@
-"""The dashboard as people use it, in a browser: rows, facets, histogram, search, freshness, and what happens live."""
+"""Use the dashboard in a browser: rows, facets, histogram, search, freshness, and live changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOSTILE = ["<img src=x onerror=\"document.title='taken'\">", "<b>bold</b>", "{{ 
 
 
 def eventually(condition: Callable[[], bool], *, seconds: float = 20.0) -> bool:
-    """Whether the condition comes true before the deadline."""
+    """Return whether the condition becomes true before the deadline."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -48,8 +48,9 @@ def box(page: Page, facet: str, value: str) -> Any:
 
 
 def test_page_shows_the_newest_rows_counts_and_histogram(page: Page) -> None:
-    """Rows newest first, exact values, every facet value with its count, every dated row in a bar; stubs and barriers
-    nowhere."""
+    """Newest rows first, exact values, every facet value with its count, every dated row in a bar; tombstones and
+    barriers are hidden.
+    """
     expect(page.get_by_test_id("total")).to_have_text("120")
     expect(page).to_have_title("Help <desk>")
     expect(page.get_by_test_id("title")).to_have_text("Help <desk>")
@@ -65,7 +66,7 @@ def test_page_shows_the_newest_rows_counts_and_histogram(page: Page) -> None:
 
 
 def test_markup_in_values_is_text(page: Page) -> None:
-    """What looks like HTML or a template in a cell reaches the DOM as text, and no script of it runs."""
+    """A cell value that looks like HTML or a template reaches the DOM as text, and no script in it runs."""
     page.get_by_test_id("search").fill("onerror")
     expect(cells(page, "remark")).to_have_text([HOSTILE[0]] * 2)
     page.get_by_test_id("search").fill("bold")
@@ -81,7 +82,8 @@ SYNTAX = ['"unbalanced', "{!func}1", "mood:x OR *:*", "* ?", "a) OR (b", "\\", "
 
 
 def test_no_search_text_breaks_the_page(page: Page) -> None:
-    """Solr's syntax, typed by a person, is a search for words: the page stays live and shows no row that it hid."""
+    """Solr's syntax, typed by a user, is a search for words: the page stays live and shows no row that it should
+    hide."""
     for text in SYNTAX:
         page.get_by_test_id("search").fill("mülle tick 77")
         expect(page.get_by_test_id("total")).to_have_text("1")
@@ -93,14 +95,16 @@ def test_no_search_text_breaks_the_page(page: Page) -> None:
 
 
 def test_search_finds_words_and_their_beginnings(page: Page) -> None:
-    """Words in any order, their beginnings, umlauts and apostrophes."""
+    """Words match in any order, by prefix, with umlauts and apostrophes."""
     page.get_by_test_id("search").fill("mülle tick 77")
     expect(page.get_by_test_id("total")).to_have_text("1")
     expect(cells(page, "title")).to_have_text(["Ticket 77 of Müller's"])
 
 
 def test_facets_refine_one_another(page: Page) -> None:
-    """Several values of a facet widen, facets narrow; quotes, umlauts, the empty text and no value are exact."""
+    """Several values of one facet widen the result, several facets narrow it; quotes, umlauts, the empty text and NULL
+    match exactly.
+    """
     box(page, "mood", 'say "hi"').click()
     expect(page.get_by_test_id("total")).to_have_text("30")
     box(page, "mood", "(empty)").click()
@@ -122,7 +126,8 @@ def test_facets_refine_one_another(page: Page) -> None:
 
 
 def test_a_set_is_counted_and_filtered_by_member(page: Page) -> None:
-    """Rows with several members count for each of them; the cell shows all; a choice finds all that have it."""
+    """A row with several members counts for each of them; the cell shows all; a selected value finds all rows with
+    it."""
     assert counts(page, "tags") == {"new": 60, "hot": 30, "(none)": 60}
     box(page, "tags", "new").click()
     expect(page.get_by_test_id("total")).to_have_text("60")
@@ -134,7 +139,7 @@ def test_a_set_is_counted_and_filtered_by_member(page: Page) -> None:
 
 
 def test_keyboard_alone_is_enough(page: Page) -> None:
-    """A facet is ticked and a bar is chosen without a pointer."""
+    """A facet can be selected and a bar chosen without a pointer."""
     box(page, "mood", "grün & süß").focus()
     page.keyboard.press("Space")
     expect(page.get_by_test_id("total")).to_have_text("30")
@@ -146,8 +151,9 @@ def test_keyboard_alone_is_enough(page: Page) -> None:
     expect(page.get_by_test_id("total")).to_have_text(str(before[1]))
 
 
-def test_a_bar_leads_into_its_days(page: Page) -> None:
-    """A click on a bar shows the rows that the bar counted, and finer bars; a stroke over several shows theirs."""
+def test_a_bar_opens_its_days(page: Page) -> None:
+    """A click on a bar shows the rows that the bar counted, in finer bars; dragging over several bars shows their
+    rows."""
     counted = bars(page)
     chosen = max(range(len(counted)), key=lambda i: counted[i])
     page.get_by_test_id("bar").nth(chosen).click()
@@ -166,7 +172,7 @@ def test_a_bar_leads_into_its_days(page: Page) -> None:
 
 
 def test_changes_appear_by_themselves_with_their_freshness(page: Page, indexed: IndexedTable) -> None:
-    """A row indexed later, its update and its deletion show without a click; commit → visible is measured."""
+    """A new row, its update and its deletion appear without a click; the time from commit to visibility is measured."""
     expect(page.get_by_test_id("freshness")).to_have_text("—")
     new = page.locator("[data-testid=row]", has_text="Brand new")
     indexed.put(500, title="Brand new", opened_on="2026-04-30T12:00:00Z", cost="9.99", urgent=False)
@@ -185,8 +191,8 @@ def test_changes_appear_by_themselves_with_their_freshness(page: Page, indexed: 
     expect(page.get_by_test_id("total")).to_have_text("120")
 
 
-def test_the_page_says_when_solr_is_away_and_recovers(page: Page, indexed: IndexedTable) -> None:
-    """A banner, the last rows still there, and live again by itself."""
+def test_the_page_reports_that_solr_is_unavailable_and_recovers(page: Page, indexed: IndexedTable) -> None:
+    """A banner appears, the last rows stay, and the page becomes live again by itself."""
     indexed.line.cut()
     expect(page.get_by_test_id("banner")).to_contain_text("does not answer")
     expect(page.get_by_test_id("status")).to_have_text("Not live")
@@ -196,8 +202,8 @@ def test_the_page_says_when_solr_is_away_and_recovers(page: Page, indexed: Index
     expect(page.get_by_test_id("banner")).to_be_hidden()
 
 
-def test_no_one_looking_asks_nothing(page: Page, indexed: IndexedTable) -> None:
-    """One query a refresh while a browser is there, none afterwards."""
+def test_without_a_browser_no_query_is_sent(page: Page, indexed: IndexedTable) -> None:
+    """The page sends one query per refresh while a browser is open, and none afterwards."""
     before = len(indexed.line.queries)
     assert eventually(lambda: len(indexed.line.queries) >= before + 3)
     page.close()
@@ -210,9 +216,10 @@ def test_no_one_looking_asks_nothing(page: Page, indexed: IndexedTable) -> None:
     assert eventually(quiet)
 
 
-def test_dashboards_lead_to_one_another(page: Page, indexed: IndexedTable) -> None:
-    """One process serves all of a topology: each page has its own title, columns and facets, and links to the others;
-    a histogram stands only where there is a time."""
+def test_dashboards_link_to_one_another(page: Page, indexed: IndexedTable) -> None:
+    """One process serves all dashboards of a topology: each page has its own title, columns and facets, and links to
+    the others. A histogram appears only if there is a time column.
+    """
     page.get_by_test_id("others").get_by_role("link", name="Moods & more").click()
     expect(page.get_by_test_id("title")).to_have_text("Moods & more")
     expect(page.get_by_test_id("row")).to_have_count(50)
@@ -226,7 +233,7 @@ def test_dashboards_lead_to_one_another(page: Page, indexed: IndexedTable) -> No
     assert page.url == indexed.url
 
 
-# those of some cells that are narrower than a word in them
+# the headings of some cells that are narrower than a word in them
 WORDS_ARE_WHOLE = """cells => cells.filter(cell => {
   const style = getComputedStyle(cell), pen = document.createElement('canvas').getContext('2d')
   pen.font = style.font
@@ -236,8 +243,9 @@ WORDS_ARE_WHOLE = """cells => cells.filter(cell => {
 
 
 def test_the_table_fits_a_laptops_window(browser: Browser, indexed: IndexedTable) -> None:
-    """At 1280 pixels nothing scrolls sideways, however long a text or a word: cells wrap, up to some lines; headings do
-    so between words."""
+    """At 1280 pixels nothing scrolls sideways, however long a text or a word is: cells wrap, up to a number of lines;
+    headings wrap between words.
+    """
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     page.goto(indexed.url)
     expect(page.get_by_test_id("row")).to_have_count(50)
@@ -248,13 +256,13 @@ def test_the_table_fits_a_laptops_window(browser: Browser, indexed: IndexedTable
     assert max(heights) < 100
     assert page.locator("td[data-column=mood] span").evaluate_all("spans => spans.every(s => s.offsetHeight < 60)")
     page.set_viewport_size({"width": 1000, "height": 800})
-    page.locator(".tb-table").evaluate("table => table.classList.add('many')")  # as beside more columns
+    page.locator(".tb-table").evaluate("table => table.classList.add('many')")  # as with more columns
     assert page.locator(".tb-table th").evaluate_all(WORDS_ARE_WHOLE) == []
     page.close()
 
 
 def test_a_narrow_window_needs_no_sideways_scrolling(browser: Browser, indexed: IndexedTable) -> None:
-    """On a telephone the rows stand as cards, and the filters wait behind a button."""
+    """On a phone the rows appear as cards, and a button opens the filters."""
     page = browser.new_page(viewport={"width": 380, "height": 800}, color_scheme="dark")
     page.goto(indexed.url)
     expect(page.get_by_test_id("row").first).to_be_visible(timeout=20_000)
@@ -266,7 +274,7 @@ def test_a_narrow_window_needs_no_sideways_scrolling(browser: Browser, indexed: 
 
 
 def test_a_page_that_lacks_rows_is_not_live(page: Page, indexed: IndexedTable) -> None:
-    """While changes wait as dead letters the pill and the banner say so, with the command; and no longer than that."""
+    """While changes wait as dead letters, the status label and the banner say so and show the command."""
     indexed.refuse(1204)
     expect(page.get_by_test_id("status")).to_have_text("Incomplete")
     banner = page.get_by_test_id("banner")

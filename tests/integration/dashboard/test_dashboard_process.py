@@ -1,4 +1,4 @@
-"""The command `tailorbird dashboard` as a process: how it starts, what it refuses, how it ends."""
+"""The command `tailorbird dashboard` as a process: its start, its refusals, its exit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def free_ports() -> Iterator[int]:
 
 @pytest.fixture
 def topology(tmp_path: Path) -> Path:
-    """Two dashboards over a Solr that is not there."""
+    """Declare two dashboards over a Solr that does not run."""
     file = tmp_path / "quiet.yml"
     file.write_text(TOPOLOGY.format(port=list(free_ports())[-1]))
     return file
@@ -49,7 +49,7 @@ def topology(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def serve(topology: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts the command with options; what still runs at the end is killed."""
+    """Start the command with options; processes that still run at the end are killed."""
     started: list[subprocess.Popen[str]] = []
 
     def start(*options: str) -> subprocess.Popen[str]:
@@ -65,7 +65,7 @@ def serve(topology: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 def served(url: str, process: subprocess.Popen[str]) -> bool:
-    """Whether the page answers before the deadline."""
+    """Return whether the page answers before the deadline."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -77,13 +77,15 @@ def served(url: str, process: subprocess.Popen[str]) -> bool:
 
 
 def test_without_solr_the_page_says_so_and_sigterm_ends_it(serve: Callable[..., subprocess.Popen[str]]) -> None:
-    """The page is there before Solr is, with the remedy; SIGTERM while somebody looks is exit 0 without a trace."""
+    """The page works before Solr does and shows the remedy; SIGTERM while a browser is open exits with 0 and no
+    traceback.
+    """
     port = next(free_ports())
     process = serve("--port", str(port), "--dashboard", "second")
     url = f"http://127.0.0.1:{port}/"
     assert served(url, process)
     with pytest.raises(URLError, match="400"):
-        # another site that points a name of its own at this machine reaches nothing
+        # another site whose host name resolves to this machine gets no answer
         OPEN.open(Request(url, headers={"Host": "evil.example"}), timeout=5)
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     with sync_playwright() as driver:
@@ -102,7 +104,7 @@ def test_without_solr_the_page_says_so_and_sigterm_ends_it(serve: Callable[..., 
 
 
 def test_a_port_in_use_ends_in_one_line(serve: Callable[..., subprocess.Popen[str]]) -> None:
-    """Exit 2, what is wrong, and the remedy."""
+    """It exits with 2 and reports the fault and the remedy."""
     port = next(free_ports())
     first = serve("--port", str(port))
     assert served(f"http://127.0.0.1:{port}/", first)
@@ -113,7 +115,7 @@ def test_a_port_in_use_ends_in_one_line(serve: Callable[..., subprocess.Popen[st
 
 
 def test_an_unknown_dashboard_ends_in_one_line(serve: Callable[..., subprocess.Popen[str]]) -> None:
-    """Exit 2 and the dashboards that there are."""
+    """It exits with 2 and lists the existing dashboards."""
     process = serve("--dashboard", "third")
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 2
@@ -121,7 +123,7 @@ def test_an_unknown_dashboard_ends_in_one_line(serve: Callable[..., subprocess.P
 
 
 def test_an_address_of_another_machine_ends_in_one_line(serve: Callable[..., subprocess.Popen[str]]) -> None:
-    """An address that this machine does not have is named as such."""
+    """An address that this machine does not have is reported."""
     process = serve("--host", "192.0.2.1")
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 2

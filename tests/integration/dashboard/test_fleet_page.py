@@ -1,5 +1,5 @@
-"""The fleet's page in Chromium, over a gateway, an agent, MySQL and Kafka: a table is asked for by a click, its
-snapshot is seen to progress, and its rows are in Kafka.
+"""The fleet's page in Chromium, over a gateway, an agent, MySQL and Kafka: a click requests a table, the page shows the
+progress of its snapshot, and its rows are in Kafka.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.support.ports import free_port
 pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop"), pytest.mark.timeout(600)]
 ROWS = 20_000
 HOSTILE = "<img src=x onerror=alert(1)>"
-SHOTS = os.environ.get("TAILORBIRD_TESTS_SCREENSHOTS", "")  # a folder for who wants to look
+SHOTS = os.environ.get("TAILORBIRD_TESTS_SCREENSHOTS", "")  # a folder for screenshots
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def shot(page: Page, name: str) -> None:
 
 
 def test_a_table_is_synced_by_a_click(fleet: FleetOnServers, page: Page) -> None:
-    """An operator's day: map, sync, progress, configuration and roll-back, dump, positions, stop, drain."""
+    """An operator's tasks: map, sync, progress, configuration and rollback, dump, positions, stop, drain."""
     captured = fleet.captured
     fleet.token = fleet.ask("token", "issue", "anna", "--role", "operate", "--topology", str(captured.file)).split()[0]
     fleet.gateway("g1")
@@ -132,6 +132,6 @@ def test_a_table_is_synced_by_a_click(fleet: FleetOnServers, page: Page) -> None
 
 
 def test_a_page_that_can_not_be_served(fleet: FleetOnServers) -> None:
-    """One line, and exit code 2."""
+    """It reports one line and exits with 2."""
     said = fleet.ask("page", "--port", str(free_port()), ca="none.pem", code=2)
     assert "none.pem" in said

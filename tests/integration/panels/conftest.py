@@ -1,5 +1,6 @@
-"""A dashboard with panels to look at: the real command, a real Solr, DuckDB with the same rows, and a browser; one
-server for all tests here."""
+"""Fixtures for a dashboard with panels: the real command, a real Solr, DuckDB with the same rows, and a browser; all
+tests here share one server.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ name: sales
 sources:
   s: {{type: mysql, hostname: h, username: u, password: p, database: d, tables: [sales], server_id: 1}}
 solr: {{url: "{url}"}}
-log: {{bootstrap_servers: "127.0.0.1:1"}}  # nobody there: then the barriers tell what is missing
+log: {{bootstrap_servers: "127.0.0.1:1"}}  # no broker runs: the barriers count missing rows
 tables:
   sales: {{query: "SELECT * FROM s.sales", row_key: [id]}}
 indexes:
@@ -60,7 +61,7 @@ dashboards:
 
 @dataclass
 class SalesPage:
-    """What is served, and what it must show; `now_ms` is when the rows end."""
+    """A served page and the expected rows; `now_ms` is the time at which the rows end."""
 
     url: str
     index: SalesIndex
@@ -76,7 +77,7 @@ class SalesPage:
 
 @pytest.fixture(scope="module")
 def shop_page(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SalesPage]:
-    """`tailorbird dashboard` over 600 sales of the last 60 days."""
+    """Run `tailorbird dashboard` over 600 sales of the last 60 days."""
     url = stack.addresses()["solr"]
     name = f"sales_{time.time_ns():x}"
     admin = SolrAdmin(url, install=install_configset)
@@ -104,15 +105,16 @@ def shop_page(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """Headless Chromium of this machine."""
+    """Start this machine's headless Chromium."""
     with headless() as browser:
         yield browser
 
 
 @pytest.fixture
 def panels_page(chromium: Browser, shop_page: SalesPage) -> Iterator[Page]:
-    """A page of 1,280 pixels, opened and drawn; at the end nothing was asked of another host, no script failed, and
-    nothing was refused by the page's own policy."""
+    """Open and render a page of 1,280 pixels; at the end no other host was contacted, no script failed, and the page's
+    own policy refused nothing.
+    """
     made = chromium.new_page(viewport={"width": 1280, "height": 900}, locale="en-US")
     with watched(made, shop_page.url) as page:
         page.goto(shop_page.url)
@@ -121,7 +123,7 @@ def panels_page(chromium: Browser, shop_page: SalesPage) -> Iterator[Page]:
 
 
 def drawn(page: Page) -> None:
-    """Wait until every panel shows what is chosen, and how far the index is: what is pushed comes panel by panel."""
+    """Wait until every panel shows the selection and the index's position; panels are pushed one by one."""
     expect(page.get_by_test_id("status")).to_have_text("Live")
     expect(page.locator("[data-testid=panel][aria-busy=true]")).to_have_count(0)
     expect(page.get_by_test_id("age").filter(has_not_text="current")).to_have_count(0)

@@ -1,4 +1,4 @@
-"""What a dashboard's page shows, read from the browser, and held against DuckDB's answer over the same rows."""
+"""Read a dashboard's page in the browser and compare it with DuckDB's answer over the same rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def near(found: Any, expected: Any) -> bool:
 
 
 def span_of(page: Page, shop_page: SalesPage) -> str:
-    """The stretch of time that the page shows, for DuckDB: what is chosen, else 30 days up to the next ten minutes."""
+    """Return the selected time range for DuckDB; by default 30 days up to the next ten minutes."""
     said = parse_qs(urlsplit(page.url).query)
     if "from" in said:
         return f"sold_at >= '{said['from'][0][:-1]}' AND sold_at < '{said['to'][0][:-1]}'"
@@ -42,7 +42,7 @@ def span_of(page: Page, shop_page: SalesPage) -> str:
 
 
 def check(page: Page, shop_page: SalesPage, more: str = "true") -> None:
-    """Every panel's figures against DuckDB's."""
+    """Compare every panel's figures with DuckDB's."""
     drawn(page)
     where = f"{span_of(page, shop_page)} AND {more}"
     assert near(figure(page, REVENUE), shop_page.one(f"SELECT sum(amount) FROM sales WHERE {where}"))
@@ -63,7 +63,7 @@ def check(page: Page, shop_page: SalesPage, more: str = "true") -> None:
 
 
 def serious(page: Page) -> list[str]:
-    """Axe's serious and critical violations: the rule, and where."""
+    """Return Axe's serious and critical violations: the rule and the place."""
     reported = Axe().run(page).response["violations"]
     grave = [one for one in reported if one["impact"] in ("serious", "critical")]
     return [f"{one['id']}: {node['html'][:200]}" for one in grave for node in one["nodes"][:3]]

@@ -1,4 +1,4 @@
-"""A dashboard's panels as people use them, in a browser: what the page shows is what DuckDB says of the same rows."""
+"""Use a dashboard's panels in a browser: the page shows what DuckDB computes from the same rows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ pytestmark = pytest.mark.integration
 
 
 def test_every_panel_shows_what_duckdb_says(panels_page: Page, shop_page: SalesPage) -> None:
-    """Numbers, series, bars, histogram, heatmap, tables; markup in titles and values is text; positions are told."""
+    """Numbers, series, bars, histogram, heatmap, tables; markup in titles and values is text; the page shows the
+    positions.
+    """
     check(panels_page, shop_page)
     expect(panels_page).to_have_title("Sales <now>")
     expect(panel(panels_page, TEXT)).to_contain_text("<b>Plain</b> words.")
@@ -63,7 +65,7 @@ def test_every_panel_shows_what_duckdb_says(panels_page: Page, shop_page: SalesP
 def test_a_click_filters_all_panels_and_the_url_restores_it(
     panels_page: Page, shop_page: SalesPage, chromium: Browser
 ) -> None:
-    """Bars, names of series, cells and facets; back undoes; whoever opens the link sees the same."""
+    """Bars, series names, cells and facets filter; back undoes; the link shows the same to another reader."""
     panel(panels_page, SERIES).get_by_role("button", name="DE", exact=True).click()
     check(panels_page, shop_page, "country = 'DE'")
     panel(panels_page, TERMS).locator("[data-testid=term][data-value='Product 1']").click()
@@ -86,7 +88,9 @@ def test_a_click_filters_all_panels_and_the_url_restores_it(
 
 
 def test_a_bar_of_a_histogram_filters_by_its_ends(panels_page: Page, shop_page: SalesPage, chromium: Browser) -> None:
-    """From the first on, below the second; the link restores it, the chip undoes it, and it looks closer."""
+    """The first end is included, the second excluded; the link restores the filter, the chip removes it, and the
+    histogram zooms in.
+    """
     bar = panel(panels_page, HISTOGRAM).get_by_test_id("histogram-bar").first
     low, high = bar.get_attribute("data-low"), bar.get_attribute("data-high")
     bar.click()
@@ -103,8 +107,8 @@ def test_a_bar_of_a_histogram_filters_by_its_ends(panels_page: Page, shop_page: 
     check(panels_page, shop_page)
 
 
-def test_time_is_chosen_by_range_by_stroke_and_by_keys(panels_page: Page, shop_page: SalesPage) -> None:
-    """A quick range, a stroke over the series, and the same with arrow keys alone."""
+def test_time_is_chosen_by_range_by_dragging_and_by_keys(panels_page: Page, shop_page: SalesPage) -> None:
+    """Choose time by a quick range, by dragging over the series, and by arrow keys alone."""
     panels_page.get_by_test_id("range").select_option("last 7 days")
     drawn(panels_page)
     assert "range=last+7+days" in panels_page.url
@@ -132,7 +136,7 @@ def test_time_is_chosen_by_range_by_stroke_and_by_keys(panels_page: Page, shop_p
 
 
 def test_the_keyboard_is_enough(panels_page: Page, shop_page: SalesPage) -> None:
-    """Tab reaches the filters and the bars; Enter and Space choose; Escape closes what is open."""
+    """Tab reaches the filters and the bars; Enter and Space select; Escape closes what is open."""
     panels_page.keyboard.press("Tab")
     assert panels_page.evaluate("document.activeElement.innerText") == "Skip to the panels"
     panels_page.get_by_test_id("facet-paid").locator("summary").focus()
@@ -154,7 +158,7 @@ def test_the_keyboard_is_enough(panels_page: Page, shop_page: SalesPage) -> None
 
 
 def test_new_rows_are_pushed_once_the_barrier_moves(panels_page: Page, shop_page: SalesPage) -> None:
-    """And then to every panel; the total is the one that DuckDB has with them."""
+    """They are pushed to every panel; the total equals DuckDB's with them."""
     before = figure(panels_page, ORDERS)
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     row: dict[str, Any] = dict.fromkeys(shop_page.rows.execute("SELECT * FROM sales LIMIT 0").fetchdf().columns)
@@ -170,7 +174,7 @@ def test_new_rows_are_pushed_once_the_barrier_moves(panels_page: Page, shop_page
 
 
 def test_a_view_is_saved_as_yaml(panels_page: Page, shop_page: SalesPage) -> None:
-    """It declares the same panels, over what was chosen, and is a dashboard that the reader takes."""
+    """The YAML declares the same panels over the selection, and the topology reader accepts it as a dashboard."""
     panel(panels_page, SERIES).get_by_role("button", name="it's", exact=True).click()
     drawn(panels_page)
     panels_page.get_by_test_id("save").click()
@@ -183,7 +187,7 @@ def test_a_view_is_saved_as_yaml(panels_page: Page, shop_page: SalesPage) -> Non
 
 
 def test_a_link_that_does_not_fit_says_so(chromium: Browser, shop_page: SalesPage) -> None:
-    """Unknown columns, broken ranges, values of another type: a reason, no broken page."""
+    """Unknown columns, broken ranges and values of another type show a reason, not a broken page."""
     for query, said in (
         ("f.nope=1", "unknown column nope"),
         ("range=yesterday", "range 'yesterday'"),
@@ -198,7 +202,7 @@ def test_a_link_that_does_not_fit_says_so(chromium: Browser, shop_page: SalesPag
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1280, "dark")])
 def test_no_page_scrolls_sideways(chromium: Browser, shop_page: SalesPage, width: int, scheme: Any) -> None:
-    """A phone, and a narrow screen; the panels and the rows."""
+    """At the width of a phone and of a narrow screen, neither panels nor rows scroll sideways."""
     page = chromium.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
     page.goto(shop_page.url)
     drawn(page)
@@ -212,7 +216,7 @@ def test_no_page_scrolls_sideways(chromium: Browser, shop_page: SalesPage, width
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
 def test_axe_finds_no_serious_violation(chromium: Browser, shop_page: SalesPage, width: int, scheme: Any) -> None:
-    """Contrast, names, roles, order: of the panels, the rows and an open row."""
+    """Contrast, names, roles and order are checked for the panels, the rows and an open row."""
     page = chromium.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
     page.goto(shop_page.url)
     drawn(page)
@@ -232,7 +236,7 @@ def column(page: Page, name: str) -> list[str]:
 
 
 def test_drilled_to_sorted_paged_and_opened(panels_page: Page, shop_page: SalesPage) -> None:
-    """What was chosen goes along; every order and page is DuckDB's; a row shows all columns in the query's order."""
+    """The selection is kept; every order and page equals DuckDB's; a row shows all columns in the query's order."""
     panel(panels_page, TERMS).locator("[data-testid=term][data-value='Product 1']").click()
     drawn(panels_page)
     where = f"{span_of(panels_page, shop_page)} AND product = 'Product 1'"
@@ -265,7 +269,7 @@ def test_drilled_to_sorted_paged_and_opened(panels_page: Page, shop_page: SalesP
 
 
 def test_downloads_hold_every_row_and_no_formula(shop_page: SalesPage, tmp_path: Path) -> None:
-    """CSV and JSON of what is chosen, whole; a spreadsheet executes nothing of it."""
+    """CSV and JSON contain every selected row; a spreadsheet executes no value."""
     url = f"{shop_page.url}api/rows/sales.csv?range=all&columns=id,note,amount&sort=id"
     with OPEN.open(url, timeout=20) as answer:
         assert answer.headers["Content-Disposition"] == 'attachment; filename="sales.csv"'
@@ -281,7 +285,7 @@ def test_downloads_hold_every_row_and_no_formula(shop_page: SalesPage, tmp_path:
         text = answer.read()
     found = json.loads(text)
     assert [(one["id"], one["note"]) for one in found] == [(key, note) for key, note, _ in expected]
-    # as docs/dashboard.md tells those who want Parquet
+    # as docs/dashboard.md explains for Parquet
     (tmp_path / "sales.json").write_bytes(text)
     parquet = f"{tmp_path}/sales.parquet"
     shop_page.rows.execute(f"COPY (SELECT * FROM read_json('{tmp_path}/sales.json')) TO '{parquet}' (FORMAT parquet)")
@@ -292,8 +296,8 @@ def test_downloads_hold_every_row_and_no_formula(shop_page: SalesPage, tmp_path:
 HOSTILE = ["{!func}1", '_query_:"{!lucene}*:*"', "*:*", "barrier-0", "x' OR 1=1", "../../etc/passwd"]
 
 
-def test_nothing_gets_in_and_nothing_out(shop_page: SalesPage) -> None:
-    """Keys, columns, sorts, panels and assets that are none are refused; barriers are nobody's rows."""
+def test_invalid_requests_are_refused_and_leak_nothing(shop_page: SalesPage) -> None:
+    """Unknown keys, columns, sorts, panels and assets are refused; no page shows barriers as rows."""
     for text in HOSTILE:
         said = quote(text, safe="")
         assert ask(shop_page, f"/api/rows/sales/row?key={said}")[0] == 404
@@ -310,7 +314,7 @@ def test_nothing_gets_in_and_nothing_out(shop_page: SalesPage) -> None:
 
 
 def test_other_sites_are_refused(shop_page: SalesPage) -> None:
-    """A websocket that a foreign page opens, requests that it sends, and names that it points here."""
+    """A websocket opened by a foreign page, its requests, and host names that it points here are refused."""
     address = shop_page.url.replace("http", "ws") + "live/sales"
     for origin in (
         "http://evil.example",
@@ -333,9 +337,12 @@ def test_other_sites_are_refused(shop_page: SalesPage) -> None:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
-def test_proof_and_dead_letters_have_pages(chromium: Browser, shop_page: SalesPage, width: int, scheme: Any) -> None:
-    """From every page, without a script; what is not known (nobody is at Kafka's address) is not told as well; nothing
-    scrolls sideways, axe finds nothing serious."""
+def test_verification_and_dead_letters_have_pages(
+    chromium: Browser, shop_page: SalesPage, width: int, scheme: Any
+) -> None:
+    """Every page links to them, without a script. Unknown state (no server at Kafka's address) is not shown as healthy.
+    Nothing scrolls sideways, and axe finds nothing serious.
+    """
     page = chromium.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
     page.goto(f"{shop_page.url}rows/sales")
     page.get_by_role("link", name="Dead letters").click()
@@ -354,7 +361,9 @@ def test_proof_and_dead_letters_have_pages(chromium: Browser, shop_page: SalesPa
 
 
 def test_the_overview_is_what_status_says(panels_page: Page, shop_page: SalesPage) -> None:
-    """What runs here moves, what does not is told as such, in words and as a graph whose lines join what feeds what."""
+    """Parts that run here are shown as moving, parts that do not are shown as unknown, as text and as a graph of the
+    data flow.
+    """
     panels_page.get_by_role("link", name="Overview").click()
     expect(panels_page.get_by_test_id("node")).to_have_count(5)
     shown = panels_page.locator("[data-node='dashboard sales']")

@@ -1,4 +1,4 @@
-"""The pictures of docs/images, of the pages as the tests beside have them.
+"""Take the pictures of docs/images from the pages of the other tests here.
 
 TAILORBIRD_TESTS_SCREENSHOTS=docs/images .venv/bin/python -m pytest -m matrix tests/integration/panels/test_pictures.py
 """
@@ -54,7 +54,7 @@ def test_a_picture(
     scheme: Any,
     tmp_path: Path,
 ) -> None:
-    """What the documentation shows is what is served; a page of panels is shown whole."""
+    """The documentation shows the page that is served; a page of panels is shown whole."""
     made = chromium.new_page(
         viewport={"width": width, "height": height},
         device_scale_factor=drawn_width / width,
