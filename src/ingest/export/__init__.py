@@ -1,1 +1,1 @@
-"""Captured tables, written out in formats of others: each change once, whenever the writer dies."""
+"""Export captured tables in external formats, each change exactly once even if the writer crashes."""

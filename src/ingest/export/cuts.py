@@ -1,4 +1,4 @@
-"""A table's changes → what is written at once: of one schema, of one hour where asked for, some rows at most; pure."""
+"""Divide a table's changes into cuts: one schema, one hour if requested, and a limited number of rows each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportCut:
-    """Changes of one schema, in order, and where reading goes on behind them. `hour`: of all, hours since 1970."""
+    """Changes of one schema, in order, and the offsets where reading resumes after them.
+
+    `hour`: the hour of all changes, counted since 1970, or None.
+    """
 
     schema: TableSchema
     events: tuple[ChangeEvent, ...]
@@ -25,13 +28,15 @@ class ExportCut:
 
 @dataclass(slots=True, kw_only=True)
 class ExportCutter:
-    """Cuts what it is told, batch after batch. Wherever it was begun, each change is in one cut: a cut ends between two
-    changes, and the next one begins there.
+    """Divides batches of changes into cuts.
+
+    Each change is in exactly one cut, wherever the export resumes: a cut ends between two changes, and the next one
+    begins there.
     """
 
     rows: int
     hourly: bool
-    batches: int = 64  # of a MiB or so, at most, are kept
+    batches: int = 64  # upper limit of kept batches, of about 1 MiB each
     _events: list[ChangeEvent] = field(default_factory=list)
     _schema: TableSchema | None = None
     _hour: int | None = None
@@ -39,7 +44,7 @@ class ExportCutter:
     _taken: int = 0
 
     def take(self, batch: ChangeBatch, versions: SchemaVersions, starts: Offsets) -> Iterator[ExportCut]:
-        """A batch that was read from `starts` on; cuts that are whole."""
+        """Add a batch that was read from `starts` on, and yield the cuts that are complete."""
         self._next = dict(starts)
         for change in batch.changes:
             schema = versions.at(change.event.source.sequence)
@@ -55,7 +60,7 @@ class ExportCutter:
             yield from self.rest()
 
     def rest(self) -> Iterator[ExportCut]:
-        """What is left, if anything."""
+        """Yield the incomplete cut, if it holds changes."""
         self._taken = 0
         if self._events and self._schema is not None:
             events, self._events = tuple(self._events), []

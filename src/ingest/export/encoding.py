@@ -1,4 +1,4 @@
-"""Cuts → bytes of a file, or records of a topic, by format; pure."""
+"""Encode cuts as the bytes of a file or as the records of a topic, by format."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _lines(form: Callable[[ExportCut, str], Iterator[ExportRecord]]) -> Callable
 
 
 def maxwell_records(cut: ExportCut, topology: str) -> Iterator[ExportRecord]:
-    """Keys and values; what Maxwell has no word for is left out."""
+    """Yield keys and values. Changes that Maxwell's format cannot represent are left out."""
     writer = MaxwellWriter(cut.schema)
     for event in cut.events:
         if (value := writer.value(event)) is not None:
@@ -44,7 +44,7 @@ def maxwell_records(cut: ExportCut, topology: str) -> Iterator[ExportRecord]:
 
 
 def debezium_records(cut: ExportCut, topology: str) -> Iterator[ExportRecord]:
-    """Keys and values; a delete is followed by a tombstone."""
+    """Yield keys and values. A tombstone follows each delete."""
     for event in cut.events:
         row = event.after if event.after is not None else event.before
         key = TRUNCATE_KEY if row is None else orjson.dumps(key_of(cut.schema, row))

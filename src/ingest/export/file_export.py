@@ -1,9 +1,9 @@
-"""A folder of files, each there as a whole or not at all; where the next one begins stands in the last one's name.
+"""Export to a folder of files. Each file appears whole or not at all; the last file's name holds the next offsets.
 
-    0000000007-v3-2017091510-1203.988.parquet     the eighth, of version 3, of an hour (UTC), behind which partition 0
-                                                  goes on at offset 1203, 1 at 988
+    0000000007-v3-2017091510-1203.988.parquet     the eighth file, of schema version 3, of one hour (UTC); after it,
+                                                  partition 0 resumes at offset 1203 and partition 1 at 988
 
-A file that was begun has a name with a dot before it, and is forgotten when the next writer begins.
+An unfinished file's name starts with a dot. The next writer removes it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HOUR = 3600
 class FolderExport:
     """Implements `run.ExportSink` for one table: its folder is `<folder>/<source>.<database>.<table>`, escaped.
 
-    UsageError where another process writes there, or it holds another format.
+    Raises UsageError when another process writes to the folder, or when it holds another format.
     """
 
     def __init__(self, folder: Path, table: TableId, form: ExportFormat, topology: str) -> None:
@@ -40,15 +40,16 @@ class FolderExport:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(self.folder / ".lock", os.O_CREAT | os.O_RDWR, 0o644)
         except OSError as error:
-            raise UsageError(f"{self.folder}: {error}", "name a folder that can be written") from error
+            raise UsageError(f"{self.folder}: {error}", "choose a writable folder") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._lock)
-            raise UsageError(f"another process exports into {self.folder}", "wait for it, or name another") from error
+            what = f"another process exports into {self.folder}"
+            raise UsageError(what, "wait for it, or choose another folder") from error
 
     def begin(self) -> Offsets | None:
-        """Where the last file ends; None where there is none. What was begun and not ended is removed."""
+        """Return the offsets where the last file ends, or None without files. Removes unfinished files."""
         for left in self.folder.glob(".*.part"):
             left.unlink()
         last: tuple[int, Offsets] | None = None
@@ -58,7 +59,7 @@ class FolderExport:
                 continue
             if match[3] != self._ending:
                 what = f"{self.folder} holds {file.name}"
-                raise UsageError(what, f"export --format {self._form} into a folder of its own")
+                raise UsageError(what, f"export --format {self._form} into a separate folder")
             if last is None or int(match[1]) > last[0]:
                 last = int(match[1]), dict(enumerate(map(int, match[2].split("."))))
         if last is None:
@@ -67,12 +68,14 @@ class FolderExport:
         return last[1]
 
     def write(self, cut: ExportCut) -> None:
-        """One more file. OSError where the disk does not take it."""
+        """Write one more file. Raises OSError when the disk rejects it."""
         ends = ".".join(str(cut.next[partition]) for partition in sorted(cut.next))
         hour = "" if cut.hour is None else f"-{dt.datetime.fromtimestamp(cut.hour * _HOUR, dt.UTC):%Y%m%d%H}"
         name = f"{self._number:010d}-v{cut.schema.version}{hour}-{ends}.{self._ending}"
         if len(name) > 240:
-            raise UsageError(f"{len(cut.next)} partitions do not fit into a file's name", "export to kafka://")
+            raise UsageError(
+                f"the offsets of {len(cut.next)} partitions do not fit into a file name", "export to kafka://"
+            )
         fresh = self.folder / f".{self._number:010d}.part"
         with fresh.open("wb") as file:
             file.write(self._encode(cut, self._topology))
@@ -87,5 +90,5 @@ class FolderExport:
         self._number += 1
 
     def close(self) -> None:
-        """Others may write."""
+        """Release the folder for other writers."""
         os.close(self._lock)

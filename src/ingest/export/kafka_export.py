@@ -1,4 +1,4 @@
-"""A topic of a Kafka cluster, ours or another, and in the same transaction where the next records begin."""
+"""Export to a topic of any Kafka cluster, with the next offsets in the same transaction."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PR
 
 
 class TopicExport:
-    """Implements `run.ExportSink` for one table: its topic is `<prefix>.<database>.<table>`, positions stand in
-    `<prefix>.export-positions`, compacted. Exactly once for read_committed readers.
+    """Implements `run.ExportSink` for one table, exactly once for read_committed readers.
 
-    Every method raises Retriable while the cluster is away; Fatal where another export has taken over.
+    The topic is `<prefix>.<database>.<table>`; positions are in `<prefix>.export-positions`, which is compacted. Every
+    method raises Retriable while the cluster is unavailable, and Fatal when another export has taken over.
     """
 
     def __init__(self, log: Log, prefix: str, table: TableId, form: ExportFormat, topology: str) -> None:
@@ -43,7 +43,7 @@ class TopicExport:
         )  # fmt: skip
 
     def begin(self) -> Offsets | None:
-        """Lock out whoever wrote before, then read back where it ended."""
+        """Fence previous writers, then read back where they ended."""
         try:
             self._producer.init_transactions(TIMEOUT)
             return self._last()
@@ -65,7 +65,7 @@ class TopicExport:
             at, deadline = 0, time.monotonic() + 3 * TIMEOUT
             while at < end:
                 if time.monotonic() > deadline:
-                    raise Retriable(f"Kafka does not give {self._positions}: is an export under way there?")
+                    raise Retriable(f"cannot read {self._positions} to its end: is another export running there?")
                 for message in consumer.consume(500, 0.1):
                     error = message.error()
                     if error is not None and error.code() != KafkaError._PARTITION_EOF:
@@ -78,7 +78,7 @@ class TopicExport:
             consumer.close()
 
     def write(self, cut: ExportCut) -> None:
-        """A cut's records, and where the next ones begin."""
+        """Write a cut's records and the offsets of the next ones in one transaction."""
         try:
             self._producer.begin_transaction()
             for key, value in self._records(cut, self._topology):
@@ -108,12 +108,12 @@ class TopicExport:
         self._failure = self._failure or error
 
     def close(self) -> None:
-        """Give up what is not committed."""
+        """Discard what is not committed."""
         self._producer.purge()
         self._producer.flush(0)
 
     def _translated(self, error: KafkaException) -> Retriable | Fatal:
         reported = error.args[0]
         if reported.code() in _FENCED:
-            return Fatal(f"another export writes {self.topic}", "one is enough: end the other one")
+            return Fatal(f"another export writes {self.topic}", "stop the other export")
         return Retriable(f"Kafka at {self._log.brokers}: {reported.str()}")

@@ -1,4 +1,4 @@
-"""`tailorbird export`: a topology's tables, written out until all that is committed now is there, or for ever."""
+"""Implement `tailorbird export`: write a topology's tables until all committed changes are written, or continuously."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _KAFKA = "kafka://"
 
 
 class ExportSink(Protocol):
-    """Where a table is written: a cut and where the next one begins are there together, or neither is."""
+    """The target of one table: a cut and the offsets of the next one are stored atomically."""
 
     def begin(self) -> Offsets | None:
-        """Where the last cut ended; None before the first. Called once, before anything else."""
+        """Return the offsets where the last cut ended, or None before the first. Called once, before anything else."""
 
     def write(self, cut: ExportCut) -> None:
-        """One more cut."""
+        """Write one more cut."""
 
     def close(self) -> None:
-        """No more cuts."""
+        """Close the sink: no more cuts follow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
-    """What is written, and how: at most so many `rows` at once, and at the latest after `every` seconds."""
+    """Settings of an export: at most `rows` rows per write, and a write at the latest after `every` seconds."""
 
     form: ExportFormat
     to: str
@@ -54,9 +54,10 @@ class ExportOptions:
 
 
 def run(file: str, options: ExportOptions) -> dict[str, int]:
-    """Write the tables, each change once, whenever a run before was killed; how many changes this run wrote, by table.
+    """Write the tables, each change exactly once even if an earlier run was killed. Returns the changes written, by
+    table.
 
-    Retriable where Kafka is away, Fatal where the log does not hold what comes next.
+    Raises Retriable while Kafka is unavailable, and Fatal when the log lacks the changes that follow.
     """
     topology = load_topology(file)
     wanted = _tables(topology, options.tables)
@@ -70,7 +71,7 @@ def run(file: str, options: ExportOptions) -> dict[str, int]:
         log.begin()
         tables = [table for table in log.tables() if not wanted or table in wanted]
         if lacking := [table for table in wanted if table not in tables]:
-            raise UsageError(f"nothing was captured of {lacking[0]}", f"tailorbird capture {file}")
+            raise UsageError(f"no change of {lacking[0]} was captured", f"tailorbird capture {file}")
         return export(log, tables, make, options, stopped=stop.is_set, follow=log.follow)
     finally:
         log.close()
@@ -80,7 +81,7 @@ def export(
     log: ChangeTables, tables: Sequence[TableId], make: Callable[[TableId], ExportSink], options: ExportOptions, *,
     stopped: Callable[[], bool], follow: Callable[[float], bool], clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, int]:  # fmt: skip
-    """The loop: table after table, as far as is released; then again, where it is to follow."""
+    """Export table after table up to the released offsets, and repeat while `follow` is set."""
     reported = structlog.get_logger()
     made, writing = list[ExportSink](), dict[TableId, _TableExport]()
     try:
@@ -89,7 +90,7 @@ def export(
             writing[table] = _TableExport(log, table, made[-1], options, clock)
         while not stopped():
             for one in writing.values():
-                one.go_on(stopped)
+                one.advance(stopped)
             if not options.follow:
                 break
             follow(0.2)
@@ -103,7 +104,7 @@ def export(
 
 
 class _TableExport:
-    """One table."""
+    """Export of one table."""
 
     def __init__(
         self, log: ChangeTables, table: TableId, sink: ExportSink, options: ExportOptions, clock: Callable[[], float]
@@ -115,17 +116,17 @@ class _TableExport:
         begins, ends = log.begins(table), log.released(table)
         self._at: Offsets = begins if begun is None else begun
         self._wrote = clock()
-        if behind := [p for p, at in self._at.items() if at > ends.get(p, 0)]:
+        if beyond := [p for p, at in self._at.items() if at > ends.get(p, 0)]:
             what = (
-                f"{table}: partition {behind[0]} goes on at {self._at[behind[0]]} and ends at {ends.get(behind[0], 0)}"
+                f"{table}: partition {beyond[0]} resumes at {self._at[beyond[0]]} but ends at {ends.get(beyond[0], 0)}"
             )
-            raise Fatal(f"{what}: the topic was made anew", "export into another folder, or under another prefix")
+            raise Fatal(f"{what}: the topic was recreated", "export into another folder, or under another prefix")
         if gone := [p for p, at in self._at.items() if at < begins.get(p, 0)]:
-            what = f"{table}: partition {gone[0]} goes on at {self._at[gone[0]]} and begins at {begins[gone[0]]}"
+            what = f"{table}: partition {gone[0]} resumes at {self._at[gone[0]]} but begins at {begins[gone[0]]}"
             raise Fatal(f"{what}: records were deleted", "export into another folder, or under another prefix")
 
-    def go_on(self, stopped: Callable[[], bool]) -> None:
-        """All that is released by now."""
+    def advance(self, stopped: Callable[[], bool]) -> None:
+        """Export everything released so far."""
         ends = self._log.released(self._table)
         while ahead(self._at, ends) and not stopped():
             batch = self._log.read(self._table, self._at, ends)
@@ -136,7 +137,7 @@ class _TableExport:
             self.rest()
 
     def rest(self) -> None:
-        """What is read and not written."""
+        """Write the changes that were read but not written."""
         for cut in self._cutter.rest():
             self._write(cut)
         self._wrote = self._clock()
@@ -148,7 +149,7 @@ class _TableExport:
 
 
 def sinks(topology: Topology, options: ExportOptions) -> Callable[[TableId], ExportSink]:
-    """What makes a table's sink; UsageError where the format cannot go there."""
+    """Return the function that makes a table's sink. Raises UsageError when the target cannot hold the format."""
     if not options.to.startswith(_KAFKA):
         return lambda table: FolderExport(Path(options.to), table, options.form, topology.name)
     servers, slash, prefix = options.to.removeprefix(_KAFKA).partition("/")
@@ -163,7 +164,7 @@ def sinks(topology: Topology, options: ExportOptions) -> Callable[[TableId], Exp
 
 
 def _log_at(log: Log, servers: str) -> Log:
-    """The cluster of some addresses: the topology's own with its login, another without one."""
+    """Return the cluster at some addresses: the topology's own with its login, another one without a login."""
     return log if servers == log.brokers.servers else replace(log, brokers=Brokers(servers))
 
 

@@ -1,1 +1,1 @@
-"""Where changes go: Kafka's topics, one transaction a commit; and the same in memory."""
+"""Write changes to Kafka topics, one Kafka transaction per commit; an in-memory log does the same."""

@@ -1,4 +1,4 @@
-"""Sets the capture of a source back in Kafka: to a mark of its own, with the schema history as it was there."""
+"""Rewind the capture of a source to one of its kept positions, with the schema history as of that position."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from ingest.records.records import Recorder
 
 
 def kept_positions(topology: Topology, source: Source) -> list[Checkpoint]:
-    """The positions that the capture can be set back to, oldest first; a capture that runs is not disturbed."""
+    """Return the positions that the capture can be rewound to, oldest first. A running capture is not disturbed."""
     with _log(topology, source) as log:
         return marks_of(log.peek().history, source.name)
 
 
 def set_back(topology: Topology, source: Source, sequence: int | None, ts_ms: float | None) -> Checkpoint:
-    """Set the capture back to the newest mark of at most `sequence`, committed at the source before `ts_ms`.
+    """Rewind the capture to the newest kept position with a sequence of at most `sequence` and a commit time before
+    `ts_ms`.
 
-    One Kafka transaction, which locks out a capture that runs. UsageError when no mark is old enough.
+    This is one Kafka transaction, which fences a running capture. Raises UsageError when no kept position is old
+    enough.
     """
     with _log(topology, source) as log:
         recovered = log.recover()
@@ -35,7 +37,8 @@ def set_back(topology: Topology, source: Source, sequence: int | None, ts_ms: fl
             if (sequence is None or mark.position.sequence <= sequence) and (ts_ms is None or mark.ts_ms < ts_ms)
         ]
         if not marks:
-            raise UsageError(f"no position of source {source.name} that is kept is so old", "list them without a place")
+            what = f"source {source.name} has no kept position that is old enough"
+            raise UsageError(what, "list the kept positions: run the command without a position")
         back = rewound(recovered.history, source.name, recovered.checkpoint, marks[-1])
         recorder = Recorder(topology.name, source.type)
         log.extend(recorder.history(back.history.gone))

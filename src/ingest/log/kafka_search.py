@@ -1,4 +1,4 @@
-"""A search of a change topic in a thread of its own, beside the producer that goes on writing it."""
+"""Search a change topic in a separate thread while the producer keeps writing to it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _BATCH = 500
 
 
 class KafkaSearch:
-    """Shows a search what is committed in its topic up to now, then sets its `done`, or `failed` to what is wrong.
+    """Passes to a search what is committed in its topic so far, then sets its `done`, or `failed` to the error.
 
-    `floor`: by partition, where the records end that whoever searches has committed. A broker says yes to a commit
-    before the partitions know of it; until they do, who reads what is committed would be told an earlier end.
+    `floor`: by partition, the end offset of what the searching session has committed. A broker acknowledges a commit
+    before the partitions show it. Until they do, a read_committed reader would see an earlier end.
     """
 
     def __init__(self, settings: Mapping[str, Any], group: str, search: Search, floor: Mapping[int, int]) -> None:
         self._settings, self._group, self._search, self._truncation_point = settings, group, search, floor
 
     def start(self) -> None:
-        """Begin to read; what is committed by now is read in any case."""
+        """Start to read. Everything committed before this call is read."""
         threading.Thread(target=self._run, name="search", daemon=True).start()
 
     def _run(self) -> None:
@@ -40,7 +40,7 @@ class KafkaSearch:
             self._search.failed = Retriable(f"Kafka: search {self._search.topic}: {error.str()}")
         except Retriable as error:
             self._search.failed = error
-        except BaseException as error:  # noqa: BLE001  # raised by whoever waits for the search
+        except BaseException as error:  # noqa: BLE001  # raised by the thread that waits for the search
             failed = Fatal(f"search {self._search.topic}: {error!r}", "report it")
             failed.__cause__ = error
             self._search.failed = failed
@@ -85,10 +85,10 @@ class KafkaSearch:
         search.begin, search.done = ends, True
 
     def _ends(self) -> dict[int, int]:
-        """Where each partition ends for who reads what is committed."""
+        """Return the end of each partition for a read_committed reader."""
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
         asked = {TopicPartition(self._search.topic, p): newest for p in self._truncation_point}
-        # kept in a variable: a client that is let go of answers no more
+        # kept in a variable: the client must outlive its pending answers
         admin = AdminClient(dict(self._settings))
         deadline = time.monotonic() + TIMEOUT
         while True:

@@ -1,4 +1,4 @@
-"""Signals from the topic `…signals`, as Debezium's Kafka signal channel, and their sender."""
+"""Read signals from the topic `…signals`, like Debezium's Kafka signal channel, and send them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = structlog.get_logger()
 
 
 class KafkaSignals:
-    """Implements `signals.Signals` for one source of a topology; partition 0 of the topic counts."""
+    """Implements `signals.Signals` for one source of a topology. Only partition 0 of the topic counts."""
 
     def __init__(self, topology: Topology, source: str) -> None:
         self._topic = naming.signals_topic(topology.name)
@@ -30,12 +30,12 @@ class KafkaSignals:
         self._next: int | None = None
 
     def read(self, start: int | None) -> tuple[list[Signal], int | None]:
-        """See `signals.Signals`; what is no signal is passed over with a warning. Retriable while Kafka is away."""
-        found, behind = self.values(start)
-        return [signal_of(value) for value in found], behind
+        """See `signals.Signals`. Skips invalid signals with a warning. Raises Retriable while Kafka is unavailable."""
+        found, following = self.values(start)
+        return [signal_of(value) for value in found], following
 
     def values(self, start: int | None) -> tuple[list[Mapping[str, Any]], int | None]:
-        """The same, as they were written."""
+        """Return the same signals as the JSON objects that were written."""
         found: list[Mapping[str, Any]] = []
         try:
             if self._consumer is None:
@@ -53,7 +53,7 @@ class KafkaSignals:
                     signal_of(value := orjson.loads(message.value()))
                     found.append(value)
                 except (KeyError, TypeError, ValueError) as problem:
-                    _log.warning("no signal", topic=self._topic, offset=message.offset(), why=str(problem))
+                    _log.warning("invalid signal skipped", topic=self._topic, offset=message.offset(), why=str(problem))
         except KafkaException as exception:
             raise Retriable(f"Kafka at {self._brokers}: signals: {exception.args[0].str()}") from exception
         return found, self._next
@@ -75,14 +75,16 @@ class KafkaSignals:
         self._consumer.assign([TopicPartition(self._topic, 0, start)])
 
     def close(self) -> None:
-        """Forget the connection."""
+        """Close the connection."""
         if self._consumer is not None:
             self._consumer.close()
 
 
 def send(topology: Topology, source: str, value: dict[str, Any]) -> int:
-    """Send a signal to the capture of a source; returns when Kafka has it: its offset. A capture has obeyed it when it
-    has committed one behind that. Retriable when Kafka is away.
+    """Send a signal to the capture of a source, and return its offset once Kafka has acknowledged it.
+
+    The capture has executed the signal when it has committed a later offset. Raises Retriable while Kafka is
+    unavailable.
     """
     brokers = topology.log.brokers
     failed: list[Any] = []
@@ -102,5 +104,6 @@ def send(topology: Topology, source: str, value: dict[str, Any]) -> int:
     )  # fmt: skip
     if producer.flush(TIMEOUT) or failed:
         why = failed[0].str() if failed else "no answer"
-        raise Retriable(f"Kafka at {brokers}: the signal was not taken: {why}", "is Kafka running, the topic made?")
+        remedy = "check that Kafka is running and that the topic exists"
+        raise Retriable(f"Kafka at {brokers}: cannot send the signal: {why}", remedy)
     return offsets[0]

@@ -1,4 +1,4 @@
-"""Makes the topics of a source, as the design has them; idempotent, and safe beside another source's capture."""
+"""Create the topics of a source. Idempotent, and safe while other sources' captures do the same."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from cdc.topology.topology import Log, Source, Topology
 MAX_MESSAGE = 16 * 1024 * 1024  # bytes of a record batch; `transactions.MAX_IMAGE` keeps records below it
 _SILENT = logging.Logger("librdkafka", level=logging.CRITICAL + 1)
 TIMEOUT = 30.0  # seconds that one call waits for the brokers
-_PLACES = 8  # partitions of positions that sources share which stand in no file
+_PLACES = 8  # partitions of positions shared by sources that no topology file lists
 _WEEK_MS = 7 * 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceTopics:
-    """A source's topics: its change topics by name, their partitions, and its own partition of `…positions`.
+    """Topics of a source: its change topics by name, their partitions, and its own partition of `…positions`.
 
-    `open_ended` says that there may be more change topics: of tables that are not listed.
+    `open_ended`: more change topics may exist, for tables that the topology does not list.
     """
 
     changes: tuple[str, ...]
@@ -43,8 +43,10 @@ class SourceTopics:
 
 
 def source_topics(topology: Topology, source: Source) -> SourceTopics:
-    """Names and partitions of a source's topics; the positions partition is the source's place in the file, and of a
-    source that stands in none, one of a fixed number, by its name.
+    """Return the names and partitions of a source's topics.
+
+    The positions partition is the source's index in the topology file. Sources that the file does not list share a
+    fixed number of partitions, by hash of the name.
     """
     names = list(topology.sources)
     place = names.index(source.name) if source.name in names else zlib.crc32(source.name.encode()) % _PLACES
@@ -61,7 +63,11 @@ def source_topics(topology: Topology, source: Source) -> SourceTopics:
 
 
 def make_topics(topology: Topology, source: Source) -> SourceTopics:
-    """Make what is missing; Retriable when Kafka is away, UsageError when a topic's partitions are not the file's."""
+    """Create missing topics.
+
+    Raises Retriable while Kafka is unavailable, and UsageError when a topic's partition count differs from the
+    topology.
+    """
     topics = source_topics(topology, source)
     log = topology.log
     compacted = _compacted(log)
@@ -91,13 +97,14 @@ def make_topics(topology: Topology, source: Source) -> SourceTopics:
 
 
 def make_change_topic(log: Log, name: str) -> None:
-    """Make the topic of a table that is not listed; no fault if it is there. Retriable when Kafka is away."""
+    """Create the topic of a table that is not listed, unless it exists. Raises Retriable while Kafka is unavailable."""
     _check_partitions(log, name, make_topic(log, name, log.partitions, _compacted(log)))
 
 
 def make_topic(log: Log, name: str, partitions: int, config: Mapping[str, str]) -> int:
-    """Make a topic unless it is there; how many partitions it has, once it can be written to. Retriable when Kafka is
-    away.
+    """Create a topic unless it exists, wait until it is writable, and return its partition count.
+
+    Raises Retriable while Kafka is unavailable.
     """
     with _answering(log) as admin:
         if name not in _partition_counts(admin):
@@ -107,22 +114,24 @@ def make_topic(log: Log, name: str, partitions: int, config: Mapping[str, str]) 
 
 @contextmanager
 def _answering(log: Log) -> Iterator[AdminClient]:
-    """An admin client; what it can not do is Retriable, and says so where the brokers refuse us or their certificate is
-    none that we trust.
+    """Yield an admin client whose failures become Retriable errors.
+
+    The message says so when the brokers refuse the login, or when their certificate is not trusted.
     """
     refused = list[str]()
 
-    def heard(error: KafkaError) -> None:
+    def on_error(error: KafkaError) -> None:
         if refuses(error.name(), error.str()):
             refused.append(error.str())
 
     try:
-        # librdkafka's admin, not kafka-python's, whose failed attempts keep their sockets while a broker is away
-        admin = AdminClient(client_settings(log.brokers, error_cb=heard))
+        # librdkafka's admin, not kafka-python's: that one leaks sockets of failed attempts while a broker is
+        # unavailable
+        admin = AdminClient(client_settings(log.brokers, error_cb=on_error))
         try:
             yield admin
         except KafkaException:
-            admin.poll(0)  # now `heard` is told why
+            admin.poll(0)  # calls `on_error` with the reason
             raise
     except KafkaException as error:
         said = refused[-1] if refused else error.args[0].str()
@@ -133,8 +142,8 @@ def _answering(log: Log) -> Iterator[AdminClient]:
 def _check_partitions(log: Log, name: str, found: int) -> None:
     if found != log.partitions:
         raise UsageError(
-            f"topic {name} has {found} partitions, the topology says {log.partitions}",
-            "a topic keeps its partitions for ever: correct log.partitions, or use a new topology name",
+            f"topic {name} has {found} partitions, the topology has {log.partitions}",
+            "a topic's partition count is fixed: correct log.partitions, or use a new topology name",
         )
 
 
@@ -148,9 +157,9 @@ def _compacted(log: Log) -> dict[str, str]:
 
 
 def client_settings(brokers: Brokers, **more: Any) -> dict[str, Any]:
-    """Settings of any client of librdkafka, dots written as underscores.
+    """Return librdkafka client settings, with underscores in names replaced by dots.
 
-    Its own complaints are dropped: what matters comes back as an error of the call that it concerns.
+    librdkafka's own log lines are dropped: real failures are returned as errors of the call concerned.
     """
     settings = {name if name == "error_cb" else name.replace("_", "."): value for name, value in more.items()}
     return {**brokers.librdkafka(), "error_cb": lambda error: None, "logger": _SILENT, **settings}
@@ -165,7 +174,7 @@ def _make(admin: AdminClient, topic: NewTopic) -> None:
         admin.create_topics([topic])[topic.topic].result(TIMEOUT)
     except KafkaException as error:
         code = error.args[0].code()
-        if code == KafkaError.TOPIC_EXCEPTION:  # it differs from another in `.` and `_` alone
+        if code == KafkaError.TOPIC_EXCEPTION:  # the name collides with another topic: they differ only in `.` and `_`
             remedy = "list its table without a word under `filter_policy: accept`, or leave it out of `tables:`"
             raise UsageError(f"Kafka refuses topic {topic.topic}: {error.args[0].str()}", remedy) from error
         if code != KafkaError.TOPIC_ALREADY_EXISTS:  # the capture of another source was faster
@@ -173,7 +182,7 @@ def _make(admin: AdminClient, topic: NewTopic) -> None:
 
 
 def _when_ready(admin: AdminClient, wanted: Mapping[str, object]) -> dict[str, int]:
-    """Partitions by topic, once every wanted topic has a leader for each of them."""
+    """Return partition counts by topic once every wanted topic has a leader for each partition."""
     deadline = time.monotonic() + TIMEOUT
     while True:
         topics = admin.list_topics(timeout=TIMEOUT).topics

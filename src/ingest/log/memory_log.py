@@ -1,4 +1,4 @@
-"""A log in memory, held to the same conformance suite as Kafka's: what laws and simulations run capture against."""
+"""A change log in memory, for laws and simulations; it passes the same conformance suite as Kafka's."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ingest.records.findings import Search
 
 @dataclass(slots=True)
 class Broker:
-    """What outlives a process: committed records in order, the newest checkpoint, and who may write."""
+    """State that outlives a process: committed records in order, the newest checkpoint, and the writer's epoch."""
 
     records: list[Record] = field(default_factory=list)
     checkpoints: list[Checkpoint] = field(default_factory=list)
     epoch: int = 0
-    history: int = 0  # the history begins behind so many records
+    history: int = 0  # the history begins after so many records
     lost: set[str] = field(default_factory=set)
 
     def lose(self, topic: str) -> None:
-        """A topic is deleted, and made anew; one that holds nothing is not missed."""
+        """Delete a topic and create it again. Does nothing if the topic holds no records."""
         if all(record.topic != topic for record in self.records):
             return
         self.history = sum(record.topic != topic for record in self.records[: self.history])
@@ -35,7 +35,10 @@ class Broker:
 
 
 class MemoryLog:
-    """Implements `seams.ChangeLog` over a Broker, for one session; schemas and history are found in their topics."""
+    """Implements `interfaces.ChangeLog` over a Broker, for one session.
+
+    Schemas and history are read from their topics.
+    """
 
     def __init__(self, broker: Broker, schemas_topic: str, history_topic: str = "") -> None:
         self._broker, self._schemas_topic, self._history_topic = broker, schemas_topic, history_topic
@@ -44,7 +47,7 @@ class MemoryLog:
         self._restated: int | None = None
 
     def recover(self) -> Recovered:
-        """See `seams.ChangeLog`."""
+        """See `interfaces.ChangeLog`."""
         self._broker.epoch += 1
         self._epoch = self._broker.epoch
         schemas: dict[TableId, TableSchema] = {}
@@ -58,11 +61,11 @@ class MemoryLog:
         )
 
     def undelivered(self, seconds: float = 0.0) -> int:
-        """None: what is appended is here."""
+        """Return 0: every appended record is here."""
         return 0
 
     def history(self) -> tuple[HistoryRecord, ...]:
-        """See `seams.ChangeLog`."""
+        """See `interfaces.ChangeLog`."""
         return tuple(
             (record.key.decode(), None if record.value is None else orjson.loads(record.value))
             for record in self._broker.records[self._broker.history :]
@@ -70,22 +73,22 @@ class MemoryLog:
         )
 
     def restate(self, records: Iterable[Record]) -> None:
-        """See `seams.ChangeLog`."""
+        """See `interfaces.ChangeLog`."""
         self._restated = len(self._broker.records) + len(self._pending)
         self.extend(records)
 
     def append(self, record: Record) -> None:
-        """See `seams.ChangeLog`."""
+        """See `interfaces.ChangeLog`."""
         self._check()
         self._pending.append(record)
 
     def extend(self, records: Iterable[Record]) -> None:
-        """See `seams.ChangeLog`."""
+        """See `interfaces.ChangeLog`."""
         for record in records:
             self.append(record)
 
     def commit(self, checkpoint: Checkpoint) -> None:
-        """See `seams.ChangeLog`."""
+        """See `interfaces.ChangeLog`."""
         self._check()
         self._broker.records += self._pending
         self._broker.checkpoints.append(checkpoint)
@@ -95,12 +98,12 @@ class MemoryLog:
             self._broker.history, self._restated = self._restated, None
 
     def kept(self) -> list[Mapping[str, Any]]:
-        """See `seams.ChangeLog`."""
+        """See `interfaces.ChangeLog`."""
         found = (r.value for r in self._broker.records if r.topic.endswith(".quarantine") and r.value is not None)
         return [orjson.loads(value) for value in found]
 
     def search(self, search: Search) -> None:
-        """See `seams.ChangeLog`; it is done at once."""
+        """See `interfaces.ChangeLog`. The search finishes at once."""
         records = self._broker.records
         for offset in range(search.begin.get(0, 0), len(records)):
             if records[offset].topic == search.topic:
@@ -108,7 +111,7 @@ class MemoryLog:
         search.begin, search.done = {0: len(records)}, True
 
     def abort(self) -> None:
-        """See `seams.ChangeLog`."""
+        """See `interfaces.ChangeLog`."""
         self._pending, self._restated = [], None
 
     def _check(self) -> None:

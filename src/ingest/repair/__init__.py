@@ -1,1 +1,1 @@
-"""Rows that changed without the log's telling how: found, read again, set right."""
+"""Repair rows that changed without a complete log entry: find them, read them again, publish corrections."""

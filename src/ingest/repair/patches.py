@@ -1,7 +1,7 @@
-"""One row whose history is mended: what the log told of it while it was read, and the records that set it right; pure.
+"""Compute the records that repair one row, from the changes logged while it was read.
 
-What the log tells of a row are absolute values. So it may be applied, in order, to a row that was read somewhere among
-these changes: what a change set already is set again, and what none of them set is as it was read.
+A logged change of a row holds absolute values. So these changes can be applied, in order, to a row that was read at any
+point among them: a value that a change already set is set again, and a value that no change set stays as read.
 """
 
 from __future__ import annotations
@@ -17,27 +17,30 @@ Kind = Literal["set", "whole", "unknown"]
 
 
 class Patch(NamedTuple):
-    """What the log told of a row since it was asked for: columns that were set, the whole row, or too little."""
+    """Logged changes of a row since its read was requested: columns that were set, the whole row, or too little."""
 
     kind: Kind = "set"
-    row: Row | None = {}  # noqa: RUF012  # never changed in place
+    row: Row | None = {}  # noqa: RUF012  # never modified in place
 
     def whole(self, row: Row | None) -> Patch:
-        """The log told the row, or that there is none."""
+        """Replace the row by the logged one; None if the log shows a delete."""
         return Patch("whole", row)
 
     def partial(self, operation: Operation, reported: Row) -> Patch:
-        """The log told some columns of it."""
+        """Merge the columns that the log shows for this change."""
         if operation == "delete":
             return Patch("whole", None)
         if operation == "insert":
             return Patch("unknown", None)
         if self.row is None:
-            return self  # of a row that is not there nothing can be set: it was not known
+            return self  # an update cannot create a row that is known not to exist
         return Patch(self.kind, {**self.row, **reported})
 
     def on(self, read: Image | None) -> tuple[bool, Image | None]:
-        """Whether the row is known now, and the row: as it was read somewhere among these changes, with them."""
+        """Apply the patch to a row that was read somewhere among these changes.
+
+        Returns whether the row is known, and the row.
+        """
         if self.kind == "unknown":
             return False, None
         if self.kind == "whole":
@@ -50,7 +53,10 @@ class Patch(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One record: `before` is taken back, `after` (None: deleted) holds. `stale`: others may have followed `before`."""
+    """One corrective record: it retracts `before` and publishes `after` (None: deleted).
+
+    `stale`: other images may have followed `before`.
+    """
 
     op: bytes
     before: Row | None
@@ -59,7 +65,10 @@ class Step(NamedTuple):
 
 
 def steps(found: Found | None, row: Row | None, *, anyway: bool) -> Iterator[Step]:
-    """What takes a row from what the log holds of it to what it is; `anyway`: it must be told again though it is so."""
+    """Yield the records that lead from the images in the log to the current row.
+
+    `anyway`: publish the row even if it is unchanged.
+    """
     live = found.live if found is not None else None
     stale = found.stale if found is not None else []
     for image in stale:
@@ -74,5 +83,5 @@ def steps(found: Found | None, row: Row | None, *, anyway: bool) -> Iterator[Ste
 
 
 def key_of(columns: tuple[str, ...], image: Mapping[str, Any]) -> Row | None:
-    """A row's key, None where the image does not hold it."""
+    """Return a row's key, or None if the image lacks a key column."""
     return {name: image[name] for name in columns} if all(name in image for name in columns) else None

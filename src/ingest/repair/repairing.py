@@ -1,4 +1,4 @@
-"""Transactions of a log that does not tell all: what it hides goes to the mends, what is held is kept back; pure."""
+"""Process transactions of a log with gaps: pass hidden changes to the repairs, and hold back records of held keys."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from ingest.records.records import Recorder
 from ingest.records.snapshots import Snapshots
 from ingest.repair.repairs import Repairs
 
-# What may make, change or drop a foreign key.
+# Statements that may create, change or drop a foreign key.
 _DEFINES = re.compile(r"\b(CREATE|ALTER|DROP|RENAME)\b", re.IGNORECASE)
 
 
 class Watching:
-    """Whom `Transactions` tells what the log does to tables: the snapshots and the mends."""
+    """Forwards to the snapshots and the repairs what `Transactions` reports about tables."""
 
     def __init__(self, snapshots: Snapshots, repairs: Repairs, tables: Tables) -> None:
         self.windows, self.partial = snapshots.windows, snapshots.partial
@@ -59,7 +59,7 @@ class Watching:
 
 
 class RepairingTransactions(AlteringTransactions):
-    """Transactions whose untold rows are mended."""
+    """Transactions whose incompletely logged rows are repaired."""
 
     def __init__(
         self, recorder: Recorder, tables: Tables, start: Checkpoint, snapshots: Snapshots, repairs: Repairs
@@ -134,7 +134,7 @@ class RepairingTransactions(AlteringTransactions):
         return records
 
     def _named(self, tables: tuple[tuple[str, str], ...] | None) -> list[TableId]:
-        """Captured tables among these, and others with foreign keys; all where nobody knows which."""
+        """Return the captured tables among these, and tables with child rows. `None` means all of them."""
         known = {name for name in self.tables.catalog.tables if self.tables.captured(*name)}
         known |= {name for name in self.tables.catalog.unknown if self.tables.captured(*name)}
         known |= {(table.database, table.table) for table in self._repairs.foreign_keys.by_parent}

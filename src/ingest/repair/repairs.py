@@ -1,15 +1,16 @@
-"""Rows that were changed without the log's telling how: found in the change topic, read again by key, set right; pure.
+"""Repair rows that changed without a complete log entry: find them in the topic, re-read them by key, correct them.
 
-Two things open a mend: images that lack columns, which name their rows' keys, and a parent's change that cascades,
-which names values of its children. From then on a mended key is held: what the log tells of it is not published, so
-that the topic stands still for it. Behind a commit that says so, what the topic holds of it is looked up, and the row
-is read under a watermark, as a snapshot's chunk is; what the log told meanwhile is applied to it. Then records go from
-the image that the topic holds to the row as it is, and the key is free. Readers never see an image taken back that they
-do not have. Rows that a cascade changed are held as soon as they are found; those that the log told before that leave
-an image that none took back: it is taken back then, too.
+Two things start a repair: images that lack columns, which hold their rows' keys, and a parent's change that cascades,
+which holds values of its children. From then on the keys under repair are held: their logged changes are not published,
+so the topic does not change for them. After a commit records this, the topic is searched for their images, and the rows
+are read under a watermark, like a snapshot's chunk. Changes that were logged during the read are applied to its result.
+Then records lead from the image in the topic to the current row, and the key is released. Readers never receive a
+retraction for a row version they did not see. Rows that a cascade changed are held as soon as they are found. Changes
+published before that may leave an image that no record retracted; the repair retracts it, too.
 
-A mend is kept in the checkpoint's state until its records are committed; what was looked up and read is not, and is
-begun again after a crash. Too many keys, or rows that cannot be told by key, and the whole table is read again.
+A repair is kept in the checkpoint's state until its records are committed. The results of searches and reads are not
+kept; after a crash they are repeated. If there are too many keys, or rows without a usable key, the whole table is
+re-read.
 """
 
 from __future__ import annotations
@@ -32,21 +33,22 @@ from ingest.records.records import Recorder
 from ingest.records.snapshots import Chunk, ChunkRequest, Snapshots
 from ingest.repair.patches import Patch, Row, key_of
 
-MOST = 5000  # keys of one table; beyond, the table is read again: a checkpoint keeps them, and a topic is searched once
+# keys of one table. Beyond it the table is re-read: checkpoints store the keys, and a topic is searched once.
+MOST = 5000
 _dumps = orjson.dumps
 _NULL = b"null"
 Kind = Literal[
     "statement", "partial", "cascade", "incident", "xa", "rollback", "catalog"
-]  # with `log_events.Unshown`'s
+]  # includes `log_events.Unshown`
 _KINDS = (*get_args(Kind), "named", "rows")
 
 
 @dataclass(slots=True)
 class Repair:
-    """What is to be mended of one table. `keys` are held; `lost` are rows whose keys are not known yet.
+    """Repair of one table. `keys` are held; `lost` describes child rows whose keys are not known yet.
 
-    `fresh` says that the newest of it is not committed; `mine` and `wanted` are what the round under way is about.
-    `behind`: a chunk of the snapshot that may show rows as they were before they were lost, and is yet to be published.
+    `fresh`: the newest change of this repair is not committed. `mine` and `wanted` are the subject of the current
+    round. `behind`: a snapshot chunk not yet published, which may show rows as they were before their unlogged change.
     """
 
     keys: dict[bytes, Row] = field(default_factory=dict)
@@ -64,7 +66,7 @@ class Repair:
     behind: int | None = None
 
     def begin_again(self) -> None:
-        """What was looked up and read holds no more."""
+        """Discard the results of searches and reads."""
         if self.search is not None:
             self.search.given_up = True
         self.stage, self.search, self.request, self.chunk, self.fresh = "waiting", None, None, None, True
@@ -72,7 +74,7 @@ class Repair:
 
 
 class Repairs:
-    """The mends of one source that are under way, beside its snapshots. `number` gives the next of the sequence."""
+    """Open repairs of one source, run next to its snapshots. `number` returns the next sequence number."""
 
     def __init__(
         self, recorder: Recorder, tables: Tables, snapshots: Snapshots, state: Mapping[str, Any], *, follow: bool = True
@@ -89,16 +91,16 @@ class Repairs:
         }
         self.again: dict[str, int] = dict(state.get("again", {}))
         self.foreign_keys = foreign_keys_from(state.get("relations", ()) if follow else (), tables.source)
-        self.parents = set(self.foreign_keys.by_parent)  # the one set that stays, whatever is learned
+        self.parents = set(self.foreign_keys.by_parent)  # this set object is shared: it is updated in place
         self.asks, self.unsure = False, follow
         self.number: Callable[[], int] = lambda: 0
         self.moved = False
         self.counts: dict[str, int] = dict.fromkeys(_KINDS, 0)
         self._news: list[tuple[str, str]] = []
-        self._chased: set[tuple[TableId, Wanted, int]] = set()  # what went with rows that a marker ended
+        self._chased: set[tuple[TableId, Wanted, int]] = set()  # children of rows that a marker ended
 
     def take_moved(self) -> bool:
-        """Whether there is something to be committed since this was last asked."""
+        """Return whether there was something to commit since the last call."""
         moved, self.moved = self.moved, False
         return moved
 
@@ -106,18 +108,18 @@ class Repairs:
         return bool(self.repairs or self.again)
 
     def held(self, table: TableId) -> Mapping[bytes, Row]:
-        """The keys of a table that are held."""
+        """Return the held keys of a table."""
         repair = self.repairs.get(table)
         return repair.keys if repair is not None else {}
 
     @property
     def open(self) -> Mapping[TableId, Repair]:
-        """Tables that have a mend."""
+        """Return the open repairs by table."""
         return self.repairs
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """What is to be committed with the records; empty when there is nothing to know."""
+        """Return the state to commit with the records; empty if there is none."""
         tables = {
             name_of(table): {"keys": list(repair.keys.values()), "lost": [one.to_json() for one in repair.lost]}
             for table, repair in self.repairs.items()
@@ -127,58 +129,60 @@ class Repairs:
         return {name: value for name, value in known.items() if value}
 
     def committed(self) -> None:
-        """What stood in `state` is committed, and so is everything that was published before."""
+        """Confirm that `state`, and every record published before it, is committed."""
         for repair in self.repairs.values():
             repair.fresh = False
 
     def clear(self) -> None:
-        """All tables are read again: nothing is left to mend."""
+        """Drop all repairs, because all tables are re-read."""
         for table in list(self.repairs):
             self.dissolve(table)
         self.again.clear()
 
     def dissolve(self, table: TableId) -> None:
-        """Whoever reads the table's marker takes back whatever is stale: let its keys go."""
+        """Drop a table's repair: the marker of its re-read retracts stale rows."""
         repair = self.repairs.pop(table, None)
         if repair is not None:
             repair.begin_again()
 
     def void(self, table: TableId) -> None:
-        """The table was changed as a whole, or a marker stands behind its rows."""
+        """Restart a table's repair, because the table changed as a whole or a marker followed its rows."""
         repair = self.repairs.get(table)
         if repair is not None:
             repair.begin_again()
             self.moved = True
 
     def marked(self, names: Iterable[str]) -> None:
-        """The snapshots of these tables have ended, with markers."""
+        """Restart the repairs of tables whose snapshots have ended with markers."""
         for name in names:
             self.void(self._id(name))
 
     @property
     def waiting(self) -> int:
-        """How many keys are held, and values looked for."""
+        """Return the number of held keys and of child values to search for."""
         return sum(len(repair.keys) + len(repair.lost) for repair in self.repairs.values())
 
     def counted(self) -> Mapping[str, int]:
-        """What was counted since the last call."""
+        """Return the counts since the last call, by kind."""
         found, self.counts = self.counts, dict.fromkeys(self.counts, 0)
         return found
 
     def reported(self) -> list[tuple[str, str]]:
-        """(why, table) of tables that are read again, since the last call."""
+        """Return (reason, table) of the tables whose re-read started since the last call."""
         found, self._news = self._news, []
         return found
 
     def rekeyed(self, table: TableId, key: tuple[str, ...]) -> None:
-        """The table may have another key than before."""
+        """Adapt to a possible change of a table's key."""
         if any(set(known) != set(key) for known in self.held(table).values()):
             self.unknown([table], "partial", self.number())
         else:
             self.void(table)
 
     def learn(self, foreign_keys: ForeignKeys, *, exactly: bool) -> None:
-        """What the server shows: in place of what was known, or, while older log is to be read, beside it."""
+        """Store the server's foreign keys: exactly these, or, while older log is still to be read, in addition to the
+        known ones.
+        """
         if not self._follow:
             return
         known = foreign_keys.known if exactly else foreign_keys.known | self.foreign_keys.known
@@ -189,13 +193,13 @@ class Repairs:
         self.asks, self.unsure = False, not exactly
 
     def doubt(self) -> None:
-        """Foreign keys may have been made or dropped: the server is to be asked before anything else is read."""
+        """Record that foreign keys may have changed: the server is queried before anything else is read."""
         self.asks = self.unsure = self._follow
 
     def unknown(self, tables: Iterable[TableId], kind: Kind, number: int, about: str = "") -> None:
-        """Rows of tables were changed that nobody can name: these, and what they cascade to, are read again.
+        """Re-read whole tables with changed rows that cannot be identified, and the tables they cascade to.
 
-        `about` says what happened, for log lines.
+        `about`: what happened, for log lines.
         """
         for table in self.foreign_keys.below(tables):
             if not self.tables.captured(table.database, table.table) or not self.tables.exists(table):
@@ -207,18 +211,18 @@ class Repairs:
             name = name_of(table)
             self.counts[kind] += 1
             if not self.snapshots.reads and table in self.snapshots.partial:
-                continue  # nobody can read it, which was said before
+                continue  # cannot be read; already reported
             why = f"{kind}: {about}" if about else kind
             self._news.append((why if self.snapshots.reads else f"{why}; it cannot be read: it is partial", name))
             if "after" in self.snapshots.state.get(name, {}):
-                self.again[name] = number  # let it come to its end first, however often this happens
+                self.again[name] = number  # let the running snapshot finish first, however often this happens
             else:
                 self.snapshots.start(table, marker=number)
 
     def partial(self, event: RowsPartial, key: tuple[str, ...], number: int, *, sure: bool) -> None:
-        """Rows whose images lack columns: hold their keys, or read the table again where they tell no keys.
+        """Hold the keys of rows whose images lack columns. Re-read the table if the images lack keys.
 
-        `sure` says that they tell the rows of other tables that were changed with them, if any were.
+        `sure`: the images identify the rows of other tables that changed with them.
         """
         table, operation = event.table, event.operation
         reported: list[tuple[Row, str, Row]] = []
@@ -233,7 +237,7 @@ class Repairs:
             if first != last:
                 reported += [(first, "delete", {}), (last, "insert", {})]
             else:
-                # what a refused image sets is not known: the row is read again
+                # the values in a refused image are unknown: the row is read again
                 reported.append((first, "insert" if isinstance(after, RefusedImage) else operation, new))
             for child, wanted in self.foreign_keys.affected(table, first, None if operation == "delete" else last):
                 self.lose(child, wanted)
@@ -248,7 +252,7 @@ class Repairs:
         self._bounded(table, repair)
 
     def named(self, table: TableId, keys: Iterable[Row]) -> str:
-        """Somebody says that the log may not tell these rows as they are; the reason why not, or an empty text."""
+        """Repair rows at a user's request. Returns the reason why this is impossible, or an empty text."""
         if not self.tables.captured(table.database, table.table) or not self.tables.exists(table):
             return f"{name_of(table)} is not captured"
         try:
@@ -257,9 +261,9 @@ class Repairs:
             return str(error)
         named = [key_of(columns, key) for key in keys]
         if not all(named):
-            return f"rows of {name_of(table)} are named by {', '.join(columns)}"
+            return f"identify rows of {name_of(table)} by {', '.join(columns)}"
         if not self.snapshots.reads:
-            return f"{name_of(table)} cannot be read beside the log"
+            return f"{name_of(table)} cannot be read while its log is captured"
         repair = self._opened(table)
         repair.keys.update((_dumps(key), key) for key in named if key)
         self.counts["named"] += len(named)
@@ -267,7 +271,7 @@ class Repairs:
         return ""
 
     def follow(self, event: RowsLogged) -> None:
-        """A parent's rows were changed: look for the children that went with them."""
+        """Search for the children that a parent's changes cascaded to."""
         for child, wanted in self.foreign_keys.followed(event):
             self.lose(child, wanted)
 
@@ -295,7 +299,7 @@ class Repairs:
         self._bounded(table, repair)
 
     def _beneath(self, table: TableId) -> None:
-        """A table that is not captured was changed: which rows of those below it went with it nobody can tell."""
+        """Re-read the tables below a changed table that is not captured: their affected rows cannot be identified."""
         below = [found for found in self.foreign_keys.below([table]) if found != table]
         if any(self.tables.captured(found.database, found.table) for found in below):
             self.unknown(below, "cascade", self.number())
@@ -312,7 +316,7 @@ class Repairs:
             self.unknown([table], "partial" if repair.keys else "cascade", self.number())
 
     def hold_back(self, table: TableId, records: list[Record]) -> list[Record]:
-        """The records without those of held keys, whose newest images are kept for when their rows were read."""
+        """Return the records without those of held keys, whose newest images are kept until their rows are read."""
         repair = self.repairs[table]
         topic = self.topic(table)
         free: list[Record] = []
@@ -325,7 +329,7 @@ class Repairs:
         return free
 
     def topic(self, table: TableId) -> str:
-        """The topic of its changes."""
+        """Return the topic of the table's changes."""
         return change_topic(self.recorder.topology, table)
 
     def _id(self, name: str) -> TableId:
@@ -333,10 +337,10 @@ class Repairs:
 
 
 def name_of(table: TableId) -> str:
-    """`database.table`, as states and log lines have it."""
+    """Return `database.table`, as used in states and log lines."""
     return table.name
 
 
 def values_of(image: Image) -> Row:
-    """What an image shows, refused or not."""
+    """Return an image's values, refused or not."""
     return image.values if isinstance(image, RefusedImage) else image

@@ -1,4 +1,4 @@
-"""How open mends are closed: searched, read, set right, each a step of a turn between two transactions; pure."""
+"""Run open repairs in rounds: search, read and correct, one step per turn between two transactions."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _NULL = b"null"
 
 
 class Searching(Protocol):
-    """The log, as far as a mend needs it: `interfaces.ChangeLog`."""
+    """The part of `interfaces.ChangeLog` that repairs need."""
 
     def search(self, search: Search) -> None:
-        """Begin to show it all that is committed in its topic, beside everything else."""
+        """Start to show the search everything committed in its topic. Does not block."""
 
 
 class Rounds(Repairs):
-    """Mends that go on: each table's in rounds, which take whatever has been opened by then."""
+    """Runs each table's repair in rounds. A round covers everything that was opened before it."""
 
     def turn(
         self,
@@ -42,9 +42,9 @@ class Rounds(Repairs):
         reached: Callable[[Position], bool],
         now_ms: int,
     ) -> list[Record]:
-        """Between two transactions of the log, before the snapshots' turn: go on with what is under way.
+        """Advance all repairs by one step. Called between two transactions of the log, before the snapshots' turn.
 
-        `moved` is set when there is something to be committed.
+        Sets `moved` if there is something to commit.
         """
         for chunk in reader.keyed():
             for repair in self.repairs.values():
@@ -60,13 +60,13 @@ class Rounds(Repairs):
         records: list[Record] = []
         for table, repair in list(self.repairs.items()):
             if self.repairs.get(table) is repair:
-                records += self._go_on(table, repair, reader, log, position, reached, now_ms)
+                records += self._advance(table, repair, reader, log, position, reached, now_ms)
         for table, repair in self.repairs.items():
-            if table in self.snapshots.windows:  # a chunk that is published now tells nothing of what is held
+            if table in self.snapshots.windows:  # a chunk published now must not include held rows
                 self.snapshots.windows[table].update(repair.keys)
         return records
 
-    def _go_on(
+    def _advance(
         self,
         table: TableId,
         repair: Repair,
@@ -86,7 +86,7 @@ class Rounds(Repairs):
                 self._find(table, repair)
             case "holding":
                 if not repair.fresh:
-                    assert repair.search is not None, "it was found by a search"
+                    assert repair.search is not None, "a search precedes this stage"
                     log.search(repair.search)
                     repair.stage = "reading"
             case "reading":
@@ -109,7 +109,7 @@ class Rounds(Repairs):
         try:
             schema = self.tables.read_schema(table)
         except Skippable:
-            return  # in quarantine: it goes on when its columns are known
+            return  # in quarantine: continues once its columns are known
         if not walkable(schema) or not self.tables.is_unique(schema):
             self.unknown([table], "partial", self.number())
             return
@@ -119,9 +119,9 @@ class Rounds(Repairs):
         log.search(repair.search)
 
     def _find(self, table: TableId, repair: Repair) -> None:
-        """The rows that went with a parent: hold them, and look again at what was published of them meanwhile."""
+        """Hold the rows that the search found, and search again for images of them published since."""
         search = repair.search
-        assert search is not None, "it was begun"
+        assert search is not None, "the round began with a search"
         if not search.done:
             return
         found = search.concerned(self.tables.schema(table).primary_key)
@@ -161,11 +161,11 @@ class Rounds(Repairs):
         writer = self.recorder.writer(self.tables.schema(table), self.tables.shape(table))
         records: list[Record] = []
         read = _by_key(writer, chunk.images)
-        anyway = name_of(table) in self.snapshots.state  # whose marker ends all rows that were told before it
+        anyway = name_of(table) in self.snapshots.state  # the snapshot's marker ends all rows published before it
         for at in repair.mine:
             known, row = repair.patches.get(at, Patch()).on(read.get(at))
             if not known:
-                continue  # it stays held, and is read again
+                continue  # stays held, and is read again
             image = None if row is None else tellable(row)
             if isinstance(image, RefusedImage):
                 records.append(self.recorder.unread(image, writer, chunk.request.position, now_ms))
@@ -193,7 +193,7 @@ class Rounds(Repairs):
         return records
 
     def _chase(self, table: TableId, before: Row, after: Row | None, number: int) -> None:
-        """What went with a row that a marker ended; rows that refer to each other come round again."""
+        """Follow the children of a row that a marker ended, each once: rows may refer to each other."""
         for child, wanted in self.foreign_keys.affected(table, before, after):
             if (child, wanted, number) not in self._chased:
                 self._chased.add((child, wanted, number))
@@ -206,7 +206,7 @@ class Rounds(Repairs):
 
 
 class Shared:
-    """One reader of chunks for two: the snapshots' come out of `ready`, the rows read by key out of `keyed`."""
+    """Splits one chunk reader in two: snapshot chunks are in `ready`, rows read by key in `keyed`."""
 
     def __init__(self, reader: ChunkReader) -> None:
         self._reader = reader
@@ -218,11 +218,11 @@ class Shared:
         """See `snapshots.ChunkReader`."""
         try:
             self._reader.request(request)
-        except Skippable as error:  # told by `failed`
+        except Skippable as error:  # reported by `failed`
             self._failed[request.schema.table_id] = error
 
     def failed(self) -> dict[TableId, Skippable]:
-        """Tables that cannot be read, since the last call."""
+        """Return the tables that could not be read since the last call."""
         found, self._failed = self._failed, {}
         return found
 
@@ -233,7 +233,7 @@ class Shared:
         return found
 
     def keyed(self) -> list[Chunk]:
-        """The same of requests that name keys."""
+        """Return the chunks of requests with keys."""
         self._take()
         found, self._keyed = self._keyed, []
         return found
@@ -247,7 +247,7 @@ class Shared:
 
 
 def _by_key(writer: TableWriter, images: Iterable[Image]) -> dict[bytes, Image]:
-    """Images by their keys, in the shape in which they leave."""
+    """Return images by key, in their published shape."""
     found: dict[bytes, Image] = {}
     for image in images:
         values = values_of(image)

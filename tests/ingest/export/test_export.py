@@ -121,7 +121,7 @@ def test_a_file_has_one_schema_and_one_hour(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two writers, another format in the folder, a topic made anew, a format that is none of topics."""
+    """Two writers, another format in the folder, a recreated topic, a format that topics cannot hold."""
     log, _ = history(20)
     topology = topology_named("mem")
 
@@ -133,7 +133,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     run("debezium")
     assert run("debezium") == {str(TABLE): 0}
-    with pytest.raises(UsageError, match="into a folder of its own"):
+    with pytest.raises(UsageError, match="into a separate folder"):
         run("avro")
     sink = FolderExport(tmp_path, TABLE, "debezium", "mem")
     with pytest.raises(UsageError, match="another process exports"):
@@ -148,7 +148,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         run("debezium")
     monkeypatch.undo()
     log.ends[TABLE] = {0: 1, 1: 1}
-    with pytest.raises(Fatal, match="made anew"):
+    with pytest.raises(Fatal, match="was recreated"):
         run("debezium")
 
 
