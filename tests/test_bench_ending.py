@@ -53,4 +53,4 @@ def test_a_signal_stops_what_was_started(number: signal.Signals) -> None:
 def test_every_benchmark_ends_so(path: Path) -> None:
     """Whichever starts servers or processes: `end` around its main, or `sit`, which has it."""
     text = path.read_text()
-    assert "sys.exit(end(main))" in text or "import facts_of, options_of, output_of, sit" in text
+    assert "sys.exit(end(main))" in text or "import facts_of, options_of, output_of, report, sit" in text

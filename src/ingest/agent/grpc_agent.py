@@ -60,7 +60,7 @@ class Streams(Protocol):
 
 
 @dataclass(slots=True)
-class Reported:
+class TaskReport:
     """What is told of a source: how far its session is; or why a version is refused, while what ran before goes on."""
 
     report: Report
@@ -111,7 +111,7 @@ class Task:
     taken: str
     channels: Callable[[], LeasedChannels]
     stopped: threading.Event
-    reported: Reported
+    reported: TaskReport
 
 
 Capture = Callable[[Task], None]  # returns when it was stopped; raises what ends a session for good
@@ -139,7 +139,7 @@ class _SourceTask:
 
     epoch: int
     version: int
-    reported: Reported
+    reported: TaskReport
     runs: Narrowed | None = None
     stopped: threading.Event = field(default_factory=threading.Event)
     thread: threading.Thread | None = None
@@ -233,7 +233,7 @@ class FleetAgent:
         if before is not None and (before.epoch, before.version) == (reported.epoch, reported.version):
             return
         report = Report(source=reported.source, epoch=reported.epoch, version=reported.version, progress=APPLYING)
-        source_task = _SourceTask(reported.epoch, reported.version, Reported(report, self._report))
+        source_task = _SourceTask(reported.epoch, reported.version, TaskReport(report, self._report))
         log.info("assigned", source=reported.source, epoch=reported.epoch, version=reported.version)
         try:
             spec = spec_of(orjson.loads(reported.spec), reported.topology, reported.source)

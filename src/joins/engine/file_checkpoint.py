@@ -121,7 +121,9 @@ def stored_record(folder: Path) -> QueryRecord | None:
         value = json.loads(file.read_text())
         if value.pop("format") != FORMAT:
             raise ValueError("of an unknown format")
-        for name in ("target", "floors", "settled", "counts"):
+        if "floors" in value:  # the name before 0.2
+            value["truncation_points"] = value.pop("floors")
+        for name in ("target", "truncation_points", "settled", "counts"):
             value[name] = _offsets(value.get(name, {}))
         value["refused"] = Refusals(**value.get("refused", {}))
         return QueryRecord(**value)

@@ -35,7 +35,7 @@ class SourceTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceSnapshot:
+class TablesSnapshot:
     """Tables of a source in one consistent snapshot. `position`: where the server's log was when the snapshot was
     open, as text (`positions.text_of`), so at least all that the tables show.
     """
@@ -49,7 +49,7 @@ def read_tables(source: Source) -> dict[TableId, SourceTable]:
     return dict(read_snapshot(source, source.tables).tables)
 
 
-def read_snapshot(source: Source, tables: Iterable[TableId]) -> SourceSnapshot:
+def read_snapshot(source: Source, tables: Iterable[TableId]) -> TablesSnapshot:
     """Some tables of a source, whole, read in one consistent snapshot. Retriable while it is away."""
     with translated(source, "read its tables"):
         connection = pymysql.connect(**settings(source), init_command="SET time_zone = '+00:00'")
@@ -58,7 +58,7 @@ def read_snapshot(source: Source, tables: Iterable[TableId]) -> SourceSnapshot:
             # asked for after the snapshot began: a position from before it might lack what the snapshot shows
             position = _position(connection, source)
             found = {table: _read_table(cursor, source, table) for table in tables}
-    return SourceSnapshot(position=position, tables=found)
+    return TablesSnapshot(position=position, tables=found)
 
 
 def _position(connection: Connection, source: Source) -> str:

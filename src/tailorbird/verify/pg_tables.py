@@ -21,7 +21,7 @@ from ingest.binlog.format.canonical import Unrepresentable
 from ingest.postgres import pg_schema, selects
 from ingest.postgres.pg_connection import PgConnection, connected, translated
 from ingest.postgres.relations import TableShown
-from tailorbird.verify.mysql_tables import SourceSnapshot, SourceTable
+from tailorbird.verify.mysql_tables import SourceTable, TablesSnapshot
 from tailorbird.verify.positions import text_of
 
 _BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
@@ -35,7 +35,7 @@ def read_postgres(source: Source) -> dict[TableId, SourceTable]:
     return dict(read_snapshot(source, [name for name in names if source.captures(name)]).tables)
 
 
-def read_snapshot(source: Source, tables: Collection[TableId]) -> SourceSnapshot:
+def read_snapshot(source: Source, tables: Collection[TableId]) -> TablesSnapshot:
     """Some tables of a source, whole, in one consistent snapshot. Retriable while it is away."""
     with connected(source) as connection:
         shown = pg_schema.tables_of(connection, source)
@@ -49,7 +49,7 @@ def read_snapshot(source: Source, tables: Collection[TableId]) -> SourceSnapshot
         with translated(source, "read its tables"):
             found = {one: _read(connection, source, one, shown[one.database, one.table]) for one in tables}
             connection.query("ROLLBACK")
-    return SourceSnapshot(position=text_of(position), tables=found)
+    return TablesSnapshot(position=text_of(position), tables=found)
 
 
 def _read(connection: PgConnection, source: Source, table: TableId, shown: TableShown) -> SourceTable:

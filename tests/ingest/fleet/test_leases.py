@@ -155,7 +155,7 @@ def test_an_agent_that_dials_another_gateway_takes_its_lease_along() -> None:
     desired = {"s1": Desired(source="s1", version=1, spec=spec)}
     held = {"s1": Lease(source="s1", epoch=3, agent="a1", gateway="g1")}
     there = {"a1": Presence(agent="a1", gateway="g2", connected=True)}
-    none = {"drained": (), "gone": (), "away": ()}
+    none = {"drained": (), "gone": (), "unavailable": ()}
     assert list(claims("g1", desired, held, there, **none)) == []
     assert list(claims("g2", desired, held, there, **none)) == [
         Lease(source="s1", epoch=4, agent="a1", gateway="g2")

@@ -18,7 +18,7 @@ from indexer.rebuild.zk_state import Generations, StoredTargets
 from indexer.solr.solr_collection import SolrCollection
 from tailorbird.verify.findings import Verdict
 from tailorbird.verify.index.hbase_rows_seen import RowsSeen
-from tailorbird.verify.index.index_repair import Repaired, repair_rows
+from tailorbird.verify.index.index_repair import RepairedDocuments, repair_rows
 from tailorbird.verify.index.index_stage import Compared, IndexStage, Sample
 from tailorbird.verify.index.solr_shown import DocumentsShown
 from tailorbird.verify.request import Request, Said, Terminal
@@ -90,13 +90,13 @@ def _repaired(
     return Said(verdict=compared.verdict, repair="; ".join(said), repaired=stage.look(compared.differing).verdict)
 
 
-def _repair_rows(topology: Topology, table: Table, index: Index, ids: Sequence[str]) -> Repaired:
+def _repair_rows(topology: Topology, table: Table, index: Index, ids: Sequence[str]) -> RepairedDocuments:
     """Mend every collection that the index has now: one that is kept to go back to, or is being filled, too."""
     with session(topology.hbase.zookeeper) as client:
         name = peer(topology.name, index.name, Generations(client).current(topology.name, index.name))
         targets = StoredTargets(client, name, collection=index.collection)
         before = checked(targets)
-        done = Repaired()
+        done = RepairedDocuments()
         for at in before.collections:
             with closing(SolrCollection(topology.solr, at, commit_within=index.commit_within)) as collection:
                 was_repaired = repair_rows(ids, _Making(topology, table, index, collection), collection)

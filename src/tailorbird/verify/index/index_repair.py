@@ -52,7 +52,7 @@ class Conditional(Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class Repaired:
+class RepairedDocuments:
     """How many documents were `written` as their rows are, how many were `removed`, and why others were left: id →
     reason."""
 
@@ -61,9 +61,9 @@ class Repaired:
     left: dict[str, str] = field(default_factory=dict)
 
 
-def repair_rows(ids: Sequence[str], rows: Making, collection: Conditional) -> Repaired:
+def repair_rows(ids: Sequence[str], rows: Making, collection: Conditional) -> RepairedDocuments:
     """Write documents anew; may be repeated. Retriable while a server is away: then any part may be done."""
-    result = Repaired()
+    result = RepairedDocuments()
     for some in _blocks(ids):
         waiting = some
         for _ in range(_ATTEMPTS):
@@ -75,7 +75,7 @@ def repair_rows(ids: Sequence[str], rows: Making, collection: Conditional) -> Re
     return result
 
 
-def _attempt(ids: Sequence[str], rows: Making, collection: Conditional, result: Repaired) -> list[str]:
+def _attempt(ids: Sequence[str], rows: Making, collection: Conditional, result: RepairedDocuments) -> list[str]:
     """Those whose documents were written by others meanwhile."""
     # In this order, as the module says: the version is taken before the row is read, and the stamp before that.
     timestamp, versions = rows.written(), collection.versions(ids)

@@ -11,18 +11,18 @@ from cdc.stored.layout import Layout
 from cdc.topology.topology import Source, Table, Topology
 from joins.select.parser import tables_of
 from tailorbird.verify import mysql_tables, pg_tables
-from tailorbird.verify.mysql_tables import SourceSnapshot, SourceTable
+from tailorbird.verify.mysql_tables import SourceTable, TablesSnapshot
 from tailorbird.verify.sql_oracle import answer
 from tailorbird.verify.table.table_stage import Answered, Row
 
 
-def read_snapshot(source: Source, tables: Collection[TableId]) -> SourceSnapshot:
+def read_snapshot(source: Source, tables: Collection[TableId]) -> TablesSnapshot:
     """Some tables of a source, whole, in one consistent snapshot. Retriable while it is away."""
     read: Read = pg_tables.read_snapshot if source.type == "postgresql" else mysql_tables.read_snapshot
     return read(source, tables)
 
 
-Read = Callable[[Source, Collection[TableId]], SourceSnapshot]
+Read = Callable[[Source, Collection[TableId]], TablesSnapshot]
 
 
 class Expected:

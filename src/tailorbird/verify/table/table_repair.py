@@ -40,7 +40,7 @@ class RereadRequests(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repaired:
+class RepairedRows:
     """How many rows were `removed`, how many `reported` again, or why they were not; key → why a row was left alone.
 
     `confirmed`: rows that the answer does not have and the join has written again.
@@ -67,7 +67,7 @@ class Repaired:
 
 def repair_rows(
     wrong: Sequence[Wrong], kept: Removing, join: RereadRequests, *, now_ms: int, unasked: bool = False
-) -> Repaired:
+) -> RepairedRows:
     """Repair rows; may be repeated. `unasked`: the join can not be asked, and rows are removed without its word.
 
     Retriable while a server is away: then any part may be done.
@@ -82,11 +82,11 @@ def repair_rows(
     rows = [row for one in some if (row := one.row) is not None]
     reason = join.report(rows) if rows and not unasked else ""
     if reason:
-        return Repaired(reason=reason, left=early)
+        return RepairedRows(reason=reason, left=early)
     now = kept.rows(list(seen)) if seen else {}
     gone = {key: version // 2 for key, version in seen.items() if key in now and now[key].version == version}
     if gone:
         kept.remove(gone)
     again = sum(one.expected is not None for one in some)
     confirmed = sum(key in now and key not in gone for key in seen)
-    return Repaired(removed=len(gone), reported=0 if unasked else again, confirmed=confirmed, left=early)
+    return RepairedRows(removed=len(gone), reported=0 if unasked else again, confirmed=confirmed, left=early)
