@@ -28,7 +28,7 @@ from ingest.events.log_events import (
     Image,
     LogEvent,
     RowsLogged,
-    RowsUnlogged,
+    RowsNotLogged,
     StatementLogged,
     TransactionBegan,
     TransactionEnded,
@@ -264,7 +264,7 @@ def test_what_cannot_be_read_again_does_not_end_the_capture() -> None:
     a damaged part of the log is passed over, and the rest flows."""
     broker = Broker()
     begin, end = transaction(1)
-    incident = RowsUnlogged(None, "an incident", "incident")
+    incident = RowsNotLogged(None, "an incident", "incident")
     damaged = LogDamaged("the log cannot be read", "look into the server's error log")
     script = Script(reported=[begin, incident, end, *transaction(2, 5), CaughtUp(), damaged])
     with pytest.raises(Retriable, match="begins anew"):

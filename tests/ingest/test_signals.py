@@ -10,7 +10,7 @@ from ingest.ddl.dialect import dialect_of
 from ingest.events.tables import Tables
 from ingest.records.records import Recorder
 from ingest.records.snapshots import REPAIRS_ONLY, Snapshots
-from ingest.repair.repairs import Repairs, name_of
+from ingest.repair.repairs import OpenRepairs, name_of
 
 
 def number() -> int:
@@ -80,7 +80,7 @@ def test_a_dot_may_stand_in_a_name(database: str, table: str) -> None:
     assert again._table(text) == again._table(wanted.name) == wanted
     described = Signal(type="schema-set", tables=(text,), columns=(Column(name="id", column_type="int"),))
     assert described.described(tables).table == wanted
-    repairs = Repairs(Recorder("top"), tables, again, {})
+    repairs = OpenRepairs(Recorder("top"), tables, again, {})
     assert repairs._id(name_of(wanted)) == wanted
 
 
@@ -99,5 +99,5 @@ def test_rows_are_named_by_their_keys() -> None:
         with pytest.raises(ValueError, match="keys"):
             signal_of({"type": "mend-rows", "data": data})
     tables, snapshots = known()
-    repairs = Repairs(Recorder("top"), tables, snapshots, {})
-    assert "not captured" in repairs.named(TableId(source="s", database="d", table="x"), signal.keys)
+    repairs = OpenRepairs(Recorder("top"), tables, snapshots, {})
+    assert "not captured" in repairs.request_rows(TableId(source="s", database="d", table="x"), signal.keys)

@@ -21,8 +21,8 @@ from ingest.events.log_events import (
     LogEvent,
     Operation,
     RefusedImage,
-    RowsKept,
     RowsLogged,
+    RowsQuarantined,
     StatementLogged,
     TableDescribed,
     TransactionBegan,
@@ -35,7 +35,7 @@ from ingest.records.images import MAX_IMAGE, snapshot_records
 from ingest.records.records import Recorder, checkpoint_value, read_checkpoint
 from ingest.records.snapshots import Snapshots
 from ingest.repair.repairing import RepairingTransactions
-from ingest.repair.rounds import Rounds
+from ingest.repair.rounds import RepairRunner
 
 UUID = "1e4be0df-e594-11f1-ae82-02fc00000001"
 TABLE = TableId(source="s", database="d", table="t")
@@ -244,7 +244,7 @@ def test_the_logs_own_metadata_end_a_quarantine() -> None:
 
 def test_rows_that_cannot_be_decoded_are_kept_as_bytes() -> None:
     """The raw events go to the quarantine with their place and the reason; the rest of the transaction flows."""
-    kept = RowsKept(TABLE, "unknown columns", "8.0.15", b"map", b"rows", "f1", 40)
+    kept = RowsQuarantined(TABLE, "unknown columns", "8.0.15", b"map", b"rows", "f1", 40)
     transactions, records = feed(kept, rows("insert", {"id": 1, "v": "a"}))
     assert [record.topic for record in records] == ["top.quarantine", "top.s.d.t"]
     assert records[0].value is not None
@@ -300,7 +300,7 @@ def repairing(start: Checkpoint = START) -> tuple[RepairingTransactions, Snapsho
     """Transactions with what repairs tables, whose snapshots are those under way."""
     found, recorder = tables(), Recorder("top")
     snapshots = Snapshots(recorder, found, {})
-    repairs = Rounds(recorder, found, snapshots, {}, follow=False)
+    repairs = RepairRunner(recorder, found, snapshots, {}, follow=False)
     return RepairingTransactions(recorder, found, start, snapshots, repairs), snapshots
 
 

@@ -16,7 +16,15 @@ from cdc.model.types import Canonical, LogicalType
 from cdc.stored.values import decoder, encoder
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Table
-from ingest.events.log_events import CaughtUp, Image, RefusedImage, RowsKept, RowsLogged, TableDescribed, one_by_one
+from ingest.events.log_events import (
+    CaughtUp,
+    Image,
+    RefusedImage,
+    RowsLogged,
+    RowsQuarantined,
+    TableDescribed,
+    one_by_one,
+)
 from ingest.mysql.mysql_connection import connected, query
 from ingest.mysql.mysql_source import MySqlSource
 from ingest.records.capture_interfaces import Checkpoint
@@ -107,7 +115,7 @@ def test_snapshot_and_log_report_the_same(capture: Callable[..., Any]) -> None:
     logged: dict[tuple[str, object], Image] = {}
     with server.stream(Checkpoint(position=start, snapshot="done", ts_ms=0), tables, busy=True) as facts:
         for fact in (part for reported in facts for part in one_by_one(reported)):
-            assert not isinstance(fact, RowsKept), fact
+            assert not isinstance(fact, RowsQuarantined), fact
             if isinstance(fact, TableDescribed):
                 change = tables.described(fact, start)
                 assert not change.numbered, (change, "the log's metadata say what information_schema says")

@@ -24,8 +24,8 @@ from ingest.events.log_events import (
     CaughtUp,
     LogEvent,
     RowsLogged,
+    RowsNotLogged,
     RowsPartial,
-    RowsUnlogged,
     StatementLogged,
     TransactionBegan,
     TransactionEnded,
@@ -94,7 +94,7 @@ class Server:
             at = TableId(source=self.name, database=self.name, table=table)
             if how == "statement":
                 names = None if self.chance.random() < 0.2 else ((self.name, table),)
-                facts.append(RowsUnlogged(names, "a statement"))
+                facts.append(RowsNotLogged(names, "a statement"))
             elif how == "minimal":
                 facts.append(self._minimal(at, before, after, number))
             elif before is not None and after is not None:

@@ -31,7 +31,7 @@ from ingest.records.capture_interfaces import ChangeLog, Checkpoint, Record, See
 from ingest.records.records import Recorder
 from ingest.repair.repairing import RepairingTransactions
 from ingest.repair.repairs import name_of
-from ingest.repair.rounds import Rounds, Shared
+from ingest.repair.rounds import RepairRunner, SharedChunkReader
 
 # What a fact leaves a stream at; any other leaves it inside a transaction.
 _STANDS: Mapping[type, Stand] = {TransactionEnded: "between", CaughtUp: "idle"}
@@ -61,11 +61,11 @@ class Following(Protocol):
     @property
     def dumps(self) -> bool: ...
 
-    def commit(self, checkpoint: Checkpoint, repairs: Rounds, signals: int | None = None) -> Checkpoint:
+    def commit(self, checkpoint: Checkpoint, repairs: RepairRunner, signals: int | None = None) -> Checkpoint:
         """Commit what was appended."""
 
     def tidy(
-        self, checkpoint: Checkpoint, found: Sequence[HistoryRecord], tables: Tables, repairs: Rounds
+        self, checkpoint: Checkpoint, found: Sequence[HistoryRecord], tables: Tables, repairs: RepairRunner
     ) -> Checkpoint:
         """Restate the history where most of it is superfluous."""
 
@@ -74,7 +74,7 @@ class Follower:
     """Follows one stream and groups what it tells into commits; a transaction that waits alone is committed at once."""
 
     def __init__(
-        self, session: Following, stream: Stream, transactions: RepairingTransactions, repairs: Rounds
+        self, session: Following, stream: Stream, transactions: RepairingTransactions, repairs: RepairRunner
     ) -> None:
         self._session, self._stream = session, stream
         self._transactions, self._repairs = transactions, repairs
@@ -87,7 +87,7 @@ class Follower:
         self._settling = session.limits.ask
         self._replayed: Position | None = None
 
-    def follow(self, chunks: Shared, checkpoint: Checkpoint) -> Checkpoint | None:
+    def follow(self, chunks: SharedChunkReader, checkpoint: Checkpoint) -> Checkpoint | None:
         """Until told to stop (None), or until the stream is to be opened anew at the checkpoint returned."""
         try:
             return self._follow(chunks, checkpoint)
@@ -96,7 +96,7 @@ class Follower:
                 self._commit()
             raise
 
-    def _follow(self, chunks: Shared, checkpoint: Checkpoint) -> Checkpoint | None:
+    def _follow(self, chunks: SharedChunkReader, checkpoint: Checkpoint) -> Checkpoint | None:
         session, clock, pace = self._session, self._session.clock, self._pace
         records_of, snapshots, values = self._transactions.records, self._snapshots, self._transactions.values
         extend = session.log.extend
@@ -147,7 +147,7 @@ class Follower:
             return checkpoint
         return session.tidy(checkpoint, session.log.history(), tables, self._repairs)
 
-    def _take_turn(self, chunks: Shared, now: float, stand: Stand) -> None:
+    def _take_turn(self, chunks: SharedChunkReader, now: float, stand: Stand) -> None:
         """Between transactions: obey signals, publish chunks, ask for more."""
         session, snapshots, caught_up = self._session, self._snapshots, stand == "idle"
         if self._replayed is not None and self._stream.reached(self._replayed):
@@ -196,11 +196,11 @@ class Follower:
         """Ask for the foreign keys: at once where the log makes or drops some, and again where no older log is left."""
         repairs, source = self._repairs, self._session.source
         if repairs.asks:
-            repairs.learn(source.foreign_keys(), exactly=False)
+            repairs.set_foreign_keys(source.foreign_keys(), exactly=False)
         elif repairs.unsure and caught_up and now - self._learned >= self._session.limits.ask:
             self._learned = now
             found, head = source.foreign_keys(), source.head()
-            repairs.learn(found, exactly=self._stream.reached(head))
+            repairs.set_foreign_keys(found, exactly=self._stream.reached(head))
 
     def _obey(self, signals: Signals) -> None:
         found, behind = signals.read(self._signals)
@@ -212,7 +212,7 @@ class Follower:
             elif signal.type == "schema-set":
                 why = self._describe(signal.described(self._transactions.tables))
             elif signal.type == "mend-rows":
-                why = self._repairs.named(self._transactions.tables.named(signal.tables[0]), signal.keys)
+                why = self._repairs.request_rows(self._transactions.tables.named(signal.tables[0]), signal.keys)
             else:
                 why = signal.obey(self._snapshots, self._transactions.tables, self._transactions.number)
             self._session.observer.phase("signal", type=signal.type, tables=list(signal.tables), refused=why)
@@ -278,7 +278,7 @@ class Follower:
                 transactions.kept.pop(name_of(table), None)
             elif why:  # what was kept is of other columns
                 transactions.kept.pop(name_of(table), None)
-                self._repairs.dissolve(table)
+                self._repairs.drop(table)
                 self._snapshots.start(table, where=tables.where(table), marker=transactions.number())
             return True
         if not reports_more(tables.catalog.tables.get(name), found, table):
@@ -306,9 +306,9 @@ class Follower:
         self._refused, self._quarantined = refused, quarantined
         session.observer.unrepresentable(transactions.values.take_reported())
         session.observer.left_out(transactions.tables.take_left_out())
-        for why, table in self._repairs.reported():
+        for why, table in self._repairs.take_rereads():
             session.observer.phase("table is read again: the log does not tell its rows", why=why, table=table)
-        session.observer.repaired(self._repairs.counted(), self._repairs.waiting)
+        session.observer.repaired(self._repairs.take_counts(), self._repairs.waiting)
         now = session.clock()
         lag = max(0.0, now - checkpoint.ts_ms / 1000) if self._pace.group.size else 0.0
         session.observer.lag(lag)

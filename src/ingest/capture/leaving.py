@@ -18,12 +18,12 @@ from ingest.events.tables import Tables
 from ingest.records.capture_interfaces import Record
 from ingest.records.records import Recorder
 from ingest.repair.repairs import name_of
-from ingest.repair.rounds import Rounds
+from ingest.repair.rounds import RepairRunner
 
 
 def settled(
     tables: Tables,
-    repairs: Rounds,
+    repairs: RepairRunner,
     recorder: Recorder,
     observer: Observer,
     number: Callable[[], int],
@@ -47,7 +47,7 @@ def settled(
         if tables.exists(table) and tables.captured(table.database, table.table):
             observer.phase("table is captured: what kept it out is gone; it is read", table=str(table))
             records.append(recorder.schema(tables.schema(table)))
-            repairs.dissolve(table)
+            repairs.drop(table)
             if reads:
                 repairs.snapshots.start(table, where=tables.where(table), marker=marker)
             else:
@@ -55,7 +55,7 @@ def settled(
     for table, why in found.items():
         held = tables.passed.get(name_of(table))
         repairs.snapshots.stop(table)
-        repairs.dissolve(table)
+        repairs.drop(table)
         if held is None or not _reported(held, why):
             since, rows = (held["since_ms"], held["rows"]) if held else (now_ms, 0)
             left = LeftOut(since_ms=since, rows=rows, why=why.message, remedy=why.hint)

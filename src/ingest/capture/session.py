@@ -37,7 +37,7 @@ from ingest.records.capture_interfaces import (
 from ingest.records.records import Recorder
 from ingest.records.snapshots import ChunkReader, Snapshots
 from ingest.repair.repairing import RepairingTransactions
-from ingest.repair.rounds import Rounds, Shared
+from ingest.repair.rounds import RepairRunner, SharedChunkReader
 
 
 class Snapshotted(SourceServer, Protocol):
@@ -94,9 +94,9 @@ class Session:
         reads = self.dumps and seen.reads
         snapshots = Snapshots(self.recorder, tables, stored, partial=partial, parallel=self.parallel, reads=reads)
         known = checkpoint.state.get("mends", {}) if checkpoint else {}
-        repairs = Rounds(self.recorder, tables, snapshots, known, follow=self.cascades == "follow")
+        repairs = RepairRunner(self.recorder, tables, snapshots, known, follow=self.cascades == "follow")
         if repairs.unsure:
-            repairs.learn(self.source.foreign_keys(), exactly=False)
+            repairs.set_foreign_keys(self.source.foreign_keys(), exactly=False)
         if checkpoint is None or not recovered.history:
             checkpoint = self._begin(checkpoint, head, recovered, tables, repairs, seen)
         else:
@@ -110,7 +110,7 @@ class Session:
             while True:
                 began = list(self.committed)
                 try:
-                    self._stream(checkpoint, tables, repairs, Shared(chunks))
+                    self._stream(checkpoint, tables, repairs, SharedChunkReader(chunks))
                     return
                 except PositionLost as lost:
                     damaged = isinstance(lost, LogDamaged)
@@ -136,7 +136,7 @@ class Session:
         head: Position | None,
         recovered: Recovered,
         tables: Tables,
-        repairs: Rounds,
+        repairs: RepairRunner,
         seen: Seen,
     ) -> Checkpoint:
         """Begin the history with what the server shows, and a snapshot of every table."""
@@ -154,7 +154,7 @@ class Session:
         return self.commit(checkpoint, repairs)
 
     def _adopt(
-        self, seen: Seen, checkpoint: Checkpoint, tables: Tables, repairs: Rounds, recovered: Recovered
+        self, seen: Seen, checkpoint: Checkpoint, tables: Tables, repairs: RepairRunner, recovered: Recovered
     ) -> Checkpoint:
         """Take what a server shows of its tables whose log would tell it with their next rows only.
 
@@ -191,10 +191,10 @@ class Session:
             repairs.snapshots.start(table, where=tables.where(table), marker=number)
         return self.commit(checkpoint, repairs, checkpoint.state.get("signals"))
 
-    def _end_rows(self, tables: Tables, repairs: Rounds, table: TableId, position: Position) -> None:
+    def _end_rows(self, tables: Tables, repairs: RepairRunner, table: TableId, position: Position) -> None:
         """A table is gone, by DROP or by another name: so are its rows, for every reader of its topic."""
         self.observer.phase("table is gone: its rows end", table=str(table))
-        repairs.dissolve(table)
+        repairs.drop(table)
         repairs.snapshots.gone(table)
         try:
             writer = self.recorder.writer(tables.schema(table))
@@ -231,7 +231,7 @@ class Session:
                 checkpoint = replace(checkpoint, position=replace(checkpoint.position, sequence=number))
         return checkpoint
 
-    def _begin_again(self, checkpoint: Checkpoint, tables: Tables, repairs: Rounds) -> Checkpoint:
+    def _begin_again(self, checkpoint: Checkpoint, tables: Tables, repairs: RepairRunner) -> Checkpoint:
         """Begin anew at the log's end: rows that are not seen again vanish by the marker that ends each snapshot."""
         seen, head = self._look()
         self.log.extend(self.recorder.history(self.marks.forget(lambda _: False)))
@@ -249,7 +249,7 @@ class Session:
         return self.commit(replace(checkpoint, position=place, open=None), repairs)
 
     def tidy(
-        self, checkpoint: Checkpoint, found: Sequence[HistoryRecord], tables: Tables, repairs: Rounds
+        self, checkpoint: Checkpoint, found: Sequence[HistoryRecord], tables: Tables, repairs: RepairRunner
     ) -> Checkpoint:
         """Forget what the source cannot be read from any more; restate a history most of which is superfluous."""
         forgotten = self.marks.forget(self.source.holds)
@@ -266,7 +266,7 @@ class Session:
         tables.forget(oldest)
         return self.commit(checkpoint, repairs, checkpoint.state.get("signals"))
 
-    def commit(self, checkpoint: Checkpoint, repairs: Rounds, signals: int | None = None) -> Checkpoint:
+    def commit(self, checkpoint: Checkpoint, repairs: RepairRunner, signals: int | None = None) -> Checkpoint:
         """Everything appended so far, and what is under way, with the checkpoint; it is returned as it was written."""
         partial = sorted(table.name for table in repairs.snapshots.partial)
         state: dict[str, Any] = {**checkpoint.state, "snapshots": repairs.snapshots.state, "partial": partial}
@@ -287,7 +287,7 @@ class Session:
         self.observer.committed(checkpoint)
         return checkpoint
 
-    def _stream(self, checkpoint: Checkpoint, tables: Tables, repairs: Rounds, chunks: Shared) -> None:
+    def _stream(self, checkpoint: Checkpoint, tables: Tables, repairs: RepairRunner, chunks: SharedChunkReader) -> None:
         """Follow the log until stopped; it is opened anew when snapshots begin or are done, to be busy or quiet."""
         going: Checkpoint | None = checkpoint
         snapshots = repairs.snapshots

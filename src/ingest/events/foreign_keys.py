@@ -32,7 +32,7 @@ class ForeignKey(NamedTuple):
         return self.on_delete in CHANGING or self.on_update in CHANGING
 
 
-class Wanted(NamedTuple):
+class ChangedChildren(NamedTuple):
     """Rows of a child whose `columns` had the values `old`, as JSON; `new` are those that they have now, if told."""
 
     columns: tuple[str, ...]
@@ -40,14 +40,14 @@ class Wanted(NamedTuple):
     new: tuple[Any, ...] | None
 
     def to_json(self) -> list[Any]:
-        """Inverse of `wanted_from`."""
+        """Inverse of `changed_children_from`."""
         return [self.columns, self.old, self.new]
 
 
-def wanted_from(stored: list[Any]) -> Wanted:
+def changed_children_from(stored: list[Any]) -> ChangedChildren:
     """What a checkpoint's state keeps."""
     columns, old, new = stored
-    return Wanted(tuple(columns), tuple(old), None if new is None else tuple(new))
+    return ChangedChildren(tuple(columns), tuple(old), None if new is None else tuple(new))
 
 
 class ForeignKeys:
@@ -78,7 +78,7 @@ class ForeignKeys:
 
     def affected(
         self, table: TableId, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
-    ) -> Iterator[tuple[TableId, Wanted]]:
+    ) -> Iterator[tuple[TableId, ChangedChildren]]:
         """Which children a parent's change changes. Columns that an image lacks, and NULLs, tell nothing."""
         for each in self.by_parent.get(table, ()):
             if before is None or not all(name in before for name in each.referenced):
@@ -88,14 +88,14 @@ class ForeignKeys:
                 continue
             if after is None:
                 if each.on_delete in CHANGING:
-                    yield each.child, Wanted(each.columns, old, None)
+                    yield each.child, ChangedChildren(each.columns, old, None)
             elif each.on_update in CHANGING:
                 new = tuple(after.get(name, value) for name, value in zip(each.referenced, old, strict=True))
                 if new != old:
                     reported = new if each.on_update == "CASCADE" else None
-                    yield each.child, Wanted(each.columns, old, reported)
+                    yield each.child, ChangedChildren(each.columns, old, reported)
 
-    def followed(self, event: RowsLogged) -> Iterator[tuple[TableId, Wanted]]:
+    def followed(self, event: RowsLogged) -> Iterator[tuple[TableId, ChangedChildren]]:
         """The same for all rows of an event."""
         if event.operation == "insert":
             return

@@ -40,7 +40,7 @@ class RefusedImage:
 
 Image = Row | RefusedImage
 Operation = Literal["insert", "update", "delete"]
-Unshown = Literal["statement", "incident", "xa", "rollback"]
+NotLoggedReason = Literal["statement", "incident", "xa", "rollback"]
 
 
 class TransactionBegan(NamedTuple):
@@ -100,7 +100,7 @@ class RowsLogged(NamedTuple):
     pos: int
 
 
-class RowsKept(NamedTuple):
+class RowsQuarantined(NamedTuple):
     """Rows that cannot be decoded (yet): the event and its TABLE_MAP as the `server` (a version) sent them."""
 
     table: TableId
@@ -122,7 +122,7 @@ class RowsPartial(NamedTuple):
     pos: int
 
 
-class RowsUnlogged(NamedTuple):
+class RowsNotLogged(NamedTuple):
     """Rows that changed and that the log does not show; `tables` are (database, table) in lower case, None: any table.
 
     `why`: a `statement` was logged as text; the log has a gap (`incident`); the rows of a prepared `xa` transaction are
@@ -132,10 +132,10 @@ class RowsUnlogged(NamedTuple):
 
     tables: tuple[tuple[str, str], ...] | None
     sql: str
-    why: Unshown = "statement"
+    why: NotLoggedReason = "statement"
 
 
-class TableUnlogged(NamedTuple):
+class TableInvalidated(NamedTuple):
     """Rows of one table read otherwise than the log tells, for the reason given: the table is to be read again."""
 
     table: TableId
@@ -169,10 +169,10 @@ LogEvent = (
     | TableAltered
     | TableEmptied
     | RowsLogged
-    | RowsKept
+    | RowsQuarantined
     | RowsPartial
-    | RowsUnlogged
-    | TableUnlogged
+    | RowsNotLogged
+    | TableInvalidated
     | TransactionEnded
     | TransactionLogged
     | CaughtUp

@@ -30,14 +30,14 @@ from ingest.binlog.reading.written import fills, loaded, written
 from ingest.events.log_events import (
     CAUGHT_UP,
     LogEvent,
+    NotLoggedReason,
     RowsLogged,
+    RowsNotLogged,
     RowsPartial,
-    RowsUnlogged,
     StatementLogged,
     TransactionBegan,
     TransactionEnded,
     TransactionLogged,
-    Unshown,
 )
 from ingest.events.prepared import PreparedTransaction, PreparedTransactions, xid_of_event, xid_of_statement
 from ingest.events.row_events import ENVELOPE, OPERATION, RowEvents, RowsEvent
@@ -80,7 +80,7 @@ class BinlogEvents:
         self._before: AnyGtidSet | None = None
         # Of the open transaction: whether there is one, whether it is XA, and whether not all its rows are in memory.
         self._open = self._xa = self._spilled = self._releasing = False
-        self._texts: list[RowsUnlogged] = []  # of a transaction that may be prepared
+        self._texts: list[RowsNotLogged] = []  # of a transaction that may be prepared
 
     @property
     def gtid_set(self) -> str:
@@ -317,7 +317,7 @@ class BinlogEvents:
                 for log_event in BinlogEvents(reader, self._tables, lambda: False).group(transaction):
                     yield (
                         log_event
-                        if isinstance(log_event, RowsUnlogged)
+                        if isinstance(log_event, RowsNotLogged)
                         else log_event._replace(file=raw.file, pos=raw.offset)
                     )
         except BinlogError as error:
@@ -356,9 +356,9 @@ class BinlogEvents:
                 return
         raise BinlogError("the log ends there")
 
-    def _unknown(self, database: str, sql: str) -> RowsUnlogged:
+    def _unknown(self, database: str, sql: str) -> RowsNotLogged:
         names = written(database, sql)
-        return RowsUnlogged(None if names is None else tuple(sorted(names)), " ".join(sql[:2000].split())[:200])
+        return RowsNotLogged(None if names is None else tuple(sorted(names)), " ".join(sql[:2000].split())[:200])
 
     def _other(self, raw: RawEvent) -> Iterator[LogEvent]:
         if raw.code == T.INCIDENT:
@@ -388,9 +388,9 @@ class BinlogEvents:
             yield from self._ended()
 
 
-def _again(tables: tuple[TableId, ...] | None, why: Unshown, what: str) -> RowsUnlogged:
+def _again(tables: tuple[TableId, ...] | None, why: NotLoggedReason, what: str) -> RowsNotLogged:
     names = None if tables is None else tuple(sorted((t.database.lower(), t.table.lower()) for t in tables))
-    return RowsUnlogged(names, what, why)
+    return RowsNotLogged(names, what, why)
 
 
 def _sql_mode(status: bytes) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 from cdc.model.schema import TableId
 from ingest.binlog.format.codes import HEADER_SIZE
 from ingest.binlog.format.packed import U32, take
-from ingest.events.log_events import RowsUnlogged
+from ingest.events.log_events import RowsNotLogged
 from ingest.events.row_events import RowsEvent
 
 STATE = "prepared"  # in a checkpoint's state: the transactions that are prepared
@@ -41,7 +41,7 @@ class PreparedTransaction:
     since_ms: int
     tables: tuple[TableId, ...]
     events: tuple[RowsEvent, ...] | None
-    unknown: tuple[RowsUnlogged, ...] = ()
+    unknown: tuple[RowsNotLogged, ...] = ()
 
 
 class PreparedTransactions:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypedDict
 
 
-class Kept(TypedDict):
+class QuarantinedTable(TypedDict):
     """What a position tells of a table in quarantine: the number of its first event, how many there are, when the first
     was committed at its source, and why the last could not be decoded.
     """
@@ -17,9 +17,9 @@ class Kept(TypedDict):
     why: str
 
 
-def kept_of(state: Mapping[str, Any]) -> dict[str, Kept]:
+def quarantined_tables(state: Mapping[str, Any]) -> dict[str, QuarantinedTable]:
     """The tables in quarantine, `database.table`, of a position's state; older ones have the first number alone."""
     return {
-        name: Kept(sequence=found, events=0, since_ms=0, why="") if isinstance(found, int) else found
+        name: QuarantinedTable(sequence=found, events=0, since_ms=0, why="") if isinstance(found, int) else found
         for name, found in state.get("kept", {}).items()
     }

@@ -19,7 +19,15 @@ from ingest.binlog.reading.stream import EventStream
 from ingest.binlog.rows.rows import TableDecoder
 from ingest.events.columns import described, is_hidden
 from ingest.events.hidden import Trim
-from ingest.events.log_events import Image, Operation, RefusedImage, RowsKept, RowsLogged, RowsPartial, TableDescribed
+from ingest.events.log_events import (
+    Image,
+    Operation,
+    RefusedImage,
+    RowsLogged,
+    RowsPartial,
+    RowsQuarantined,
+    TableDescribed,
+)
 from ingest.events.tables import Tables
 from ingest.events.values import judged
 
@@ -111,7 +119,7 @@ class RowEvents:
         table, width = self.known[decoder]
         return RowsEvent(raw, table, decoder, width, "", self._maps[key])
 
-    def log_events(self, event: RowsEvent) -> Iterator[RowsLogged | RowsPartial | RowsKept]:
+    def log_events(self, event: RowsEvent) -> Iterator[RowsLogged | RowsPartial | RowsQuarantined]:
         """The facts of an event: its rows where they can be decoded, else its bytes."""
         raw, table, decoder, width, why, _ = event
         if decoder is None:
@@ -133,9 +141,9 @@ class RowEvents:
             else:
                 yield RowsLogged(table, operation, changed, plain, raw.file, raw.offset)
 
-    def _keep(self, event: RowsEvent, why: str) -> RowsKept:
+    def _keep(self, event: RowsEvent, why: str) -> RowsQuarantined:
         raw = event.raw
-        return RowsKept(event.table, why, self._stream.server.server, event.map, raw.data, raw.file, raw.offset)
+        return RowsQuarantined(event.table, why, self._stream.server.server, event.map, raw.data, raw.file, raw.offset)
 
 
 def judged_rows(decoder: TableDecoder, event: bytes, id_size: int) -> list[Any]:

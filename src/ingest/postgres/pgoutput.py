@@ -21,11 +21,11 @@ from ingest.events.log_events import (
     RefusedImage,
     Row,
     RowsLogged,
+    RowsNotLogged,
     RowsPartial,
-    RowsUnlogged,
     TableAltered,
     TableEmptied,
-    TableUnlogged,
+    TableInvalidated,
     TransactionBegan,
     TransactionEnded,
     TransactionLogged,
@@ -157,13 +157,13 @@ class PgEvents:
             known = self._tables.catalog.tables.get((table.database, table.table))
             if shown is not None and unlike(shown.definition, known):  # the log names columns with the next row only
                 yield TableAltered(table, shown.definition)
-            yield TableUnlogged(table, why)
+            yield TableInvalidated(table, why)
 
     def _hidden(self, why: str) -> Iterator[LogEvent]:
         """The log tells something that cannot be read, and that may hide a change of any table."""
         yield from self._flushed()
         yield from self._opened()
-        yield RowsUnlogged(None, why, "incident")
+        yield RowsNotLogged(None, why, "incident")
 
     def _ended(self, place: int) -> Iterator[LogEvent]:
         """A transaction of which one list of rows is all is told as a whole, and much sooner."""

@@ -8,8 +8,8 @@ from typing import Any
 from cdc.model.errors import Skippable
 from cdc.model.event import Position
 from cdc.model.schema import TableId
-from ingest.events.log_events import LogEvent, RowsKept, TableAltered, TableEmptied
-from ingest.events.quarantine_state import Kept
+from ingest.events.log_events import LogEvent, RowsQuarantined, TableAltered, TableEmptied
+from ingest.events.quarantine_state import QuarantinedTable
 from ingest.events.redecode import decoded
 from ingest.records.capture_interfaces import Record
 from ingest.records.records import TableWriter
@@ -29,7 +29,7 @@ class AlteringTransactions(Transactions):
             return self._altered(event, now_ms)
         if isinstance(event, TableEmptied):
             return self._emptied(event, now_ms)
-        if isinstance(event, RowsKept):
+        if isinstance(event, RowsQuarantined):
             return self._kept(event)
         return super()._other(event, now_ms)
 
@@ -67,7 +67,7 @@ class AlteringTransactions(Transactions):
         except Skippable:  # no error: nothing was published of it
             return None
 
-    def _kept(self, event: RowsKept) -> list[Record]:
+    def _kept(self, event: RowsQuarantined) -> list[Record]:
         assert self._open is not None, "rows outside a transaction"
         if self._skip:
             self._skip -= 1
@@ -80,7 +80,7 @@ class AlteringTransactions(Transactions):
         position = Position(file=self._file, pos=self._pos, gtid_set="", sequence=self._sequence)
         commit_ms = self._open.commit_us // 1000
         name = event.table.name
-        before = self.kept.get(name) or Kept(sequence=self._sequence, events=0, since_ms=commit_ms, why="")
+        before = self.kept.get(name) or QuarantinedTable(sequence=self._sequence, events=0, since_ms=commit_ms, why="")
         self.kept[name] = {**before, "events": before["events"] + 1, "why": event.why}
         if self.tables.hides(event.table):
             self._row += 1  # ignored or masked columns may not leave: the table is read again once it can be

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from cdc.model.naming import TRUNCATE_KEY
-from ingest.events.foreign_keys import Wanted, alike
+from ingest.events.foreign_keys import ChangedChildren, alike
 
 Image = dict[str, Any]
 _SORTED = orjson.OPT_SORT_KEYS
@@ -79,14 +79,14 @@ class Search:
     and `done`; or `failed`. `most` bounds the keys that are kept: beyond, `full` is set and nothing more is kept.
     """
 
-    def __init__(self, topic: str, keys: Iterable[bytes], wanted: Iterable[Wanted], most: int) -> None:
+    def __init__(self, topic: str, keys: Iterable[bytes], wanted: Iterable[ChangedChildren], most: int) -> None:
         self.topic, self.begin = topic, dict[int, int]()
         self.done = self.full = self.given_up = False
         self.failed: BaseException | None = None
         self.found: dict[bytes, Found] = {}
         self.vanished: list[Vanished] = []
         self._keys, self._most = frozenset(keys), most
-        self._wanted: dict[tuple[str, ...], dict[tuple[Any, ...], list[Wanted]]] = {}
+        self._wanted: dict[tuple[str, ...], dict[tuple[Any, ...], list[ChangedChildren]]] = {}
         for one in wanted:
             self._wanted.setdefault(one.columns, {}).setdefault(tuple(map(alike, one.old)), []).append(one)
 
@@ -139,7 +139,7 @@ class Search:
         ):
             del self.found[key]
 
-    def _matching(self, image: Mapping[str, Any]) -> Iterator[Wanted]:
+    def _matching(self, image: Mapping[str, Any]) -> Iterator[ChangedChildren]:
         for columns, values in self._wanted.items():
             yield from values.get(tuple(alike(image.get(name)) for name in columns), ())
 

@@ -104,7 +104,7 @@ def events(
     return [(b"u", before, after)]
 
 
-class Judged(NamedTuple):
+class CheckedImages(NamedTuple):
     """A change's images as they are published: `refused` is the new one where it is not, `unknown` whether the log does
     not show the old one, `settled` are the settlements of dead-letter records of a row that had no key.
     """
@@ -116,7 +116,7 @@ class Judged(NamedTuple):
     settled: list[Record]
 
 
-def judge(writer: TableWriter, before: Image | None, after: Image | None) -> Judged:
+def check_images(writer: TableWriter, before: Image | None, after: Image | None) -> CheckedImages:
     """Judge both images of one change. An old image that is refused was never published, so nothing becomes of it."""
     old = None if before is None else tellable(represented(before, writer, counted=False))
     new = None if after is None else tellable(represented(after, writer))
@@ -125,10 +125,10 @@ def judge(writer: TableWriter, before: Image | None, after: Image | None) -> Jud
         key = writer.shown_key(old.values)
         if key is not None and (after is None or key != _shown_key(writer, new)):
             settled = writer.refused.published(writer.topic, key)
-        return Judged(None, _row(new), _refused(new), False, settled)
+        return CheckedImages(None, _row(new), _refused(new), False, settled)
     if old is not None and isinstance(new, dict) and len(old) < len(new) and writer.key(old) == writer.key(new):
         old = None  # it tells no more than the key: the log does not show the old row
-    return Judged(old, _row(new), _refused(new), old is None, settled)
+    return CheckedImages(old, _row(new), _refused(new), old is None, settled)
 
 
 def _row(image: Image | None) -> Row | None:

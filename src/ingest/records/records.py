@@ -20,7 +20,7 @@ from cdc.model.event import ChangeEvent, Position, SourceInfo
 from cdc.model.filters import Unrepresentable
 from cdc.model.history import Record as HistoryRecord
 from cdc.model.schema import TableSchema
-from ingest.events.log_events import RefusedImage, Row, RowsKept
+from ingest.events.log_events import RefusedImage, Row, RowsQuarantined
 from ingest.records.capture_interfaces import EVERY_PARTITION, Checkpoint, Record
 from ingest.records.refused import Refused
 
@@ -166,7 +166,7 @@ class Recorder:
         return self.dead_letter(image, writer, info, ts_ms)
 
     def kept(
-        self, log_event: RowsKept, position: Position, gtid: str, commit_ms: int, server_id: int, row: int
+        self, log_event: RowsQuarantined, position: Position, gtid: str, commit_ms: int, server_id: int, row: int
     ) -> Record:
         """The record of rows that cannot be decoded: the raw events, where they stood, and why."""
         return Record(

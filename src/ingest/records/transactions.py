@@ -28,10 +28,10 @@ from ingest.events.log_events import (
     TransactionEnded,
     TransactionLogged,
 )
-from ingest.events.quarantine_state import kept_of
+from ingest.events.quarantine_state import quarantined_tables
 from ingest.events.tables import Tables, TablesChanged
 from ingest.records.capture_interfaces import Checkpoint, Record, Stream, Watcher
-from ingest.records.images import MAX_IMAGE, events, judge, shaped
+from ingest.records.images import MAX_IMAGE, check_images, events, shaped
 from ingest.records.parts import name_of, orders_of, part_of
 from ingest.records.records import Recorder, TableWriter
 from ingest.records.rewritten import by_statement, doubted, rekeyed
@@ -67,7 +67,7 @@ class Transactions:
         self._writers: dict[TableId, TableWriter] = {}
         self.changes = 0
         self.refused = self.quarantined = 0  # images, dead letters each; rows kept as raw events
-        self.kept = kept_of(start.state)
+        self.kept = quarantined_tables(start.state)
         self.moved = False
 
     @property
@@ -342,10 +342,10 @@ class Transactions:
             pair = change if event.operation == "update" else (None, change)
             if event.operation == "delete":
                 pair = (change, None)
-            judged = judge(writer, *pair)
-            records += judged.settled
+            checked = check_images(writer, *pair)
+            records += checked.settled
             for op, old, new in events(
-                writer, judged.before, judged.after, unknown=event.operation == "update" and judged.unknown
+                writer, checked.before, checked.after, unknown=event.operation == "update" and checked.unknown
             ):
                 order = self._counted(event.table)
                 key = writer.key(new or old or {})
@@ -354,10 +354,10 @@ class Transactions:
                 records.append(Record(writer.topic, key, value))
                 if op == b"d":
                     records.append(Record(writer.topic, key, None))
-            if judged.refused is not None:
+            if checked.refused is not None:
                 self.refused += 1
                 info = self._info(event.table, event.file, event.pos)
-                records.append(self._recorder.dead_letter(judged.refused, writer, info, now_ms))
+                records.append(self._recorder.dead_letter(checked.refused, writer, info, now_ms))
             self._row += 1
         if event.table in self._windows:
             self._windows[event.table].update(record.key for record in records)

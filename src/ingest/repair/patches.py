@@ -16,27 +16,27 @@ Row = dict[str, Any]
 Kind = Literal["set", "whole", "unknown"]
 
 
-class Patch(NamedTuple):
+class RowPatch(NamedTuple):
     """Logged changes of a row since its read was requested: columns that were set, the whole row, or too little."""
 
     kind: Kind = "set"
     row: Row | None = {}  # noqa: RUF012  # never modified in place
 
-    def whole(self, row: Row | None) -> Patch:
+    def replace(self, row: Row | None) -> RowPatch:
         """Replace the row by the logged one; None if the log shows a delete."""
-        return Patch("whole", row)
+        return RowPatch("whole", row)
 
-    def partial(self, operation: Operation, reported: Row) -> Patch:
+    def merge(self, operation: Operation, reported: Row) -> RowPatch:
         """Merge the columns that the log shows for this change."""
         if operation == "delete":
-            return Patch("whole", None)
+            return RowPatch("whole", None)
         if operation == "insert":
-            return Patch("unknown", None)
+            return RowPatch("unknown", None)
         if self.row is None:
             return self  # an update cannot create a row that is known not to exist
-        return Patch(self.kind, {**self.row, **reported})
+        return RowPatch(self.kind, {**self.row, **reported})
 
-    def on(self, read: Image | None) -> tuple[bool, Image | None]:
+    def apply_to(self, read: Image | None) -> tuple[bool, Image | None]:
         """Apply the patch to a row that was read somewhere among these changes.
 
         Returns whether the row is known, and the row.
@@ -52,7 +52,7 @@ class Patch(NamedTuple):
         return True, {**read, **self.row}
 
 
-class Step(NamedTuple):
+class Correction(NamedTuple):
     """One corrective record: it retracts `before` and publishes `after` (None: deleted).
 
     `stale`: other images may have followed `before`.
@@ -64,7 +64,7 @@ class Step(NamedTuple):
     stale: bool
 
 
-def steps(found: Found | None, row: Row | None, *, anyway: bool) -> Iterator[Step]:
+def corrections(found: Found | None, row: Row | None, *, anyway: bool) -> Iterator[Correction]:
     """Yield the records that lead from the images in the log to the current row.
 
     `anyway`: publish the row even if it is unchanged.
@@ -72,14 +72,14 @@ def steps(found: Found | None, row: Row | None, *, anyway: bool) -> Iterator[Ste
     live = found.live if found is not None else None
     stale = found.stale if found is not None else []
     for image in stale:
-        yield Step(b"d" if row is None else b"u", image, row, True)
+        yield Correction(b"d" if row is None else b"u", image, row, True)
     if live is None:
         if row is not None and not stale:
-            yield Step(b"c", None, row, False)
+            yield Correction(b"c", None, row, False)
     elif row is None:
-        yield Step(b"d", live, None, False)
+        yield Correction(b"d", live, None, False)
     elif anyway or stale or same(live) != same(row):
-        yield Step(b"u", live, row, False)
+        yield Correction(b"u", live, row, False)
 
 
 def key_of(columns: tuple[str, ...], image: Mapping[str, Any]) -> Row | None:

@@ -13,10 +13,10 @@ from ingest.events.log_events import (
     RefusedImage,
     Row,
     RowsLogged,
+    RowsNotLogged,
     RowsPartial,
-    RowsUnlogged,
     StatementLogged,
-    TableUnlogged,
+    TableInvalidated,
 )
 from ingest.events.tables import Tables
 from ingest.records.altered import AlteringTransactions
@@ -24,16 +24,16 @@ from ingest.records.capture_interfaces import Checkpoint, Record
 from ingest.records.images import represented
 from ingest.records.records import Recorder
 from ingest.records.snapshots import Snapshots
-from ingest.repair.repairs import Repairs
+from ingest.repair.repairs import OpenRepairs
 
 # Statements that may create, change or drop a foreign key.
 _DEFINES = re.compile(r"\b(CREATE|ALTER|DROP|RENAME)\b", re.IGNORECASE)
 
 
-class Watching:
+class RepairWatcher:
     """Forwards to the snapshots and the repairs what `Transactions` reports about tables."""
 
-    def __init__(self, snapshots: Snapshots, repairs: Repairs, tables: Tables) -> None:
+    def __init__(self, snapshots: Snapshots, repairs: OpenRepairs, tables: Tables) -> None:
         self.windows, self.partial = snapshots.windows, snapshots.partial
         self._snapshots, self._repairs, self._tables = snapshots, repairs, tables
 
@@ -45,16 +45,16 @@ class Watching:
     def restart(self, table: TableId) -> None:
         """See `interfaces.Watcher`."""
         self._snapshots.restart(table)
-        self._repairs.rekeyed(table, self._tables.schema(table).primary_key)
+        self._repairs.key_changed(table, self._tables.schema(table).primary_key)
 
     def start(self, table: TableId, *, marker: int | None = None) -> None:
         """See `interfaces.Watcher`."""
-        self._repairs.dissolve(table)
+        self._repairs.drop(table)
         self._snapshots.start(table, marker=marker)
 
     def gone(self, table: TableId) -> None:
         """See `interfaces.Watcher`."""
-        self._repairs.dissolve(table)
+        self._repairs.drop(table)
         self._snapshots.gone(table)
 
 
@@ -62,28 +62,28 @@ class RepairingTransactions(AlteringTransactions):
     """Transactions whose incompletely logged rows are repaired."""
 
     def __init__(
-        self, recorder: Recorder, tables: Tables, start: Checkpoint, snapshots: Snapshots, repairs: Repairs
+        self, recorder: Recorder, tables: Tables, start: Checkpoint, snapshots: Snapshots, repairs: OpenRepairs
     ) -> None:
-        super().__init__(recorder, tables, start, Watching(snapshots, repairs, tables))
+        super().__init__(recorder, tables, start, RepairWatcher(snapshots, repairs, tables))
         self._repairs, self._parents, self._repaired = repairs, repairs.parents, repairs.open
         repairs.number = self.number
 
     def _other(self, event: LogEvent, now_ms: int) -> list[Record]:
         if isinstance(event, RowsPartial):
             self._reported_in_part(event)
-        elif isinstance(event, RowsUnlogged):
+        elif isinstance(event, RowsNotLogged):
             self._touched = True
             about = "" if event.why == "statement" else event.sql  # a statement's text may hold values
-            self._repairs.unknown(self._named(event.tables), event.why, self.number(), about)
-        elif isinstance(event, TableUnlogged):
-            self._repairs.unknown([event.table], "catalog", self.number(), event.why)
+            self._repairs.reread(self._named(event.tables), event.why, self.number(), about)
+        elif isinstance(event, TableInvalidated):
+            self._repairs.reread([event.table], "catalog", self.number(), event.why)
         else:
             return super()._other(event, now_ms)
         return []
 
     def _missing(self, tables: Iterable[TableId]) -> None:
         self._touched = True
-        self._repairs.unknown(list(tables), "rollback", self.number())
+        self._repairs.reread(list(tables), "rollback", self.number())
 
     def _tend(self, event: RowsLogged, now_ms: int) -> list[Record]:
         table = event.table
@@ -118,7 +118,7 @@ class RepairingTransactions(AlteringTransactions):
             for change in event.rows[skipped:]
         ]  # fmt: skip
         rest = event._replace(rows=rows)
-        self._repairs.partial(rest, writer.schema.primary_key, self.number(), sure=sure)
+        self._repairs.hold_partial(rest, writer.schema.primary_key, self.number(), sure=sure)
 
     def _statement(self, event: StatementLogged, now_ms: int) -> list[Record]:
         records = super()._statement(event, now_ms)
@@ -128,9 +128,9 @@ class RepairingTransactions(AlteringTransactions):
             if effect.kind == "truncate"
         ]
         if below := [table for table in self._repairs.foreign_keys.below(emptied) if table not in emptied]:
-            self._repairs.unknown(below, "statement", self.number())
+            self._repairs.reread(below, "statement", self.number())
         if _DEFINES.search(event.sql[:1000]):
-            self._repairs.doubt()
+            self._repairs.doubt_foreign_keys()
         return records
 
     def _named(self, tables: tuple[tuple[str, str], ...] | None) -> list[TableId]:

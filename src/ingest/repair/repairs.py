@@ -24,14 +24,14 @@ import orjson
 from cdc.model.errors import Skippable
 from cdc.model.naming import change_topic
 from cdc.model.schema import TableId
-from ingest.events.foreign_keys import ForeignKeys, Wanted, foreign_keys_from, wanted_from
+from ingest.events.foreign_keys import ChangedChildren, ForeignKeys, changed_children_from, foreign_keys_from
 from ingest.events.log_events import Image, RefusedImage, RowsLogged, RowsPartial
 from ingest.events.tables import Tables
 from ingest.records.capture_interfaces import Record
 from ingest.records.findings import Search
 from ingest.records.records import Recorder
 from ingest.records.snapshots import Chunk, ChunkRequest, Snapshots
-from ingest.repair.patches import Patch, Row, key_of
+from ingest.repair.patches import Row, RowPatch, key_of
 
 # keys of one table. Beyond it the table is re-read: checkpoints store the keys, and a topic is searched once.
 MOST = 5000
@@ -39,33 +39,34 @@ _dumps = orjson.dumps
 _NULL = b"null"
 Kind = Literal[
     "statement", "partial", "cascade", "incident", "xa", "rollback", "catalog"
-]  # includes `log_events.Unshown`
+]  # includes `log_events.NotLoggedReason`
 _KINDS = (*get_args(Kind), "named", "rows")
 
 
 @dataclass(slots=True)
-class Repair:
+class TableRepair:
     """Repair of one table. `keys` are held; `lost` describes child rows whose keys are not known yet.
 
-    `fresh`: the newest change of this repair is not committed. `mine` and `wanted` are the subject of the current
-    round. `behind`: a snapshot chunk not yet published, which may show rows as they were before their unlogged change.
+    `fresh`: the newest change of this repair is not committed. `round_keys` and `round_children` are the subject of
+    the current round. `after_chunk`: a snapshot chunk not yet published, which may show rows as they were before their
+    unlogged change.
     """
 
     keys: dict[bytes, Row] = field(default_factory=dict)
-    lost: dict[Wanted, None] = field(default_factory=dict)
+    lost: dict[ChangedChildren, None] = field(default_factory=dict)
     fresh: bool = True
     stage: Literal["waiting", "finding", "holding", "reading"] = "waiting"
-    mine: list[bytes] = field(default_factory=list)
-    wanted: list[Wanted] = field(default_factory=list)
+    round_keys: list[bytes] = field(default_factory=list)
+    round_children: list[ChangedChildren] = field(default_factory=list)
     search: Search | None = None
     request: ChunkRequest | None = None
     chunk: Chunk | None = None
-    patches: dict[bytes, Patch] = field(default_factory=dict)
+    patches: dict[bytes, RowPatch] = field(default_factory=dict)
     began_ms: int = 0
     rests_until_ms: int = 0
-    behind: int | None = None
+    after_chunk: int | None = None
 
-    def begin_again(self) -> None:
+    def restart(self) -> None:
         """Discard the results of searches and reads."""
         if self.search is not None:
             self.search.given_up = True
@@ -73,7 +74,7 @@ class Repair:
         self.patches.clear()
 
 
-class Repairs:
+class OpenRepairs:
     """Open repairs of one source, run next to its snapshots. `number` returns the next sequence number."""
 
     def __init__(
@@ -82,9 +83,9 @@ class Repairs:
         self.recorder, self.tables, self._follow = recorder, tables, follow
         self.snapshots = snapshots
         self.repairs = {
-            self._id(name): Repair(
+            self._id(name): TableRepair(
                 keys={_dumps(key): key for key in entry["keys"]},
-                lost={wanted_from(one): None for one in entry["lost"]},
+                lost={changed_children_from(one): None for one in entry["lost"]},
                 fresh=False,
             )
             for name, entry in state.get("tables", {}).items()
@@ -97,7 +98,7 @@ class Repairs:
         self.moved = False
         self.counts: dict[str, int] = dict.fromkeys(_KINDS, 0)
         self._news: list[tuple[str, str]] = []
-        self._chased: set[tuple[TableId, Wanted, int]] = set()  # children of rows that a marker ended
+        self._chased: set[tuple[TableId, ChangedChildren, int]] = set()  # children of rows that a marker ended
 
     def take_moved(self) -> bool:
         """Return whether there was something to commit since the last call."""
@@ -113,7 +114,7 @@ class Repairs:
         return repair.keys if repair is not None else {}
 
     @property
-    def open(self) -> Mapping[TableId, Repair]:
+    def open(self) -> Mapping[TableId, TableRepair]:
         """Return the open repairs by table."""
         return self.repairs
 
@@ -136,20 +137,20 @@ class Repairs:
     def clear(self) -> None:
         """Drop all repairs, because all tables are re-read."""
         for table in list(self.repairs):
-            self.dissolve(table)
+            self.drop(table)
         self.again.clear()
 
-    def dissolve(self, table: TableId) -> None:
+    def drop(self, table: TableId) -> None:
         """Drop a table's repair: the marker of its re-read retracts stale rows."""
         repair = self.repairs.pop(table, None)
         if repair is not None:
-            repair.begin_again()
+            repair.restart()
 
     def void(self, table: TableId) -> None:
         """Restart a table's repair, because the table changed as a whole or a marker followed its rows."""
         repair = self.repairs.get(table)
         if repair is not None:
-            repair.begin_again()
+            repair.restart()
             self.moved = True
 
     def marked(self, names: Iterable[str]) -> None:
@@ -162,24 +163,24 @@ class Repairs:
         """Return the number of held keys and of child values to search for."""
         return sum(len(repair.keys) + len(repair.lost) for repair in self.repairs.values())
 
-    def counted(self) -> Mapping[str, int]:
+    def take_counts(self) -> Mapping[str, int]:
         """Return the counts since the last call, by kind."""
         found, self.counts = self.counts, dict.fromkeys(self.counts, 0)
         return found
 
-    def reported(self) -> list[tuple[str, str]]:
+    def take_rereads(self) -> list[tuple[str, str]]:
         """Return (reason, table) of the tables whose re-read started since the last call."""
         found, self._news = self._news, []
         return found
 
-    def rekeyed(self, table: TableId, key: tuple[str, ...]) -> None:
+    def key_changed(self, table: TableId, key: tuple[str, ...]) -> None:
         """Adapt to a possible change of a table's key."""
         if any(set(known) != set(key) for known in self.held(table).values()):
-            self.unknown([table], "partial", self.number())
+            self.reread([table], "partial", self.number())
         else:
             self.void(table)
 
-    def learn(self, foreign_keys: ForeignKeys, *, exactly: bool) -> None:
+    def set_foreign_keys(self, foreign_keys: ForeignKeys, *, exactly: bool) -> None:
         """Store the server's foreign keys: exactly these, or, while older log is still to be read, in addition to the
         known ones.
         """
@@ -192,11 +193,11 @@ class Repairs:
             self.parents.update(self.foreign_keys.by_parent)
         self.asks, self.unsure = False, not exactly
 
-    def doubt(self) -> None:
+    def doubt_foreign_keys(self) -> None:
         """Record that foreign keys may have changed: the server is queried before anything else is read."""
         self.asks = self.unsure = self._follow
 
-    def unknown(self, tables: Iterable[TableId], kind: Kind, number: int, about: str = "") -> None:
+    def reread(self, tables: Iterable[TableId], kind: Kind, number: int, about: str = "") -> None:
         """Re-read whole tables with changed rows that cannot be identified, and the tables they cascade to.
 
         `about`: what happened, for log lines.
@@ -206,7 +207,7 @@ class Repairs:
                 continue
             if self.tables.why_left_out(table):
                 continue
-            self.dissolve(table)
+            self.drop(table)
             self.moved = True
             name = name_of(table)
             self.counts[kind] += 1
@@ -219,7 +220,7 @@ class Repairs:
             else:
                 self.snapshots.start(table, marker=number)
 
-    def partial(self, event: RowsPartial, key: tuple[str, ...], number: int, *, sure: bool) -> None:
+    def hold_partial(self, event: RowsPartial, key: tuple[str, ...], number: int, *, sure: bool) -> None:
         """Hold the keys of rows whose images lack columns. Re-read the table if the images lack keys.
 
         `sure`: the images identify the rows of other tables that changed with them.
@@ -231,7 +232,7 @@ class Repairs:
             old, new = values_of(before), values_of(after)
             first = key_of(key, old)
             if first is None or not sure or not self.snapshots.reads:
-                self.unknown([table], "partial", number)
+                self.reread([table], "partial", number)
                 return
             last = {name: new.get(name, value) for name, value in first.items()}
             if first != last:
@@ -240,18 +241,18 @@ class Repairs:
                 # the values in a refused image are unknown: the row is read again
                 reported.append((first, "insert" if isinstance(after, RefusedImage) else operation, new))
             for child, wanted in self.foreign_keys.affected(table, first, None if operation == "delete" else last):
-                self.lose(child, wanted)
+                self.follow_children(child, wanted)
         repair = self._opened(table)
         for name, what, new in reported:
             at = _dumps(name)
             repair.keys[at] = name
             if repair.stage == "reading":
-                known = repair.patches.get(at, Patch())
-                repair.patches[at] = known.partial(what, new)  # type: ignore[arg-type]  # an Operation, of a literal
+                known = repair.patches.get(at, RowPatch())
+                repair.patches[at] = known.merge(what, new)  # type: ignore[arg-type]  # an Operation, of a literal
         self.counts["partial"] += len(event.rows)
         self._bounded(table, repair)
 
-    def named(self, table: TableId, keys: Iterable[Row]) -> str:
+    def request_rows(self, table: TableId, keys: Iterable[Row]) -> str:
         """Repair rows at a user's request. Returns the reason why this is impossible, or an empty text."""
         if not self.tables.captured(table.database, table.table) or not self.tables.exists(table):
             return f"{name_of(table)} is not captured"
@@ -273,19 +274,19 @@ class Repairs:
     def follow(self, event: RowsLogged) -> None:
         """Search for the children that a parent's changes cascaded to."""
         for child, wanted in self.foreign_keys.followed(event):
-            self.lose(child, wanted)
+            self.follow_children(child, wanted)
 
-    def lose(self, table: TableId, wanted: Wanted) -> None:
+    def follow_children(self, table: TableId, wanted: ChangedChildren) -> None:
         if not self.tables.captured(table.database, table.table):
             self._beneath(table)
             return
         if self.tables.why_left_out(table):
             return
         if not self.snapshots.reads:
-            self.unknown([table], "cascade", self.number())
+            self.reread([table], "cascade", self.number())
             return
         repair = self._opened(table)
-        repair.behind = self.snapshots.under_way(table)
+        repair.after_chunk = self.snapshots.under_way(table)
         if wanted not in repair.lost:
             repair.lost[wanted] = None
             self.counts["cascade"] += 1
@@ -294,7 +295,7 @@ class Repairs:
         except Skippable:
             return
         if any(shown.column(name) is None or shown.column(name) != read.column(name) for name in wanted.columns):
-            self.unknown([table], "cascade", self.number())
+            self.reread([table], "cascade", self.number())
             return
         self._bounded(table, repair)
 
@@ -302,18 +303,18 @@ class Repairs:
         """Re-read the tables below a changed table that is not captured: their affected rows cannot be identified."""
         below = [found for found in self.foreign_keys.below([table]) if found != table]
         if any(self.tables.captured(found.database, found.table) for found in below):
-            self.unknown(below, "cascade", self.number())
+            self.reread(below, "cascade", self.number())
 
-    def _opened(self, table: TableId) -> Repair:
+    def _opened(self, table: TableId) -> TableRepair:
         repair = self.repairs.get(table)
         if repair is None:
-            repair = self.repairs[table] = Repair()
+            repair = self.repairs[table] = TableRepair()
         repair.fresh = self.moved = True
         return repair
 
-    def _bounded(self, table: TableId, repair: Repair) -> None:
+    def _bounded(self, table: TableId, repair: TableRepair) -> None:
         if len(repair.keys) + len(repair.lost) > MOST:
-            self.unknown([table], "partial" if repair.keys else "cascade", self.number())
+            self.reread([table], "partial" if repair.keys else "cascade", self.number())
 
     def hold_back(self, table: TableId, records: list[Record]) -> list[Record]:
         """Return the records without those of held keys, whose newest images are kept until their rows are read."""
@@ -324,8 +325,8 @@ class Repairs:
             if record.topic != topic or record.key not in repair.keys:
                 free.append(record)
             elif record.value is not None and repair.stage == "reading":
-                known = repair.patches.get(record.key, Patch())
-                repair.patches[record.key] = known.whole(orjson.loads(record.value)["after"])
+                known = repair.patches.get(record.key, RowPatch())
+                repair.patches[record.key] = known.replace(orjson.loads(record.value)["after"])
         return free
 
     def topic(self, table: TableId) -> str:

@@ -17,27 +17,27 @@ from ingest.records.findings import Search
 from ingest.records.images import represented, tellable
 from ingest.records.records import TableWriter
 from ingest.records.snapshots import Chunk, ChunkReader, ChunkRequest
-from ingest.repair.patches import Patch, Row, steps
-from ingest.repair.repairs import MOST, Repair, Repairs, name_of, values_of
+from ingest.repair.patches import Row, RowPatch, corrections
+from ingest.repair.repairs import MOST, OpenRepairs, TableRepair, name_of, values_of
 
 _dumps = orjson.dumps
 _NULL = b"null"
 
 
-class Searching(Protocol):
+class SearchableLog(Protocol):
     """The part of `interfaces.ChangeLog` that repairs need."""
 
     def search(self, search: Search) -> None:
         """Start to show the search everything committed in its topic. Does not block."""
 
 
-class Rounds(Repairs):
+class RepairRunner(OpenRepairs):
     """Runs each table's repair in rounds. A round covers everything that was opened before it."""
 
     def turn(
         self,
-        reader: Shared,
-        log: Searching,
+        reader: SharedChunkReader,
+        log: SearchableLog,
         position: Callable[[], Position],
         reached: Callable[[Position], bool],
         now_ms: int,
@@ -69,9 +69,9 @@ class Rounds(Repairs):
     def _advance(
         self,
         table: TableId,
-        repair: Repair,
-        reader: Shared,
-        log: Searching,
+        repair: TableRepair,
+        reader: SharedChunkReader,
+        log: SearchableLog,
         position: Callable[[], Position],
         reached: Callable[[Position], bool],
         now_ms: int,
@@ -91,19 +91,19 @@ class Rounds(Repairs):
                     repair.stage = "reading"
             case "reading":
                 if repair.request is None:
-                    self._ask(table, repair, reader, position)
+                    self._request(table, repair, reader, position)
                 elif repair.search is not None and repair.search.done and repair.chunk is not None:
                     if repair.search.full:
-                        self.unknown([table], "partial", self.number())
+                        self.reread([table], "partial", self.number())
                     elif reached(repair.chunk.high):
                         return self._repaired(table, repair, repair.search, repair.chunk, now_ms)
         return []
 
-    def _begin(self, table: TableId, repair: Repair, log: Searching, now_ms: int) -> None:
-        if repair.lost and repair.behind is not None and self.snapshots.under_way(table) == repair.behind:
+    def _begin(self, table: TableId, repair: TableRepair, log: SearchableLog, now_ms: int) -> None:
+        if repair.lost and repair.after_chunk is not None and self.snapshots.under_way(table) == repair.after_chunk:
             return
         if (not repair.keys and not repair.lost) or not self.tables.captured(table.database, table.table):
-            self.dissolve(table)
+            self.drop(table)
             self.moved = True
             return
         try:
@@ -111,14 +111,14 @@ class Rounds(Repairs):
         except Skippable:
             return  # in quarantine: continues once its columns are known
         if not walkable(schema) or not self.tables.is_unique(schema):
-            self.unknown([table], "partial", self.number())
+            self.reread([table], "partial", self.number())
             return
-        repair.mine, repair.wanted, repair.began_ms = list(repair.keys), list(repair.lost), now_ms
-        repair.search = Search(self.topic(table), repair.mine, repair.wanted, MOST)
-        repair.stage = "finding" if repair.wanted else "reading"
+        repair.round_keys, repair.round_children, repair.began_ms = list(repair.keys), list(repair.lost), now_ms
+        repair.search = Search(self.topic(table), repair.round_keys, repair.round_children, MOST)
+        repair.stage = "finding" if repair.round_children else "reading"
         log.search(repair.search)
 
-    def _find(self, table: TableId, repair: Repair) -> None:
+    def _find(self, table: TableId, repair: TableRepair) -> None:
         """Hold the rows that the search found, and search again for images of them published since."""
         search = repair.search
         assert search is not None, "the round began with a search"
@@ -126,51 +126,53 @@ class Rounds(Repairs):
             return
         found = search.concerned(self.tables.schema(table).primary_key)
         if search.full or len(repair.keys) + len(found) > MOST:
-            self.unknown([table], "cascade", self.number())
+            self.reread([table], "cascade", self.number())
             return
-        for one in repair.wanted:
+        for one in repair.round_children:
             repair.lost.pop(one, None)
-        self.moved, repair.wanted = True, []
+        self.moved, repair.round_children = True, []
         for gone in search.vanished:
             self._chase(table, gone.before, gone.after, gone.number)
-        if not found and not repair.mine:
+        if not found and not repair.round_keys:
             self._rest(repair)
             return
-        seen = {*search.found, *repair.mine}
-        repair.mine += [key for key in found if key not in repair.keys]
+        seen = {*search.found, *repair.round_keys}
+        repair.round_keys += [key for key in found if key not in repair.keys]
         repair.keys.update(found)
-        if seen.issuperset(repair.mine):
-            search.again(repair.mine)
+        if seen.issuperset(repair.round_keys):
+            search.again(repair.round_keys)
         else:
-            repair.search = Search(self.topic(table), repair.mine, (), MOST)
+            repair.search = Search(self.topic(table), repair.round_keys, (), MOST)
         repair.stage, repair.fresh = "holding", True
 
-    def _ask(self, table: TableId, repair: Repair, reader: Shared, position: Callable[[], Position]) -> None:
+    def _ask(
+        self, table: TableId, repair: TableRepair, reader: SharedChunkReader, position: Callable[[], Position]
+    ) -> None:
         try:
             schema = self.tables.read_schema(table)
         except Skippable:
             return
         repair.patches.clear()
-        keys = tuple(repair.keys[key] for key in repair.mine)
+        keys = tuple(repair.keys[key] for key in repair.round_keys)
         repair.request = ChunkRequest(
             number=0, schema=schema, position=position(), after=None, last=None, where="", keys=keys
         )
         reader.request(repair.request)
 
-    def _repaired(self, table: TableId, repair: Repair, search: Search, chunk: Chunk, now_ms: int) -> list[Record]:
+    def _repaired(self, table: TableId, repair: TableRepair, search: Search, chunk: Chunk, now_ms: int) -> list[Record]:
         writer = self.recorder.writer(self.tables.schema(table), self.tables.shape(table))
         records: list[Record] = []
         read = _by_key(writer, chunk.images)
         anyway = name_of(table) in self.snapshots.state  # the snapshot's marker ends all rows published before it
-        for at in repair.mine:
-            known, row = repair.patches.get(at, Patch()).on(read.get(at))
+        for at in repair.round_keys:
+            known, row = repair.patches.get(at, RowPatch()).apply_to(read.get(at))
             if not known:
                 continue  # stays held, and is read again
             image = None if row is None else tellable(row)
             if isinstance(image, RefusedImage):
                 records.append(self.recorder.unread(image, writer, chunk.request.position, now_ms))
                 image = None
-            for step in steps(search.found.get(at), image, anyway=anyway):
+            for step in corrections(search.found.get(at), image, anyway=anyway):
                 source = writer.format.read(
                     now_ms, chunk.request.position, partial=step.stale or table in self.snapshots.partial
                 )
@@ -178,15 +180,15 @@ class Rounds(Repairs):
                 value = writer.format.alone(step.op, _dumps(step.before), _dumps(step.after), *place, now_ms)
                 records.append(Record(writer.topic, at, value))
                 for child, wanted in self.foreign_keys.affected(table, step.before, step.after):
-                    self.lose(child, wanted)
+                    self.follow_children(child, wanted)
             found = search.found.get(at)
             if found is not None and found.ended is not None:
                 self._chase(table, found.ended[0], image, found.ended[1])
             if image is None:
                 records.append(Record(writer.topic, at, None))
             del repair.keys[at]
-        self.snapshots.windows.get(table, set()).update(repair.mine)
-        self.counts["rows"] += len(repair.mine)
+        self.snapshots.windows.get(table, set()).update(repair.round_keys)
+        self.counts["rows"] += len(repair.round_keys)
         self.moved = True
         repair.rests_until_ms = now_ms + 3 * (now_ms - repair.began_ms)
         self._rest(repair)
@@ -197,15 +199,15 @@ class Rounds(Repairs):
         for child, wanted in self.foreign_keys.affected(table, before, after):
             if (child, wanted, number) not in self._chased:
                 self._chased.add((child, wanted, number))
-                self.lose(child, wanted)
+                self.follow_children(child, wanted)
 
-    def _rest(self, repair: Repair) -> None:
+    def _rest(self, repair: TableRepair) -> None:
         fresh = repair.fresh
-        repair.begin_again()
+        repair.restart()
         repair.fresh = fresh
 
 
-class Shared:
+class SharedChunkReader:
     """Splits one chunk reader in two: snapshot chunks are in `ready`, rows read by key in `keyed`."""
 
     def __init__(self, reader: ChunkReader) -> None:

@@ -19,8 +19,8 @@ from ingest.events.log_events import (
     CaughtUp,
     Image,
     RefusedImage,
-    RowsKept,
     RowsLogged,
+    RowsQuarantined,
     StatementLogged,
     TableDescribed,
     TransactionBegan,
@@ -72,7 +72,7 @@ def logged(server: Server, start: Any, cases: list[TypeCase]) -> tuple[Tables, d
     with reader.stream(Checkpoint(position=start, snapshot="done", ts_ms=0), tables, busy=True) as log_events:
         position = start
         for event in (part for reported in log_events for part in one_by_one(reported)):
-            assert not isinstance(event, RowsKept), (event.table, event.why)
+            assert not isinstance(event, RowsQuarantined), (event.table, event.why)
             if isinstance(event, TransactionBegan):
                 position = replace(position, file=event.file, pos=event.pos, sequence=position.sequence + 1)
             if isinstance(event, StatementLogged):

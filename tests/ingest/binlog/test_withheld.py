@@ -17,7 +17,7 @@ from ingest.binlog.transports.file_transport import FileTransport
 from ingest.ddl.catalog import Catalog
 from ingest.ddl.dialect import dialect_of
 from ingest.events import prepared, withheld
-from ingest.events.log_events import LogEvent, RowsLogged, RowsUnlogged, TransactionBegan, TransactionEnded
+from ingest.events.log_events import LogEvent, RowsLogged, RowsNotLogged, TransactionBegan, TransactionEnded
 from ingest.events.logged import ENVELOPE, BinlogEvents
 from ingest.events.prepared import STATE, PreparedTransaction
 from ingest.events.tables import Tables
@@ -55,8 +55,8 @@ def rows_of(event: LogEvent) -> list[int]:
     return [row["id"] for row in event.rows] if isinstance(event, RowsLogged) else []
 
 
-def unknown(log_events: list[LogEvent], why: str) -> list[RowsUnlogged]:
-    return [event for event in log_events if isinstance(event, RowsUnlogged) and event.why == why]
+def unknown(log_events: list[LogEvent], why: str) -> list[RowsNotLogged]:
+    return [event for event in log_events if isinstance(event, RowsNotLogged) and event.why == why]
 
 
 def read(log: Log, rng: Random, restarts: bool) -> list[LogEvent]:

@@ -19,8 +19,8 @@ from ingest.ddl.dialect import Dialect
 from ingest.events.log_events import (
     CaughtUp,
     RowsLogged,
+    RowsNotLogged,
     RowsPartial,
-    RowsUnlogged,
     TransactionBegan,
     TransactionEnded,
     TransactionLogged,
@@ -265,7 +265,7 @@ def test_what_is_not_captured_is_passed_over() -> None:
 def test_what_might_hide_a_change_has_every_table_read_again(message: bytes) -> None:
     """Messages of other protocols, rows of a relation that was never described: the source goes on."""
     found = facts_of(begin(200), message, commit(200), begin(300), relation("id", "v"), insert(2, "b"), commit(300))
-    (unknown,) = [log_event for log_event in found if isinstance(log_event, RowsUnlogged)]
+    (unknown,) = [log_event for log_event in found if isinstance(log_event, RowsNotLogged)]
     assert unknown.tables is None
     assert isinstance(found[found.index(unknown) - 1], TransactionBegan)
     (logged,) = [log_event.rows for log_event in found if isinstance(log_event, TransactionLogged)]
@@ -277,7 +277,7 @@ def test_messages_that_change_no_row_are_passed_over(message: bytes) -> None:
     """Origins, types, and messages that an application wrote to the log (pg_logical_emit_message)."""
     found = facts_of(message, begin(200), message, relation("id", "v"), insert(2, "b"), commit(200))
     assert [type(log_event) for log_event in found if not isinstance(log_event, CaughtUp)][-1] is TransactionLogged
-    assert not [log_event for log_event in found if isinstance(log_event, RowsUnlogged)]
+    assert not [log_event for log_event in found if isinstance(log_event, RowsNotLogged)]
 
 
 def test_places_in_the_log() -> None:

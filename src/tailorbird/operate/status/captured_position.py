@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ingest.events.left_out import LeftOut
-from ingest.events.quarantine_state import Kept
+from ingest.events.quarantine_state import QuarantinedTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class CapturedPosition:
     snapshot: str
     snapshots: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     repairing: tuple[str, ...] = ()
-    quarantine: Mapping[str, Kept] = field(default_factory=dict)
+    quarantine: Mapping[str, QuarantinedTable] = field(default_factory=dict)
     left_out: Mapping[str, LeftOut] = field(default_factory=dict)
     file: str = ""
     pos: int = 0

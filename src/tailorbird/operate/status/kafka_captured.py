@@ -15,7 +15,7 @@ from cdc.model.naming import positions_topic, transactional_id
 from cdc.topology.topology import Topology
 from ingest.events.left_out import left_out_of
 from ingest.events.prepared import STATE as PREPARED
-from ingest.events.quarantine_state import kept_of
+from ingest.events.quarantine_state import quarantined_tables
 from ingest.records.refused import COUNTS
 from tailorbird.operate.status.captured_position import CapturedPosition
 from tailorbird.operate.status.proc_watch import Watch
@@ -111,7 +111,7 @@ def position_of(value: dict[str, Any], offset: int) -> CapturedPosition:
         snapshot=value["snapshot"],
         snapshots=state.get("snapshots", {}),
         repairing=tuple(repairing),
-        quarantine=kept_of(state),
+        quarantine=quarantined_tables(state),
         left_out=left_out_of(state),
         file=position["file"],
         pos=position["pos"],
