@@ -150,5 +150,5 @@ def test_what_is_missing_is_reported_with_the_command() -> None:
     for facets in ({}, {"barriers": {"count": 0}}):
         assert read_answer(VIEW, {**empty, "facets": facets}, received_ms=1).incomplete == 0
     assert incomplete_text(0, "t.yml") == ""
-    assert incomplete_text(1, "t.yml").endswith("waits as dead letters. Look: tailorbird dead-letters list t.yml")
-    assert "1\u202f204 changes were refused and wait" in incomplete_text(1204, "t.yml")
+    assert incomplete_text(1, "t.yml").endswith("1 change was refused. Run: tailorbird dead-letters list t.yml")
+    assert "1\u202f204 changes were refused." in incomplete_text(1204, "t.yml")

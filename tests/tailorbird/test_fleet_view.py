@@ -46,10 +46,10 @@ def seen(table: str = "t", captured: str | None = None, **said: Any) -> dict[str
     ("one", "health", "why"),
     [
         (source(reported=reported_now()), "moving", ""),
-        (source(reported=reported_now(at_ms=NOW - 600_000)), "away", "not heard of for minutes"),
+        (source(reported=reported_now(at_ms=NOW - 600_000)), "away", "no report for minutes"),
         (source(reported=reported_now(status="failed", reason="no grant")), "stuck", "no grant"),
         (source(reported=reported_now(status="applying", reason="waiting: Kafka")), "waiting", "waiting: Kafka"),
-        (source(), "waiting", "its agent has not told anything"),
+        (source(), "waiting", "its agent has not reported yet"),
         ({**source(), "agent": ""}, "waiting", "no agent has it"),
         (source(reported=reported_now(), running=False), "idle", "stopped"),
     ],

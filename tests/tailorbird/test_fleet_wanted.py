@@ -49,7 +49,7 @@ def test_what_the_file_says_is_what_agents_shall_capture(tmp_path: Path) -> None
     """
     session_handler = SessionHandler()
     made = topology(tmp_path)
-    with pytest.raises(UsageError, match="source shop: no agent with site=paris has dialled"):
+    with pytest.raises(UsageError, match="source shop: no agent with site=paris has connected"):
         applied(session_handler, made)
     for name, site in (("b", "paris"), ("a", "paris"), ("c", "rome")):
         labels = {"site": site, "rack": "1"}

@@ -278,7 +278,7 @@ def test_a_page_that_lacks_rows_is_not_live(page: Page, indexed: IndexedTable) -
     indexed.refuse(1204)
     expect(page.get_by_test_id("status")).to_have_text("Incomplete")
     banner = page.get_by_test_id("banner")
-    expect(banner).to_contain_text("1\u202f204 changes were refused and wait as dead letters")
+    expect(banner).to_contain_text("1\u202f204 changes were refused.")
     expect(banner).to_contain_text(f"tailorbird dead-letters list {indexed.topology}")
     indexed.refuse(0)
     expect(page.get_by_test_id("status")).to_have_text("Live")

@@ -81,7 +81,7 @@ def test_a_table_is_synced_by_a_click(fleet: FleetOnServers, page: Page) -> None
     line.get_by_test_id("sync").click()
     expect(line.get_by_test_id("progress")).to_be_visible(timeout=60_000)
     shot(page, "2-progress")
-    expect(line.get_by_test_id("captured")).to_contain_text("read whole", timeout=90_000)
+    expect(line.get_by_test_id("captured")).to_contain_text("snapshot done", timeout=90_000)
     assert len(rows(captured, "t")) == ROWS
     expect(page.locator("[data-testid=agent][data-key=paris]").get_by_test_id("agent-health")).to_have_text("moving")
 

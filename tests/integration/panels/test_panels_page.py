@@ -346,7 +346,7 @@ def test_verification_and_dead_letters_have_pages(
     page = chromium.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
     page.goto(f"{shop_page.url}rows/sales")
     page.get_by_role("link", name="Dead letters").click()
-    expect(page.get_by_test_id("sentence")).to_contain_text("what was refused is not known")
+    expect(page.get_by_test_id("sentence")).to_contain_text("dead letters are unknown")
     expect(page.get_by_test_id("command")).to_have_text("tailorbird stack status")
     assert page.evaluate("document.body.scrollWidth") <= width
     assert serious(page) == []
@@ -370,7 +370,7 @@ def test_the_overview_is_what_status_says(panels_page: Page, shop_page: SalesPag
     expect(shown).to_have_attribute("data-state", "moving")
     expect(panels_page.locator("[data-node='join sales']")).to_have_attribute("data-state", "elsewhere")
     expect(panels_page.get_by_test_id("sentence")).to_have_text(
-        "Everything moves that runs on this machine. Nothing is known here of capture s, join sales, index sales."
+        "All processes on this machine make progress. Unknown here: capture s, join sales, index sales."
     )
     expect(panels_page.locator("#graph path")).to_have_count(4)
     expect(shown.get_by_test_id("flow")).to_contain_text(re.compile(r"^from sales: shows all up to .+ ago$"))

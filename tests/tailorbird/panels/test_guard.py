@@ -172,12 +172,12 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
     """By its line, without showing a hash; so is one that others may read."""
     line = f"ada:{USERS['ada']}"
     for text, what in (
-        ("", "nobody in it"),
-        ("ada", "p:1: no line"),
-        ("ada:plain", "p:1: no line"),
+        ("", "p has no users"),
+        ("ada", "p:1: not a line"),
+        ("ada:plain", "p:1: not a line"),
         (f"{line}\n{line}", "p:2: ada twice"),
         (line.replace("m=19456", "m=64"), "p:1: a hash of 64 KiB"),
-        (line.replace("ada", "a da"), "p:1: no line"),
+        (line.replace("ada", "a da"), "p:1: not a line"),
     ):
         with pytest.raises(UsageError, match=what) as caught:
             read_passwords(text, file="p")
@@ -185,7 +185,7 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "passwords"
     file.write_text(f"# who may look\n\n{line}\n")
     file.chmod(0o644)
-    with pytest.raises(UsageError, match="may be read by others"):
+    with pytest.raises(UsageError, match="is readable by other users"):
         load_passwords(str(file))
     file.chmod(0o600)
     assert load_passwords(str(file)) == USERS
@@ -193,9 +193,9 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
 
 def test_beyond_this_machine_a_login_and_tls_are_needed() -> None:
     """Unless a proxy is said to do both."""
-    with pytest.raises(UsageError, match="nobody is asked"):
+    with pytest.raises(UsageError, match="without a login"):
         refuse_open("0.0.0.0", ANYBODY, loopback=False)
-    with pytest.raises(UsageError, match="in the clear"):
+    with pytest.raises(UsageError, match="without TLS"):
         refuse_open("0.0.0.0", Access(users=USERS), loopback=False)
     with pytest.raises(UsageError, match="needs its key"):
         refuse_open("0.0.0.0", Access(users=USERS, certificate="c"), loopback=False)

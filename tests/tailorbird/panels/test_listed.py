@@ -73,7 +73,7 @@ def test_proof_says_what_each_check_found() -> None:
     never ran; all equal only where all of it is."""
     different = checked(outcome="different", differing=1, findings=({"key": {"id": 7}, "difference": "missing"},))
     page = proof(run(different))
-    assert (page.sentence, page.well) == ("Not all is right: hourly found a difference.", False)
+    assert (page.sentence, page.well) == ("Check found a difference: hourly.", False)
     reported = [(one.heading, one.state, one.tone) for one in page.parts[:2]]
     assert reported == [("hourly", "DIFFERENT", "bad"), ("daily", "waiting", "plain")]
     assert cells(page, 0)[0] == (
@@ -81,12 +81,12 @@ def test_proof_says_what_each_check_found() -> None:
     )  # fmt: skip
     assert page.parts[0].command == "tailorbird verify t.yml --stage index --table orders_wide"
     page = proof(run(checked()), run(checked(stage="log"), check="daily"))
-    assert (page.sentence, page.well) == ("All that was compared is equal.", True)
+    assert (page.sentence, page.well) == ("All compared rows are equal.", True)
     page = proof(run(checked()))
-    assert page.sentence == "No difference is known; daily could not tell all yet."
+    assert page.sentence == "No difference is known; check is incomplete: daily."
     page = proof(run(checked()), run(check="daily", error="Kafka was away"))
-    assert "daily could not tell" in page.sentence
-    assert "could not tell: Kafka was away" in page.parts[1].lines
+    assert "incomplete: daily" in page.sentence
+    assert "failed: Kafka was away" in page.parts[1].lines
     assert page.parts[-1].command == "tailorbird verify t.yml"
 
 
@@ -94,13 +94,13 @@ def test_what_is_not_known_is_no_proof() -> None:
     """Kafka away, or no checks declared: never "equal", and what to do."""
     page = proof_page(CHECKED, None, NOW)
     assert not page.well
-    assert "not known" in page.sentence
+    assert "unknown" in page.sentence
     assert page.parts[0].command == "tailorbird stack status"
     page = proof_page(topology(), [], NOW)
     assert "declares no checks" in page.sentence
     page = dead_letters_page(CHECKED, None, [], NOW)
     assert (page.well, page.parts[0].command) == (False, "tailorbird stack status")
-    assert dead_letters_page(CHECKED, [], [], NOW).sentence.startswith("No dead letter waits")
+    assert dead_letters_page(CHECKED, [], [], NOW).sentence.startswith("There are no dead letters")
 
 
 def test_dead_letters_are_listed_with_what_puts_them_through_again() -> None:
@@ -108,7 +108,7 @@ def test_dead_letters_are_listed_with_what_puts_them_through_again() -> None:
     waiting = [Waiting(stage="capture", of="shop.shop.orders", dead_letters=3, reason="a zero date")]
     page = dead_letters_page(CHECKED, waiting, [dead_letter()], NOW)
     assert not page.well
-    assert "shop.shop.orders: 3 were refused" in page.sentence
+    assert "shop.shop.orders: 3 changes were refused" in page.sentence
     assert cells(page, 0) == [("shop.shop.orders", "capture", "3 dead letters wait", "a zero date")]
     assert page.parts[0].command == "tailorbird dead-letters replay t.yml --all"
     (row,) = cells(page, 1)

@@ -1,4 +1,4 @@
-"""The topology as a graph, and the sentence that says what to do."""
+"""The topology as a graph, and the sentence with the problems and remedies."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def part(name: str, state: str = "moving", **said: Any) -> PartStatus:
 
 
 def test_the_graph_joins_what_feeds_what() -> None:
-    """Sources to the tables that read them, tables to indexes, indexes to dashboards; the worst process speaks."""
+    """Edges lead from sources to tables, indexes and dashboards. A node has the state of its worst process."""
     parts = [
         part("capture a", more={"lag_seconds": 1.25, "dead_letters": 3}),
         part("capture b", "away", reason="MySQL does not answer", remedy="start it"),
@@ -59,7 +59,7 @@ def test_the_graph_joins_what_feeds_what() -> None:
     assert nodes["capture a"]["facts"] == ["1.2 seconds behind", "3 dead letters"]
     assert [one["column"] for one in graph["nodes"]] == [0, 0, 1, 2, 3]
     assert not graph["well"]
-    assert graph["sentence"] == ("capture b is away: MySQL does not answer. Do: start it. Then look at index wide.")
+    assert graph["sentence"] == ("capture b is away: MySQL does not answer. Remedy: start it. Then check index wide.")
 
 
 SEEN = FlowSeen(
@@ -81,8 +81,8 @@ SEEN = FlowSeen(
 
 
 def test_edges_say_how_fast_and_how_far_behind() -> None:
-    """Changes and documents a second, what queries do not see yet, how old what they see is; the join's own lag. Of
-    nodes the last verified cut, and what waits as a letter, which is no process's count."""
+    """Edges show changes and documents per second, the lag of queries, the age of what they see, and the join's lag.
+    Nodes show the last verified cut and the dead letters in Kafka, which differ from a process's own count."""
     parts = [
         part("capture a", more={"dead_letters": 7, "quarantined": 1}),
         part("join wide", more={"lag_changes": 4, "lag_seconds": 0.5}),
@@ -95,14 +95,14 @@ def test_edges_say_how_fast_and_how_far_behind() -> None:
         "shows all up to 3 s ago",
     ]
     nodes = {one["id"]: one for one in graph["nodes"]}
-    assert nodes["capture a"]["facts"] == ["42 dead letters wait"]
+    assert nodes["capture a"]["facts"] == ["42 dead letters"]
     assert not nodes["capture a"]["well"]
     assert nodes["capture b"]["facts"] == []
     assert nodes["join wide"]["facts"][-1] == "verified 5 s ago: 70 rows equal, cut a:990"
     assert nodes["index wide"]["facts"] == ["verified 7 s ago: 70 rows equal, cut a:990"]
     assert (graph["well"], graph["sentence"].partition(" Rows")[2]) == (
         False,
-        " are missing: 43 were refused. Do: tailorbird dead-letters list t.yml.",
+        " are missing: 43 changes were refused. Run: tailorbird dead-letters list t.yml.",
     )
     wrong = replace(SEEN.checked[0], outcome="different", differing=3)
     graph = graph_of(TOPOLOGY, {"wide": {"a"}}, parts, replace(SEEN, waiting=(), checked=(*SEEN.checked, wrong)))
@@ -113,7 +113,7 @@ def test_edges_say_how_fast_and_how_far_behind() -> None:
 
 
 def test_rates_are_over_the_last_half_minute() -> None:
-    """Nothing is told of a single look; a process that began anew is counted from there; what is old is forgotten."""
+    """One sample has no rate, a counter that decreased restarts at its new value, and old samples are dropped."""
     rates = Rates()
     rates.note(100.0, {"a": 50})
     assert rates.reported() == {}
@@ -128,7 +128,7 @@ def test_rates_are_over_the_last_half_minute() -> None:
 
 
 def test_a_sentence_says_what_is_known() -> None:
-    """All well, in part unknown, wholly unknown."""
-    assert sentence([part("capture a"), part("join wide")]) == "Everything moves that runs on this machine."
-    assert sentence([part("capture a"), part("join wide", "elsewhere")]).endswith("Nothing is known here of join wide.")
-    assert sentence([part("join wide", "elsewhere")]).startswith("Nothing of this topology runs on this machine")
+    """The states: all good, partly unknown, and completely unknown."""
+    assert sentence([part("capture a"), part("join wide")]) == "All processes on this machine make progress."
+    assert sentence([part("capture a"), part("join wide", "elsewhere")]).endswith("Unknown here: join wide.")
+    assert sentence([part("join wide", "elsewhere")]).startswith("No process of this topology runs on this machine")

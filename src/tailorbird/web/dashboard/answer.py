@@ -1,4 +1,4 @@
-"""What Solr answered to a dashboard's query, as values of ours."""
+"""Values that Solr returns for a dashboard's query."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tailorbird.web.dashboard.view import View
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRow:
-    """A document: its key, the version of it, when its newest change was committed and when it was indexed (ms)."""
+    """A document: its key and version, and when its newest change was committed and indexed (ms)."""
 
     key: str
     version: int
@@ -25,7 +25,7 @@ class PageRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FacetCounts:
-    """Values of a facet with their counts, most frequent first; `more` tells how many further values there are."""
+    """Values of a facet with their counts, most frequent first. `more` is the number of further values."""
 
     counts: Mapping[Value, int]
     more: int
@@ -33,10 +33,12 @@ class FacetCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One refresh: `total` rows match of `all_rows`; `received_ms` is when this process had the answer.
+    """Answer to one refresh: `total` rows match out of `all_rows`. `received_ms` is when this process received the
+    answer.
 
-    `span` is the index's whole time span, `bars` are (first instant, rows); `newest_commit_ms` and `newest_indexed_ms`
-    are the greatest among the rows that match. `incomplete`: how much the join has refused, as the barriers tell.
+    `span` is the time span of the whole index. `bars` are pairs (first instant, rows). `newest_commit_ms` and
+    `newest_indexed_ms` are the maxima over the matching rows. `incomplete` is the number of changes that the join has
+    refused, according to the barriers.
     """
 
     received_ms: int
@@ -52,7 +54,7 @@ class Answer:
 
 
 def read_answer(view: View, response: Mapping[str, Any], *, received_ms: int) -> Answer:
-    """Read Solr's JSON; KeyError or TypeError when it is no answer to `query_params`."""
+    """Read Solr's JSON. Raises KeyError or TypeError if it is not an answer to `query_params`."""
     facets = response.get("facets", {})
     everything = facets.get("all", {"count": 0})
     first, last = instant_of(everything.get("first")), instant_of(everything.get("last"))
@@ -93,5 +95,5 @@ def _counts(facet: Mapping[str, Any]) -> FacetCounts:
 
 
 def _whole(number: Any) -> int | None:
-    """A metric of Solr as a whole number; it is absent, or not finite, where no row matches."""
+    """Convert a metric of Solr to a whole number. It is absent, or not finite, if no row matches."""
     return int(number) if isinstance(number, int | float) and number == number and abs(number) < 1e18 else None

@@ -1,4 +1,4 @@
-"""What all browsers of one dashboard share."""
+"""State that all browsers of one dashboard share."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tailorbird.web.dashboard.view import IndexField, View, view_of
 
 
 class Board:
-    """What all browsers of one dashboard share: where its index is and, once known, its view.
+    """State that all browsers of one dashboard share: the location of its index and, once known, its view.
 
-    `waiting` tells how many dead letters keep rows from it; None where that is not known. `checked` says what checks
-    found of its tables. `columns` are those of the query, in its order, where it names them; Solr's order is the
-    alphabet's.
+    `waiting` returns the number of dead letters whose rows are missing from the index, or None if unknown. `checked`
+    returns the results of the checks of its tables. `columns` are the columns of the query in its order, if it names
+    them. Solr would order them alphabetically.
     """
 
     def __init__(
@@ -35,13 +35,15 @@ class Board:
         self._fit: FitBoard | None = None
 
     def view(self) -> View | None:
-        """The view, read from Solr until the index has columns; TopologyError for a column that it has not."""
+        """Return the view, read from Solr until the index has columns. Raises TopologyError for a column that the index
+        does not have."""
         if self._view is None:
             self._view = view_of(self.topology, self.dashboard, self._known())
         return self._view
 
     def fit(self) -> FitBoard | None:
-        """The panels, likewise."""
+        """Return the panels, read from Solr until the index has columns. Raises TopologyError for a column that the
+        index does not have."""
         if self._fit is None and self.view() is not None:
             self._fit = fit(self.topology, self.dashboard, self._known())
         return self._fit

@@ -1,4 +1,4 @@
-"""How long a change takes from its commit at the source to this page."""
+"""Measure the time from a change's commit at the source until this page shows it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from statistics import median
 from tailorbird.web.dashboard.answer import Answer
 
 MINUTE_MS = 60_000
-# Documents posted side by side may become visible in another order than they were posted in.
+# Documents posted concurrently may become visible in another order than they were posted in.
 LEEWAY_MS = 2_000
 
 
 class Freshness:
-    """Notes when this page first saw each version of each row that it shows, and from that commit → visible times.
+    """Records when this page first saw each version of each row that it shows, and computes the latency since the
+    commit.
 
-    A row may also enter the page because the filters changed or another row left; that is no arrival. So a version
-    counts only if it was indexed after what the answer before, under the same filters, already had (less a leeway).
-    Times compare the source's clock with this machine's.
+    A row may also enter the page because the filters changed or another row left. That is not an arrival. So a version
+    counts only if it was indexed after everything in the previous answer with the same filters (less a leeway). The
+    times compare the source's clock with this machine's clock.
     """
 
     def __init__(self) -> None:
@@ -26,12 +27,12 @@ class Freshness:
         self._indexed_ms: int | None = None
 
     def restart(self) -> None:
-        """Take the next answer as what was there before: the filters changed, or the browser was away."""
+        """Treat the next answer as the baseline, because the filters changed or the browser was disconnected."""
         self._known.clear()
         self._indexed_ms = None
 
     def observe(self, answer: Answer) -> None:
-        """Note the rows of an answer; the caller gives every answer once, in the order of arrival."""
+        """Record the rows of an answer. The caller passes every answer once, in the order of arrival."""
         known: dict[tuple[str, int], int | None] = {}
         for row in answer.rows:
             seen = (row.key, row.version)
@@ -48,11 +49,12 @@ class Freshness:
         self._indexed_ms = max(self._indexed_ms or 0, answer.newest_indexed_ms or 0)
 
     def of(self, key: str, version: int) -> int | None:
-        """Milliseconds commit → visible of a row shown; None if it was there before this page looked."""
+        """Return the milliseconds from commit to visibility of a row shown, or None if the row was there before this
+        page."""
         return self._known.get((key, version))
 
     def p50(self, now_ms: int) -> int | None:
-        """Median milliseconds commit → visible of what arrived in the last minute; None if nothing did."""
+        """Return the median milliseconds from commit to visibility over the last minute, or None if no row arrived."""
         while self._samples and self._samples[0][0] < now_ms - MINUTE_MS:
             self._samples.popleft()
         return round(median(latency for _, latency in self._samples)) if self._samples else None

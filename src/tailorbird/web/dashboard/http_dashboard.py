@@ -1,4 +1,4 @@
-"""Serves dashboards as web pages, live, with nothing loaded from any other host."""
+"""Serve dashboards as live web pages that load nothing from any other host."""
 
 from __future__ import annotations
 
@@ -40,12 +40,13 @@ def serve_dashboards(
 ) -> None:
     """Serve the pages until SIGTERM or SIGINT, the first at `/`, each with links to the others; then return.
 
-    A dashboard with panels shows them, and its rows at `/rows/<name>`; one without is a page of rows. `look` tells the
-    graph of `/overview`, `listed` has further pages by path: title, and what tells one at a moment;
-    `explain` tells of a table's row, by its row key, where its cells come from. Before it serves:
-    UsageError when the port is taken, the address foreign, or reached by others without a login and TLS; TopologyError
-    when a dashboard names a column that its index has not. A Solr that is away is no error: the page says so, and
-    recovers alone.
+    A dashboard with panels shows them, and its rows at `/rows/<name>`. One without panels is a page of rows. `look`
+    returns the graph of `/overview`. `listed` has further pages by path: a title, and a function from a moment to the
+    page. `explain` returns the sources of the cells of a row, given its table and row key.
+
+    Raises UsageError before it serves if the port is taken, the address is not one of this machine, or other machines
+    can reach it without a login and TLS. Raises TopologyError if a dashboard names a column that its index does not
+    have. If Solr is unavailable, the page says so and recovers by itself.
     """
     refuse_taken(host, port)
     refuse_open(host, access, loopback=is_loopback(host))
@@ -57,7 +58,7 @@ def serve_dashboards(
     also = {OVERVIEW: "Overview"} if look is not None else {}
     also |= {path: title for path, (title, _) in listed.items()}
     for board in boards:
-        # when Solr is away, the page asks again at every refresh and says what is missing
+        # while Solr is unavailable, the page retries at every refresh and shows the reason
         with contextlib.suppress(Retriable):
             board.fit()
         path = paths[board.dashboard.name]
@@ -79,13 +80,13 @@ def serve_dashboards(
 
 
 def _keep(hubs: Sequence[Hub]) -> None:
-    """Have each hub look after its viewers while the server lives; a hub that ends by a bug says so in the log."""
+    """Run the loop of each hub while the server runs. A hub that ends because of a bug logs it."""
     tasks: list[asyncio.Task[None]] = []
     log = structlog.wrap_logger(structlog.PrintLogger(sys.stderr))
 
     def ended(task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a dashboard is asked no more", error=repr(error))
+            log.error("a dashboard no longer refreshes", error=repr(error))
 
     async def start() -> None:
         for hub in hubs:
@@ -101,7 +102,7 @@ def _keep(hubs: Sequence[Hub]) -> None:
 
 
 def _serve(board: Board, path: str, others: Mapping[str, str]) -> None:
-    """Make the page of a dashboard at a path; `others` are the titles of the other ones by path."""
+    """Create the page of a dashboard at a path. `others` are the titles of the other dashboards by path."""
 
     @ui.page(path, title=board.dashboard.title)
     def page(client: Client) -> None:

@@ -1,4 +1,4 @@
-"""One browser's dashboard: what its person chose, the newest answer, and the round of refreshes."""
+"""One browser's dashboard: its selection, the newest answer, and the refresh loop."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ SECONDS_TO_TYPE = 0.25
 
 
 class Page:
-    """A browser's page. It asks Solr one query per refresh (at first two: the histogram needs the time span), and none
-    while its browser is away. `others` are the titles of further dashboards, by their paths."""
+    """Page of one browser. It sends Solr one query per refresh (two at first, since the histogram needs the time span),
+    and none while its browser is disconnected. `others` are the titles of further dashboards by path."""
 
     def __init__(self, board: Board, client: Client, others: Mapping[str, str]) -> None:
         self._board, self._client = board, client
@@ -66,7 +66,7 @@ class Page:
         self._body = ui.element("main").classes("tb-body")
 
     def _build_body(self, view: View) -> None:
-        """The parts that depend on the index's columns."""
+        """Build the parts that depend on the columns of the index."""
         self._view = view
         self._search.set_visibility(bool(view.words))
         with self._body:
@@ -81,10 +81,10 @@ class Page:
             self._filters_button.set_visibility(False)
         self._show_chips()
 
-    # What a person chose
+    # Selection
 
     def _choose(self, **changes: object) -> None:
-        """Change the filters and ask at once."""
+        """Change the filters and query at once."""
         filters = replace(self._filters, **changes)  # type: ignore[arg-type]  # the callers name fields of Filters
         if filters == self._filters:
             return
@@ -121,7 +121,7 @@ class Page:
         chip = _button(text, "tb-chip", "chip").on("click", remove)
         chip.props["aria-label"] = f"remove filter {text}"
 
-    # The round of refreshes
+    # Refresh loop
 
     async def _refresh(self) -> None:
         if not self._client.has_socket_connection:
@@ -145,7 +145,7 @@ class Page:
             except TailorbirdError as error:
                 self._unavailable(f"{error}.")
                 return
-            # none when the server stops meanwhile
+            # none if the server stops in the meantime
             if answer is not None and filters is self._filters:
                 self._show(answer, axis)
 
@@ -184,11 +184,11 @@ class Page:
         self._table.show(answer, self._freshness)
 
     def _unavailable(self, why: str) -> None:
-        """Say what is missing; what was shown stays, with the time from which it is."""
+        """Show what is missing. The rows stay on the page, with the time of their last refresh."""
         shown = ""
         if self._answer:
-            shown = time.strftime(" What you see is from %H:%M:%S.", time.localtime(self._answer.received_ms / 1000))
-        self._banner.set_text(f"{why}{shown} Trying again by itself.")
+            shown = time.strftime(" The rows shown are from %H:%M:%S.", time.localtime(self._answer.received_ms / 1000))
+        self._banner.set_text(f"{why}{shown} Retrying automatically.")
         self._banner.set_visibility(True)
         self._pill.set_text("Not live")
         self._pill.classes(add="bad")

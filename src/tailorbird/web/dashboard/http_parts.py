@@ -1,6 +1,7 @@
-"""The parts of a dashboard's page: facet, histogram, table. Each is told what to show and reports what was chosen.
+"""Parts of a dashboard's page: facet, histogram, table. Each shows the values that it is given and reports the user's
+selection.
 
-Values of cells reach the browser as text nodes and attributes only, never as markup.
+Cell values reach the browser as text nodes and attributes only, never as markup.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ from tailorbird.web.dashboard.view import PageColumn, View
 
 ARRIVED_MS = 3_000
 TICKS = 6
-LONGEST_WORD = 20  # of letters; a longer one is broken, so that the table needs no scrolling sideways
-FEW_TIMES = 2  # so many columns of times stand in one line each
-MANY_COLUMNS = 12  # from here on the table is set smaller, and all words may be broken
-# A press on one bar and a release over another choose the stretch between; a click, Enter or Space one bar.
+LONGEST_WORD = 20  # in characters; a longer word is broken, so that the table needs no horizontal scrolling
+FEW_TIMES = 2  # with at most so many time columns, a time stays on one line
+MANY_COLUMNS = 12  # from this number on the table uses a smaller font, and all words may be broken
+# Pressing on one bar and releasing over another selects the range between them. A click, Enter or Space selects one
+# bar.
 _BRUSH_START = "(e) => { const b = e.target.closest('button'); if (b) e.currentTarget.dataset.from = b.dataset.bar; }"
 _BRUSH_MOVE = """(e) => {
   const bars = e.currentTarget, from = bars.dataset.from, over = document.elementFromPoint(e.clientX, e.clientY);
@@ -68,7 +70,8 @@ _TABLE_ROW = """
 
 
 class FacetPart:
-    """Checkboxes of one column's values; they keep the order of first sight: none moves under the pointer."""
+    """Checkboxes for the values of one column. They keep the order of first appearance, so that none moves under the
+    pointer."""
 
     def __init__(
         self, column: PageColumn, choose: Callable[[str, Value, bool], None], whole: Callable[[str], None]
@@ -86,7 +89,8 @@ class FacetPart:
                 self._more_label = ui.label()
 
     def show(self, facet: FacetCounts, picked: frozenset[Value]) -> None:
-        """Counts of the newest answer; a value that is chosen stays listed, others leave when they have no rows."""
+        """Show the counts of the newest answer. A selected value stays listed; others are removed when they have no
+        rows."""
         for value in [v for v in self._boxes if v not in facet.counts and v not in picked]:
             self._boxes.pop(value)[0].delete()
         for value in [*facet.counts, *sorted(picked - facet.counts.keys(), key=str)]:
@@ -97,7 +101,7 @@ class FacetPart:
                 self._boxes[value][0].move(target_index=place)
             line, box, count = self._boxes[value]
             rows = facet.counts.get(value, 0)
-            # a chosen value beyond the values that were counted has rows, but we know not how many
+            # the selected value has rows, but is not among the values that were counted, so its count is unknown
             count.set_text("" if value not in facet.counts and facet.more else count_text(rows))
             line.classes(add="none" if rows == 0 else "", remove="" if rows == 0 else "none")
             if box.value != (value in picked):
@@ -111,7 +115,7 @@ class FacetPart:
             if value is None or value == "":
                 line.classes("nothing")
             box = ui.checkbox(text, on_change=lambda e: self._choose(self._column.name, value, bool(e.value)))
-            # set as values, not by `props(…)`, which would parse them
+            # set as values, because `props(…)` would parse them
             box.props["data-testid"] = "facet-value"
             box.props["data-value"] = "" if value is None else str(value)
             box.props["title"] = text
@@ -120,7 +124,7 @@ class FacetPart:
 
 
 class HistogramPart:
-    """Rows over time; a click on a bar, or a stroke over several, chooses that stretch."""
+    """Rows over time. A click on a bar, or a drag over several, selects that range."""
 
     def __init__(self, view: View, choose: Callable[[Span | None], None]) -> None:
         self._choose = choose
@@ -140,7 +144,7 @@ class HistogramPart:
             self._ticks = ui.element("div").classes("tb-ticks")
 
     def show(self, axis: Axis | None, answer: Answer) -> None:
-        """Bars of an answer that was asked with this axis."""
+        """Show the bars of an answer to a query with this axis."""
         if axis != self._axis:
             self._build(axis)
         counts = dict(answer.bars)
@@ -149,7 +153,7 @@ class HistogramPart:
         for i, (edge, now) in enumerate(zip(self._edges, shown, strict=True)):
             if axis and (i >= len(self._shown) or self._shown[i] != now):
                 rows = now[0]
-                # a bar of few rows beside one of many stays visible
+                # a bar with few rows next to one with many stays visible
                 height = max(rows / most * 100, 2) if rows else 0
                 element = self._bars[i].style(f"--height: {height:.2f}%")
                 text = f"{span_label(bar(axis, edge))}: {count_text(rows)} row{'' if rows == 1 else 's'}"
@@ -179,10 +183,10 @@ class HistogramPart:
         with self._ticks:
             step = max(len(self._edges) // TICKS, 1)
             for i in range(0, len(self._edges), step):
-                # a label too near the right end would stand out of the card
+                # a label too near the right end would extend beyond the card
                 if i / len(self._edges) <= 0.94:
                     ui.label(label(self._edges[i], axis.gap)).style(f"left: {i / len(self._edges) * 100:.2f}%")
-        self._hint.set_text("Click a bar or drag over several to look closer")
+        self._hint.set_text("Click a bar or drag over several to zoom in")
 
     def _chosen(self, event: events.GenericEventArguments) -> None:
         chosen: Sequence[Any] = event.args if isinstance(event.args, list) else []
@@ -195,7 +199,7 @@ class HistogramPart:
 
 
 class TablePart:
-    """The newest rows, the newest first."""
+    """Table of the newest rows, newest first."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -220,7 +224,7 @@ class TablePart:
             self._table.add_slot("body", _TABLE_ROW)
 
     def show(self, answer: Answer, freshness: Freshness) -> None:
-        """Rows of the newest answer; those that arrived a moment ago light up once."""
+        """Show the rows of the newest answer. Rows that have just arrived are highlighted once."""
         self._table.rows = [self._row(row, answer.received_ms, freshness) for row in answer.rows]
         shown, total = len(answer.rows), answer.total
         self._note.set_text(f"the newest {shown} of {count_text(total)}" if total > shown else "")
@@ -237,7 +241,7 @@ class TablePart:
             "_key": row.key,
             "_version": row.version,
             "_loose": [name for name, text in texts.items() if max(map(len, text.split()), default=0) > LONGEST_WORD],
-            "_full": {**full, "_changed": "how long ago, and in how much time the change came from its commit to here"},
+            "_full": {**full, "_changed": "age of the change, and its latency from the commit to this page"},
             "_changed": NOTHING if age is None else ago_text(age),
             "_latency": None if latency is None else f"in {latency_text(latency)}",
             "_latency_ms": latency,

@@ -1,9 +1,10 @@
-"""`GET /wait` beside the page: a program that has written waits until it can read that.
+"""Serve `GET /wait` next to the page: a program that has written waits until its change is readable.
 
     /wait?source=shop&gtid=SET[&until=log|table|index][&table=NAME][&timeout=SECONDS]
 
-200 with `{"reached": true, …}`; 504 with `{"reached": false, "lacks": …}` when the time is over; 400 for what is asked
-wrongly; 503 while as many wait as may. Without `gtid` the source is asked what it has committed by now.
+Answers 200 with `{"reached": true, …}`, 504 with `{"reached": false, "lacks": …}` after the timeout, 400 for an invalid
+request, and 503 if the maximum number of requests is already waiting. Without `gtid` the source is asked for its
+current position.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from cdc.topology.topology import Topology
 from tailorbird.operate.wait.goal import UNTIL, NotYet, Until
 
 _AT_ONCE = 16
-LONGEST = 60.0  # seconds: what a wait may ask for
+LONGEST = 60.0  # seconds: the longest timeout that a request may ask for
 
 
 def serve_wait(topology: Topology) -> None:
-    """Answer `GET /wait` of this process's server."""
+    """Answer `GET /wait` in this process's server."""
     places = threading.BoundedSemaphore(_AT_ONCE)
 
-    # no coroutine: each waits in a thread of its own
+    # not a coroutine: each request waits in its own thread
     @app.get("/wait")
     def wait(source: str, gtid: str = "", until: str = "index", table: str = "", timeout: str = "10") -> JSONResponse:
         if not places.acquire(blocking=False):
@@ -41,8 +42,8 @@ def serve_wait(topology: Topology) -> None:
 def answer(
     topology: Topology, source: str, gtid: str, *, until: str, table: str, timeout: str
 ) -> tuple[dict[str, Any], int]:
-    """The JSON and the HTTP status for a question."""
-    # imported here: whoever serves pages alone may have no clients of the log and the tables
+    """Return the JSON and the HTTP status for a request."""
+    # imported here: a server of pages alone may lack the clients of the log and the tables
     from tailorbird.operate.wait.run_wait import Waiter
 
     try:

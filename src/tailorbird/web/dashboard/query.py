@@ -1,7 +1,7 @@
-"""One refresh of a dashboard as the parameters of one Solr query.
+"""Build the parameters of the Solr query of one refresh.
 
-Nothing that a person types or clicks becomes syntax: words keep letters and digits only, and values travel in
-parameters of their own (`$v0`), which `{!term}` takes as they are.
+User input never becomes query syntax: words keep letters and digits only, and values travel in separate parameters
+(`$v0`), which `{!term}` takes literally.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from cdc.stored.fields import BARRIER, FENCE, INCOMPLETE, INDEXED_AT, KIND, ROW,
 from tailorbird.web.dashboard.time import Axis, Span, solr_instant
 from tailorbird.web.dashboard.view import View
 
-Value = str | int | float | bool | None  # None: the rows that have no value
-Shown = Value | list[Value]  # a list as its members
+Value = str | int | float | bool | None  # None: rows without a value
+Shown = Value | list[Value]  # a list contains its members
 Params = dict[str, str | int | list[str]]
 
 ROWS = 50
@@ -28,7 +28,7 @@ _WORD = re.compile(r"\w+(?:[.,'’]\w+)*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """What a person has chosen: words, values per facet (any of them), a stretch of time, and facets to list whole."""
+    """Selection of a user: words, values per facet (any of them), a time range, and facets to list in full."""
 
     words: str = ""
     picks: Mapping[str, frozenset[Value]] = field(default_factory=dict)
@@ -37,33 +37,35 @@ class Filters:
 
     @property
     def narrowing(self) -> bool:
-        """Whether they leave any row out."""
+        """Return whether the filters exclude any row."""
         return bool(search_words(self.words) or any(self.picks.values()) or self.window)
 
     def toggled(self, column: str, value: Value, chosen: bool) -> Mapping[str, frozenset[Value]]:
-        """The picks after a value of a facet was chosen, or no longer."""
+        """Return the selected values after one value of a facet was selected or deselected."""
         others = self.picks.get(column, frozenset()) - {value}
         return {**self.picks, column: others | {value} if chosen else others}
 
 
 def search_words(text: str) -> list[str]:
-    """The words of a search text: letters, digits and underscores, joined at most by `.`, `,` or an apostrophe.
+    """Split a search text into words: letters, digits and underscores, joined at most by `.`, `,` or an apostrophe.
 
-    Everything else, with it every character that means something to Solr, parts words and is dropped.
+    All other characters, including all of Solr's syntax, separate words and are dropped.
     """
     return [word[:LONGEST_WORD].rstrip(".,'’") for word in _WORD.findall(text)[:MOST_WORDS]]
 
 
 def words_query(words: list[str]) -> str:
-    """Edismax query for rows that have every word, whole or as the beginning of one."""
-    # lower case, so that no beginning is an operator; a quoted word is analysed and never an operator
+    """Return an edismax query for rows that contain every word, in full or as a prefix."""
+    # lower case, so that no prefix is an operator; a quoted word is analysed and never an operator
     return " ".join(f'+("{word}" {word.lower()}*)' for word in words)
 
 
 def query_params(view: View, filters: Filters, axis: Axis | None) -> Params:
-    """Parameters of Solr's `select` for one refresh; `axis` is None until the first answer tells the time span.
+    """Return the parameters of Solr's `select` for one refresh. `axis` is None until the first answer contains the time
+    span.
 
-    Facet counts leave out their own facet's filter, so that more values of it can be chosen; `all` counts the index.
+    The counts of a facet ignore its own filter, so that more values of it can be selected. `all` counts the whole
+    index.
     """
     params: Params = {
         "q": "*:*",
@@ -75,7 +77,7 @@ def query_params(view: View, filters: Filters, axis: Axis | None) -> Params:
     words = search_words(filters.words)
     if words and view.words:
         queries.append("{!edismax qf=$qf uf=$uf mm=0 q.op=OR sow=false lowercaseOperators=false v=$words}")
-        # no field may be named in the words: `-*` switches that syntax off
+        # no field may be named in the words: `-*` disables that syntax
         params |= {"qf": " ".join(view.words), "uf": "-*", "words": words_query(words)}
     for i, column in enumerate(view.facets):
         if picked := filters.picks.get(column.name):
@@ -97,7 +99,7 @@ def query_params(view: View, filters: Filters, axis: Axis | None) -> Params:
 
 
 def value_text(value: str | int | float | bool) -> str:
-    """A facet's value as Solr reads it back."""
+    """Return a facet's value as Solr parses it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""Asks Solr for what a dashboard shows."""
+"""Query Solr for a dashboard."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ SECONDS_TO_ANSWER = 10.0
 
 
 class SolrView:
-    """The read side of one Solr core; its calls block, and may come from several threads at a time.
+    """Read side of one Solr core. Its calls block, and may come from several threads at a time.
 
-    Every call raises Retriable when Solr, or the core, is away: the next one may succeed.
+    Every call raises Retriable if Solr or the core is unavailable; the next one may succeed.
     """
 
     def __init__(self, solr: Solr, collection: str) -> None:
@@ -31,7 +31,7 @@ class SolrView:
         self._client = pysolr.Solr(f"{solr.url}/{collection}", timeout=SECONDS_TO_ANSWER, session=session)
 
     def fields(self) -> dict[str, IndexField]:
-        """The fields of the core, by name, in the order in which they were declared."""
+        """Return the fields of the core by name, in the order of their declaration."""
         answer = self._ask("schema/fields", {"q": "", "showDefaults": "true", "includeDynamic": "true"})
         return {
             field["name"]: IndexField(
@@ -44,12 +44,12 @@ class SolrView:
         }
 
     def answer(self, view: View, filters: Filters, axis: Axis | None) -> Answer:
-        """One refresh: one query."""
+        """Query one refresh."""
         response = self._ask("select", query_params(view, filters, axis))
         return read_answer(view, response, received_ms=time.time_ns() // 1_000_000)
 
     def select(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Solr's answer to the parameters of one query, as it is."""
+        """Return Solr's unchanged answer to the parameters of one query."""
         return self._ask("select", params)
 
     def _ask(self, handler: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -59,7 +59,9 @@ class SolrView:
         except pysolr.SolrError as error:
             raise self._explained(str(error)) from error
         except ValueError as error:
-            raise Retriable(f"Solr at {self._url} answered no JSON", "see `tailorbird stack logs solr`") from error
+            raise Retriable(
+                f"Solr at {self._url} did not answer with JSON", "see `tailorbird stack logs solr`"
+            ) from error
         return found
 
     def _explained(self, message: str) -> TailorbirdError:

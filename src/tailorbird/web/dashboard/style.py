@@ -1,4 +1,4 @@
-"""How a dashboard looks: one style sheet, light and dark, wide and narrow."""
+"""Style sheet of the dashboards: light and dark, wide and narrow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a dashboard writes values, ages and counts for people."""
+"""Format values, ages and counts for people."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ LONGEST_HINT = 2_000
 
 
 def cell_text(value: Shown, look: Look, nothing: str = NOTHING) -> str:
-    """A value in the table; times without their `T`, `Z` and fraction of a second, members apart, long texts cut.
+    """Format a value for the table: times without `T`, `Z` and fractions of a second, list members separated, long
+    texts cut.
 
-    `nothing` stands where there is no value.
+    `nothing` is shown if there is no value.
     """
     if value is None:
         return nothing
@@ -34,51 +35,47 @@ def _cut(text: str) -> str:
 
 
 def hint_text(value: Shown) -> str | None:
-    """A value as it stands in the index, for who points at it; None where there is none."""
+    """Return a value as it is stored in the index, for the tooltip; None if there is no value."""
     if value is None:
         return None
     return (", ".join(map(str, value)) if isinstance(value, list) else str(value))[:LONGEST_HINT]
 
 
 def facet_text(value: Value, look: Look) -> str:
-    """A value beside its checkbox."""
+    """Format a value for its checkbox."""
     if value is None:
         return NONE
     return EMPTY if value == "" else cell_text(value, look)
 
 
 def count_text(count: int) -> str:
-    """A count with thousands apart, by a narrow space."""
+    """Format a count with a narrow space between thousands."""
     return f"{count:,}".replace(",", "\u202f")
 
 
 def incomplete_text(dead_letters: int, file: str) -> str:
-    """What the banner says while dead letters wait; empty when none does."""
+    """Return the banner's text while dead letters exist, else an empty string."""
     if dead_letters < 1:
         return ""
-    what = (
-        "1 change was refused and waits"
-        if dead_letters == 1
-        else f"{count_text(dead_letters)} changes were refused and wait"
-    )
-    return f"Rows are missing here or out of date: {what} as dead letters. Look: tailorbird dead-letters list {file}"
+    what = "1 change was refused" if dead_letters == 1 else f"{count_text(dead_letters)} changes were refused"
+    return f"Rows are missing here or out of date: {what}. Run: tailorbird dead-letters list {file}"
 
 
 def latency_text(milliseconds: int) -> str:
-    """A latency: `850 ms`, `1.2 s`, `3 min`."""
+    """Format a latency: `850 ms`, `1.2 s`, `3 min`."""
     if milliseconds < 1000:
         return f"{milliseconds} ms"
     return f"{milliseconds / 1000:.1f} s" if milliseconds < 60_000 else age_text(milliseconds)
 
 
 def ago_text(milliseconds: int) -> str:
-    """How long ago: `now`, `12 s ago`."""
+    """Format how long ago something happened: `now`, `12 s ago`."""
     age = age_text(milliseconds)
     return age if age == "now" else f"{age} ago"
 
 
 def age_text(milliseconds: int) -> str:
-    """An age in its largest unit: `now`, `12 s`, `3 min`, `5 h`, `2 days`."""
+    """Format an age in its largest unit: `now`, `12 s`, `3 min`, `5 h`, `2 days`."""
     seconds = max(milliseconds, 0) // 1000
     if seconds < 1:
         return "now"

@@ -1,6 +1,6 @@
-"""The time axis of a dashboard: instants, spans, and how wide a histogram's bars are.
+"""Time axis of a dashboard: instants, spans, and the width of a histogram's bars.
 
-Instants are whole milliseconds since 1970 UTC, as Solr's dates are. A DATETIME has no zone; it is shown as stored.
+Instants are whole milliseconds since 1970 UTC, like Solr's dates. A DATETIME has no zone and is shown as stored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FIRST_MONDAY = 4 * DAY  # 1970-01-05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A half-open stretch of time: `start` belongs to it, `end` does not."""
+    """A half-open time range: it includes `start` and excludes `end`."""
 
     start: int
     end: int
@@ -28,7 +28,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """Width of a bar: `count` of `unit`; `solr` is the same in Solr's date arithmetic."""
+    """Width of a bar: `count` of `unit`. `solr` is the same in Solr's date arithmetic."""
 
     count: int
     unit: Literal["SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "YEAR"]
@@ -44,7 +44,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """The bars of a histogram: `span` begins and ends on a bar's edge."""
+    """The bars of a histogram. `span` starts and ends at a bar's edge."""
 
     span: Span
     gap: Gap
@@ -77,24 +77,24 @@ GAPS = (
 
 
 def instant_of(text: object) -> int | None:
-    """Milliseconds of an instant as Solr writes it (`2017-09-15T10:12:00.5Z`); None for what is no such instant."""
+    """Parse an instant as Solr writes it (`2017-09-15T10:12:00.5Z`) into milliseconds; None for any other text."""
     if not isinstance(text, str) or not text.endswith("Z"):
         return None
     try:
         return (dt.datetime.fromisoformat(text[:-1]) - _EPOCH) // dt.timedelta(milliseconds=1)
     except (ValueError, TypeError):
-        # years before 1 or after 9999 are Solr's, and no database's
+        # Solr may return years before 1 or after 9999, but no database does
         return None
 
 
 def solr_instant(instant: int) -> str:
-    """An instant as Solr reads it; beyond the year 9999 the last moment of it."""
+    """Format an instant as Solr reads it. Instants after the year 9999 become its last moment."""
     moment = _moment(instant)
     return moment.isoformat(timespec="milliseconds") + "Z"
 
 
 def axis_of(span: Span) -> Axis:
-    """The finest bars that show a span in at most `MOST_BARS`, its ends moved out to their edges."""
+    """Return the finest bars that show a span in at most `MOST_BARS`. The ends are rounded outwards to edges."""
     for gap in GAPS:
         axis = aligned(span, gap)
         if sum(1 for _ in edges(axis, MOST_BARS + 1)) <= MOST_BARS:
@@ -103,7 +103,7 @@ def axis_of(span: Span) -> Axis:
 
 
 def edges(axis: Axis, limit: int = 2 * MOST_BARS) -> Iterator[int]:
-    """Where the bars begin, first to last, at most `limit` of them."""
+    """Yield the starts of the bars in order, at most `limit`."""
     after = _stepper(axis.gap)
     edge = axis.span.start
     while edge < axis.span.end and limit > 0:
@@ -112,16 +112,16 @@ def edges(axis: Axis, limit: int = 2 * MOST_BARS) -> Iterator[int]:
 
 
 def bar(axis: Axis, edge: int) -> Span:
-    """The stretch that the bar at `edge` counts."""
+    """Return the time range that the bar at `edge` counts."""
     return Span(start=edge, end=_stepper(axis.gap)(edge))
 
 
 def aligned(span: Span, gap: Gap) -> Axis:
-    """A span in bars of a width, its ends moved out to their edges."""
-    # there is no year 0 to begin at: where the first bar would, all bars begin one year later
+    """Divide a span into bars of a width. The ends are rounded outwards to edges."""
+    # there is no year 0: if the first bar would start there, all bars start one year later
     year = 1 if _moment(span.start).year < gap.count and gap.unit == "YEAR" else 0
     start = _truncation_point(span.start, gap, year)
-    # a span without length still fills one bar
+    # a span without length still gets one bar
     last = _truncation_point(max(span.end - 1, span.start), gap, year)
     return Axis(span=Span(start=start, end=_stepper(gap)(last)), gap=gap)
 
@@ -139,7 +139,7 @@ def _truncation_point(instant: int, gap: Gap, first_year: int) -> int:
 
 
 def _stepper(gap: Gap) -> Callable[[int], int]:
-    """Function edge → the next edge."""
+    """Return a function from an edge to the next edge."""
     if gap.unit in _UNITS:
         width = gap.count * _UNITS[gap.unit]
         return lambda edge: edge + width
@@ -162,7 +162,7 @@ def _instant(moment: dt.datetime) -> int:
 
 
 def label(instant: int, gap: Gap) -> str:
-    """An instant as the axis shows it, no finer than the bars: `2026`, `Mar 2026`, `5 Mar`, `5 Mar 14:00`."""
+    """Format an instant for the axis, no finer than the bars: `2026`, `Mar 2026`, `5 Mar`, `5 Mar 14:00`."""
     moment = _moment(instant)
     if gap.unit == "YEAR":
         return f"{moment.year}"
@@ -175,7 +175,7 @@ def label(instant: int, gap: Gap) -> str:
 
 
 def span_label(span: Span) -> str:
-    """A span in words: `1 Mar 2026 – 31 Mar 2026`, with times of day where it does not consist of whole days."""
+    """Format a span: `1 Mar 2026 – 31 Mar 2026`, with times of day unless it consists of whole days."""
     start, end = _moment(span.start), _moment(span.end)
     if span.start % DAY == 0 and span.end % DAY == 0:
         last = _moment(span.end - 1)

@@ -1,4 +1,4 @@
-"""What a dashboard shows, its columns matched with the fields that its index has."""
+"""Columns of a dashboard, matched with the fields of its index."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ _NUMBERS = {"pint", "plong", "pfloat", "pdouble"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexField:
-    """A field of the index as Solr's schema tells it; `counted` says whether its values can be counted and filtered,
-    `many` whether a row may have several (a list).
-    """
+    """A field of the index according to Solr's schema. `counted`: its values can be counted and filtered. `many`: a row
+    may have several values (a list)."""
 
     name: str
     type: str
@@ -30,10 +29,10 @@ class IndexField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageColumn:
-    """A column of the page, how it looks, and the heading that people read.
+    """A column of the page, its format, and its heading.
 
-    Facets of it count `field`, the members of a SET one by one, or the column's own where it is empty. `in_key`: it is
-    part of the row key, where no value is the name of a group.
+    Its facets count `field`, which holds the members of a SET one by one, or the column's own field if `field` is
+    empty. `in_key`: the column is part of the row key, where a missing value is the name of a group.
     """
 
     name: str
@@ -44,15 +43,16 @@ class PageColumn:
 
     @property
     def counted(self) -> str:
-        """The field that a facet counts and filters by."""
+        """Return the field that a facet counts and filters by."""
         return self.field or self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A dashboard ready to be queried: `time` and `words` are fields of Solr, `facets` and `columns` are columns.
+    """A dashboard ready to be queried. `time` and `words` are fields of Solr, `facets` and `columns` are columns.
 
-    `reports_incomplete`: barriers say how much the join has refused; those of older collections do not.
+    `reports_incomplete`: the barriers contain the number of changes that the join has refused. Those of older
+    collections do not.
     """
 
     title: str
@@ -65,7 +65,8 @@ class View:
 
 
 def choose_dashboards(topology: Topology, name: str | None) -> list[Dashboard]:
-    """The dashboard of that name, without a name all; UsageError names those that there are."""
+    """Return the dashboard of that name, or all dashboards without a name. Raises UsageError, which lists the known
+    names."""
     known = ", ".join(topology.dashboards)
     if not known:
         raise UsageError(
@@ -79,9 +80,10 @@ def choose_dashboards(topology: Topology, name: str | None) -> list[Dashboard]:
 
 
 def view_of(topology: Topology, dashboard: Dashboard, fields: Mapping[str, IndexField]) -> View | None:
-    """The dashboard over an index with these fields; None while the index has none of any table's columns yet.
+    """Return the dashboard over an index with these fields, or None while the index has no column of any table.
 
-    TopologyError when the dashboard names a column that the index does not have, or uses one as its type can not be.
+    Raises TopologyError if the dashboard names a column that the index does not have, or uses one in a way that its
+    type does not support.
     """
     index = topology.indexes[dashboard.index]
     plain = {name: field for name, field in fields.items() if not name.startswith("_")}
@@ -122,13 +124,13 @@ def view_of(topology: Topology, dashboard: Dashboard, fields: Mapping[str, Index
 
 
 def heading(name: str) -> str:
-    """A column's name as a heading: `created_at` → `Created at`."""
+    """Return a column's name as a heading: `created_at` → `Created at`."""
     words = name.replace("_", " ").strip()
     return words[:1].upper() + words[1:]
 
 
 def _look(field: IndexField, fields: Mapping[str, IndexField]) -> Look:
-    # an exact value that is text in Solr tells what it is by the type of its query field
+    # the type of the query field shows the type of an exact value that Solr stores as text
     query = fields.get(query_field(field.name))
     if query is not None and query.type == "pdate":
         return "time"

@@ -1,1 +1,1 @@
-"""The fleet's own certificates."""
+"""Certificates and web page of a capture fleet."""

@@ -1,8 +1,9 @@
-"""A fleet's certificate authority in a folder: one key that signs who is who; ECDSA on P-256, PEM files.
+"""Certificate authority of a fleet in a folder: one key that signs identities; ECDSA on P-256, PEM files.
 
-A certificate says who its holder is by its alternative names: `tailorbird://TENANT/agents/NAME`, and for a gateway the
-hosts that agents dial. Keys are made here, readable by their owner alone, and leave the folder with whoever carries it;
-or a host makes its own, and asks with a request (CSR). The authority keeps what it has signed in `issued`, by number.
+A certificate names its holder by its alternative names: `tailorbird://TENANT/agents/NAME`, and for a gateway also the
+hosts that agents dial. Either the authority creates a key, readable by its owner alone, for somebody to carry to the
+host; or the host creates its own key and sends a request (CSR). The authority records what it has signed in `issued`,
+by serial number.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ _AUTHORITY_DAYS = 3650
 
 
 def init(folder: Path, tenant: str) -> None:
-    """Make an authority; UsageError where there is one: to make another would lock out all that it has issued for."""
+    """Create an authority. Raises UsageError if one exists, because a new one would lock out all holders of its
+    certificates."""
     if (folder / "ca-key.pem").exists():
-        raise UsageError(f"{folder} has an authority already", "issue more with it, or choose another folder")
+        raise UsageError(f"{folder} has an authority already", "issue certificates with it, or choose another folder")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name(f"tailorbird fleet of {tenant}")
@@ -45,12 +47,12 @@ def init(folder: Path, tenant: str) -> None:
 
 
 def issue(authority: Path, who: FleetIdentity, into: Path, *, hosts: Sequence[str] = (), days: int = 365) -> str:
-    """Write `ca.pem`, `cert.pem` and `key.pem` of an agent or a gateway into a folder; the certificate's number.
+    """Write `ca.pem`, `cert.pem` and `key.pem` of an agent or a gateway into a folder; return the serial number.
 
-    UsageError without an authority, and where the folder holds a key already.
+    Raises UsageError without an authority, and if the folder already contains a key.
     """
     if (into / "key.pem").exists():
-        raise UsageError(f"{into / 'key.pem'} is there already", "choose another folder: --into")
+        raise UsageError(f"{into / 'key.pem'} already exists", "choose another folder: --into")
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = _signed(authority, who, key.public_key(), hosts, days)
     into.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -59,12 +61,13 @@ def issue(authority: Path, who: FleetIdentity, into: Path, *, hosts: Sequence[st
 
 
 def request(folder: Path, name: str) -> Path:
-    """Ask for a certificate of the key in a folder, made where there is none; the file to carry to the authority."""
+    """Request a certificate for the key in a folder, which is created if missing. Return the request file for the
+    authority."""
     file = folder / "key.pem"
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         _write(file, _private(ec.generate_private_key(ec.SECP256R1())), 0o600)
-    key = _key(file, "restore the one that was there, or begin with an empty folder")
+    key = _key(file, "restore the original one, or start with an empty folder")
     asked = x509.CertificateSigningRequestBuilder().subject_name(_name(name)).sign(key, hashes.SHA256())
     _write(folder / "request.pem", asked.public_bytes(serialization.Encoding.PEM), 0o644)
     return folder / "request.pem"
@@ -73,25 +76,28 @@ def request(folder: Path, name: str) -> Path:
 def sign(
     authority: Path, who: FleetIdentity, asked: Path, into: Path, *, hosts: Sequence[str] = (), days: int = 365
 ) -> str:
-    """Write `ca.pem` and `cert.pem` for a key that stays where it is; the certificate's number. Who it is for is said
-    here: what a request says of itself counts for nothing.
-    """
+    """Sign a request: write `ca.pem` and `cert.pem` for a key that stays on its host; return the serial number. The
+    arguments name the holder; the names in the request are ignored."""
     try:
         found = x509.load_pem_x509_csr(asked.read_bytes())
     except OSError as error:
-        raise UsageError(f"{asked}: {error.strerror}", "tailorbird fleet ca request makes it") from error
+        raise UsageError(f"{asked}: {error.strerror}", "create it: tailorbird fleet ca request") from error
     except ValueError as error:
-        raise UsageError(f"{asked} is no request: {error}", "tailorbird fleet ca request makes it") from error
+        raise UsageError(
+            f"{asked} is not a certificate request: {error}", "create it: tailorbird fleet ca request"
+        ) from error
     key = found.public_key()
     if not found.is_signature_valid or not isinstance(key, ec.EllipticCurvePublicKey):
-        raise UsageError(f"{asked} is no request of ours", "tailorbird fleet ca request makes it")
+        raise UsageError(
+            f"{asked} is not a request of `tailorbird fleet ca request`", "create it: tailorbird fleet ca request"
+        )
     certificate = _signed(authority, who, key, hosts, days)
     into.mkdir(parents=True, exist_ok=True, mode=0o700)
     return _handed(authority, certificate, into)
 
 
 def issued(authority: Path) -> Iterator[Certified]:
-    """What an authority has signed."""
+    """Yield the certificates that an authority has signed."""
     for file in sorted((authority / "issued").glob("*.pem"), key=lambda file: file.stat().st_mtime):
         yield certified(file.read_bytes())
 
@@ -126,9 +132,9 @@ def _authority(folder: Path) -> tuple[ec.EllipticCurvePrivateKey, x509.Certifica
     try:
         certificate = x509.load_pem_x509_certificate((folder / "ca.pem").read_bytes())
     except OSError as error:
-        raise UsageError(f"{folder} holds no authority: {error.strerror}", "tailorbird fleet ca init") from error
+        raise UsageError(f"{folder} contains no authority: {error.strerror}", "tailorbird fleet ca init") from error
     except ValueError as error:
-        raise UsageError(f"{folder} holds no authority: {error}", "restore ca.pem and ca-key.pem") from error
+        raise UsageError(f"{folder} contains no authority: {error}", "restore ca.pem and ca-key.pem") from error
     return _key(folder / "ca-key.pem", "restore the one that `fleet ca init` made"), certificate
 
 
@@ -138,9 +144,9 @@ def _key(file: Path, remedy: str) -> ec.EllipticCurvePrivateKey:
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}", remedy) from error
     except (TypeError, ValueError) as error:
-        raise UsageError(f"{file} is no key: {error}", remedy) from error
+        raise UsageError(f"{file} is not a key: {error}", remedy) from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise UsageError(f"{file} is no key of ours", remedy)
+        raise UsageError(f"{file} is not a key that tailorbird created", remedy)
     return key
 
 

@@ -1,6 +1,6 @@
-"""A fleet over a topology on one machine, in a folder: authority, gateway, an agent for each source with its policy.
+"""Local fleet for a topology in a folder: authority, gateway, and an agent with its policy for each source.
 
-For the demo and for trying it out: everybody's keys lie side by side, which a fleet of several machines must not do.
+It serves the demo and first trials. All keys are in one folder, which a real fleet of several machines must avoid.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TENANT, GATEWAY = "local", "gateway"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalFleet:
-    """What is in the folder, and at which addresses (host:port) the gateway serves agents and operators."""
+    """Paths in the folder, and the addresses (host:port) where the gateway serves agents and operators."""
 
     topology: Topology
     folder: Path
@@ -34,11 +34,11 @@ class LocalFleet:
 
     @property
     def ca(self) -> Path:
-        """What the gateway is known by."""
+        """Return the certificate of the authority, which identifies the gateway."""
         return self.folder / "authority" / "ca.pem"
 
     def make(self) -> None:
-        """Everything anew; UsageError for a source that an agent can not capture."""
+        """Create all files again. Raises UsageError for a source that an agent cannot capture."""
         shutil.rmtree(self.folder, ignore_errors=True)
         init(self.folder / "authority", TENANT)
         issue(self.folder / "authority", FleetIdentity(TENANT, "gateways", GATEWAY), self.folder / GATEWAY,
@@ -50,17 +50,17 @@ class LocalFleet:
                 file.write(orjson.dumps(policy_of(source)))  # JSON is YAML
 
     def gateway(self) -> tuple[str, ...]:
-        """What starts the gateway."""
+        """Return the command that starts the gateway."""
         identity = str(self.folder / GATEWAY)
         return ("gateway", self.topology.file, "--listen", self.listen, "--identity", identity, "--api", self.api)
 
     def agent(self, source: str) -> tuple[str, ...]:
-        """What starts the agent of a source."""
+        """Return the command that starts the agent of a source."""
         own = self.folder / agent_of(source)
         return ("agent", "--gateway", self.listen, "--identity", str(own), "--policy", str(own / "policy.yml"))
 
     def specs(self) -> dict[str, dict[str, Any]]:
-        """The configuration of each source, as the topology's file has it."""
+        """Return the configuration of each source from the topology's file."""
         return {
             name: {**said, "agents": [agent_of(name)], "connection": name.replace("_", "-")}
             for name, said in said_of(self.topology).items()
@@ -68,14 +68,14 @@ class LocalFleet:
 
 
 def agent_of(source: str) -> str:
-    """The agent of a source."""
+    """Return the name of the agent of a source."""
     return f"agent-{source.replace('_', '-')}"
 
 
 def policy_of(source: Source) -> dict[str, Any]:
-    """A policy that lets out what the topology captures: its databases, whole; tables may be read."""
+    """Return a policy that allows what the topology captures: all tables of its databases, including snapshots."""
     if source.type == "sql" or source.poll is not None:
-        raise UsageError(f"source {source.name} is polled", "agents read the logs of MySQL and MariaDB")
+        raise UsageError(f"source {source.name} is polled", "agents capture MySQL and MariaDB sources by their logs")
     connection = {
         "type": source.type, "hostname": source.hostname, "port": source.port, "username": source.username,
         "password": source.password, "ssl_mode": source.ssl_mode,
@@ -86,7 +86,7 @@ def policy_of(source: Source) -> dict[str, Any]:
 
 
 def said_of(topology: Topology) -> dict[str, dict[str, Any]]:
-    """What the topology's file says of each source, but where it is, who reads it, and which agent."""
+    """Return each source's configuration from the topology's file, without its address, login and agent."""
     reported = yaml.safe_load(Path(topology.file).read_text(encoding="utf-8"))["sources"]
     return {
         name: {key: value for key, value in one.items() if key not in {*LOCAL, "agent"}}

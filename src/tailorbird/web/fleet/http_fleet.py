@@ -1,4 +1,4 @@
-"""The operators' API of a gateway, as the command line asks it: over TLS, with a token, one answer per question."""
+"""Client of a gateway's REST API for operators: over TLS, with a token."""
 
 from __future__ import annotations
 
@@ -18,25 +18,24 @@ from cdc.model.errors import Fatal, Retriable, TailorbirdError, UsageError
 TOKEN = "TAILORBIRD_FLEET_TOKEN"
 _TIMEOUT = 60.0  # seconds: the gateway itself waits for Kafka
 _REMEDIES = {
-    401: f"export {TOKEN}=…, as `tailorbird fleet token issue` told it",
+    401: f"export {TOKEN}=… with the output of `tailorbird fleet token issue`",
     403: "ask for a token whose role covers it",
 }
 
 
 class FleetApi:
-    """One gateway's API at `address` (host:port), whose certificate is of the authority in the file `ca`."""
+    """API of one gateway at `address` (host:port), whose certificate is signed by the authority in the file `ca`."""
 
     def __init__(self, address: str, ca: Path, token: str) -> None:
         self._address, self._token = address.removeprefix("https://").rstrip("/"), token
         try:
             self._context = ssl.create_default_context(cafile=str(ca))
         except (OSError, ssl.SSLError) as error:
-            raise UsageError(
-                f"{ca}: {error}", "--ca: the ca.pem that `tailorbird fleet ca init` has written"
-            ) from error
+            raise UsageError(f"{ca}: {error}", "--ca with the ca.pem of `tailorbird fleet ca init`") from error
 
     def ask(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
-        """The answer's JSON; UsageError for what is refused, Retriable where gateway or Kafka are away."""
+        """Return the answer's JSON. Raises UsageError if the request is rejected, Retriable if gateway or Kafka are
+        unavailable."""
         asked = {name: value for name, value in query.items() if value is not None}
         url = f"https://{self._address}/v1/{path}" + (f"?{urllib.parse.urlencode(asked)}" if asked else "")
         content = None if body is None and method in ("GET", "DELETE") else json.dumps(body or {}).encode()
@@ -55,9 +54,8 @@ class FleetApi:
             raise Retriable(f"the gateway's API at {self._address}: {why}", remedy) from error
 
     def settled(self, source: str, version: int, seconds: float) -> Mapping[str, Any]:
-        """What the source's agent reports of a version, or a later one, once it runs; Fatal where it failed, Retriable
-        where nothing is reported in time.
-        """
+        """Return what the agent reports of a version of the source, or a later one, once it runs. Raises Fatal if it
+        failed, Retriable if no report arrives in time."""
         deadline, last = time.monotonic() + seconds, "no agent has the source"
         while True:
             found = next((one for one in self.ask("GET", "sources") if one["source"] == source), None)
@@ -78,7 +76,7 @@ class FleetApi:
 
 
 def name_in_path(text: str) -> str:
-    """A name as one part of a path."""
+    """Return a name encoded as one part of a path."""
     return urllib.parse.quote(text, safe="")
 
 
@@ -95,7 +93,8 @@ def _refused(code: int, body: bytes) -> TailorbirdError:
 
 
 def api_of(address: str, ca: Path, token_file: Path | None) -> FleetApi:
-    """The API with the token of the environment, or of a file: a command line is seen by everybody on a machine."""
+    """Return the API with the token from the environment or a file. A command line would be visible to all users of a
+    machine."""
     try:
         token = token_file.read_text().strip() if token_file else os.environ.get(TOKEN, "")
     except OSError as error:

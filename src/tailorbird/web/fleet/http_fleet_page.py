@@ -1,7 +1,7 @@
-"""One browser's page of the fleet: whose token it has, the round of refreshes, and what its person commands.
+"""One browser's page of the fleet: its token, the refresh loop, and the user's commands.
 
-All that it does it asks of a gateway's REST API, with that person's token: the page may do what the token may, and each
-command has its line of audit with that name. A token is kept in the memory of the server for the browser's tab alone.
+The page calls a gateway's REST API with the user's token. So it may do what the token may, and the audit log names the
+user for each command. A token is kept in the memory of the server, for one tab of the browser.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TOKEN = "fleet token"
 
 @dataclass(frozen=True, slots=True)
 class FleetSight:
-    """What was seen of the fleet at one moment."""
+    """Snapshot of the fleet's state at one moment."""
 
     agents: list[AgentLine]
     gateways: list[GatewayLine]
@@ -50,7 +50,7 @@ class FleetSight:
 
 
 class FleetPage:
-    """A browser's page; `api` makes the way to a gateway for a token."""
+    """Page of one browser. `api` opens a connection to a gateway with a token."""
 
     def __init__(self, api: Callable[[str], FleetApi], client: Client) -> None:
         self._make, self._client = api, client
@@ -68,19 +68,19 @@ class FleetPage:
         self._banner = ui.label().classes("tb-banner").props("data-testid=banner role=alert")
         self._banner.set_visibility(False)
         self._body = ui.element("main").classes("tb-fleet")
-        self._room = ui.element("div")  # of dialogs
+        self._room = ui.element("div")  # for dialogs
         self._login()
 
     async def begin(self) -> None:
-        """Go on with the token that this tab has shown before."""
+        """Continue with the token that this tab has sent before."""
         if token := app.storage.tab.get(_TOKEN):
             await self._enter(str(token))
 
-    # who it is
+    # login
 
     def _login(self) -> None:
         with self._body, ui.element("form").classes("tb-card tb-fleet-login") as form:
-            ui.label("A token of yours, as `tailorbird fleet token issue` has told it").classes("tb-heading")
+            ui.label("Your token, as printed by `tailorbird fleet token issue`").classes("tb-heading")
             token = ui.input(password=True).props("outlined dense data-testid=token aria-label=Token autocomplete=off")
             button("Open", "enter", lambda: self._enter(token.value or ""))
             form.on("submit.prevent", lambda: self._enter(token.value or ""))
@@ -104,10 +104,10 @@ class FleetPage:
             self._gateways = GatewaysPart(self)
             ui.timer(_REFRESH, self.refresh)
 
-    # the round of refreshes
+    # refresh loop
 
     async def refresh(self) -> None:
-        """Ask, and show what has changed."""
+        """Query the gateway and show changes."""
         if self._api is None or not self._client.has_socket_connection or self._lock.locked():
             return
         async with self._lock:
@@ -129,7 +129,7 @@ class FleetPage:
         self._show()
 
     def _show(self) -> None:
-        """Only what is news is written anew: what a person is about to click stays where it is."""
+        """Update changed parts only, so that an element that the user is about to click stays in place."""
         sight = self._sight
         if sight is None:
             return
@@ -148,10 +148,10 @@ class FleetPage:
         self._banner.set_text(text)
         self._banner.set_visibility(bool(text))
 
-    # what is commanded; implements `http_fleet_parts.FleetActions`
+    # commands; implements `http_fleet_parts.FleetActions`
 
     async def sync(self, table: TableLine) -> None:
-        """Capture it, by a source that is there or a new one."""
+        """Capture a table with an existing or a new source."""
         sources = self._sight.sources if self._sight else []
         name = source_for(table, sources)
         if name is None:
@@ -161,21 +161,21 @@ class FleetPage:
             await self._ask("POST", f"sources/{name_in_path(name)}/start", {"tables": {table.full: {}}})
 
     async def stop_table(self, source: SourceLine, table: str) -> None:
-        """Capture it no more."""
-        if await self._sure(f"Capture {table} no more? Its topic stays."):
+        """Stop capturing a table."""
+        if await self._sure(f"Stop capturing {table}? Its topic is kept."):
             await self._ask("POST", f"sources/{name_in_path(source.name)}/stop", {"tables": [table]})
 
     async def run(self, source: SourceLine, running: bool) -> None:
-        """Start or stop a whole source."""
+        """Start or stop a source."""
         await self._ask("PATCH", f"sources/{name_in_path(source.name)}", {"running": running})
 
     async def drain(self, one: AgentLine | GatewayLine) -> None:
-        """Take an agent's sources, or send a gateway's agents elsewhere; or let it come back."""
+        """Move all sources off an agent, or all agents off a gateway; or end that state."""
         role = "agents" if isinstance(one, AgentLine) else "gateways"
         await self._ask("POST", "drain", {"role": role, "name": one.name, "drained": not one.drained})
 
     async def configure(self, source: SourceLine) -> None:
-        """Show the configuration and all versions; write the next one, or an older one again."""
+        """Show the configuration and all versions. Write a new version, or an older one again."""
         path = f"sources/{name_in_path(source.name)}"
         reported = await self._ask("GET", f"{path}/config")
         if reported is None:
@@ -186,25 +186,25 @@ class FleetPage:
             )
             button("Write it", "config-write", lambda: self._write(dialog, path, text.value or ""))
             for one in reversed(reported["versions"]):
-                again = f", version {one['of']} again" if one["of"] else ""
+                again = f", same as version {one['of']}" if one["of"] else ""
                 with ui.element("div").classes("tb-headline").props("data-testid=version"):
                     ui.label(f"version {one['version']}, {_when(one['at_ms'])}, {one['by']}{again}").classes("tb-note")
                     if one["version"] != reported["version"]:
                         back = partial(
                             self._close_and_ask, dialog, "POST", f"{path}/rollback", {"version": one["version"]}
                         )
-                        button("Roll back to it", "rollback", back, f"version {one['version']}")
+                        button("Roll back to this version", "rollback", back, f"version {one['version']}")
 
     async def _write(self, dialog: ui.dialog, path: str, text: str) -> None:
         try:
             spec = json.loads(text)
         except ValueError as error:
-            self._say(f"That is no JSON: {error}.")
+            self._say(f"Not valid JSON: {error}.")
             return
         await self._close_and_ask(dialog, "PUT", f"{path}/config", spec)
 
     async def place(self, source: SourceLine) -> None:
-        """Show where it can be set back to."""
+        """Show the positions to which the source can be reset."""
         path = f"sources/{name_in_path(source.name)}/positions"
         reported = await self._ask("GET", path)
         if reported is None:
@@ -214,14 +214,14 @@ class FleetPage:
                 with ui.element("div").classes("tb-headline").props("data-testid=place"):
                     ui.label(f"{one['sequence']}: {one['file']}:{one['pos']}, {_when(one['ts_ms'])}").classes("tb-note")
                     back = partial(self._close_and_ask, dialog, "POST", path, {"sequence": one["sequence"]})
-                    button("Set back to it", "set-back", back, f"sequence {one['sequence']}")
+                    button("Reset to this position", "set-back", back, f"sequence {one['sequence']}")
             if not reported:
-                ui.label("None is kept yet.").classes("tb-note")
+                ui.label("No position is stored yet.").classes("tb-note")
 
     async def dump(self, source: SourceLine) -> None:
-        """Have a table read again."""
+        """Request a snapshot of a table."""
         path = f"sources/{name_in_path(source.name)}/dump"
-        with self._dialog(f"Read again of {source.name}") as dialog:
+        with self._dialog(f"Snapshot of {source.name}") as dialog:
             table = ui.select(list(source.tables), value=next(iter(source.tables), None))
             table.props("outlined dense data-testid=dump-table aria-label=Table")
             where = ui.input(placeholder="all rows, or a condition: status = 'open'").props(
@@ -232,10 +232,11 @@ class FleetPage:
                 body = {"tables": [str(table.value)], "where": where.value or ""}
                 await self._close_and_ask(dialog, "POST", path, body)
 
-            button("Read it again", "dump-read", read)
+            button("Read again", "dump-read", read)
 
     def _dialog(self, title: str) -> _Inside:
-        """A dialog with a title, open until it is closed. Not where it was asked for: that may be written anew."""
+        """Return a dialog with a title, open until it is closed. It is not attached to the calling element, which may
+        be replaced."""
         with self._room, ui.dialog() as dialog, ui.card().classes("tb-fleet-dialog").props("data-testid=dialog"):
             ui.label(title).classes("tb-heading")
             content = ui.element("div").classes("tb-fleet-dialog-body")
@@ -254,8 +255,8 @@ class FleetPage:
         await self._ask(method, path, body)
 
     async def _ask(self, method: str, path: str, body: Any = None) -> Any:
-        """The gateway's answer; None where it refuses, which the page tells."""
-        assert self._api is not None, "nothing is commanded without a token"
+        """Return the gateway's answer, or None if it rejects the request; the page shows the reason."""
+        assert self._api is not None, "a command needs a token"
         try:
             answer = await run.io_bound(self._api.ask, method, path, body)
         except TailorbirdError as error:
@@ -275,7 +276,7 @@ def _seen(api: FleetApi) -> FleetSight:
 
 
 class _Inside:
-    """Puts what is made inside into a dialog."""
+    """Context manager that adds new elements to a dialog."""
 
     def __init__(self, dialog: ui.dialog, content: Any) -> None:
         self._dialog, self._content = dialog, content

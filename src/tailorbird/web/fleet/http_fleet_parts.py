@@ -1,6 +1,6 @@
-"""The parts of the fleet's page: agents, the map, sources. Each is told what to show, and reports what is wanted.
+"""Parts of the fleet's page: agents, map, sources. Each shows what it is given, and reports the user's commands.
 
-Names that come from databases reach the browser as text nodes and attributes only, never as markup.
+Names from databases reach the browser as text nodes and attributes only, never as markup.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _GOOD: frozenset[Health] = frozenset({"moving", "idle"})
 
 
 class FleetActions(Protocol):
-    """What a person may want."""
+    """Commands that a user can issue."""
 
     async def sync(self, table: TableLine) -> None: ...
     async def stop_table(self, source: SourceLine, table: str) -> None: ...
@@ -31,7 +31,7 @@ class FleetActions(Protocol):
 
 
 def button(text: str, testid: str, do: Do, name: str = "") -> Element:
-    """A plain button; `name` says what it is for where its text does not."""
+    """A plain button. `name` describes its purpose if its text does not."""
     with ui.element("button").classes("tb-fleet-button").props(f"type=button data-testid={testid}") as made:
         ui.label(text)
     if name:
@@ -68,7 +68,7 @@ def _row(testid: str, key: str) -> Element:
 
 
 class AgentsPart:
-    """One line an agent: is it well, where, with what."""
+    """One line per agent: its health, gateway and sources."""
 
     def __init__(self, actions: FleetActions) -> None:
         self._actions = actions
@@ -77,7 +77,7 @@ class AgentsPart:
             self._body = ui.element("table").classes("tb-fleet-table").props("data-testid=agents")
 
     def show(self, agents: Sequence[AgentLine]) -> None:
-        """Write it anew."""
+        """Replace the content."""
         self._body.clear()
         with self._body:
             _head("Agent", "Health", "Sources", "Gateway", "Version", "")
@@ -92,7 +92,7 @@ class AgentsPart:
                         _cell(one.gateway)
                         _cell(one.version)
                         with _cell():
-                            text = "Let it come back" if one.drained else "Drain"
+                            text = "End draining" if one.drained else "Drain"
                             button(text, "drain", partial(self._actions.drain, one), one.name)
         if not agents:
             with self._body:
@@ -100,7 +100,7 @@ class AgentsPart:
 
 
 class GatewaysPart:
-    """One line a gateway."""
+    """One line per gateway."""
 
     def __init__(self, actions: FleetActions) -> None:
         self._actions = actions
@@ -109,7 +109,7 @@ class GatewaysPart:
             self._body = ui.element("table").classes("tb-fleet-table").props("data-testid=gateways")
 
     def show(self, gateways: Sequence[GatewayLine]) -> None:
-        """Write it anew."""
+        """Replace the content."""
         self._body.clear()
         with self._body:
             _head("Gateway", "Health", "Agents", "")
@@ -121,12 +121,12 @@ class GatewaysPart:
                             _pill(one.health, "gateway-health")
                         _cell(str(one.agents))
                         with _cell():
-                            text = "Let it come back" if one.drained else "Drain"
+                            text = "End draining" if one.drained else "Drain"
                             button(text, "drain-gateway", partial(self._actions.drain, one), one.name)
 
 
 class MapPart:
-    """Databases and tables under their agents; a button for each that is not captured."""
+    """Databases and tables below their agents, with a button for each table that is not captured."""
 
     def __init__(self, actions: FleetActions) -> None:
         self._actions = actions
@@ -135,7 +135,7 @@ class MapPart:
             self._body = ui.element("div").props("data-testid=map")
 
     def show(self, tables: Sequence[TableLine], more: int) -> None:
-        """Write it anew; `more` are not shown."""
+        """Replace the content. `more` is the number of tables that are not shown."""
         self._body.clear()
         with self._body:
             for place in dict.fromkeys((one.agent, one.connection, one.database) for one in tables):
@@ -152,7 +152,7 @@ class MapPart:
             if more:
                 ui.label(f"{more:,} more: search for them").classes("tb-note").props("data-testid=map-more")
             if not tables:
-                ui.label("No agent has told of a table of that name.").classes("tb-note")
+                ui.label("No agent has reported a table with that name.").classes("tb-note")
 
     def _line(self, one: TableLine) -> None:
         with _row("table", one.full):
@@ -178,12 +178,12 @@ def _progress(one: TableLine) -> None:
     bar = ui.element("progress").props("max=1 data-testid=progress")
     bar.props["value"] = f"{one.progress:.3f}"
     bar.props["aria-label"] = f"snapshot of {one.full}"
-    text = "read whole" if one.done else f"{one.read or 0:,} rows read of about {one.rows or 0:,}"
+    text = "snapshot done" if one.done else f"{one.read or 0:,} rows read of about {one.rows or 0:,}"
     ui.label(text).classes("tb-note")
 
 
 class SourcesPart:
-    """One line a source: what shall be, what is, and what can be done with it."""
+    """One line per source: its configuration, its state, and its commands."""
 
     def __init__(self, actions: FleetActions) -> None:
         self._actions = actions
@@ -192,7 +192,7 @@ class SourcesPart:
             self._body = ui.element("table").classes("tb-fleet-table").props("data-testid=sources")
 
     def show(self, sources: Sequence[SourceLine]) -> None:
-        """Write it anew."""
+        """Replace the content."""
         self._body.clear()
         with self._body:
             _head("Source", "Health", "Tables", "Position", "")
@@ -201,13 +201,13 @@ class SourcesPart:
                     self._line(one)
         if not sources:
             with self._body:
-                ui.label("Nothing is captured yet: choose a table of the map.").classes("tb-note")
+                ui.label("Nothing is captured yet: choose a table in the map.").classes("tb-note")
 
     def _line(self, one: SourceLine) -> None:
         with _row("source", one.name):
             with _cell():
                 ui.label(one.name)
-                ui.label(f"version {one.version}, {one.connection} at {one.holder or 'nobody'}").classes("tb-note")
+                ui.label(f"version {one.version}, {one.connection} at {one.holder or 'no agent'}").classes("tb-note")
             with _cell():
                 _pill(one.health, "source-health")
                 ui.label(one.why).classes("tb-note")
@@ -220,7 +220,7 @@ class SourcesPart:
             with _cell(testid="position"):
                 ui.label(one.position or "none yet")
                 if one.lag_ms is not None:
-                    ui.label(f"{one.lag_ms / 1000:.1f} s behind").classes("tb-note")
+                    ui.label(f"{one.lag_ms / 1000:.1f} s lag").classes("tb-note")
             with _cell(), ui.element("div").classes("tb-chips"):
                 run = partial(self._actions.run, one, not one.running)
                 button("Stop" if one.running else "Start", "run", run, one.name)
@@ -230,5 +230,5 @@ class SourcesPart:
 
 
 def refusal(error: Any) -> str:
-    """What the gateway, or the agent, says against it, for a person."""
+    """Return the reason why the gateway or the agent rejects a request, as text."""
     return f"{error.message}. {error.hint}" if getattr(error, "hint", "") else str(error)

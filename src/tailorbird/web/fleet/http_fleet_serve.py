@@ -1,4 +1,4 @@
-"""Serves the fleet's page; it holds no secret of its own, and asks a gateway with the token of whoever looks."""
+"""Serve the fleet's page. It has no secrets of its own, and calls a gateway with the token of each user."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ _OWN = """
 
 
 def serve_fleet(api: str, ca: Path, *, port: int) -> None:
-    """Serve on loopback until SIGTERM or SIGINT. UsageError where the port is taken, or `ca` can not be read.
+    """Serve on loopback until SIGTERM or SIGINT. Raises UsageError if the port is taken or `ca` cannot be read.
 
-    Loopback alone: tokens pass from the browser to here without TLS. Others use a tunnel, or run their own.
+    It listens on loopback only, because tokens pass from the browser to the server without TLS. Remote users need a
+    tunnel or their own page.
     """
-    FleetApi(api, ca, "none")  # refuses what is no certificate, before anybody looks
+    FleetApi(api, ca, "none")  # rejects an invalid certificate before the first request
     refuse_taken("127.0.0.1", port)
 
     @ui.page("/", title="Fleet")

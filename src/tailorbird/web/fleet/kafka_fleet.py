@@ -1,4 +1,5 @@
-"""The fleet of a topology straight in Kafka, for whoever may write there: the first token, and `tailorbird apply`."""
+"""Access to a topology's fleet directly in Kafka, for users with write access: the first token, and `tailorbird
+apply`."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from tailorbird.web.fleet.wanted import WantedSource, wanted
 
 @contextmanager
 def by_kafka(topology: Topology) -> Iterator[tuple[KafkaState, FleetCommands, FleetOperator]]:
-    """Commands that ask for no token, since who may write to Kafka could write what he likes; audited as his."""
+    """Commands that need no token, since a user who may write to Kafka can write anything. The audit log names that
+    user."""
     topic, audit = KafkaState(topology.log, topology.name), KafkaAudit(topology.log, topology.name)
     try:
         yield topic, commands_of(topology, topic, audit), FleetOperator(f"{getpass.getuser()}, by Kafka")
@@ -27,7 +29,8 @@ def by_kafka(topology: Topology) -> Iterator[tuple[KafkaState, FleetCommands, Fl
 
 
 def written(topology: Topology, *, dry_run: bool) -> Iterator[WantedSource]:
-    """Write what the file wants of its fleet, and the fleet has not; errors as in `wanted`, Retriable without Kafka."""
+    """Write the differences between the file and the fleet. Raises the errors of `wanted`, and Retriable without
+    Kafka."""
     with by_kafka(topology) as (topic, commands, who):
         for one in list(wanted(topology, said_of(topology), topic.fresh())):
             if one.done == "made" and not dry_run:

@@ -1,4 +1,4 @@
-"""What the fleet's page shows, from what a gateway's API answers; pure."""
+"""Data of the fleet's page, computed from the answers of a gateway's API."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Health = Literal["moving", "waiting", "stuck", "away", "drained", "idle"]
-_MOST = 200  # tables of a search that are shown at a time
-_SILENT_MS = 30_000  # a gateway says every few seconds that it is there
-_QUIET_MS = 180_000  # a source that was not heard of for so long does not move
+_MOST = 200  # tables of a search that are shown at once
+_SILENT_MS = 30_000  # a gateway sends a heartbeat every few seconds
+_QUIET_MS = 180_000  # a source without a report for this long is considered unavailable
 
 
 @dataclass(frozen=True, slots=True)
 class AgentLine:
-    """One agent: is it well, and if not, why."""
+    """One agent: its health, and the reason if it is not good."""
 
     name: str
     health: Health
@@ -28,7 +28,7 @@ class AgentLine:
 
 @dataclass(frozen=True, slots=True)
 class GatewayLine:
-    """One gateway: is it heard of, how many agents it has."""
+    """One gateway: its health and the number of its agents."""
 
     name: str
     health: Health
@@ -38,7 +38,8 @@ class GatewayLine:
 
 @dataclass(frozen=True, slots=True)
 class TableLine:
-    """A table that an agent sees: `captured` by a source, or not; `read` of about `rows`, while it is read."""
+    """A table that an agent sees. `captured` is its source, or None. During a snapshot, `read` of about `rows` rows are
+    read."""
 
     agent: str
     connection: str
@@ -57,7 +58,7 @@ class TableLine:
 
     @property
     def progress(self) -> float | None:
-        """Which part of its rows was read, 0 to 1, as far as the server's estimate tells; None: nothing is read."""
+        """Return the fraction of the rows read, 0 to 1, according to the server's estimate; None without a snapshot."""
         if self.done:
             return 1.0
         return None if self.read is None else min(0.99, self.read / max(1, self.rows or 0, self.read))
@@ -65,7 +66,7 @@ class TableLine:
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A source: what shall be, and what is."""
+    """A source: its configuration and its state."""
 
     name: str
     version: int
@@ -83,7 +84,7 @@ class SourceLine:
 
 
 def agents_of(agents: Sequence[Mapping[str, Any]]) -> list[AgentLine]:
-    """Agents as `GET /v1/agents` tells them."""
+    """Convert the answer of `GET /v1/agents`."""
     return [_agent(one) for one in agents]
 
 
@@ -93,13 +94,13 @@ def _agent(one: Mapping[str, Any]) -> AgentLine:
     failed = [f"{s['source']}: {s['reason']}" for s in sources if s["status"] == "failed"]
     waits = [f"{s['source']}: {s['reason'] or 'begins'}" for s in sources if s["status"] == "applying"]
     if not one["connected"]:
-        health, why = "away", "no gateway has its stream"
+        health, why = "away", "it is connected to no gateway"
     elif failed:
         health, why = "stuck", failed[0]
     elif waits:
         health, why = "waiting", waits[0]
     elif one["drained"]:
-        health, why = "drained", "it shall have no sources"
+        health, why = "drained", "it must not have sources"
     else:
         health, why = ("moving", "") if sources else ("idle", "it has no source")
     return AgentLine(
@@ -109,7 +110,7 @@ def _agent(one: Mapping[str, Any]) -> AgentLine:
 
 
 def gateways_of(gateways: Sequence[Mapping[str, Any]], now_ms: float) -> list[GatewayLine]:
-    """Gateways as `GET /v1/gateways` tells them."""
+    """Convert the answer of `GET /v1/gateways`."""
     return [_gateway(one, now_ms) for one in gateways]
 
 
@@ -123,7 +124,7 @@ def _gateway(one: Mapping[str, Any], now_ms: float) -> GatewayLine:
 
 
 def sources_of(sources: Sequence[Mapping[str, Any]], now_ms: float) -> list[SourceLine]:
-    """Sources as `GET /v1/sources` tells them."""
+    """Convert the answer of `GET /v1/sources`."""
     return [_source(one, now_ms) for one in sources]
 
 
@@ -134,13 +135,13 @@ def _source(one: Mapping[str, Any], now_ms: float) -> SourceLine:
     if not spec["running"]:
         health, why = "idle", "stopped"
     elif reported is None:
-        health, why = "waiting", "its agent has not told anything" if one["agent"] else "no agent has it"
+        health, why = "waiting", "its agent has not reported yet" if one["agent"] else "no agent has it"
     elif reported["status"] == "failed":
         health, why = "stuck", reported["reason"]
     elif reported["status"] == "applying":
         health, why = "waiting", reported["reason"] or "it begins"
     elif now_ms - reported["at_ms"] > _QUIET_MS:
-        health, why = "away", "not heard of for minutes"
+        health, why = "away", "no report for minutes"
     else:
         health, why = "moving", reported["reason"]
     tables = spec.get("tables") or ()
@@ -152,13 +153,13 @@ def _source(one: Mapping[str, Any], now_ms: float) -> SourceLine:
 
 
 def _counts(reported: Any) -> dict[str, int]:
-    """Of what an agent has sent: texts with numbers, and nothing else."""
+    """Return the entries of an agent's message that are texts with numbers, and ignore all others."""
     found = reported.items() if isinstance(reported, dict) else ()
     return {str(name): rows for name, rows in found if isinstance(rows, int)}
 
 
 def tables_of(seen: Iterable[Mapping[str, Any]], sources: Sequence[SourceLine]) -> list[TableLine]:
-    """The map as `GET /v1/map` tells it, with what sources tell of the tables that they read."""
+    """Convert the answer of `GET /v1/map`, with the progress that sources report of the tables that they read."""
     by_name = {source.name: source for source in sources}
     return [_table(one, by_name.get(one["captured"] or "")) for one in seen]
 
@@ -174,7 +175,7 @@ def _table(one: Mapping[str, Any], source: SourceLine | None) -> TableLine:
 
 
 def found(tables: Sequence[TableLine], words: str) -> tuple[list[TableLine], int]:
-    """The tables whose place, name or columns hold every word, and how many more there are than are shown."""
+    """Return the tables whose place, name or columns contain every word, and how many more exist than are shown."""
     wanted = words.lower().split()
     fits = [one for one in tables if all(word in _text(one) for word in wanted)]
     return fits[:_MOST], max(0, len(fits) - _MOST)
@@ -186,13 +187,14 @@ def _text(one: TableLine) -> str:
 
 
 def source_for(table: TableLine, sources: Sequence[SourceLine]) -> str | None:
-    """The source that may capture a table: of the same connection, for that agent; None where one must be added."""
+    """Return the source that may capture a table: it has the same agent and connection. None if a source must be
+    added."""
     fits = [one.name for one in sources if one.connection == table.connection and table.agent in one.agents]
     return fits[0] if fits else None
 
 
 def new_source(table: TableLine, sources: Sequence[SourceLine]) -> tuple[str, dict[str, Any]]:
-    """A name that no source has, and a configuration, for the first table of a connection."""
+    """Return an unused name, and a configuration, for the first table of a connection."""
     base = re.sub(r"[^a-z0-9_]", "_", table.connection)[:50]
     taken = {one.name for one in sources}
     name = next(

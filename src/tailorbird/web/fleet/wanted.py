@@ -1,4 +1,4 @@
-"""What a topology's file wants of its fleet: sources with `agent:`, as `tailorbird apply` writes them; pure."""
+"""Desired state of a fleet according to a topology's file: sources with `agent:`, as `tailorbird apply` writes them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ingest.fleet.state import FleetState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedSource:
-    """A source's configuration as the file has it, and whether the fleet has none yet, another one, or this one."""
+    """A source's configuration in the file, and whether the fleet has none, another one, or the same one."""
 
     source: str
     reported: Mapping[str, Any]
@@ -25,10 +25,10 @@ class WantedSource:
 
 
 def wanted(topology: Topology, said: Mapping[str, Mapping[str, Any]], state: FleetState) -> Iterator[WantedSource]:
-    """Each source that agents capture; `said` is what the file says of it, without address and login.
+    """Yield each source that agents capture. `said` is its configuration in the file, without address and login.
 
-    What operators command beside the file holds until the next apply, but for whether a source runs. UsageError where
-    a label is nobody's, or a configuration is none.
+    Other operators' commands hold until the next apply; whether a source runs is never changed. Raises UsageError if no
+    agent has a label, or a configuration is invalid.
     """
     for name, source in topology.sources.items():
         if source.agent is None:
@@ -46,7 +46,7 @@ def wanted(topology: Topology, said: Mapping[str, Mapping[str, Any]], state: Fle
 
 
 def agents_of(source: str, choice: AgentChoice, state: FleetState) -> list[str]:
-    """The agents that are chosen: by name, or those that have told all the labels when they dialled last."""
+    """Return the selected agents: by name, or those that reported all the labels when they connected last."""
     if choice.names:
         return list(choice.names)
     found = [
@@ -56,6 +56,7 @@ def agents_of(source: str, choice: AgentChoice, state: FleetState) -> list[str]:
     if not found:
         labels = ", ".join(f"{name}={said}" for name, said in choice.labels.items())
         raise UsageError(
-            f"source {source}: no agent with {labels} has dialled", "start it, and apply again: its policy has labels"
+            f"source {source}: no agent with {labels} has connected",
+            "start it, and apply again: its policy contains its labels",
         )
     return found

@@ -1,1 +1,1 @@
-"""What stands between a page and whoever reaches it: headers, origins, the server itself."""
+"""Protection of the pages: headers, origins, login, and the server itself."""

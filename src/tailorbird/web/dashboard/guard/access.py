@@ -1,4 +1,4 @@
-"""Who reaches the pages, and how: what an address beyond this machine must come with."""
+"""Access to the pages: requirements for addresses that other machines can reach."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from cdc.model.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """`users` are argon2 hashes by name, none where everybody may look; `certificate` and `key` are files of TLS, empty
-    without. `behind_proxy`: somebody else's proxy does both.
-    """
+    """`users` are argon2 hashes by name; empty if no login is needed. `certificate` and `key` are files for TLS, or
+    empty. `behind_proxy`: an external proxy provides both."""
 
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
     certificate: str = ""
@@ -21,7 +20,7 @@ class Access:
 
     @property
     def secure(self) -> bool:
-        """Whether the server itself speaks TLS."""
+        """Return whether the server itself serves TLS."""
         return bool(self.certificate)
 
 
@@ -29,17 +28,15 @@ ANYBODY = Access()
 
 
 def refuse_open(host: str, access: Access, *, loopback: bool) -> None:
-    """UsageError where others than this machine could look, or listen, without a login and TLS."""
+    """Raise UsageError if other machines could see the pages, or listen, without a login and TLS."""
     if bool(access.certificate) != bool(access.key):
         raise UsageError("a certificate needs its key", "--tls-cert FILE --tls-key FILE")
     if loopback or access.behind_proxy:
         return
     if not access.users:
-        raise UsageError(
-            f"{host} is reached by others, and nobody is asked who they are", "--auth FILE, or --behind-proxy"
-        )
+        raise UsageError(f"other machines can reach {host} without a login", "--auth FILE, or --behind-proxy")
     if not access.secure:
         raise UsageError(
-            f"{host} is reached by others, who would send passwords in the clear",
+            f"other machines can reach {host}, and would send passwords without TLS",
             "--tls-cert FILE --tls-key FILE, or --behind-proxy",
         )

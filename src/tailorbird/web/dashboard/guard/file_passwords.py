@@ -1,4 +1,4 @@
-"""Reads the file of who may look."""
+"""Read the password file."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from tailorbird.web.dashboard.guard.passwords import read_passwords
 
 
 def load_passwords(file: str) -> Mapping[str, str]:
-    """Hashes by name; UsageError where the file cannot be read, is no such file, or others may read it, too."""
+    """Return hashes by name. Raises UsageError if the file cannot be read, is not a password file, or other users may
+    read it."""
     path = Path(file)
     try:
         mode, text = path.stat().st_mode, path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "no text in UTF-8"
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise UsageError(f"{file}: {why}", "lines `name:hash`, as tailorbird password NAME writes them") from error
     if mode & 0o077:
-        raise UsageError(f"{file} may be read by others", f"chmod 600 {file}")
+        raise UsageError(f"{file} is readable by other users", f"chmod 600 {file}")
     return read_passwords(text, file=file)

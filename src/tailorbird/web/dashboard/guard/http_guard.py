@@ -1,4 +1,4 @@
-"""ASGI layers before every page of ours: what a browser may load, and that no other site speaks for its user."""
+"""ASGI layers around every page: limit what a browser may load, and reject requests from other sites' pages."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# NiceGUI's own scripts are inline and compile templates; whatever is not from this server is refused by the browser.
+# NiceGUI's own scripts are inline and compile templates. The browser refuses everything that is not from this server.
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; font-src 'self' data:; object-src 'none'; base-uri 'self'; form-action 'self'; "
     "frame-ancestors 'none'"
 )
-# Our own pages have no inline script, nothing that compiles text, and send no forms.
+# The panel pages have no inline script, compile no text, and submit no forms.
 STRICT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -23,7 +23,7 @@ _SAFE = {"GET", "HEAD", "OPTIONS"}
 
 
 class StrictHeaders:
-    """Adds the content policy to every HTTP answer that has none of its own."""
+    """Adds the content security policy to every HTTP response that has none."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -42,10 +42,10 @@ class StrictHeaders:
 
 
 class SameOrigin:
-    """Refuses websockets, and requests that are no mere reading, which another site's page has opened.
+    """Rejects websockets, and requests with side effects, that another site's page has opened.
 
-    Browsers tell a page's origin with all of these. A program that tells none is nobody's browser, and may ask; a
-    websocket of a browser's always tells one.
+    Browsers send a page's origin with all of these. A client without an origin is not a browser and is allowed. A
+    browser always sends the origin with a websocket.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -53,17 +53,17 @@ class SameOrigin:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket" and not own_origin(Headers(scope=scope)):
-            await receive()  # the handshake; closed before it is accepted it is answered with 403
+            await receive()  # the handshake: closed before it is accepted, it is answered with 403
             await send({"type": "websocket.close", "code": 1008, "reason": "another site's page"})
             return
         if scope["type"] == "http" and scope["method"] not in _SAFE and not own_origin(Headers(scope=scope)):
-            await PlainTextResponse("another site's page may not ask this", 403)(scope, receive, send)
+            await PlainTextResponse("requests from another site's page are not allowed", 403)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
 
 def own_origin(headers: Headers) -> bool:
-    """Whether a request comes from a page of this server, or from no page at all."""
+    """Return whether a request comes from a page of this server, or from no page at all."""
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if site is not None and site not in ("same-origin", "none"):
         return False

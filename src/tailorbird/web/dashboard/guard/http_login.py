@@ -1,7 +1,7 @@
-"""A wall before all pages: whoever has no session is shown the login, and nothing else.
+"""Login wall in front of all pages: a client without a session sees the login and nothing else.
 
-Sessions live in this process and end with it, after twelve hours, or by logging out. The form bears a token that its
-cookie must repeat, beside what `SameOrigin` asks of every request that is no mere reading.
+Sessions live in this process. They end with it, after twelve hours, or at logout. The form contains a token that must
+match its cookie, in addition to the check of `SameOrigin`.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ input, button { font: inherit; padding: 8px 10px; }
 
 
 class LoginWall:
-    """The layer; `users` are hashes by name, `secure` says whether the server speaks TLS."""
+    """ASGI layer. `users` are hashes by name. `secure`: the server itself serves TLS."""
 
     def __init__(self, app: ASGIApp, users: Mapping[str, str], *, secure: bool) -> None:
         self._app, self._users, self._secure = app, users, secure
         self._sessions: OrderedDict[str, float] = OrderedDict()
         self._attempts = Attempts()
-        self._hashing = asyncio.Semaphore(2)  # each takes 19 MiB and a processor
+        self._hashing = asyncio.Semaphore(2)  # each needs 19 MiB and a processor
         self._session = "__Host-tailorbird" if secure else "tailorbird"
         self._form = "__Host-tailorbird-form" if secure else "tailorbird-form"
 
@@ -84,7 +84,7 @@ class LoginWall:
         return ends > time.time()
 
     async def _answer(self, request: Request, known: bool) -> Response | None:
-        """What the wall itself answers; None lets the request through."""
+        """Return the wall's own response, or None to let the request through."""
         path = request.url.path
         if path == "/login.css":
             return Response(_STYLE, media_type="text/css")
@@ -113,7 +113,7 @@ class LoginWall:
         async for part in request.stream():
             body += part
             if len(body) > LONGEST_FORM:
-                return PlainTextResponse("a form of this page is shorter", 413)
+                return PlainTextResponse("the form is too long", 413)
         said = {name: values[0] for name, values in parse_qs(body.decode(errors="replace")).items()}
         wanted, token = said.get("next", "/"), request.cookies.get(self._form, "")
         if not token or not hmac.compare_digest(token.encode(), said.get("token", "").encode()):
@@ -125,7 +125,7 @@ class LoginWall:
             answer = self._page(request, f"Too many wrong passwords: wait {wait / 60:.0f} minutes.", 429, wanted)
             answer.headers["Retry-After"] = str(int(wait) + 1)
             return answer
-        # noted before it is looked at: a hundred at once must not all be looked at
+        # recorded before verification: of a hundred concurrent attempts only the first few may be verified
         for who in (f"address {address}", f"name {name}"):
             self._attempts.wrong(who, now)
         async with self._hashing:
@@ -142,7 +142,7 @@ class LoginWall:
         while len(self._sessions) > MOST_SESSIONS:
             self._sessions.popitem(last=False)
         answer = RedirectResponse(to, 303)
-        # lax: a link that somebody sent must find whoever follows it logged in
+        # lax: a user who follows a link from elsewhere must still be logged in
         answer.set_cookie(self._session, token, max_age=SECONDS, httponly=True, samesite="lax", secure=self._secure)
         answer.delete_cookie(self._form, secure=self._secure, httponly=True)
         return answer

@@ -1,4 +1,4 @@
-"""One server of pages: the port looked at, the layers before them, how it begins and ends."""
+"""Web server of the pages: check the port, add the layers, start and stop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ICON = (
 
 
 def refuse_taken(host: str, port: int) -> None:
-    """UsageError where the address is foreign or the port taken."""
+    """Raise UsageError if the address is not one of this machine or the port is taken."""
     if not port_is_free(host, 0):
         raise UsageError(f"{host} can not be served: it is no IPv4 address of this machine", "try --host 127.0.0.1")
     if not port_is_free(host, port):
@@ -37,13 +37,13 @@ def refuse_taken(host: str, port: int) -> None:
 def serve_pages(
     what: str, *, host: str, port: int, title: str, reported: Mapping[str, str], access: Access = ANYBODY
 ) -> None:
-    """Serve all pages made so far until SIGTERM or SIGINT; `what` and `reported` stand in the lines of the log."""
+    """Serve all pages created so far until SIGTERM or SIGINT. `what` and `reported` appear in the log lines."""
     url = f"{'https' if access.secure else 'http'}://{host}:{port}/"
     tls: dict[str, Any] = {"ssl_certfile": access.certificate, "ssl_keyfile": access.key} if access.secure else {}
 
     @app.get("/health")
     def health() -> dict[str, str]:
-        """As every process of ours tells it; whether the servers behind it are there, the page says."""
+        """Answer like every Tailorbird process. The page itself shows whether the servers behind it answer."""
         return {"status": "moving", "reason": f"serves {url}"}
 
     if access.users:
@@ -51,9 +51,9 @@ def serve_pages(
     app.add_middleware(SameOrigin)
     app.add_middleware(StrictHeaders)
     if is_loopback(host):
-        # another site's page must not reach a private server through a name that it points here
+        # another site's page must not reach a private server through a DNS name that it points to this address
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "[::1]", host])
-    # a page that a test started is a server too; NiceGUI would take it for one of its own tests, on another port
+    # a page that a test starts is also a server; NiceGUI would treat it as one of its own tests, on another port
     os.environ.pop("PYTEST_CURRENT_TEST", None)
     # uvicorn stops cleanly on these and then raises them again, which would end the process as a failure
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -71,7 +71,7 @@ def serve_pages(
         show=False,
         show_welcome_message=False,
         tailwind=False,
-        # of this follow the pings too: 5 s would drop, and reload, the page of a machine that is merely busy
+        # the ping interval follows from this; with 5 s the page of a busy machine would be dropped and reloaded
         reconnect_timeout=SECONDS_TO_RECONNECT,
         timeout_graceful_shutdown=2,
         **tls,
@@ -80,7 +80,7 @@ def serve_pages(
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches it."""
+    """Return whether only this machine can reach the host."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""Who may look: names with argon2 hashes in a file, and how often somebody may be wrong."""
+"""Users: names with argon2 hashes in a file, and limits on wrong passwords."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from cdc.model.errors import UsageError
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
 _HASH = re.compile(r"\$argon2id\$v=19\$m=(\d+),t=(\d+),p=(\d+)\$[A-Za-z0-9+/]+\$[A-Za-z0-9+/]+")
 LEAST_KIB, LONGEST_PASSWORD = 19_456, 1_024
-# of a password that nobody has: a name that is not there takes as long as one that is
+# the hash of an unused password, so that an unknown name takes as long as a known one
 _NO_ONE = "$argon2id$v=19$m=19456,t=2,p=1$oxPm0cBJosBtIleilItmKw$JUbs0PolB3nQc/kEC4orSJGB4xVCjI68x0/K1aKd2v0"
 
 
 def read_passwords(text: str, *, file: str) -> Mapping[str, str]:
-    """Lines `name:hash`, with `#` before what is none; UsageError, which shows no hash, for any other line."""
+    """Parse lines `name:hash` and comments with `#`. Raises UsageError, which shows no hash, for any other line."""
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -27,7 +27,7 @@ def read_passwords(text: str, *, file: str) -> Mapping[str, str]:
         name, colon, hashed = line.strip().partition(":")
         match = _HASH.fullmatch(hashed)
         if not colon or not _NAME.fullmatch(name) or match is None:
-            raise UsageError(f"{file}:{number}: no line `name:hash`", "tailorbird password NAME writes one")
+            raise UsageError(f"{file}:{number}: not a line `name:hash`", "tailorbird password NAME writes one")
         if int(match[1]) < LEAST_KIB:
             raise UsageError(
                 f"{file}:{number}: a hash of {match[1]} KiB", "tailorbird password NAME writes a strong one"
@@ -36,18 +36,18 @@ def read_passwords(text: str, *, file: str) -> Mapping[str, str]:
             raise UsageError(f"{file}:{number}: {name} twice", "each name once")
         found[name] = hashed
     if not found:
-        raise UsageError(f"{file}: nobody in it", "a line `name:hash`, as tailorbird password NAME writes it")
+        raise UsageError(f"{file} has no users", "a line `name:hash`, as tailorbird password NAME writes it")
     return found
 
 
 def hashed_password(password: str, salt: bytes) -> str:
-    """The argon2id hash of a password, as a line of the file has it; `salt` is 16 random bytes."""
+    """Return the argon2id hash of a password, as stored in the file. `salt` is 16 random bytes."""
     kdf = Argon2id(salt=salt, length=32, iterations=2, lanes=1, memory_cost=LEAST_KIB)
     return kdf.derive_phc_encoded(password.encode())
 
 
 def is_right(users: Mapping[str, str], name: str, password: str) -> bool:
-    """Whether the name has that password; it takes as long of a name that is not there."""
+    """Return whether the password is right. Unknown names take as long as known ones."""
     if len(password) > LONGEST_PASSWORD:
         return False
     try:
@@ -58,9 +58,9 @@ def is_right(users: Mapping[str, str], name: str, password: str) -> bool:
 
 
 class Attempts:
-    """How often each address, and each name, was wrong lately; whoever was too often is not even asked.
+    """Counts recent wrong passwords per address and per name. Those with too many are rejected without verification.
 
-    `now` is in seconds. At most `most` of them are remembered: the one whose last attempt is longest ago goes first.
+    `now` is in seconds. At most `most` of them are remembered; the one with the oldest last attempt is dropped first.
     """
 
     def __init__(self, *, each: int = 10, within: float = 600.0, most: int = 10_000) -> None:
@@ -68,23 +68,23 @@ class Attempts:
         self._wrong: OrderedDict[str, list[float]] = OrderedDict()
 
     def seconds_to_wait(self, who: str, now: float) -> float:
-        """Seconds until that one may try again; 0: now."""
+        """Return the seconds until that address or name may try again; 0 means now."""
         times = [at for at in self._wrong.get(who, ()) if at > now - self._within]
         return times[-self._each] + self._within - now if len(times) >= self._each else 0.0
 
     def wrong(self, who: str, now: float) -> None:
-        """Note a wrong password."""
+        """Record a wrong password."""
         times = [at for at in self._wrong.pop(who, ()) if at > now - self._within]
         self._wrong[who] = [*times[-self._each :], now]
         while len(self._wrong) > self._most:
             self._wrong.popitem(last=False)
 
     def right(self, who: str) -> None:
-        """Forget what was wrong before."""
+        """Forget the wrong passwords."""
         self._wrong.pop(who, None)
 
 
 def safe_next(path: str) -> str:
-    """Where a login leads: a path of this server, else its first page; never another site."""
+    """Return the target after a login: a path of this server, else its first page; never another site."""
     plain = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() and "\\" not in path
     return path if plain and len(path) < 20_000 else "/"

@@ -1,1 +1,1 @@
-"""The pages of panels: their server, the one asking for all viewers, and what the browser gets."""
+"""Pages with panels: their server, the shared queries for all viewers, and the browser's files."""

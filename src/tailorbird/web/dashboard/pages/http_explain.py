@@ -1,4 +1,4 @@
-"""Explains rows beside the pages: a few at a time, and none for long, whatever the servers behind it do."""
+"""Explain rows for the pages, a few at a time and each within a time limit."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ ExplainRow = Callable[[str, bytes], Mapping[str, Any] | None]
 
 
 class ExplainRequests:
-    """Asks `explain`, which tells of a table's row by its row key where its cells come from (None: no such row).
+    """Runs `explain`, which returns the sources of the cells of a row by table and row key (None: no such row).
 
-    What takes too long ends by its own servers' patience, and holds its place until then.
+    A request that takes too long ends by the timeouts of the servers it uses. It occupies its slot until then.
     """
 
     def __init__(self, explain: ExplainRow, *, at_once: int = AT_ONCE, seconds: float = SECONDS) -> None:
@@ -26,9 +26,10 @@ class ExplainRequests:
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="explain")
 
     def ask(self, table: str, row_key: bytes) -> Mapping[str, Any] | None:
-        """What it tells. Retriable while all places are taken, and for what takes too long; else its own errors."""
+        """Return the explanation. Raises Retriable if all slots are taken or it takes too long; else the errors of
+        `explain`."""
         if not self._places.acquire(blocking=False):
-            raise Retriable("others' rows are being explained", "a moment later, or the command")
+            raise Retriable("too many rows are being explained", "try again later, or use the command")
         try:
             future = self._threads.submit(self._explain, table, row_key)
         except BaseException:
@@ -38,5 +39,5 @@ class ExplainRequests:
         try:
             return future.result(self._seconds)
         except TooLong as error:
-            reported = f"nothing was told within {self._seconds:g} s"
-            raise Retriable(reported, "the command, which waits longer; `tailorbird status`") from error
+            reported = f"no explanation within {self._seconds:g} s"
+            raise Retriable(reported, "use the command, which waits longer, or see `tailorbird status`") from error

@@ -1,8 +1,8 @@
-"""Asks Solr for all who look at one dashboard: one query per panel and choice, however many they are.
+"""Query Solr for all viewers of one dashboard: one query per panel and selection, independent of their number.
 
-Answers stand on a shelf of bounded size, by what was asked and how far the index was then; whoever asks the same while
-an answer is under way waits for that one. A round looks how far the index is; when that, or the time that a range
-means, has moved, every viewer gets what has changed.
+A bounded cache holds the answers by query and index state. Viewers who request the same while a query runs wait for
+that query. A round reads the state of the index. If it has changed, or a relative time range has moved, every viewer
+gets the changed panels.
 """
 
 from __future__ import annotations
@@ -43,16 +43,17 @@ from tailorbird.web.dashboard.panels.watching import (
 from tailorbird.web.dashboard.query import Params
 from tailorbird.web.dashboard.time import Span
 
-FACETS = -1  # the filters, as a panel among panels
-SHELF = 512  # answers
-AT_ONCE = 4  # queries
+FACETS = -1  # the filters, treated as a panel
+SHELF = 512  # cached answers
+AT_ONCE = 4  # concurrent queries
 Ask = Callable[[Params], Mapping[str, Any]]
 _Key = tuple[int, str, Span | None, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachedAnswer:
-    """An answer: `reported` for the browser, when it was asked (ms), how long Solr took (s), how far the index was."""
+    """An answer: `reported` for the browser, when it was queried (ms), how long Solr took (s), and the index state as a
+    token."""
 
     reported: Reported
     asked_ms: int
@@ -62,7 +63,8 @@ class CachedAnswer:
 
 @dataclass(eq=False, slots=True)
 class Viewer:
-    """Somebody who looks: what is chosen, which panels are seen, how to tell; `shown` is what was told last."""
+    """A browser: its selection, its visible panels, and the function that sends to it. `shown` holds the answers sent
+    last."""
 
     report: Callable[[Reported], Awaitable[None]]
     chosen: Chosen = field(default_factory=Chosen)
@@ -72,7 +74,7 @@ class Viewer:
 
 
 class Hub:
-    """The one asker of a dashboard. All methods belong to one event loop; queries run in threads of its own."""
+    """Runs all queries of a dashboard. All methods belong to one event loop; queries run in the hub's own threads."""
 
     def __init__(self, board: Board, *, shelf: int = SHELF) -> None:
         self.board, self._most = board, shelf
@@ -82,26 +84,26 @@ class Hub:
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="panel")
         self._fit: FitBoard | None = None
         self._moved: Moved | None = None
-        self._first = asyncio.Lock()  # of many who come at once one looks how far the index is
+        self._first = asyncio.Lock()  # of many concurrent first requests only one reads the index state
         self._unavailable = ""
         self._checked_ms = 0
         self._counting = threading.Lock()
         self.queries = 0
 
     async def fit(self) -> FitBoard:
-        """The panels; a TailorbirdError, or Misfit while the index has no columns."""
+        """Return the panels. Raises a TailorbirdError, or Misfit while the index has no columns."""
         self._fit = await self._off(self.board.fit)
         if self._fit is None:
             raise Misfit("the index has no columns yet: it waits for the first rows of its table", "wait")
         return self._fit
 
     async def show(self, viewer: Viewer) -> None:
-        """Tell a viewer every panel that has changed for it; what cannot be asked is told with its reason."""
+        """Send a viewer every panel that has changed for it, or the reason why it cannot be queried."""
         number, chosen = viewer.number, viewer.chosen
         await asyncio.gather(*(self._show(viewer, number, chosen, one) for one in viewer.panels))
 
     async def round(self) -> None:
-        """Look how far the index is, and tell all viewers; whoever keeps the time calls it once per refresh."""
+        """Read the index state and update all viewers. The caller runs this once per refresh."""
         try:
             self._moved, self._unavailable = await self._how_far(), ""
             self._checked_ms = _now_ms()
@@ -110,7 +112,7 @@ class Hub:
         await asyncio.gather(*(self._report_all(one) for one in list(self.viewers)))
 
     async def keep(self) -> None:
-        """Rounds for as long as this task lives; none while nobody looks."""
+        """Run rounds until this task is cancelled; none while there are no viewers."""
         while True:
             began = time.monotonic()
             if self.viewers:
@@ -118,7 +120,8 @@ class Hub:
             await asyncio.sleep(max(self.board.dashboard.refresh - (time.monotonic() - began), 0.05))
 
     async def get(self, number: int, chosen: Chosen) -> CachedAnswer:
-        """The answer of a panel to a choice, off the shelf or asked; TailorbirdError or Misfit where there is none."""
+        """Return the answer of a panel for a selection, from the cache or from Solr. Raises TailorbirdError or
+        Misfit."""
         async with self._first:
             if self._moved is None:
                 self._moved = await self._how_far()
@@ -133,16 +136,16 @@ class Hub:
             task = asyncio.create_task(self._ask(board, key, chosen))
             self._under_way[key] = task
             task.add_done_callback(lambda _: self._under_way.pop(key, None))
-        # one viewer who leaves must not take the answer from the others
+        # a viewer who leaves must not cancel the query for the others
         return await asyncio.shield(self._under_way[key])
 
     @property
     def kept(self) -> int:
-        """How many answers stand on the shelf."""
+        """Return the number of cached answers."""
         return len(self._shelf)
 
     def span(self, chosen: Chosen) -> Span | None:
-        """The stretch of time that a choice means now."""
+        """Return the time range that a selection currently means."""
         default: TimeRange = self.board.dashboard.range
         return stretch(chosen, default, _now_ms()) if self.board.dashboard.time else None
 
@@ -175,7 +178,7 @@ class Hub:
             await self.show(viewer)
 
     def status(self) -> Reported:
-        """How it stands: what is wrong, in words, and how far the index is."""
+        """Return the problems, as texts, and the state of the index."""
         moved = self._moved or Moved(token="")
         waiting, checked = self.board.waiting(), self.board.checked()
         return {
@@ -220,7 +223,7 @@ class Hub:
 
 
 def ask_panel(board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | None, ask: Ask) -> Reported:
-    """One panel's answer: one query; of a histogram, of a split series, and of all times, some more."""
+    """Query one panel: one query, or a few more for a histogram, a split series, or an unlimited time range."""
     if fit.panel.type == "text":
         return read_panel(fit, {}, None)
     if fit.panel.type == "histogram":
@@ -245,7 +248,8 @@ def ask_panel(board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | None,
 
 
 def _histogram(board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | None, ask: Ask) -> Reported:
-    """Bars from the least to the greatest value; where nearly all rows would be in a few, only where those are."""
+    """Return bars from the least to the greatest value. If nearly all rows fall into a few bars, return only that
+    range."""
     extent = read_extent(ask(extent_params(board, fit, chosen, span)))
     if extent is None:
         return nothing(fit)

@@ -1,4 +1,4 @@
-"""Serves Proof, Dead letters and Fleet: pages without a script, written by the server, that only read."""
+"""Serve Proof, Dead letters and Fleet: read-only pages without scripts, rendered by the server."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _TONES: Mapping[Tone, str] = {"good": "", "bad": " bad", "plain": " plain"}
 def serve_listed(
     app: FastAPI, path: str, title: str, look: Callable[[int], ListedPage], others: Mapping[str, str]
 ) -> None:
-    """Serve a page at a path; `look` tells it at a moment (ms), `others` are further pages by path."""
+    """Serve a page at a path. `look` returns its content at a moment (ms). `others` are titles of further pages by
+    path."""
 
-    # no coroutine: what is looked at may wait for a server
+    # not a coroutine: `look` may wait for a server
     @app.get(path, response_class=HTMLResponse)
     def page() -> HTMLResponse:
         now_ms = time.time_ns() // 1_000_000
@@ -29,7 +30,7 @@ def serve_listed(
 
 
 def listed_html(title: str, page: ListedPage, others: Mapping[str, str], now_ms: int) -> HTMLResponse:
-    """The page, every text of it escaped."""
+    """Return the page with all texts escaped."""
     links = (f'<a class="link" href="{_escaped(to)}">{_escaped(name)}</a>' for to, name in others.items())
     parts = {
         "title": _escaped(title),

@@ -1,4 +1,4 @@
-"""Serves the topology as a live graph at `/overview`; it is looked at once a second at most, however many look."""
+"""Serve the topology as a live graph at `/overview`. It is read at most once a second for all viewers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SECONDS = 1.0
 
 
 def serve_overview(app: FastAPI, name: str, look: Callable[[], Reported], others: Mapping[str, str]) -> None:
-    """Serve the page, and `GET /api/overview`; `look` tells the graph (panels.overview)."""
+    """Serve the page and `GET /api/overview`. `look` returns the graph (panels.overview)."""
     lock = threading.Lock()
     kept: dict[str, Reported] = {}
     at = [0.0]
@@ -27,7 +27,7 @@ def serve_overview(app: FastAPI, name: str, look: Callable[[], Reported], others
         links = [{"path": to, "title": title} for to, title in others.items()]
         return page_html("overview.html", f"{name}: overview", {"others": links})
 
-    # no coroutine: it waits for the processes in a thread of its own
+    # not a coroutine: it waits for the processes in its own thread
     @app.get("/api/overview")
     def overview() -> Reported:
         with lock:

@@ -1,7 +1,8 @@
-"""Serves the page of a dashboard with panels: its HTML, and a websocket that tells what has changed.
+"""Serve the page of a dashboard with panels: its HTML, and a websocket that sends changes.
 
-browser → {"state": number, "query": the URL's query, "panels": [those it sees]}
-server  → {"panel", "state", "answer", …} · {"panel", "state", "error", "hint"} · {"unavailable", "token", …} every refresh
+browser → {"state": number, "query": the URL's query, "panels": [visible panels]}
+server  → {"panel", "state", "answer", …} · {"panel", "state", "error", "hint"} · {"unavailable", "token", …}, the last
+         one at every refresh
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from tailorbird.web.dashboard.view import heading
 
 ASSETS = files("tailorbird.web.dashboard.pages") / "assets"
 _TYPES = {"js": "text/javascript", "css": "text/css"}
-LONGEST_MESSAGE = 40_000  # letters
-MOST_WAITING = 400  # messages for a browser that does not read; then it is let go
+LONGEST_MESSAGE = 40_000  # characters
+MOST_WAITING = 400  # messages for a browser that does not read; then it is disconnected
 MOST_VIEWERS = 500
 
 
 def board_json(board: Board, path: str, others: Mapping[str, str]) -> Reported:
-    """What the browser knows of a dashboard before it asks: its panels, and where the other pages are."""
+    """Return what the browser needs before its first query: the panels, and the paths of the other pages."""
     dashboard = board.dashboard
     return {
         "name": dashboard.name,
@@ -63,29 +64,29 @@ def board_json(board: Board, path: str, others: Mapping[str, str]) -> Reported:
 
 
 def page_html(asset: str, title: str, data: Reported) -> HTMLResponse:
-    """A page of ours with its title, and data for its script, which no text in them can leave."""
+    """Return a page with its title and the data for its script. No text in the data can end the script element."""
     quoted = json.dumps(data, ensure_ascii=True).replace("<", "\\u003c")
     return filled_html(asset, {"title": html.escape(title), "data": quoted})
 
 
 def filled_html(asset: str, parts: Mapping[str, str]) -> HTMLResponse:
-    """A page of ours with parts, which are HTML by now, in its places `{{name}}`; all begin with `{{head}}`."""
+    """Return a page whose placeholders `{{name}}` are filled with HTML parts. Every page starts with `{{head}}`."""
     begin, text = ((ASSETS / name).read_text(encoding="utf-8") for name in ("head.html", asset))
     text = text.replace("{{head}}\n", begin, 1)
-    # in one go: a title may hold what looks like a place for the data
+    # in one pass: a title may contain what looks like a placeholder
     filled = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], text)
     return HTMLResponse(filled, headers={"Content-Security-Policy": STRICT_POLICY, "Cache-Control": "no-store"})
 
 
 def serve_assets(app: FastAPI) -> None:
-    """Scripts and styles of these pages, at `/assets`; nothing else is there."""
+    """Serve the scripts and styles of these pages at `/assets`, and nothing else."""
 
     @app.get("/assets/{name}")
     def asset(name: str) -> Response:
         kind = _TYPES.get(name.rpartition(".")[2])
         if kind is None or name not in {one.name for one in ASSETS.iterdir()}:
             return Response(status_code=404)
-        # asked again after an update of ours, else at hand
+        # the browser revalidates, so that it gets new files after an upgrade
         return Response((ASSETS / name).read_bytes(), media_type=kind, headers={"Cache-Control": "max-age=60"})
 
 
@@ -102,7 +103,7 @@ def serve_panels(app: FastAPI, board: Board, path: str, others: Mapping[str, str
     async def live(socket: WebSocket) -> None:
         await socket.accept()
         if len(hub.viewers) >= MOST_VIEWERS:
-            await socket.close(code=1013, reason=f"{MOST_VIEWERS} are looking")
+            await socket.close(code=1013, reason=f"the limit of {MOST_VIEWERS} viewers is reached")
             return
         with contextlib.suppress(WebSocketDisconnect):
             await _serve_viewer(hub, socket)
@@ -145,7 +146,7 @@ async def _read(hub: Hub, viewer: Viewer, socket: WebSocket) -> None:
         text = await socket.receive_text()
         message = _message(text) if len(text) <= LONGEST_MESSAGE else None
         if message is None:
-            await socket.close(code=1008, reason="no message of this page")
+            await socket.close(code=1008, reason="not a message of this page")
             return
         number, query, wanted = message
         if asking is not None:
@@ -168,7 +169,7 @@ async def _show(hub: Hub, viewer: Viewer) -> None:
 
 
 def _message(text: str) -> tuple[int, str, list[int]] | None:
-    """A message of the browser's; None for what is none."""
+    """Parse a message from the browser; None if it is invalid."""
     try:
         said: Any = json.loads(text)
         number, query, wanted = said["state"], said["query"], said["panels"]

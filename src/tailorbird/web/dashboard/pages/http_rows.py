@@ -1,12 +1,12 @@
-"""Serves the rows behind a dashboard: its page at `/rows/<name>`, and what that page asks.
+"""Serve the rows behind a dashboard: the page `/rows/<name>`, and the requests of that page.
 
-    GET /api/rows/<name>?<what is chosen>&columns=&sort=&page=&panel=     one page, JSON
-    GET /api/rows/<name>.csv, .json                                       a download, streamed, 100,000 rows at most
-    GET /api/rows/<name>/row?key=                                         one row: columns, document, how to explain it
-    GET /api/rows/<name>/explain?key=                                     where its cells come from
-    GET /api/dashboards/<name>/yaml?<what is chosen>                      the view, to be declared
+    GET /api/rows/<name>?<selection>&columns=&sort=&page=&panel=     one page, JSON
+    GET /api/rows/<name>.csv, .json                                  a download, streamed, at most 100,000 rows
+    GET /api/rows/<name>/row?key=                                    one row: columns, document, command to explain it
+    GET /api/rows/<name>/explain?key=                                sources of the row's cells
+    GET /api/dashboards/<name>/yaml?<selection>                      the view as a declaration
 
-All of it reads, nothing changes anything.
+All requests are read-only.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from tailorbird.web.dashboard.panels.state import Chosen, chosen_of
 from tailorbird.web.dashboard.time import Span
 
 LONGEST_KEY = 10_000
-_GONE = "there is no such row, or no longer"
+_GONE = "the row does not exist, or was deleted"
 
 
 def serve_rows(
     app: FastAPI, hub: Hub, path: str, others: Mapping[str, str], explainer: ExplainRequests | None = None
 ) -> None:
-    """Serve the rows behind a dashboard, whose panels are at `path`; `others` are further pages by path."""
+    """Serve the rows behind a dashboard, whose panels are at `path`. `others` are titles of further pages by path."""
     board, name = hub.board, hub.board.dashboard.name
     links = {path: board.dashboard.title, **others}
 
@@ -60,7 +60,7 @@ def serve_rows(
         title = f"{board.dashboard.title}: rows"
         return page_html("rows.html", title, board_json(board, f"/rows/{name}", links))
 
-    # no coroutines: each waits for Solr in a thread of its own
+    # not coroutines: each waits for Solr in its own thread
     @app.get(f"/api/rows/{name}")
     def rows(request: Request) -> Response:
         def reported(fit: FitBoard, asked: RowsAsked, chosen: Chosen, span: Span | None) -> Response:
@@ -110,25 +110,29 @@ def _serve_row(app: FastAPI, hub: Hub, name: str, explainer: ExplainRequests | N
     @app.get(f"/api/rows/{name}/explain")
     def explained(key: str) -> Response:
         def reported(fit: FitBoard, *_: object) -> Response:
-            # who may see the row may see where it comes from, and of no other row
+            # the lineage of a row is available only to viewers who can see the row
             found = _row(hub, fit, key)
             table = board.topology.indexes[board.dashboard.index].table
             if found is None or explainer is None or table not in board.topology.tables:
-                return JSONResponse({"error": _GONE if found is None else "rows of others' tables have no trace"}, 404)
+                return JSONResponse(
+                    {"error": _GONE if found is None else "rows of external tables have no lineage"}, 404
+                )
             origin = explainer.ask(table, bytes.fromhex(found["document"][UNIQUE_KEY]))
             if origin is None:
-                return JSONResponse({"error": "HBase has no such row any more"}, 404)
+                return JSONResponse({"error": "the row is no longer in HBase"}, 404)
             return JSONResponse(explained_of(origin, every(fit)))
 
         return _answered(hub, None, reported)
 
 
 def _answered(hub: Hub, request: Request | None, reported: Any) -> Response:
-    """What `reported` makes of a request; 400 for one that does not fit, 503 while Solr is away."""
+    """Return the result of `reported`; 400 for an invalid request, 503 while Solr is unavailable."""
     try:
         fit = hub.board.fit()
         if fit is None:
-            return JSONResponse({"error": "the index has no columns yet", "hint": "rows in its table"}, 503)
+            return JSONResponse(
+                {"error": "the index has no columns yet", "hint": "rows in the table of the index"}, 503
+            )
         chosen = chosen_of(request.url.query) if request else Chosen()
         asked = asked_of(fit, request.query_params if request else {})
         response: Response = reported(fit, asked, chosen, hub.span(chosen))
@@ -141,7 +145,7 @@ def _answered(hub: Hub, request: Request | None, reported: Any) -> Response:
 
 def _download(hub: Hub, kind: str, fit: FitBoard, asked: RowsAsked, chosen: Chosen, span: Span | None) -> Response:
     batches = _batches(hub, fit, asked, chosen, span)
-    first = next(batches)  # so that what cannot be asked is an error, and not a broken file
+    first = next(batches)  # read first, so that an invalid request is an error and not a broken file
     names = [column.name for column in asked.columns]
 
     def parts() -> Iterator[str]:
@@ -166,7 +170,7 @@ def _download(hub: Hub, kind: str, fit: FitBoard, asked: RowsAsked, chosen: Chos
 def _batches(
     hub: Hub, fit: FitBoard, asked: RowsAsked, chosen: Chosen, span: Span | None
 ) -> Iterator[list[Mapping[str, Any]]]:
-    """Batches of documents, at most `MOST_ROWS` in all; the first one may be empty."""
+    """Yield batches of documents, at most `MOST_ROWS` in all. The first batch may be empty."""
     mark, left = "*", MOST_ROWS
     while left > 0:
         answer = hub.board.solr.select(batch_params(fit, asked, chosen, span, mark))
@@ -180,12 +184,12 @@ def _batches(
 
 def _row(hub: Hub, fit: FitBoard, key: str) -> Reported | None:
     found = read_row(fit, hub.board.solr.select(row_params(key[:LONGEST_KEY])))
-    # barriers and stubs are nobody's rows
+    # barriers and tombstones are not rows
     return found if found is not None and found["document"].get(KIND) == ROW else None
 
 
 def _explain(hub: Hub, document: Reported) -> str:
-    """The command that tells where each cell of a row comes from; empty of a table of others."""
+    """Return the command that shows the sources of a row's cells; empty for an external table."""
     topology = hub.board.topology
     table = topology.tables.get(topology.indexes[hub.board.dashboard.index].table)
     if table is None or not table.row_key:

@@ -1,1 +1,1 @@
-"""Panels: what a dashboard asks of Solr for each of them, and what the answer says; nothing here asks."""
+"""Panels of a dashboard: build their Solr queries and read the answers, without any I/O."""

@@ -1,7 +1,7 @@
-"""A panel and what is chosen → the parameters of one Solr query, by its JSON facets.
+"""Build the parameters of a panel's Solr query, with JSON facets.
 
-Every query leaves out barriers and stubs (`_kind:row`), takes the chosen words, values and stretch of time, and the
-panel's own filters. Nothing that a person typed is syntax (columns.py, query.py).
+Every query excludes barriers and tombstones (`_kind:row`), and applies the selected words, values and time range, and
+the panel's own filters. User input never becomes query syntax (columns.py, query.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tailorbird.web.dashboard.query import Params, search_words, words_query
 from tailorbird.web.dashboard.time import DAY, Axis, Gap, Span, aligned, axis_of, edges, solr_instant
 
 MOST_EDGES = 400
-GROUPS = 200  # of the outer column of a table's two
+GROUPS = 200  # of the outer one of a table's two columns
 _WIDTHS: dict[Interval, Gap] = {
     "second": Gap(count=1, unit="SECOND"),
     "minute": Gap(count=1, unit="MINUTE"),
@@ -31,16 +31,15 @@ _WIDTHS: dict[Interval, Gap] = {
     "month": Gap(count=1, unit="MONTH"),
     "year": Gap(count=1, unit="YEAR"),
 }
-_NEARLY_ALL, _FEW = 0.98, 4  # of the rows, in one of so many parts of the bars
+_NEARLY_ALL, _FEW = 0.98, 4  # the share of the rows, and in how many neighbouring bars
 _LONG = 50 * 365 * DAY
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """Least and greatest of what a panel is drawn over, and between which of them nearly all rows are (percentiles,
-    where they were asked for).
-    """
+    """Least and greatest value of a panel's axis, and the range of nearly all rows (percentiles, if they were
+    requested)."""
 
     low: float
     high: float
@@ -49,19 +48,20 @@ class Extent:
 
     @property
     def long(self) -> bool:
-        """Of times: whether an end may lie far from nearly all rows, so that percentiles must tell, which cost much."""
+        """Return whether an end of a time axis may be far from nearly all rows. Only then are percentiles worth their
+        cost."""
         return self.high - self.low > _LONG
 
     @property
     def shown(self) -> tuple[float, float]:
-        """What is worth drawing: a single value far beyond all others would leave the others one bar."""
+        """Return the range to draw. One value far beyond all others would leave a single bar for the others."""
         room = self.most_high - self.most_low
         return max(self.low, self.most_low - room), min(self.high, self.most_high + room)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """The bars of a histogram: `count` of them, each `width` wide, from `start`."""
+    """The bars of a histogram: `count` bars, each `width` wide, starting at `start`."""
 
     start: float
     width: float
@@ -69,12 +69,12 @@ class Steps:
 
 
 def needs_extent(fit: FitPanel, span: Span | None) -> bool:
-    """Whether a query must tell the extent before a panel over time can be asked."""
+    """Return whether a panel over time needs a query for its extent first."""
     return fit.panel.type in ("timeseries", "heatmap") and span is None
 
 
 def extent_params(board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | None, *, most: bool = False) -> Params:
-    """A query for the extent of a panel's axis; `most`: and between which values nearly all rows are."""
+    """Return a query for the extent of a panel's axis. `most`: also for the range of nearly all rows."""
     number = fit.panel.type == "histogram"
     field = fit.fields[0].ordered if number else _time(board).ordered
     facets = {"low": f"min({field})", "high": f"max({field})"}
@@ -84,7 +84,7 @@ def extent_params(board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | N
 
 
 def axis_for(panel: Panel, span: Span) -> Axis:
-    """The bars of a stretch of time: the panel's interval, or a wider one where it would be too many."""
+    """Return the bars of a time range: the panel's interval, or a wider one if there would be too many."""
     for interval in get_args(Interval)[get_args(Interval).index(panel.interval) :]:
         if interval == "auto":
             return axis_of(span)
@@ -95,7 +95,7 @@ def axis_for(panel: Panel, span: Span) -> Axis:
 
 
 def steps_for(panel: Panel, extent: Extent, *, whole: bool) -> Steps:
-    """Bars of a round width over an extent, some `buckets` of them; of whole numbers one at least wide."""
+    """Return about `buckets` bars of a round width over an extent. Bars of whole numbers are at least 1 wide."""
     low, high = extent.shown
     wanted = (high - low) / panel.buckets or 1.0
     power = 10.0 ** math.floor(math.log10(wanted))
@@ -107,9 +107,8 @@ def steps_for(panel: Panel, extent: Extent, *, whole: bool) -> Steps:
 
 
 def crowded(steps: Steps, counts: Sequence[int]) -> bool:
-    """Whether nearly all rows are in a few neighbouring bars of a histogram, so that percentiles, which cost much, must
-    tell what to draw. `counts` are the rows in each.
-    """
+    """Return whether nearly all rows are in a few neighbouring bars of a histogram. Then percentiles, which are
+    expensive, must determine the range. `counts` are the rows of each bar."""
     total, few = sum(counts), steps.count // _FEW
     windows = (sum(counts[i : i + few]) for i in range(len(counts) - few + 1))
     return few > 0 and total > 0 and any(rows >= _NEARLY_ALL * total for rows in windows)
@@ -118,7 +117,7 @@ def crowded(steps: Steps, counts: Sequence[int]) -> bool:
 def panel_params(
     board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | None, drawn: Axis | Steps | None
 ) -> Params:
-    """The query of a panel; `drawn` is the axis of one over time, or of a histogram, else None."""
+    """Return the query of a panel. `drawn` is the axis of a time panel or histogram, else None."""
     panel, params = fit.panel, rows_params(board, fit, chosen, span)
     if panel.type == "table" and not panel.measures:
         return {**params, **_shown(board, fit)}
@@ -130,7 +129,7 @@ def panel_params(
     elif panel.type in ("timeseries", "heatmap") and isinstance(drawn, Axis):
         facets = _over_time(board, fit, drawn)
     elif panel.type == "histogram" and isinstance(drawn, Steps):
-        number = int if fit.fields[0].whole else float  # Solr reads no fraction of a whole number, not even 0.0
+        number = int if fit.fields[0].whole else float  # Solr rejects fractions for whole-number fields, even 0.0
         facets = {
             "bars": {
                 "type": "range",
@@ -147,12 +146,13 @@ def panel_params(
     elif panel.type == "table":
         facets = {"terms": _grouped(fit)}
     else:
-        raise ValueError(f"a {panel.type} panel asks nothing")
+        raise ValueError(f"a {panel.type} panel has no query")
     return {**params, "json.facet": _json(facets)}
 
 
 def rows_params(board: FitBoard, fit: FitPanel | None, chosen: Chosen, span: Span | None) -> Params:
-    """The rows that are meant: `q`, no documents, and filters; Misfit for a value that a column cannot have."""
+    """Return `q` and the filters for the selected rows, without documents. Raises Misfit for a value that a column
+    cannot have."""
     params: Params = {"q": "*:*", "rows": 0}
     queries = [f"{KIND}:{ROW}"]
     words = search_words(chosen.words)
@@ -188,7 +188,7 @@ def _within(time: PanelColumn, span: Span) -> str:
 
 
 def sums_of(fit: FitPanel) -> dict[str, Any]:
-    """The measures `m0`, … of one bucket; with what tells the average of the rest."""
+    """Return the measures `m0`, … of one bucket, with the sums and counts for the average of the remaining rows."""
     found: dict[str, Any] = {f"m{i}": one for i, one in enumerate(fit.sums) if one}
     for i, (measure, column) in enumerate(zip(fit.panel.measures, fit.measured, strict=True)):
         if measure.function == "avg" and column is not None:
@@ -197,7 +197,7 @@ def sums_of(fit: FitPanel) -> dict[str, Any]:
 
 
 def terms_facet(fit: FitPanel, column: PanelColumn, limit: int, *, missing: bool, inner: Any = None) -> dict[str, Any]:
-    """The greatest values of a column by the first measure."""
+    """Return a facet for the greatest values of a column by the first measure."""
     return {
         "type": "terms",
         "field": column.counted,
@@ -210,7 +210,7 @@ def terms_facet(fit: FitPanel, column: PanelColumn, limit: int, *, missing: bool
 
 
 def bars_facet(board: FitBoard, axis: Axis) -> dict[str, Any]:
-    """The bars of an axis, counted."""
+    """Return a facet that counts the bars of an axis."""
     return {
         "type": "range",
         "field": _time(board).ordered,
@@ -222,7 +222,7 @@ def bars_facet(board: FitBoard, axis: Axis) -> dict[str, Any]:
 
 def _over_time(board: FitBoard, fit: FitPanel, axis: Axis) -> dict[str, Any]:
     bars = bars_facet(board, axis) | {"facet": sums_of(fit)}
-    # with `other` Solr tells how many rows lie before the first bar and behind the last
+    # with `other` Solr returns the number of rows before the first bar and after the last
     whole = {**bars, "other": "all"}
     if fit.split is None:
         return {"bars": whole}
@@ -253,7 +253,7 @@ def _once(names: Iterable[str]) -> list[str]:
 
 def _time(board: FitBoard) -> PanelColumn:
     if board.time is None:
-        raise Misfit("a dashboard without `time`", "time: the column that holds a row's time")
+        raise Misfit("a dashboard without `time`", "`time:` with the column of a row's time")
     return board.time
 
 

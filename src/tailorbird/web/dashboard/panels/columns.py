@@ -1,7 +1,7 @@
-"""A panel's columns as fields of its index: which of them can be counted, added up, ordered; and filters over them.
+"""Match a panel's columns with fields of its index: which ones can be counted, summed and ordered; and build filters.
 
-A filter becomes a query of Solr's whose values are numbers, instants, or parameters of their own that `{!term}` takes
-as they are: no text of a person's is ever parsed.
+A filter becomes a Solr query whose values are numbers, instants, or separate parameters that `{!term}` takes literally.
+User input is never parsed as a query.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LONGEST_VALUE = 1_000
 
 
 class Misfit(ValueError):
-    """A column, a measure or a value that does not fit; `str` says what, `expected` what would."""
+    """A column, measure or value that does not fit. `str` is the problem, `expected` the remedy."""
 
     def __init__(self, what: str, expected: str) -> None:
         super().__init__(what)
@@ -36,9 +36,8 @@ class Misfit(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PanelColumn:
-    """A column as panels use it. `counted`: its values are counted and filtered there; `number`, `ordered`: fields to
-    add up, and to compare, empty where there is none. `many`: a row may have several values; `type` is Solr's.
-    """
+    """A column as panels use it. `counted` is the field for counting and filtering. `number` and `ordered` are fields
+    for sums and comparisons, empty if there are none. `many`: a row may have several values. `type` is Solr's type."""
 
     name: str
     look: Look
@@ -54,12 +53,12 @@ class PanelColumn:
 
     @property
     def whole(self) -> bool:
-        """Whether its numbers are whole: sums of them are exact up to 2^53."""
+        """Return whether its values are whole numbers, whose sums are exact up to 2^53."""
         return self.type in ("pint", "plong")
 
 
 def column_of(name: str, fields: Mapping[str, IndexField]) -> PanelColumn:
-    """The column of that name; Misfit for one that the index has not."""
+    """Return the column of that name. Raises Misfit for one that the index does not have."""
     plain = [known for known in fields if _NAME.fullmatch(known) and not known.startswith("_")]
     if name not in plain:
         raise Misfit(f"unknown column {name[:LONGEST_VALUE]}", "one of " + ", ".join(plain))
@@ -82,9 +81,10 @@ def column_of(name: str, fields: Mapping[str, IndexField]) -> PanelColumn:
 
 
 def measured(measure: PanelMeasure, column: PanelColumn | None) -> str:
-    """The measure as Solr's aggregation, empty for a count; Misfit where the column's type has none such.
+    """Return the measure as a Solr aggregation, empty for a count. Raises Misfit if the column's type does not support
+    it.
 
-    A decimal is added up by its double: some 15 digits of the answer are right. A uint64, and text, is no number here.
+    A decimal is summed as a double, so about 15 digits of the result are right. A uint64 and a text cannot be summed.
     """
     if column is None:
         return ""
@@ -105,9 +105,10 @@ def measured(measure: PanelMeasure, column: PanelColumn | None) -> str:
 
 
 def filtered(column: PanelColumn, operator: FilterOperator, values: Sequence[str], name: str) -> Params:
-    """A filter as parameters of Solr: `name` is the query, further ones begin with it; Misfit for a value that is none.
+    """Return a filter as parameters of Solr: `name` is the query, the names of further parameters start with it. Raises
+    Misfit for an invalid value.
 
-    As in SQL a row without a value meets none but `is null`.
+    As in SQL, a row without a value matches only `is null`.
     """
     if not column.counted and not column.ordered:
         raise Misfit(f"column {column.name} is only stored, not filtered by", "a column of another type")
@@ -140,13 +141,13 @@ def _end(operator: str) -> str:
 
 def _equal(column: PanelColumn, value: str, name: str) -> Params:
     if len(value) > LONGEST_VALUE:
-        raise Misfit(f"a value of {len(value)} letters for column {column.name}", f"{LONGEST_VALUE} at most")
+        raise Misfit(f"a value of {len(value)} characters for column {column.name}", f"{LONGEST_VALUE} at most")
     if column.ordered:
         literal = _literal(column, value)
         return {name: f"{column.ordered}:[{literal} TO {literal}]"}
     if column.type == "boolean" and value not in ("true", "false"):
         raise Misfit(f"value {value!r} for column {column.name}", "true or false")
-    if column.type in _NUMBERS:  # of lists: each member is a number
+    if column.type in _NUMBERS:  # in lists, each member is a number
         value = _number(column, value)
     return {name: f"{{!term f={column.counted} v=${name}_v}}", f"{name}_v": value}
 
@@ -180,7 +181,7 @@ def _number(column: PanelColumn, value: str) -> str:
 
 
 def moment_of(text: str) -> int | None:
-    """Milliseconds of a time as people and URLs write it, without a zone or in UTC; None for what is none."""
+    """Parse a time as people and URLs write it, without a zone or in UTC, into milliseconds; None if it is invalid."""
     try:
         moment = dt.datetime.fromisoformat(text.strip().removesuffix("Z"))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Where a row's cells come from, as its page shows it: what `tailorbird explain` tells, of the columns shown alone."""
+"""Reduce the output of `tailorbird explain` to the columns that the page of a row shows."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import Any
 from tailorbird.web.dashboard.panels.columns import PanelColumn
 from tailorbird.web.dashboard.panels.reading import Reported
 
-# no keys and values of captured rows: they may have columns that no SELECT shows
+# no keys and values of captured rows: they may contain columns that no SELECT shows
 _EVENT = ("alias", "table", "topic", "partition", "offset", "state", "why", "op", "gtid", "file", "pos", "committed_ms",
           "schema_version")  # fmt: skip
 
 
 def explained_of(found: Mapping[str, Any], shown: Sequence[PanelColumn]) -> Reported:
-    """{hbase_timestamp, batch, unknown, cells: [{name, heading, expression, agrees, events: [place…]}], events: […]}.
+    """{hbase_timestamp, batch, unknown, cells: [{name, heading, expression, agrees, events: [index…]}], events: […]}.
 
-    `found` is `explain --json`; `events` of a cell are places in `events`, of which those of no cell here are left out.
+    `found` is the output of `explain --json`. The `events` of a cell are indexes into `events`, which contains only the
+    events of these cells.
     """
     columns = {column.name: column for column in shown}
     cells = [cell for cell in found["cells"] if cell["column"] in columns]

@@ -1,6 +1,6 @@
-"""The filters above the panels: how many rows are meant, and of each facet the values with their counts.
+"""Filters above the panels: the number of selected rows, and the values of each facet with their counts.
 
-A facet's counts leave out its own filter, so that more values of it can be chosen.
+The counts of a facet ignore its own filter, so that more values of it can be selected.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_VALUES = 50
 
 
 def facets_params(board: FitBoard, chosen: Chosen, span: Span | None) -> Params:
-    """One query for all of them."""
+    """Return one query for all facets."""
     facets = {
         f"f{i}": {
             "type": "terms",
@@ -37,8 +37,8 @@ def facets_params(board: FitBoard, chosen: Chosen, span: Span | None) -> Params:
 
 
 def read_facets(board: FitBoard, chosen: Chosen, response: Mapping[str, Any]) -> Reported:
-    """{total, facets: [{name, heading, more, values: [{label, value, kind, count, chosen}]}]}; what is chosen is
-    listed, though no row has it."""
+    """{total, facets: [{name, heading, more, values: [{label, value, kind, count, chosen}]}]}. Selected values are
+    listed even if no row has them."""
     reported = []
     facets = response.get("facets", {})
     for i, column in enumerate(_columns(board)):

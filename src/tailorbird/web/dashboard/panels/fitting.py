@@ -1,4 +1,5 @@
-"""A dashboard's panels, matched with the fields that its index has: from here on every column and measure fits."""
+"""Match a dashboard's panels with the fields of its index, so that all later code can rely on every column and
+measure."""
 
 from __future__ import annotations
 
@@ -16,9 +17,8 @@ Finder = Callable[[str], PanelColumn]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitPanel:
-    """A panel with its columns: `sums` are the aggregations of its measures, empty for a count, `measured` the columns
-    they are of, `fields` those that rows are parted by, or shown.
-    """
+    """A panel with its columns. `sums` are the aggregations of its measures, empty for a count; `measured` are their
+    columns. `fields` are the columns that group the rows or are shown."""
 
     panel: Panel
     sums: tuple[str, ...]
@@ -29,13 +29,14 @@ class FitPanel:
 
     @property
     def split(self) -> PanelColumn | None:
-        """What a series, or a heatmap, is parted by."""
+        """Return the column that splits a series or a heatmap."""
         return self.fields[0] if self.panel.type == "heatmap" else self.by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitBoard:
-    """A dashboard ready to be asked; `time` is None without one, `words` are the fields that words are sought in."""
+    """A dashboard ready to be queried. `time` is None if it has no time column. `words` are the fields that a text
+    search covers."""
 
     dashboard: Dashboard
     panels: tuple[FitPanel, ...]
@@ -44,12 +45,13 @@ class FitBoard:
     fields: Mapping[str, IndexField]
 
     def column(self, name: str) -> PanelColumn:
-        """Any column of the index; Misfit for one that it has not."""
+        """Return any column of the index. Raises Misfit for one that it does not have."""
         return column_of(name, self.fields)
 
 
 def fit(topology: Topology, dashboard: Dashboard, fields: Mapping[str, IndexField]) -> FitBoard:
-    """The dashboard over an index with these fields; TopologyError, with line and path, where a panel does not fit."""
+    """Return the dashboard over an index with these fields. Raises TopologyError, with line and path, if a panel does
+    not fit."""
     base, index = f"dashboards.{dashboard.name}", topology.indexes[dashboard.index]
 
     def found(path: str, name: str) -> PanelColumn:
@@ -91,7 +93,7 @@ def _fit_panel(panel: Panel, column: Finder) -> FitPanel:
     measured_columns = tuple(column(one.field) if one.field else None for one in panel.measures)
     where = tuple((column(one.field), one) for one in panel.where)
     for of, one in where:
-        filtered(of, one.operator, one.values, "w")  # Misfit for a value that is none of its column
+        filtered(of, one.operator, one.values, "w")  # raises Misfit for a value that the column cannot have
     return FitPanel(
         panel=panel,
         sums=tuple(measured(one, of) for one, of in zip(panel.measures, measured_columns, strict=True)),

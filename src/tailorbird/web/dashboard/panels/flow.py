@@ -1,4 +1,4 @@
-"""How fast each edge of the overview moves and how far it is behind; what was verified, and what waits as a letter."""
+"""Texts for the overview: the rate and lag of each edge, the last verified cut, and the dead letters of each node."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tailorbird.operate.status.index_status import VisibleCut, missing_changes
 from tailorbird.verify.checks.check_status import ago
 from tailorbird.verify.checks.runs import Checked
 
-WINDOW, LEAST = 30.0, 3.0  # seconds that a rate is over, at most and at least
+WINDOW, LEAST = 30.0, 3.0  # seconds: the longest and the shortest window of a rate
 _STAGES = {"capture": ("capture", QUARANTINE), "join": ("join",), "index": ("indexer",)}
 
 
 class Rates:
-    """Counters looked at now and then → how fast each grows."""
+    """Rates of counters that are sampled from time to time."""
 
     def __init__(self) -> None:
         self._seen: dict[str, deque[tuple[float, float]]] = {}
 
     def note(self, now: float, values: Mapping[str, float]) -> None:
-        """What the counters say at a moment (seconds). One that is less than before began anew."""
+        """Record the counters at a moment (seconds). A counter that decreased was reset."""
         for name, value in values.items():
             seen = self._seen.setdefault(name, deque())
             if seen and value < seen[-1][1]:
@@ -34,7 +34,7 @@ class Rates:
                 seen.popleft()
 
     def reported(self) -> dict[str, float]:
-        """How much a second, of each that was seen for long enough."""
+        """Return the rate per second of each counter that was observed long enough."""
         spans = {name: (seen[0], seen[-1]) for name, seen in self._seen.items() if seen}
         return {
             name: (last - first) / (until - since)
@@ -45,9 +45,9 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowSeen:
-    """What servers tell beside the processes. `rates`: by node, changes or documents a second; `captured` by source,
-    `visible` by index, `waiting`: None where they do not tell; `checked`: what checks found last.
-    """
+    """State of the servers, in addition to that of the processes. `rates`: changes or documents per second by node.
+    `captured` by source, `visible` by index, and `waiting` are None if the servers do not answer. `checked`: the last
+    results of the checks."""
 
     now_ms: int
     rates: Mapping[str, float] = field(default_factory=dict)
@@ -58,12 +58,13 @@ class FlowSeen:
 
 
 def captured_text(seen: FlowSeen, source: str) -> str:
-    """How fast a source's changes come into a table."""
+    """Return the rate of a source's changes into a table, as text."""
     return _rate(seen, f"capture {source}", "changes")
 
 
 def indexed_text(seen: FlowSeen, index: str, sources: Iterable[str]) -> str:
-    """How fast a table's rows come into an index, and how many changes of its sources queries may not see yet."""
+    """Return the rate of a table's rows into an index, and the number of its sources' changes that queries may not see
+    yet."""
     cut = (seen.visible or {}).get(index)
     lacking = None
     if cut is not None and seen.captured is not None:
@@ -73,7 +74,7 @@ def indexed_text(seen: FlowSeen, index: str, sources: Iterable[str]) -> str:
 
 
 def shown_text(seen: FlowSeen, index: str) -> str:
-    """How old the last change is up to which a query of an index sees all."""
+    """Return the age of the cut that a query of an index sees, as text."""
     cut = (seen.visible or {}).get(index)
     if cut is None or cut.timestamp_ms is None:
         return ""
@@ -81,7 +82,7 @@ def shown_text(seen: FlowSeen, index: str) -> str:
 
 
 def verified_text(seen: FlowSeen, stage: str, table: str) -> tuple[str, bool]:
-    """What was found last of a stage of a table: empty where nothing was; and whether it is no difference."""
+    """Return the last result for a stage of a table, empty if there is none; and whether it is free of differences."""
     found = [one for one in seen.checked if (one.stage, one.table) == (stage, table)]
     wrong = [one for one in found if one.outcome == "different"]
     if wrong:
@@ -94,7 +95,7 @@ def verified_text(seen: FlowSeen, stage: str, table: str) -> tuple[str, bool]:
 
 
 def dead_letters_of(seen: FlowSeen, kind: str, name: str) -> int | None:
-    """How many letters wait at a node, tables in quarantine with it; None where Kafka does not tell."""
+    """Return the number of dead letters of a node, including tables in quarantine; None if Kafka does not answer."""
     if seen.waiting is None:
         return None
     places = [one for one in seen.waiting if one.stage in _STAGES.get(kind, ())]

@@ -1,6 +1,6 @@
-"""What the pages of Proof, Dead letters and Fleet list: what checks found, what was refused, which agents capture.
+"""Content of the pages Proof, Dead letters and Fleet: results of checks, dead letters, and the agents that capture.
 
-The same that `tailorbird checks`, `status` and `dead-letters list` know; None where Kafka does not tell it.
+The data is the same as in `tailorbird checks`, `status` and `dead-letters list`; None if Kafka does not answer.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from tailorbird.verify.checks.runs import Checked
 
 MOST_DEAD_LETTERS = 200
 Tone = Literal["good", "bad", "plain"]
-_HELD = ("Table or index", "Stage", "Key", "Where it was", "Why", "When", "What helps")
+_HELD = ("Table or index", "Stage", "Key", "Origin", "Reason", "Time", "Remedy")
 _COMPARED = ("Stage", "Table", "Outcome", "Rows", "Differing", "Moving", "Position", "When", "First difference")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedPart:
-    """A part of a page: `state` in a word beside its heading, and how it is meant; lines below it, a table (`heads`,
-    `rows` of as many cells), and the command that shows more or helps.
-    """
+    """A section of a page: `state` is a word next to its heading, `tone` its colour. It has text lines, a table
+    (`heads`, and `rows` of as many cells), and a command that shows more or helps."""
 
     heading: str
     state: str = ""
@@ -38,7 +37,7 @@ class ListedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedPage:
-    """A page: a sentence that says how it stands, whether that is well, and its parts."""
+    """A page: a sentence about the state, whether the state is good, and its sections."""
 
     sentence: str
     well: bool
@@ -46,22 +45,20 @@ class ListedPage:
 
 
 def unavailable(topology: Topology, what: str) -> ListedPage:
-    """While Kafka does not answer, or has not yet."""
+    """Return the page for the time while Kafka does not answer, or has not answered yet."""
     reported = ListedPart(heading="What to do", command="tailorbird stack status")
-    return ListedPage(
-        sentence=f"Nothing is heard of Kafka at {topology.log.brokers}: {what}", well=False, parts=[reported]
-    )
+    return ListedPage(sentence=f"Kafka at {topology.log.brokers} does not answer: {what}", well=False, parts=[reported])
 
 
 def proof_page(topology: Topology, statuses: Sequence[CheckStatus] | None, now_ms: int) -> ListedPage:
-    """What each check of a topology found when it last ran, by stage and table."""
+    """Return the last result of each check of a topology, by stage and table."""
     now = ListedPart(heading="Compare now", command=f"tailorbird verify {topology.file}")
     if not topology.checks:
-        said = "This topology declares no checks: what you see is compared when somebody does."
-        lines = ["`checks:` of the topology compares on a schedule; topologies/README.md has its keys."]
+        said = "This topology declares no checks: nothing is compared automatically."
+        lines = ["Add `checks:` to the topology to compare on a schedule; topologies/README.md lists its keys."]
         return ListedPage(sentence=said, well=True, parts=[ListedPart(heading="Checks", lines=lines), now])
     if statuses is None:
-        return unavailable(topology, "what checks found is not known.")
+        return unavailable(topology, "results of checks are unknown.")
     parts = [_check(topology.checks[one.check], one, now_ms) for one in statuses]
     return ListedPage(sentence=_proof(statuses), well=all(one.well for one in statuses), parts=[*parts, now])
 
@@ -69,13 +66,13 @@ def proof_page(topology: Topology, statuses: Sequence[CheckStatus] | None, now_m
 def _proof(statuses: Sequence[CheckStatus]) -> str:
     by_state = {one.state: [each.check for each in statuses if each.state == one.state] for one in statuses}
     if wrong := by_state.get("DIFFERENT"):
-        return f"Not all is right: {', '.join(wrong)} found a difference."
+        return f"Check found a difference: {', '.join(wrong)}."
     if late := by_state.get("overdue"):
-        return f"{', '.join(late)} should have run long ago."
+        return f"Check is overdue: {', '.join(late)}."
     open_ = [*by_state.get("waiting", []), *by_state.get("unknown", [])]
     if open_:
-        return f"No difference is known; {', '.join(open_)} could not tell all yet."
-    return "All that was compared is equal."
+        return f"No difference is known; check is incomplete: {', '.join(open_)}."
+    return "All compared rows are equal."
 
 
 def _check(check: Check, status: CheckStatus, now_ms: int) -> ListedPart:
@@ -84,10 +81,10 @@ def _check(check: Check, status: CheckStatus, now_ms: int) -> ListedPart:
     if run is None:
         lines = [f"{every}; it has not run yet"]
     else:
-        equal = f"last found all equal {ago(now_ms - run.equal_ms)} ago" if run.equal_ms else "never found all equal"
+        equal = f"last equal {ago(now_ms - run.equal_ms)} ago" if run.equal_ms else "never equal so far"
         took = (run.ended_ms - run.began_ms) / 1000
-        lines = [f"{every}; began {ago(now_ms - run.began_ms)} ago, took {took:.1f} s; {equal}"]
-        lines += [f"could not tell: {run.error}"] if run.error else []
+        lines = [f"{every}; started {ago(now_ms - run.began_ms)} ago, took {took:.1f} s; {equal}"]
+        lines += [f"failed: {run.error}"] if run.error else []
     rows = [_compared(one, now_ms) for one in (run.checked if run else ())]
     tone: Tone = "bad" if not status.well else "good" if status.state == "equal" else "plain"
     return ListedPart(
@@ -108,18 +105,17 @@ def _compared(one: Checked, now_ms: int) -> Sequence[str]:
 def dead_letters_page(
     topology: Topology, waiting: Sequence[Waiting] | None, dead_letters: Sequence[DeadLetterRow], now_ms: int
 ) -> ListedPage:
-    """What waits, counted by table or index; then the newest letters, each with the command that puts it through
-    again. `waiting` is None where Kafka does not tell; `dead_letters` may be fewer.
-    """
+    """Return the dead letters, counted by table or index, and the newest ones, each with the command that replays it.
+    `waiting` is None if Kafka does not answer; `dead_letters` may contain fewer."""
     if waiting is None:
-        return unavailable(topology, "what was refused is not known.")
+        return unavailable(topology, "dead letters are unknown.")
     if not waiting:
-        return ListedPage(sentence="No dead letter waits: no row is missing because it was refused.", well=True)
+        return ListedPage(sentence="There are no dead letters: no row is missing because it was refused.", well=True)
     total = sum(one.dead_letters for one in waiting)
     places = ", ".join(dict.fromkeys(one.of or one.stage for one in waiting))
     counted = ListedPart(
         heading="By table or index",
-        heads=("Table or index", "Stage", "How many", "The last one"),
+        heads=("Table or index", "Stage", "Count", "Newest"),
         rows=[(one.of, one.stage, waits(one), one.reason) for one in waiting],
         command=f"tailorbird dead-letters replay {topology.file} --all",
     )
@@ -134,7 +130,7 @@ def dead_letters_page(
         rows=[_held(one, topology.file, now_ms) for one in dead_letters[:MOST_DEAD_LETTERS]],
         command=f"tailorbird dead-letters show {topology.file} {dead_letters[0].id}" if dead_letters else "",
     )
-    said = f"Rows are missing, or shown as they were, in {places}: {total:,} were refused and wait."
+    said = f"Rows are missing or out of date in {places}: {total:,} changes were refused."
     return ListedPage(sentence=said, well=False, parts=[counted, newest])
 
 
@@ -144,14 +140,14 @@ def _held(one: DeadLetterRow, file: str, now_ms: int) -> Sequence[str]:
 
 
 def fleet_page(topology: Topology) -> ListedPage:
-    """Which agents may capture which source, and the command whose page shows how they are."""
+    """Return which agents may capture which source, and the command that opens the fleet's page."""
     captured: Mapping[str, Source] = {name: one for name, one in topology.sources.items() if one.agent}
     rows = [(name, _agents(one), one.agent.connection if one.agent else "") for name, one in captured.items()]
     parts = [
         ListedPart(heading="Sources that agents capture", heads=("Source", "Agents", "Connection"), rows=rows),
         ListedPart(
-            heading="How they are",
-            lines=["The fleet has a page of its own: it asks for a token, and does what that token may."],
+            heading="State of the agents",
+            lines=["The fleet has its own page. It requires a token, whose role decides what the page may do."],
             command="tailorbird fleet page",
         ),
     ]
@@ -168,5 +164,5 @@ def _agents(source: Source) -> str:
 
 
 def moment(ms: int) -> str:
-    """A time as the pages write it."""
+    """Format a time for the pages."""
     return dt.datetime.fromtimestamp(ms / 1000, dt.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

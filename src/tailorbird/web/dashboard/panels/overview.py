@@ -1,4 +1,5 @@
-"""A topology as a graph: what feeds what, how each part is, and in words what is wrong and what to do."""
+"""Build a topology's graph: its nodes and edges, the state of each part, and a sentence with the problems and
+remedies."""
 
 from __future__ import annotations
 
@@ -33,12 +34,11 @@ def graph_of(
     parts: Sequence[PartStatus],
     seen: FlowSeen = NOTHING_SEEN,
 ) -> Reported:
-    """{sentence, well, nodes: [{id, column, kind, name, state, well, reason, remedy, facts}],
-    edges: [{from, to, told}]}.
+    """{sentence, well, nodes: [{id, column, kind, name, state, well, reason, remedy, facts}], edges: [{from, to,
+    flow}]}.
 
-    `reads`: the sources of each table; `parts`: what `tailorbird status` says of the processes. Several of one part are
-    one node: the worst of them speaks. `reported` of an edge is how fast it moves and how far it is behind, empty where
-    that is not known.
+    `reads`: the sources of each table. `parts`: the processes according to `tailorbird status`. Several processes of
+    one part are one node, with the worst state. `flow` of an edge is its rate and lag, empty if unknown.
     """
     names: list[tuple[str, str]] = [
         *(("capture", name) for name in topology.sources),
@@ -79,7 +79,7 @@ def _edge(begin: str, end: str, flow: str) -> Reported:
 
 
 def _lag(table: str, parts: Sequence[PartStatus]) -> str:
-    """How far a join is behind its sources, as its process tells."""
+    """Return how far a join lags its sources, as its process reports."""
     more = next((one.more for one in parts if one.part == f"join {table}"), {})
     changes, seconds = more.get("lag_changes"), more.get("lag_seconds")
     if changes is None:
@@ -88,28 +88,30 @@ def _lag(table: str, parts: Sequence[PartStatus]) -> str:
 
 
 def _troubles(topology: Topology, seen: FlowSeen) -> list[str]:
-    """What is wrong though all moves: rows that were refused, and what checks found."""
+    """Return problems that exist although all processes run: refused rows, and differences that checks found."""
     found = []
     if any(one.outcome == "different" for one in seen.checked):
-        found.append(f"A check found a difference: look at Proof. Do: {look_of(topology.file, seen.checked)}.")
+        found.append(f"A check found a difference: see Proof. Run: {look_of(topology.file, seen.checked)}.")
     if total := sum(one.dead_letters for one in seen.waiting or ()):
-        found.append(f"Rows are missing: {total:,} were refused. Do: tailorbird dead-letters list {topology.file}.")
+        found.append(
+            f"Rows are missing: {total:,} changes were refused. Run: tailorbird dead-letters list {topology.file}."
+        )
     return found
 
 
 def sentence(parts: Sequence[PartStatus]) -> str:
-    """What is wrong and what to do, the first in the flow first; or that all moves."""
+    """Return the problems and what to do, in the order of the flow; or that everything runs."""
     wrong = [one for one in parts if not one.moves]
     if wrong:
         first = wrong[0]
-        why = first.reason or first.error or "nothing tells why"
-        more = f" Then look at {', '.join(one.part for one in wrong[1:4])}." if wrong[1:] else ""
-        return f"{first.part} is {first.state}: {why}." + (f" Do: {first.remedy}." if first.remedy else "") + more
+        why = first.reason or first.error or "the reason is unknown"
+        more = f" Then check {', '.join(one.part for one in wrong[1:4])}." if wrong[1:] else ""
+        return f"{first.part} is {first.state}: {why}." + (f" Remedy: {first.remedy}." if first.remedy else "") + more
     unavailable = [one.part for one in parts if one.state == "elsewhere"]
     if len(unavailable) == len(parts):
-        return "Nothing of this topology runs on this machine, so nothing is known of it here."
-    reported = "Everything moves that runs on this machine."
-    return reported + (f" Nothing is known here of {', '.join(unavailable)}." if unavailable else "")
+        return "No process of this topology runs on this machine, so its state is unknown here."
+    reported = "All processes on this machine make progress."
+    return reported + (f" Unknown here: {', '.join(unavailable)}." if unavailable else "")
 
 
 def _node(kind: str, name: str, topology: Topology, parts: Sequence[PartStatus], seen: FlowSeen) -> Reported:
@@ -117,16 +119,16 @@ def _node(kind: str, name: str, topology: Topology, parts: Sequence[PartStatus],
     worst = min(reported, key=lambda one: one.moves, default=None)
     state, reason, remedy, facts = "elsewhere", "", "", list[str]()
     if kind == "join" and name in topology.foreign_tables:
-        reason = "others write it"
+        reason = "an external system writes it"
     elif worst is not None:
         state, reason, remedy = worst.state, worst.reason or worst.error, worst.remedy
         facts = [
             f"{_figure(worst.more[key])} {what}" for key, what in _FACTS.items() if worst.more.get(key) is not None
         ]
     dead_letters = dead_letters_of(seen, kind, name)
-    if dead_letters is not None:  # what waits now, whichever process refused it
+    if dead_letters is not None:  # current dead letters, regardless of the process that refused them
         facts = [one for one in facts if not one.endswith((_FACTS["dead_letters"], _FACTS["quarantined"]))]
-        facts += [f"{dead_letters:,} dead letters wait"] if dead_letters else []
+        facts += [f"{dead_letters:,} dead letters"] if dead_letters else []
     verified, equal = _verified(kind, name, topology, seen)
     facts += [verified] if verified else []
     return {
@@ -144,7 +146,7 @@ def _node(kind: str, name: str, topology: Topology, parts: Sequence[PartStatus],
 
 
 def _verified(kind: str, name: str, topology: Topology, seen: FlowSeen) -> tuple[str, bool]:
-    """The last verified cut of a table, or of an index over one; and whether nothing is known to differ."""
+    """Return the last verified cut of a table, or of an index over one; and whether it is free of known differences."""
     if kind == "join":
         return verified_text(seen, "table", name)
     return verified_text(seen, "index", topology.indexes[name].table) if kind == "index" else ("", True)

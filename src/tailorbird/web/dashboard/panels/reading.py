@@ -1,17 +1,16 @@
-"""What Solr answered to a panel's query, as plain values for the browser (JSON).
+"""Convert Solr's answer to a panel's query into plain values for the browser (JSON).
 
-    number      {value, before}: `before` is the figure of the stretch before; None where there is none
-    timeseries  {gap, edges: [ms…], end, series: [{label, value, kind, points: [y…]}], outside}; `outside`: rows beyond
+    number      {value, before}: `before` is the figure of the previous period; None if there is none
+    timeseries  {gap, edges: [ms…], end, series: [{label, value, kind, points: [y…]}], outside}; `outside`: rows outside
                 all bars; kind: value | none | other | all
-    terms       {bars: [{label, value, kind, y}], more}: further values without `other` are told by how many they are
+    terms       {bars: [{label, value, kind, y}], more}: `more` is the number of further values without `other`
     histogram   {start, width, bars: [y…], below, above}: rows left out at either end
     heatmap     as timeseries
     table       {columns: [{name, heading, look}], rows: [[value…]], keys: [key…] of rows, more}
     text        {text}
 
-`value` is what a click filters by, as text; None where a row has no value. Every answer has `inexact`, whether a sum of
-whole numbers is so great (2^53) that a double no longer tells each of them apart; `looks` is time or number, by
-measure.
+`value` is the text that a click filters by; None if a row has no value. Every answer has `inexact`: a sum of whole
+numbers exceeds 2^53, so that a double cannot represent it exactly. `looks` is time or number, by measure.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _EXACT = 2**53
 
 
 def read_extent(response: Mapping[str, Any]) -> Extent | None:
-    """The extent that a query for it told; None where no row has a value."""
+    """Return the extent from the answer to its query; None if no row has a value."""
     facets = response["facets"]
     low, high = _number(facets.get("low")), _number(facets.get("high"))
     most = facets.get("most") or (low, high)
@@ -50,7 +49,7 @@ def read_extent(response: Mapping[str, Any]) -> Extent | None:
 
 
 def read_counts(response: Mapping[str, Any], steps: Steps) -> list[int]:
-    """How many rows are in each bar of a histogram."""
+    """Return the number of rows in each bar of a histogram."""
     counts = [0] * steps.count
     for bucket in response["facets"].get("bars", {}).get("buckets", []):
         if 0 <= (place := _place(bucket, steps)) < steps.count:
@@ -63,7 +62,7 @@ def _place(bucket: Mapping[str, Any], steps: Steps) -> int:
 
 
 def read_panel(fit: FitPanel, response: Mapping[str, Any], drawn: Axis | Steps | None) -> Reported:
-    """The answer to `panel_params`; KeyError or TypeError for what is none."""
+    """Read the answer to `panel_params`. Raises KeyError or TypeError if it is not one."""
     kind = fit.panel.type
     if kind == "text":
         return {"text": fit.panel.text, "inexact": False}
@@ -88,25 +87,25 @@ def read_panel(fit: FitPanel, response: Mapping[str, Any], drawn: Axis | Steps |
 
 
 def _looks(fit: FitPanel) -> list[str]:
-    """How each measure looks: the least and greatest of times are times, in milliseconds."""
+    """Return the format of each measure. The minimum and maximum of times are times, in milliseconds."""
     pairs = zip(fit.panel.measures, fit.measured, strict=True)
     return ["time" if m.function in ("min", "max") and c is not None and not c.number else "number" for m, c in pairs]
 
 
 def nothing(fit: FitPanel) -> Reported:
-    """The answer of a panel whose rows have no value to draw an axis by."""
+    """Return the answer of a panel whose rows have no value to draw an axis for."""
     if fit.panel.type == "histogram":
         return {"start": 0, "width": 1, "bars": [], "below": 0, "above": 0, "inexact": False}
     return {"gap": "", "edges": [], "end": 0, "outside": 0, "series": [], "inexact": False}
 
 
 def _figure(fit: FitPanel, bucket: Mapping[str, Any], number: int = 0) -> float | int | None:
-    """A measure of one bucket: of no rows a count is 0, every other one is nothing."""
+    """Return a measure of one bucket. Without rows a count is 0, and every other measure None."""
     measure, sum_ = fit.panel.measures[number], fit.sums[number]
     if not sum_:
         return int(bucket.get("count", 0))
     found = bucket.get(f"m{number}")
-    if isinstance(found, str):  # the least or greatest of times
+    if isinstance(found, str):  # the minimum or maximum of times
         return instant_of(found)
     figure = _number(found)
     if figure is None:
@@ -122,7 +121,8 @@ def _whole(measure: PanelMeasure, column: PanelColumn) -> bool:
 
 
 def _rest(fit: FitPanel, whole: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> float | int | None:
-    """The first measure of the rows of `whole` that are in none of the parts; None where it cannot be told."""
+    """Return the first measure over the rows of `whole` that are in none of the parts; None if it cannot be
+    computed."""
     measure, column = fit.panel.measures[0], fit.measured[0]
     rows = int(whole.get("count", 0)) - sum(int(part.get("count", 0)) for part in parts)
     if rows <= 0 or not measure.additive:
@@ -146,7 +146,7 @@ def _terms(fit: FitPanel, facets: Mapping[str, Any]) -> Reported:
     without = [terms["missing"]] if terms.get("missing", {}).get("count") else []
     bars += [named(column, None) | {"y": _figure(fit, one)} for one in without]
     more = max(terms.get("numBuckets", 0) - len(buckets), 0)
-    # a row of several values is in several buckets: what is in none of them cannot be told
+    # a row with several values is in several buckets, so the remaining rows cannot be computed
     rest = None if column.many or not more else _rest(fit, facets, [*buckets, *without])
     if rest is not None:
         bars.append({"label": f"other ({more})", "value": None, "kind": "other", "y": rest})
@@ -249,14 +249,14 @@ def _rows(fit: FitPanel, response: Mapping[str, Any]) -> Reported:
 
 
 def named(column: PanelColumn, value: Value) -> Reported:
-    """A value of a column: how it is called, what a click filters by, and whether it is one (none: there is none)."""
+    """Return a value of a column: its label, the text that a click filters by, and its kind ("none" for no value)."""
     if value is None:
         return {"label": NONE, "value": None, "kind": "none"}
     return {"label": facet_text(value, column.look), "value": value_text(value), "kind": "value"}
 
 
 def _number(value: object) -> float | None:
-    """A metric of Solr's; nothing where no row has a value. Times come as instants in milliseconds."""
+    """Return a metric of Solr's, or None if no row has a value. Times are instants in milliseconds."""
     if isinstance(value, str):
         moment = instant_of(value)
         return None if moment is None else float(moment)

@@ -1,4 +1,4 @@
-"""The rows behind a dashboard, page by page, sorted as somebody wishes; and as CSV that no spreadsheet executes."""
+"""Rows behind a dashboard, in pages and sorted; and as CSV whose formulas no spreadsheet executes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from tailorbird.web.dashboard.query import Params, Shown
 from tailorbird.web.dashboard.time import Span
 
 SIZE, MOST_PAGES = 50, 1_000
-MOST_ROWS = 100_000  # of a download
-BATCH = 1_000  # rows of a download at a time
+MOST_ROWS = 100_000  # in a download
+BATCH = 1_000  # rows of a download per query
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsAsked:
-    """Which rows, in which order and columns: `sort` is None for the newest first, `panel` whose rows (None: all)."""
+    """Requested rows, their order and columns. `sort` is None for newest first. `panel` limits the rows to those of a
+    panel (None: all)."""
 
     columns: tuple[PanelColumn, ...]
     sort: PanelColumn | None
@@ -34,7 +35,8 @@ class RowsAsked:
 
 
 def asked_of(board: FitBoard, said: Mapping[str, str]) -> RowsAsked:
-    """What a URL asks for: `columns=a,b`, `sort=a` or `-a`, `page=2`, `panel=0`; Misfit for what is none of these."""
+    """Parse the parameters `columns=a,b`, `sort=a` or `-a`, `page=2`, `panel=0` of a URL. Raises Misfit for invalid
+    ones."""
     names = [name for name in said.get("columns", "").split(",") if name] or [one.name for one in shown_first(board)]
     if len(names) > 200:
         raise Misfit(f"{len(names)} columns", "200 at most")
@@ -57,32 +59,32 @@ def asked_of(board: FitBoard, said: Mapping[str, str]) -> RowsAsked:
 
 
 def shown_first(board: FitBoard) -> list[PanelColumn]:
-    """The columns of the dashboard; without any, all."""
+    """Return the columns that the dashboard declares, or all columns if it declares none."""
     return [board.column(name) for name in board.dashboard.columns] or every(board)
 
 
 def every(board: FitBoard) -> list[PanelColumn]:
-    """All columns of the index, as its layout orders them."""
+    """Return all columns of the index in the order of its layout."""
     return [board.column(name) for name in board.fields if not name.startswith("_")]
 
 
 def sorts(column: PanelColumn) -> bool:
-    """Whether rows can be sorted by it."""
+    """Return whether rows can be sorted by the column."""
     return bool(column.ordered or column.counted) and not column.many
 
 
 def page_params(board: FitBoard, asked: RowsAsked, chosen: Chosen, span: Span | None) -> Params:
-    """A query for one page."""
+    """Return a query for one page."""
     return {**_params(board, asked, chosen, span), "rows": SIZE, "start": (asked.page - 1) * SIZE}
 
 
 def batch_params(board: FitBoard, asked: RowsAsked, chosen: Chosen, span: Span | None, mark: str) -> Params:
-    """A query for the next rows of a download, behind Solr's cursor mark (`*` at first)."""
+    """Return a query for the next rows of a download, after Solr's cursor mark (`*` at first)."""
     return {**_params(board, asked, chosen, span), "rows": BATCH, "cursorMark": mark}
 
 
 def row_params(key: str) -> Params:
-    """A query for one document, by its unique key, whatever stands in it."""
+    """Return a query for one document of any kind by its unique key."""
     return {"q": "*:*", "fq": ["{!term f=" + UNIQUE_KEY + " v=$key}"], "key": key, "rows": 1, "fl": "*"}
 
 
@@ -111,7 +113,8 @@ def read_page(board: FitBoard, asked: RowsAsked, response: Mapping[str, Any]) ->
 
 
 def read_row(board: FitBoard, response: Mapping[str, Any]) -> Reported | None:
-    """{columns: [{heading, value}], document, committed_ms, indexed_ms, hbase_timestamp}; None where there is no such row."""
+    """{columns: [{heading, value}], document, committed_ms, indexed_ms, hbase_timestamp}; None if the row does not
+    exist."""
     found = response["response"]["docs"]
     if not found:
         return None
@@ -121,14 +124,15 @@ def read_row(board: FitBoard, response: Mapping[str, Any]) -> Reported | None:
         "document": document,
         "committed_ms": document.get(TS),
         "indexed_ms": document.get(INDEXED_AT),
-        # of a table of ours: a fence is twice the timestamp of the row's cells (cdc.stored.fields)
+        # in Tailorbird's tables a fence is twice the timestamp of the row's cells (cdc.stored.fields)
         "hbase_timestamp": document.get(FENCE, 0) // 2,
     }
 
 
 def csv_line(values: Sequence[Shown]) -> str:
-    """A line of CSV (RFC 4180). A text that a spreadsheet would take for a formula stands behind an apostrophe."""
-    # a blank line is no row to those who read it
+    """Format a line of CSV (RFC 4180). A text that a spreadsheet would execute as a formula is prefixed with an
+    apostrophe."""
+    # CSV readers skip blank lines
     return (",".join(_csv_cell(value) for value in values) or '""') + "\r\n"
 
 
@@ -140,7 +144,7 @@ def _csv_cell(value: Shown) -> str:
     if isinstance(value, int | float):
         return repr(value)
     text = json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
-    # a decimal travels as text; a number of ours is no formula
+    # a decimal is sent as text; a number is not a formula
     if text.startswith(_FORMULA) and not _is_number(text):
         text = "'" + text
     return '"' + text.replace('"', '""') + '"' if any(one in text for one in ',"\r\n') or text == "" else text

@@ -1,4 +1,4 @@
-"""A view as YAML: the dashboard as declared, with what is chosen written into it, to be put under `dashboards:`."""
+"""Export a view as YAML for `dashboards:`: the declared dashboard with the current selection."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tailorbird.web.dashboard.panels.state import Chosen
 
 
 def view_yaml(dashboard: Dashboard, chosen: Chosen) -> str:
-    """The view; what a declaration cannot say (words, a stretch that was dragged) stands in a comment.
+    """Return the view. What a declaration cannot express (words, a dragged time range) becomes a comment.
 
-    Misfit for a value beside "no value" of the same column: `where:` has no `or`.
+    Raises Misfit if a value and "no value" of the same column are selected, because `where:` has no `or`.
     """
     filters = [_text(_filter(name, values)) for name, values in sorted(chosen.picks.items()) if values]
     for name, ends in sorted(chosen.between.items()):
@@ -32,7 +32,7 @@ def view_yaml(dashboard: Dashboard, chosen: Chosen) -> str:
     said["panels"] = [_panel(panel, filters) for panel in dashboard.panels]
     text = yaml.safe_dump({dashboard.name: said}, sort_keys=False, allow_unicode=True, width=110)
     left = [f"the words {chosen.words!r}"] if chosen.words else []
-    left += ["the stretch of time that was dragged"] if chosen.span is not None else []
+    left += ["the dragged time range"] if chosen.span is not None else []
     return (f"# not in it: {', '.join(left)}\n" if left else "") + text
 
 

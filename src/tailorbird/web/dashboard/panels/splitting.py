@@ -1,7 +1,8 @@
-"""A series or a heatmap that is split by a column, asked in two steps: which values are the greatest, then their bars.
+"""Query a split series or heatmap in two steps: first the greatest values of the column, then their bars.
 
-Solr answers bars of parts by looking for each bar in each part; parts of bars, of a few known values alone, in one pass
-over the rows. A column of which a row has several values is asked in one step (asking.py): its bars would hold others'.
+For parts with nested bars, Solr searches each bar in each part. For bars with nested parts of a few known values it
+needs one pass over the rows. A column with several values per row is queried in one step (asking.py), because its bars
+would contain rows of other values.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ _PART = "part"
 
 
 def in_two_steps(fit: FitPanel) -> PanelColumn | None:
-    """The column that a panel is split by, where it is asked in two steps."""
+    """Return the column that splits a panel that is queried in two steps, else None."""
     return fit.split if fit.split is not None and not fit.split.many else None
 
 
 def values_params(board: FitBoard, fit: FitPanel, column: PanelColumn, chosen: Chosen, span: Span | None) -> Params:
-    """The first step: a query for the greatest values, whether there are rows without one, and how many values."""
+    """Return the first query: for the greatest values, the rows without a value, and the number of values."""
     facets = {"terms": terms_facet(fit, column, fit.panel.top, missing=True)}
     return {**rows_params(board, fit, chosen, span), "json.facet": json.dumps(facets)}
 
@@ -41,7 +42,7 @@ def parts_params(
     axis: Axis,
     found: Mapping[str, Any],
 ) -> Params:
-    """The second step: the bars, and in each the parts that the first step `found`."""
+    """Return the second query: for the bars, each divided into the values that the first step found."""
     terms = found["facets"].get("terms", {})
     values = [value_text(one["val"]) for one in terms.get("buckets", [])]
     params, inner = rows_params(board, fit, chosen, span), dict[str, Any]()
@@ -58,7 +59,7 @@ def parts_params(
 
 
 def in_one(found: Mapping[str, Any], parts: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Both answers as the one that a query in one step would have got: bars of parts."""
+    """Merge both answers into the form of a one-step answer: parts with nested bars."""
     bars = parts["facets"].get("bars", {})
     by_value, without = defaultdict[Any, list[Any]](list), list[Any]()
     for bar in bars.get("buckets", []):

@@ -1,9 +1,9 @@
-"""What a person has chosen on a dashboard, as the URL carries it, and the stretch of time that it means now.
+"""Selection of a user on a dashboard, as URL parameters, and the time range that it currently means.
 
     q=words   range=last 7 days   from=2026-01-01T00:00:00Z&to=…   f.country=DE&f.country=AT   n.country=1 (no value)
     b.amount=100..150 (from 100 on, below 150)
 
-A link may be written by anybody: what is not of these forms, or too much of it, is refused with a reason.
+Anyone can write a link. Parameters of another form, and too many of them, are rejected with a reason.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from tailorbird.web.dashboard.time import DAY, HOUR, MINUTE, SECOND, Span
 
 LONGEST_STATE, MOST_CHOSEN, LONGEST_SEARCH = 16_000, 100, 400
 _UNITS = {"minute": MINUTE, "hour": HOUR, "day": DAY, "week": 7 * DAY}
-# How far "now" moves at once, so that all viewers of a range ask the same: a thousandth of it at most.
+# The steps in which "now" moves, as a part of the range: at most a thousandth. So all viewers of a range send the same
+# query.
 _TICKS = (SECOND, 10 * SECOND, MINUTE, 10 * MINUTE, HOUR, 6 * HOUR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """Words, values per column (None: no value), two ends per column between which values lie (the first belongs to
-    it), and a range of time, or a stretch that was dragged; None: the dashboard's.
-    """
+    """Words, values per column (None: no value), two bounds per column (the first is inclusive), and a relative or
+    dragged time range; None: the dashboard's range."""
 
     words: str = ""
     picks: Mapping[str, frozenset[str | None]] = field(default_factory=dict)
@@ -37,15 +37,15 @@ class Chosen:
 
     @property
     def key(self) -> str:
-        """The same for the same choice, whatever the order it came about in."""
+        """Return a key that is equal for equal selections, independent of their order."""
         picks = sorted((name, sorted(map(repr, values))) for name, values in self.picks.items() if values)
         return repr((self.words.split(), picks, sorted(self.between.items()), str(self.range), self.span))
 
 
 def chosen_of(query: str) -> Chosen:
-    """What a URL's query says; keys of others are left alone. Misfit for what is no choice."""
+    """Parse a URL's query. Keys of other pages are ignored. Raises Misfit for an invalid selection."""
     if len(query) > LONGEST_STATE:
-        raise Misfit(f"a link of {len(query)} letters", f"{LONGEST_STATE} at most")
+        raise Misfit(f"a link of {len(query)} characters", f"{LONGEST_STATE} at most")
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=2 * MOST_CHOSEN, errors="strict")
     except ValueError as error:
@@ -60,7 +60,7 @@ def chosen_of(query: str) -> Chosen:
             between[column] = _ends(column, value)
     chosen = [value for values in (*picks.values(), *between.values()) for value in values]
     if len(chosen) > MOST_CHOSEN or any(len(value or "") > LONGEST_VALUE for value in chosen):
-        raise Misfit("too many values, or too long ones", f"{MOST_CHOSEN} values of {LONGEST_VALUE} letters at most")
+        raise Misfit("too many values, or too long ones", f"{MOST_CHOSEN} values of {LONGEST_VALUE} characters at most")
     said = dict(pairs)
     return Chosen(
         words=said.get("q", "")[:LONGEST_SEARCH],
@@ -72,9 +72,9 @@ def chosen_of(query: str) -> Chosen:
 
 
 def stretch(chosen: Chosen, default: TimeRange, now_ms: int) -> Span | None:
-    """The stretch of time that a choice means at this moment; None: all times.
+    """Return the time range that a selection means at this moment; None means no limit.
 
-    A range ends at the next tick, so that it holds what has just come in.
+    A relative range ends at the next tick, so that it includes the newest rows.
     """
     if chosen.span is not None:
         return chosen.span
@@ -86,12 +86,12 @@ def stretch(chosen: Chosen, default: TimeRange, now_ms: int) -> Span | None:
 
 
 def tick_ms(wanted: TimeRange) -> int:
-    """How long a range means the same stretch."""
+    """Return how long a relative range keeps its bounds."""
     return max(tick for tick in _TICKS if tick == SECOND or tick * 1000 <= _length(wanted))
 
 
 def before(span: Span) -> Span:
-    """The stretch of the same length that ends where this one begins."""
+    """Return the span of the same length that ends where this one starts."""
     return Span(start=span.start - (span.end - span.start), end=span.start)
 
 
@@ -109,7 +109,7 @@ def _before(end: int, wanted: TimeRange) -> int:
     if year < 1:
         return -62_135_596_800_000  # the first moment of the year 1
     day = moment.day
-    while True:  # 31 March less a month ends in February
+    while True:  # 31 March minus a month is a date in February
         try:
             back = moment.replace(year=year, month=month + 1, day=day)
             return (back - dt.datetime(1970, 1, 1)) // dt.timedelta(milliseconds=1)
@@ -134,10 +134,10 @@ def _ends(column: str, text: str) -> tuple[str, str]:
 def _span(said: Mapping[str, str]) -> Span:
     start, end = moment_of(said.get("from", "")), moment_of(said.get("to", ""))
     if start is None or end is None or start >= end:
-        raise Misfit("a stretch of time without begin or end", "from=2026-01-01T00:00:00Z&to=2026-02-01T00:00:00Z")
+        raise Misfit("a time range without start or end", "from=2026-01-01T00:00:00Z&to=2026-02-01T00:00:00Z")
     return Span(start=start, end=end)
 
 
 def columns_chosen(chosen: Chosen) -> Sequence[str]:
-    """The columns that a choice filters by, in order."""
+    """Return the columns that a selection filters by, in order."""
     return sorted(name for name, values in chosen.picks.items() if values)

@@ -1,4 +1,4 @@
-"""What tells that panels must be asked again: the barriers of an index; where there are none, its newest document."""
+"""Detect that an index has changed: by its barriers, or by its newest document if it has no barriers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ _MOST_BUCKETS = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """How far an index is: `token` differs once something has moved; `positions` are texts by source, of the cut that
-    every query sees; `incomplete`: how much the join has refused.
-    """
+    """State of an index. `token` differs whenever something has changed. `positions` are texts by source, of the cut
+    that every query sees. `incomplete` is the number of changes that the join has refused."""
 
     token: str
     positions: Mapping[str, str] = field(default_factory=dict)
@@ -25,7 +24,7 @@ class Moved:
 
 
 def barrier_params() -> Params:
-    """A query for the barriers."""
+    """Return a query for the barriers."""
     return {
         "q": "*:*",
         "fq": [f"{KIND}:{BARRIER}"],
@@ -35,13 +34,13 @@ def barrier_params() -> Params:
 
 
 def document_params() -> Params:
-    """A query for what has come in, of an index without barriers."""
+    """Return a query for the newest change of an index without barriers."""
     facets = {"newest": f"max({INDEXED_AT})"}
     return {"q": "*:*", "fq": [f"{KIND}:{ROW}"], "rows": 0, "json.facet": json.dumps(facets)}
 
 
 def read_barriers(response: Mapping[str, Any]) -> Moved | None:
-    """How far the barriers are; None where there are none."""
+    """Return the state according to the barriers; None if there are none."""
     found = response["response"]["docs"]
     if not found:
         return None
@@ -60,6 +59,6 @@ def read_barriers(response: Mapping[str, Any]) -> Moved | None:
 
 
 def read_documents(response: Mapping[str, Any]) -> Moved:
-    """How far an index without barriers is."""
+    """Return the state of an index without barriers."""
     newest = response.get("facets", {}).get("newest")
     return Moved(token=f"d{newest}/{response['response']['numFound']}")

@@ -61,7 +61,7 @@ function banner() {
   const lacks = last.lacks > 0;
   const text = [
     last.unavailable && `${last.unavailable} The page shows the data of the time given at each panel and retries automatically.`,
-    lacks && `Rows are missing here or out of date: ${last.lacks} changes are dead letters. Run: tailorbird dead-letters list ${data.file}`,
+    lacks && `Rows are missing here or out of date: ${last.lacks} changes were refused. Run: tailorbird dead-letters list ${data.file}`,
     last.alarm,
     fault,
   ].filter(Boolean);
