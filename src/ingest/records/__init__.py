@@ -1,1 +1,1 @@
-"""Facts → records: numbered, paired with their transactions, interleaved with chunks of snapshots."""
+"""Turn log events into records: numbered, grouped by transaction, and interleaved with snapshot chunks."""

@@ -1,4 +1,4 @@
-"""Tables whose columns the log's statements do not tell: as their server tells them, and in quarantine; pure."""
+"""Process tables whose columns the log does not define: altered per their server, or in quarantine."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ingest.records.transactions import Transactions
 class AlteringTransactions(Transactions):
     """Transactions in which tables are altered between rows.
 
-    A transaction that was published in part tells again what was published of it: a table that was emptied counts as a
-    row, and is passed over as rows are. Where its tables are altered is known from the history then.
+    After a restart, the source sends a partly published transaction again. An emptied table counts as a row, and is
+    skipped like the rows that were published. Where the transaction alters tables is then known from the history.
     """
 
     def _other(self, event: LogEvent, now_ms: int) -> list[Record]:
@@ -42,7 +42,7 @@ class AlteringTransactions(Transactions):
         if known is None or known.identity == event.definition.identity:
             self._read_again(rekeyed({} if before is None else {table: before.schema}, change))
             return records
-        # another table under the name: what the old one held is gone, what this one holds the log may not tell
+        # another table under the same name: the old one's rows are gone, and the log may lack rows of the new one
         if before is not None:
             records += self._truncated(table, before, now_ms)
         if self._watcher is not None:
@@ -64,7 +64,7 @@ class AlteringTransactions(Transactions):
     def _known(self, table: TableId) -> TableWriter | None:
         try:
             return self._recorder.writer(self.tables.schema(table))
-        except Skippable:  # no error: nothing was published of it
+        except Skippable:  # no error: none of its rows was published
             return None
 
     def _kept(self, event: RowsQuarantined) -> list[Record]:
@@ -83,7 +83,7 @@ class AlteringTransactions(Transactions):
         before = self.kept.get(name) or QuarantinedTable(sequence=self._sequence, events=0, since_ms=commit_ms, why="")
         self.kept[name] = {**before, "events": before["events"] + 1, "why": event.why}
         if self.tables.hides(event.table):
-            self._row += 1  # ignored or masked columns may not leave: the table is read again once it can be
+            self._row += 1  # ignored or masked columns must not be stored: the table is re-read once that is possible
             self._missing([event.table])
             return []
         record = self._recorder.kept(event, position, self._open.gtid, commit_ms, self._open.server_id, self._row)
@@ -91,7 +91,7 @@ class AlteringTransactions(Transactions):
         return [record]
 
     def replay(self, dead_letters: list[Mapping[str, Any]], table: TableId, now_ms: int) -> list[Record]:
-        """Rows that were kept, published now that their columns are known. Skippable when these are not theirs."""
+        """Publish quarantined rows whose columns are known now. Raises Skippable if the columns do not fit them."""
         columns = self.tables.catalog_columns(table)
         log_events = [(decoded(dead_letter, columns), dead_letter["row"]) for dead_letter in dead_letters]
         records: list[Record] = []

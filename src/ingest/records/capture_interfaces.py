@@ -1,4 +1,4 @@
-"""The two ends of capture: where changes come from and where they go."""
+"""Interfaces at both ends of capture: the source that changes come from, and the log that they go to."""
 
 from __future__ import annotations
 
@@ -24,13 +24,7 @@ Snapshot = Literal["running", "done"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """How far a source has been captured; committed with the records that it covers, or alone when idle.
-
-    `ts_ms` is the commit time of the newest change. `state` is what else must be remembered, as JSON. While `snapshot`
-    is "running", `position` is the low watermark: the log is to be read from there once the snapshot is done, whichever
-    attempt completes it. `open` counts what was published of the source transaction at `position` (None: nothing): a
-    huge one takes several commits.
-    """
+    """Progress of the capture of a source. Committed with the records that it covers, or alone when idle."""
 
     position: Position
     snapshot: Snapshot
@@ -40,7 +34,10 @@ class Checkpoint:
 
 
 class Record(NamedTuple):
-    """One record of a topic; `value` None is a tombstone, `partition` None leaves it to the key, -1 means every one."""
+    """One record of a topic.
+
+    `value` None is a tombstone. `partition` None means the key decides, -1 every partition.
+    """
 
     topic: str
     key: bytes
@@ -53,11 +50,11 @@ EVERY_PARTITION = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """What the log holds of a source: its newest checkpoint (None before the first), its schema history, and the newest
-    table schemas that were published.
+    """State of a source in the log: its newest checkpoint (None before the first), its schema history, and the newest
+    published table schemas.
 
-    `behind` are the topics of captured tables that lack what the checkpoint covers (they were deleted and made anew),
-    or of which it does not know (their tables were not captured for a time).
+    `behind`: topics of captured tables that lack records covered by the checkpoint because they were deleted and
+    created again, or that the checkpoint does not list because their tables were not captured at the time.
     """
 
     checkpoint: Checkpoint | None = None
@@ -68,12 +65,12 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What a server shows at a moment: its tables, and what its statements mean.
+    """Snapshot of a server's tables and of its SQL dialect at one moment.
 
-    `decides`: its log has no statements, so what it shows holds where a session begins. `complete`: a table
-    that it neither shows nor leaves out is gone. `left_out` maps tables that are there and are not captured to why, and
-    the remedy. `kinds` are TABLE_TYPE and ENGINE of all its relations, by database and name, where it has such.
-    `reads`: tables can be read beside the log.
+    `decides`: the log has no statements, so these tables are authoritative where a session begins. `complete`: a table
+    neither in `catalog` nor in `left_out` no longer exists. `left_out` maps existing tables that are not captured to
+    (reason, remedy). `kinds`: TABLE_TYPE and ENGINE of all relations, by (database, name), if the server has them.
+    `reads`: tables can be read during capture.
     """
 
     catalog: Catalog
@@ -86,15 +83,15 @@ class Seen:
 
 
 class PositionLost(Fatal):
-    """The source's log does not continue the position: it was purged or reset, or it is another server's."""
+    """The source's log does not continue from the position: it was purged or reset, or it belongs to another server."""
 
 
 class LogDamaged(PositionLost):
-    """A part of the source's log cannot be read. What it may hold is repaired: all tables are read again."""
+    """A part of the source's log cannot be read. All tables are re-read to repair what that part may contain."""
 
 
 class Stream(Protocol):
-    """Facts of a source's log, never ending; `gtid_set` are all transactions that ended, empty without GTIDs."""
+    """Endless stream of a source's log events. `gtid_set`: all transactions that ended, empty without GTIDs."""
 
     def __iter__(self) -> Iterator[LogEvent]: ...
 
@@ -103,51 +100,66 @@ class Stream(Protocol):
 
     @property
     def place(self) -> tuple[str, int]:
-        """File and position behind what was read, to be asked between transactions; a file's end may be passed."""
+        """Return the file and position after what was read.
+
+        Valid between transactions; it may move on to the next file.
+        """
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """What else a checkpoint must remember of how far it was read, to be asked between transactions."""
+        """Return further state of the read position for a checkpoint. Valid between transactions."""
 
     def reached(self, position: Position) -> bool:
-        """Whether all up to a position has been read."""
+        """Return whether everything up to a position has been read."""
 
 
 class SourceServer(Protocol):
-    """A database server. Every method raises Retriable when the server is away, Fatal when going on would lose data."""
+    """A database server.
+
+    Every method raises Retriable while it is unavailable, and Fatal if continuing would lose data.
+    """
 
     def head(self) -> Position:
-        """Where the log ends now; all of it up to there is visible to a snapshot that begins later. `sequence` 0."""
+        """Return the log's current end. A snapshot that begins later sees everything up to it. Its `sequence` is 0."""
 
     def seen(self) -> Seen:
-        """All tables of the captured databases now; UsageError when the server or a table cannot be captured."""
+        """Return all tables of the captured databases now.
+
+        Raises UsageError if the server or a table cannot be captured.
+        """
 
     def holds(self, position: Position) -> bool:
-        """Whether the log can still be read from a position on."""
+        """Return whether the log can still be read from a position on."""
 
     def foreign_keys(self) -> ForeignKeys:
-        """The foreign keys to or from tables of the captured databases now."""
+        """Return the foreign keys to or from tables of the captured databases now."""
 
     def release(self, position: Position) -> None:
-        """The log holds all up to here: a server that keeps its own for us alone may let it go."""
+        """Confirm that records up to a position are committed.
+
+        A server that retains its log for this capture may free it.
+        """
 
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> AbstractContextManager[Stream]:
-        """Facts from a checkpoint's position on; `tables` tells, and is told by the reader of the facts, what the
-        columns are. `busy` asks for CaughtUp many times a second, for snapshots to go on meanwhile."""
+        """Open the stream of log events from a checkpoint's position on.
+
+        The stream asks `tables` for columns; the reader of the events keeps `tables` up to date. `busy` requests
+        CaughtUp many times a second, so that snapshots make progress between log events.
+        """
 
 
 class ChangeLog(Protocol):
     """An append-only log of records with atomic commits: a reader sees all of a commit or nothing of it.
 
-    Every method raises Retriable when the log is away or the commit must be given up: `recover` on a new ChangeLog
-    then tells what really was committed. Fatal when another process has taken over this source.
+    Every method raises Retriable when the log is unavailable or the commit must be aborted. `recover` on a new
+    ChangeLog then returns what was really committed. Raises Fatal when another process has taken over this source.
     """
 
     def recover(self) -> Recovered:
-        """Lock out every predecessor, then tell what is committed. Called once, before anything else."""
+        """Fence every predecessor, then return what is committed. Called once, before anything else."""
 
     def append(self, record: Record) -> None:
-        """Add a record to the commit in the making; may block while too much is in flight."""
+        """Add a record to the next commit. May block while too much is in flight."""
 
     def extend(self, records: Iterable[Record]) -> None:
         """Add many records."""
@@ -156,45 +168,45 @@ class ChangeLog(Protocol):
         """Make everything appended since the last commit visible, together with the checkpoint."""
 
     def kept(self) -> list[Mapping[str, Any]]:
-        """All that is committed in the quarantine of this source, in order."""
+        """Return everything committed in the quarantine of this source, in order."""
 
     def history(self) -> tuple[HistoryRecord, ...]:
-        """All that is committed of this source's schema history, in order, since it was last restated."""
+        """Return the committed schema history of this source since its last restatement, in order."""
 
     def restate(self, records: Iterable[Record]) -> None:
-        """Add records that hold the whole history: with the next commit, nothing before them is read any more."""
+        """Add records that hold the whole history. After the next commit, no earlier ones are read."""
 
     def search(self, search: Search) -> None:
-        """Begin to show a search all that is committed in its topic from where it begins, beside everything else."""
+        """Start to show a search everything committed in its topic from its begin offsets on. Does not block."""
 
     def abort(self) -> None:
-        """Give up what was appended since the last commit; never raises."""
+        """Discard what was appended since the last commit. Never raises."""
 
 
 class OpenLog(ChangeLog, Protocol):
-    """A ChangeLog as whoever begins a session has it: it makes topics, and is closed behind the session."""
+    """A ChangeLog that the session owns: it creates topics, and is closed after the session."""
 
     def ensure_topic(self, name: str) -> None:
-        """Have the topic of a table's changes, which may have appeared only now."""
+        """Create the topic of a table's changes if it does not exist."""
 
     def close(self) -> None:
-        """Give up what is uncommitted and forget the connections; safe to call at any time."""
+        """Discard uncommitted records and drop the connections. Safe to call at any time."""
 
 
 class Watcher(Protocol):
-    """Who must know what the log does to tables while they are being read: `snapshots.Snapshots`."""
+    """Is notified of what the log does to tables that are being read; implemented by `snapshots.Snapshots`."""
 
     windows: dict[TableId, set[bytes]]
     partial: set[TableId]
 
     def void(self, table: TableId) -> None:
-        """The table was changed as a whole."""
+        """Handle a change of the table as a whole."""
 
     def restart(self, table: TableId) -> None:
-        """The table has another key."""
+        """Handle a change of the table's key."""
 
     def start(self, table: TableId, *, marker: int | None = None) -> None:
-        """What the table holds came without the log's telling, by a name or a partition: read it."""
+        """Read the table: rows arrived that the log does not contain, by a rename or a partition."""
 
     def gone(self, table: TableId) -> None:
-        """The table is no more."""
+        """Handle the drop of the table."""

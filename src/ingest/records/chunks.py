@@ -1,7 +1,7 @@
-"""The SELECTs of a chunked snapshot: which keys can be walked in chunks, and how; pure.
+"""Build the SELECTs of a chunked snapshot, and decide which keys can be walked in chunks.
 
 A key can be walked if the server orders its values as it compares them with literals: integers, decimals, dates, texts
-and bytes. Others (floating-point numbers, ENUM, JSON) are read in one pass.
+and bytes. Tables with other keys (floating-point numbers, ENUM, JSON) are read in one pass.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
 def quoted(name: str) -> str:
-    """An identifier as SQL."""
+    """Quote an identifier for SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def walkable(schema: TableSchema) -> bool:
-    """Whether the table can be read in chunks along its key."""
+    """Return whether the table can be read in chunks along its key."""
     columns = [schema.column(name) for name in schema.primary_key]
     return bool(columns) and all(
         column is not None and column.type.kind in _WALKABLE
@@ -37,24 +37,24 @@ def walkable(schema: TableSchema) -> bool:
 
 
 def literal(column: Column, value: Any) -> str:
-    """A key value, as `stored` keeps it, as SQL; ValueError for a number that is none."""
+    """Return a key value, in the form of `stored`, as an SQL literal. Raises ValueError for an invalid number."""
     if isinstance(value, dict):
         return f"x'{bytes.fromhex(value['hex']).hex()}'"
     if column.type.kind in _NUMERIC:
         if not _NUMBER.fullmatch(value):
-            raise ValueError(f"{value!r} is no number")
+            raise ValueError(f"{value!r} is not a number")
         return str(value)
     text = str(value).replace("\\", "\\\\").replace("'", "''")
     return f"'{text}'"
 
 
 def stored(value: str | bytes) -> Any:
-    """A key value as a SELECT returned it, as JSON."""
+    """Return a key value of a SELECT's result, as JSON."""
     return {"hex": value.hex()} if isinstance(value, bytes) else value
 
 
 def select_rows(schema: TableSchema, after: list[Any] | None, last: list[Any] | None, where: str, limit: int) -> str:
-    """The next rows: the columns, then the key as it is."""
+    """Return the SELECT of the next rows: the columns, then the raw key."""
     shown = [select_expression(column, quoted(column.name)) for column in schema.columns]
     shown += [quoted(name) for name in schema.primary_key]
     conditions = [f"({where})"] if where else []
@@ -68,7 +68,7 @@ def select_rows(schema: TableSchema, after: list[Any] | None, last: list[Any] | 
 
 
 def select_last(schema: TableSchema, where: str) -> str:
-    """The greatest key."""
+    """Return the SELECT of the greatest key."""
     keys = [quoted(name) for name in schema.primary_key]
     condition = f" WHERE ({where})" if where else ""
     order = ", ".join(f"{key} DESC" for key in keys)
@@ -76,20 +76,21 @@ def select_last(schema: TableSchema, where: str) -> str:
 
 
 def select_keys(schema: TableSchema, keys: Iterable[Row]) -> str:
-    """The rows of some keys, each named by its columns' canonical values."""
+    """Return the SELECT of the rows with some keys, given by their columns' canonical values."""
     shown = ", ".join(select_expression(column, quoted(column.name)) for column in schema.columns)
     return f"SELECT {shown} FROM {_name(schema)} WHERE {where_keys(schema, keys)}"
 
 
 def where_keys(schema: TableSchema, keys: Iterable[Row]) -> str:
-    """The condition that holds for the rows of some keys, each named by its columns' canonical values; ValueError for
-    a value that can be none of its column's.
+    """Return the condition for the rows with some keys, given by their columns' canonical values.
+
+    Raises ValueError for a value that its column cannot have.
     """
     names = schema.primary_key
     if len(names) == 1:
         values = ", ".join(literal(_key_column(schema, names[0]), _reported(schema, names[0], key)) for key in keys)
         return f"{quoted(names[0])} IN ({values})"
-    # not (a, b) IN (…), for which MariaDB would read the whole table
+    # not (a, b) IN (…): MariaDB would read the whole table for it
     return " OR ".join(
         "("
         + " AND ".join(f"{quoted(n)} = {literal(_key_column(schema, n), _reported(schema, n, key))}" for n in names)
@@ -105,7 +106,7 @@ def _key_column(schema: TableSchema, name: str) -> Column:
 
 
 def _reported(schema: TableSchema, name: str, key: Row) -> Any:
-    """A canonical value as `stored` would keep what a SELECT returns."""
+    """Return a canonical value in the form in which `stored` keeps a SELECT's result."""
     kind, value = _key_column(schema, name).type.kind, key[name]
     if kind == "bytes":
         return {"hex": base64.b64decode(str(value)).hex()}
@@ -117,7 +118,7 @@ def _reported(schema: TableSchema, name: str, key: Row) -> Any:
 
 
 def select_all(schema: TableSchema, where: str) -> str:
-    """All rows in one pass, in no order that matters."""
+    """Return the SELECT of all rows in one pass, in any order."""
     shown = ", ".join(select_expression(column, quoted(column.name)) for column in schema.columns)
     return f"SELECT {shown} FROM {_name(schema)}" + (f" WHERE ({where})" if where else "")
 
@@ -127,7 +128,7 @@ def _name(schema: TableSchema) -> str:
 
 
 def _compared(schema: TableSchema, key: list[Any], sign: str, *, or_equal: bool) -> str:
-    """The key compared with values, column by column, so that an index on it is used."""
+    """Compare the key with values, column by column, so that an index on it is used."""
     text = ""
     for name, value in reversed(list(zip(schema.primary_key, key, strict=True))):
         this, right = quoted(name), literal(_key_column(schema, name), value)

@@ -1,7 +1,7 @@
-"""What a change topic holds of some rows: the newest image of each, and older ones that were never taken back; pure.
+"""Collect a change topic's images of some rows: the newest of each, and older ones that were never retracted.
 
-Readers that keep rows by their images take an image back when the next record of the row names it as its before image.
-An image that none named is stale: it stays with them until a record names it.
+Readers that store rows by image retract an image when the next record of the row has it as its before image. An image
+that no record retracted is stale: readers keep it until a record does.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _SORTED = orjson.OPT_SORT_KEYS
 
 
 def same(image: Mapping[str, Any]) -> bytes:
-    """Equal for equal images, whatever the order of their columns."""
+    """Return bytes that are equal for equal images, whatever the order of their columns."""
     return orjson.dumps(image, option=_SORTED)
 
 
 @dataclass(slots=True)
 class Found:
-    """What is known of one key. `live` is the row as the log has it (None: it has none), `number` its sequence.
+    """Images of one key. `live` is the row in the log (None: no row), `number` its sequence.
 
-    `ended`: a row of it that a marker ended, and its sequence; nobody has told its end.
+    `ended`: a row that a marker ended, and its sequence; no delete was published for it.
     """
 
     partition: int
@@ -38,7 +38,7 @@ class Found:
     images: dict[bytes, Image] = field(default_factory=dict)
 
     def see(self, change: Mapping[str, Any]) -> None:
-        """A record of the key."""
+        """Add a record of the key."""
         before, after = change["before"], change["after"]
         if before is not None:
             self.images.pop(same(before), None)
@@ -47,7 +47,7 @@ class Found:
         self.live, self.number = after, change["source"]["sequence"]
 
     def marked(self, number: int) -> None:
-        """Rows of smaller sequence are gone, and with them all images but the newest."""
+        """Apply a marker: rows of smaller sequence are gone, and with them all images but the newest."""
         if self.number < number:
             if self.live is not None:
                 self.ended = self.live, self.number
@@ -56,15 +56,16 @@ class Found:
 
     @property
     def stale(self) -> list[Image]:
-        """Images that no record took back."""
+        """Return the images that no record retracted."""
         live = None if self.live is None else same(self.live)
         return [image for known, image in self.images.items() if known != live]
 
 
 class Vanished(NamedTuple):
-    """A wanted row that a marker ended: what it was, what its parent's change made of it (None: nothing), its sequence.
+    """A searched child row that a marker ended: its image, its image after the parent's change (None: deleted), its
+    sequence.
 
-    Nobody publishes its end, which may have gone on to rows of other tables.
+    No delete was published for it, and the change may have cascaded to other tables.
     """
 
     before: Image
@@ -73,10 +74,10 @@ class Vanished(NamedTuple):
 
 
 class Search:
-    """Looks for keys, and for keys of rows that have an image with wanted values, in a topic from `begin` on.
+    """Searches a topic from `begin` on for keys, and for the keys of rows with images of wanted values.
 
-    Whoever reads the topic shows every record to `see`, in each partition's order, then sets `begin` to where it ended
-    and `done`; or `failed`. `most` bounds the keys that are kept: beyond, `full` is set and nothing more is kept.
+    The topic's reader shows every record to `see`, in each partition's order. Then it sets `begin` to its end offsets
+    and `done`, or it sets `failed`. `most` limits the keys: beyond it, `full` is set and nothing more is kept.
     """
 
     def __init__(self, topic: str, keys: Iterable[bytes], wanted: Iterable[ChangedChildren], most: int) -> None:
@@ -91,11 +92,11 @@ class Search:
             self._wanted.setdefault(one.columns, {}).setdefault(tuple(map(alike, one.old)), []).append(one)
 
     def again(self, keys: Iterable[bytes]) -> None:
-        """Go on from where it ended, with these keys only."""
+        """Continue after the last end offsets, with these keys only."""
         self._keys, self._wanted, self.done = frozenset(keys), {}, False
 
     def see(self, partition: int, key: bytes, value: bytes | None) -> None:
-        """The next record."""
+        """Process the next record."""
         if value is None or self.full:
             return
         if key == TRUNCATE_KEY:
@@ -133,7 +134,7 @@ class Search:
             self.vanished.append(Vanished(found.live, after, found.number))
 
     def _forget(self, key: bytes) -> None:
-        """Keep no key that is neither looked for nor has an image that is."""
+        """Drop a key that is not searched for and has no wanted image."""
         if key not in self._keys and not any(
             one for image in self.found[key].images.values() for one in self._matching(image)
         ):
@@ -144,7 +145,7 @@ class Search:
             yield from values.get(tuple(alike(image.get(name)) for name in columns), ())
 
     def concerned(self, key_columns: tuple[str, ...]) -> dict[bytes, Image]:
-        """The keys of all rows that have a wanted image, and those that they have by now if it is in their keys."""
+        """Return the keys of all rows with a wanted image, and their current keys if the change affects key columns."""
         keys: dict[bytes, Image] = {}
         for key, found in self.found.items():
             waiting = [image for image in found.images.values() if any(self._matching(image))]

@@ -1,4 +1,4 @@
-"""Row images on their way into records: masked, measured, judged; and the records of a snapshot's rows. Pure."""
+"""Prepare row images for records: mask, measure and check them. Also build the records of a snapshot's rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ingest.events.stand_in import replaced
 from ingest.records.capture_interfaces import Record
 from ingest.records.records import Recorder, TableWriter, image_size
 
-# Bytes of a row image as JSON: an envelope holds two, and Kafka's records end at `kafka_topics.MAX_MESSAGE`.
+# Limit of a row image's JSON in bytes. An envelope holds two; Kafka limits records to `kafka_topics.MAX_MESSAGE`.
 MAX_IMAGE = 7_500_000
 _dumps = orjson.dumps
 
@@ -23,7 +23,7 @@ _dumps = orjson.dumps
 def snapshot_records(
     recorder: Recorder, writer: TableWriter, images: list[Image], low: Position, now_ms: int
 ) -> list[Record]:
-    """Records of rows that a snapshot read; they carry the low watermark's sequence, so every logged change wins."""
+    """Return the records of a snapshot's rows. They have the low watermark's sequence, so every logged change wins."""
     source = writer.format.read(now_ms, low)
     records: list[Record] = []
     if writer.shape:
@@ -39,20 +39,21 @@ def snapshot_records(
 
 
 def shaped(shape: Callable[[Row], None], event: RowsLogged) -> None:
-    """Take away and mask columns of all images, before anything else sees them."""
+    """Remove and mask columns of all images, before any other step sees them."""
     for change in event.rows:
         for image in change if event.operation == "update" else (change,):
-            if image is None:  # it was not logged
+            if image is None:  # not logged
                 continue
             shape(image.values if isinstance(image, RefusedImage) else image)
 
 
 def represented(image: Image, writer: TableWriter, *, counted: bool = True) -> Image:
-    """An image, shaped already, as the source's `unrepresentable` wants it; refused where no row can be published.
+    """Apply the source's `unrepresentable` setting to a shaped image. The image stays refused if no row can be
+    published.
 
-    Columns that do not leave decide nothing, and are in no refusal; of masked ones the mask of the server's text is
-    published. A value of the key is never replaced: rows would be taken for one another. `counted` is False for images
-    that are not the newest.
+    Columns that are not published have no effect and are not mentioned in refusals. For masked columns, the mask of the
+    server's text is published. A key value is never replaced, because rows would be mistaken for one another. `counted`
+    is False for images that are not the newest.
     """
     if not isinstance(image, RefusedImage):
         return image
@@ -72,29 +73,34 @@ def represented(image: Image, writer: TableWriter, *, counted: bool = True) -> I
 
 
 def _withheld(image: RefusedImage, writer: TableWriter) -> RefusedImage:
-    """A row that is refused as a whole, without what may hold a column that does not leave."""
+    """Return a wholly refused row without values that may contain a column that must not be published."""
     if image.values.keys() <= {column.name for column in writer.schema.columns}:
         return image
-    why = "it is no row; its content is withheld, since columns of its table are ignored or masked"
+    why = "not a valid row; its content is withheld because columns of its table are ignored or masked"
     return RefusedImage(values={}, why=why)
 
 
 def tellable(image: Image) -> Image:
-    """The image, or its refusal when no record can hold it; its size alone decides, as before and as after image."""
+    """Return the image, or its refusal if no record can hold it.
+
+    Only its size decides, for before and after images alike.
+    """
     if isinstance(image, RefusedImage):
         return image
     size = image_size(image)
     if size < MAX_IMAGE:
         return image
     shown = {name: value[:200] if isinstance(value, str) else value for name, value in image.items()}
-    return RefusedImage(values=shown, why=f"the row takes {size} bytes, a record holds {MAX_IMAGE}")
+    return RefusedImage(values=shown, why=f"the row has {size} bytes, but a record holds at most {MAX_IMAGE}")
 
 
 def events(
     writer: TableWriter, before: Row | None, after: Row | None, *, unknown: bool = False
 ) -> list[tuple[bytes, Row | None, Row | None]]:
-    """The events of one changed row; none when both of its images are refused. `unknown`: it was there before, though
-    the log does not tell it."""
+    """Return the events of one changed row: none if both images are refused.
+
+    `unknown`: the row existed before, although the log lacks its old image.
+    """
     if before is None:
         return [] if after is None else [(b"u" if unknown else b"c", None, after)]
     if after is None:
@@ -105,8 +111,10 @@ def events(
 
 
 class CheckedImages(NamedTuple):
-    """A change's images as they are published: `refused` is the new one where it is not, `unknown` whether the log does
-    not show the old one, `settled` are the settlements of dead-letter records of a row that had no key.
+    """Images of one change as they are published.
+
+    `refused`: the new image if it cannot be published. `unknown`: the log lacks the old image. `settled`: settlements
+    of dead-letter records for the old key.
     """
 
     before: Row | None
@@ -117,7 +125,7 @@ class CheckedImages(NamedTuple):
 
 
 def check_images(writer: TableWriter, before: Image | None, after: Image | None) -> CheckedImages:
-    """Judge both images of one change. An old image that is refused was never published, so nothing becomes of it."""
+    """Check both images of one change. A refused old image was never published, so it is not retracted."""
     old = None if before is None else tellable(represented(before, writer, counted=False))
     new = None if after is None else tellable(represented(after, writer))
     settled: list[Record] = []
@@ -127,7 +135,7 @@ def check_images(writer: TableWriter, before: Image | None, after: Image | None)
             settled = writer.refused.published(writer.topic, key)
         return CheckedImages(None, _row(new), _refused(new), False, settled)
     if old is not None and isinstance(new, dict) and len(old) < len(new) and writer.key(old) == writer.key(new):
-        old = None  # it tells no more than the key: the log does not show the old row
+        old = None  # contains only the key: the log lacks the old row
     return CheckedImages(old, _row(new), _refused(new), old is None, settled)
 
 

@@ -1,4 +1,4 @@
-"""What a checkpoint inside a huge source transaction remembers of the part that was published; pure."""
+"""Encode the published part of a huge source transaction for a checkpoint inside it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ingest.events.log_events import TransactionBegan
 
 
 def name_of(began: TransactionBegan) -> str:
-    """What tells a transaction from all others: its GTID, or its place in the log."""
+    """Return the transaction's unique name: its GTID, or its place in the log."""
     return began.gtid or f"{began.file}:{began.pos}"
 
 
 def part_of(began: TransactionBegan, total: int, orders: Mapping[TableId, int]) -> dict[str, Any]:
-    """The published part of a transaction, as `Checkpoint.open` keeps it: changes in total, and of each table."""
+    """Return the published part of a transaction for `Checkpoint.open`: changes in total, and of each table."""
     return {
         "id": name_of(began),
         "total_order": total,
@@ -24,5 +24,5 @@ def part_of(began: TransactionBegan, total: int, orders: Mapping[TableId, int]) 
 
 
 def orders_of(part: Mapping[str, Any], source: str) -> dict[TableId, int]:
-    """How many changes of each table were published."""
+    """Return the number of published changes of each table."""
     return {TableId(source=source, database=d, table=t): number for d, t, number in part["orders"]}

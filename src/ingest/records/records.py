@@ -1,7 +1,7 @@
-"""Changes, schemas, checkpoints, dead letters and the quarantine as records of the log's topics; pure, per topology.
+"""Encode changes, schemas, checkpoints, dead letters and the quarantine as records of a topology's topics.
 
-Changes are written as bytes around their images by the format of their topic (`cdc.formats.debezium_bytes`), without
-building the envelope first; `Recorder.change` writes them the plain way, and a test compares the two.
+The topic's format (`cdc.formats.debezium_bytes`) writes a change as bytes around its images, without building the
+envelope first. `Recorder.change` builds the envelope; a test compares both.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ def _text(value: object) -> str:
 
 
 def image_size(row: Row) -> int:
-    """Bytes of a row image inside an envelope."""
+    """Return the bytes of a row image inside an envelope."""
     return len(_dumps(row))
 
 
 class TableWriter:
-    """Writes the records of one table under one schema, changes in the `format` of its topic. `shape` takes away and
-    masks columns of an image, in place; `unrepresentable` and `refused` are those of its recorder.
+    """Writes the records of one table under one schema, with changes in the `format` of its topic.
+
+    `shape` removes and masks columns of an image, in place. `unrepresentable` and `refused` are those of its recorder.
     """
 
     def __init__(
@@ -59,22 +60,22 @@ class TableWriter:
         self.format = EnvelopeWriter(topology, schema.table_id, connector)
 
     def masks(self, column: str) -> bool:
-        """Whether only a mask of a column's values leaves."""
+        """Return whether only masks of a column's values are published."""
         masks: Callable[[str], bool] | None = getattr(self.shape, "masks", None)
         return masks is not None and masks(column)
 
     def shown_key(self, values: Mapping[str, Any]) -> bytes | None:
-        """The key of a row that may be refused; None where it is not told."""
+        """Return the key of a row that may be refused, or None if a key column is missing."""
         if not self.schema.primary_key or any(name not in values for name in self.schema.primary_key):
             return None
         return _dumps({name: values[name] for name in self.schema.primary_key}, default=_text)
 
     def truncated(self, value: bytes) -> Record:
-        """The marker that all rows of smaller sequence are gone; it goes to every partition under a reserved key."""
+        """Return a TRUNCATE marker, for every partition: all rows of smaller sequence are gone."""
         return Record(self.topic, naming.TRUNCATE_KEY, value, EVERY_PARTITION)
 
     def marker(self, position: Position, number: int, ts_ms: int) -> Record:
-        """The marker that ends a snapshot: rows of smaller sequence that it did not see again are gone."""
+        """Return a snapshot's end marker: rows of smaller sequence that it did not contain are gone."""
         source = self.format.read(ts_ms, position)
         return self.truncated(self.format.alone(b"t", NULL, NULL, source, 0, number, ts_ms))
 
@@ -87,9 +88,9 @@ def _key_function(names: tuple[str, ...]) -> Callable[[Row], bytes]:
 
 
 class Recorder:
-    """Writes the records of one topology that are not changes; `ensure_topic` is told of each change topic first.
+    """Writes the records of one topology other than changes. Calls `ensure_topic` with each change topic first.
 
-    `unrepresentable` is the source's setting; `refused` remembers what could not be published as it is.
+    `unrepresentable` is the source's setting. `refused` records what could not be published unchanged.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Recorder:
         self.refused = Refused(self.dead_letters)
 
     def writer(self, schema: TableSchema, shape: Callable[[Row], None] | None = None) -> TableWriter:
-        """The writer of a table's changes."""
+        """Return the writer of a table's changes."""
         writer = TableWriter(
             self.topology, schema, self.connector, shape,
             unrepresentable=self.unrepresentable, refused=self.refused,
@@ -115,7 +116,10 @@ class Recorder:
         return writer
 
     def change(self, event: ChangeEvent, schema: TableSchema) -> list[Record]:
-        """The records of a change, the plain way; a delete is followed by a tombstone, so that the key is forgotten."""
+        """Build the records of a change through its envelope.
+
+        A tombstone follows a delete, so compaction drops the key.
+        """
         row = event.before if event.after is None else event.after
         assert row is not None, "a row change has an image"
         topic = naming.change_topic(self.topology, schema.table_id)
@@ -124,17 +128,18 @@ class Recorder:
         return [*records, Record(topic, key, None)] if event.op == "d" else records
 
     def schema(self, schema: TableSchema) -> Record:
-        """The record of a table's schema, to be appended before the first row of its version."""
+        """Return the record of a table's schema. Append it before the first row of its version."""
         self._ensure_topic(naming.change_topic(self.topology, schema.table_id))
         return Record(naming.schemas_topic(self.topology), str(schema.table_id).encode(), _dumps(schema.to_json()))
 
     def history(self, found: Iterable[HistoryRecord]) -> list[Record]:
-        """Records of the schema history."""
+        """Return records of the schema history."""
         topic = naming.history_topic(self.topology)
         return [Record(topic, key.encode(), None if value is None else _dumps(value)) for key, value in found]
 
     def dead_letter(self, image: RefusedImage, writer: TableWriter, info: SourceInfo, ts_ms: int) -> Record:
-        """The dead-letter record of a refused row image: where it stood, its values as far as they can be shown, why.
+        """Return the dead-letter record of a refused row image: its place, its values as far as they can be shown, the
+        reason.
 
         Its key settles it when the row is published later (`ingest.records.refused`).
         """
@@ -158,7 +163,7 @@ class Recorder:
         return Record(self.dead_letters, str(info.table_id).encode(), _dumps(dead_letter_record, default=_text))
 
     def unread(self, image: RefusedImage, writer: TableWriter, place: Position, ts_ms: int) -> Record:
-        """The same of a row that was read beside the log, up to a place in it."""
+        """Return the dead-letter record of a row that was read from its table, up to a position in the log."""
         info = SourceInfo(
             table_id=writer.schema.table_id, ts_ms=ts_ms, server_id=0, gtid=None, file=place.file, pos=place.pos, row=0,
             sequence=place.sequence, snapshot="true",
@@ -168,7 +173,7 @@ class Recorder:
     def kept(
         self, log_event: RowsQuarantined, position: Position, gtid: str, commit_ms: int, server_id: int, row: int
     ) -> Record:
-        """The record of rows that cannot be decoded: the raw events, where they stood, and why."""
+        """Return the record of rows that cannot be decoded: the raw events, their place, and the reason."""
         return Record(
             self.quarantine,
             str(log_event.table).encode(),
@@ -197,9 +202,10 @@ class Recorder:
 def checkpoint_value(
     checkpoint: Checkpoint, source: str, end_offsets: dict[str, dict[int, int]], history: int = 0
 ) -> bytes:
-    """Value of a record of `…positions`; `end_offsets`: topic → partition → offset behind the checkpoint's records.
+    """Return the value of a record of `…positions`. `end_offsets`: topic → partition → offset after the checkpoint's
+    records.
 
-    `history` is the offset in `…history` from which on all of the schema history is told.
+    `history` is the offset in `…history` from which on the whole schema history can be read.
     """
     position = checkpoint.position
     return _dumps(
@@ -224,12 +230,12 @@ def checkpoint_value(
 
 
 def history_start(value: bytes | None) -> int:
-    """Where the schema history is read from, as the newest record of `…positions` says."""
+    """Return the offset where the schema history starts, from the newest record of `…positions`."""
     return int(orjson.loads(value).get("history", 0)) if value is not None else 0
 
 
 def read_checkpoint(value: bytes) -> tuple[Checkpoint, dict[str, dict[int, int]]]:
-    """Inverse of `checkpoint_value`; Fatal for another format: a newer Tailorbird wrote it."""
+    """Decode a value of `checkpoint_value`. Raises Fatal for another format: a newer Tailorbird wrote it."""
     stored: dict[str, Any] = orjson.loads(value)
     if stored["format"] != FORMAT:
         raise Fatal(

@@ -1,8 +1,8 @@
-"""What a capture remembers of values and rows that it could not publish as they are: counted, and settled later. Pure.
+"""Track values and rows of a capture that could not be published unchanged: count them, and settle them later.
 
-Counts of values are kept by table and column, for `tailorbird status`. A row with an open dead-letter record is kept by
-its key, so that a later change of the same key settles the record. Both are stored with each position of the source
-(`load`, `state`), so a restart forgets nothing; the records themselves never have to be read again.
+Values are counted by table and column, for `tailorbird status`. A row with an open dead-letter record is kept by its
+key, so that a later change of the same key settles the record. Both are stored with each position of the source
+(`load`, `state`), so they survive a restart, and the records never have to be read again.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ import orjson
 from cdc.model.dead_letter_end import settled_row
 from ingest.records.capture_interfaces import Record
 
-# Keys of a source that are remembered, the newest; each takes 15 bytes in every position that is committed. Of more,
-# the oldest are settled by the next snapshot of their table, or by hand.
+# Limit of remembered keys per source, newest first; each takes 15 bytes in every committed position. Dead-letter
+# records of older keys are settled by the table's next snapshot, or by hand.
 MOST_KEYS = 2000
 COUNTS, OPEN = "unrepresentable", "refused"
 
 
 class Refused:
-    """The memory of one source. `counts`: `database.table` → column → values published in another form."""
+    """Refused rows of one source. `counts`: `database.table` → column → values published in another form."""
 
     def __init__(self, dead_letters: str) -> None:
         self._dead_letters = dead_letters
         self.counts: dict[str, dict[str, int]] = {}
-        self._open: dict[tuple[str, str], str] = {}  # (topic of the table, digest of the key) → the table
+        self._open: dict[tuple[str, str], str] = {}  # (topic of the table, digest of the key) → table
         self._topics: set[str] = set()
         self._made = False
         self.reported: dict[tuple[str, str], int] = {}  # counted since `take_reported`
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Continue with what a position says."""
+        """Load the state of a position."""
         self.counts = {table: dict(columns) for table, columns in state.get(COUNTS, {}).items()}
         self._open = {(topic, digest): table for topic, (table, digests) in state.get(OPEN, {}).items()
                       for digest in digests}  # fmt: skip
@@ -43,7 +43,7 @@ class Refused:
         self._made = False
 
     def state(self, before: Mapping[str, Any]) -> dict[str, Any]:
-        """A position's state with what is remembered now."""
+        """Return a position's state with the current counts and keys."""
         state = {name: value for name, value in before.items() if name not in (COUNTS, OPEN)}
         if self.counts:
             state[COUNTS] = {table: dict(columns) for table, columns in self.counts.items()}
@@ -55,28 +55,28 @@ class Refused:
         return state
 
     def count(self, table: str, column: str) -> None:
-        """A value of a column was published in another form."""
+        """Count a value of a column that was published in another form."""
         columns = self.counts.setdefault(table, {})
         columns[column] = columns.get(column, 0) + 1
         self.reported[table, column] = self.reported.get((table, column), 0) + 1
 
     def take_reported(self) -> dict[tuple[str, str], int]:
-        """What was counted since this was last asked, by table and column."""
+        """Return the counts since the last call, by table and column."""
         reported, self.reported = self.reported, {}
         return reported
 
     def made(self) -> None:
-        """A dead-letter record was made: `follow` looks for it."""
+        """Note that a dead-letter record was written: `follow` reads it."""
         self._made = True
 
     def open(self, topic: str) -> bool:
-        """Whether rows of a topic have open dead-letter records."""
+        """Return whether rows of a topic have open dead-letter records."""
         return topic in self._topics
 
     def follow(self, records: list[Record]) -> list[Record]:
-        """The settlements of what these records, in their order, publish of rows with open dead-letter records.
+        """Return the settlements for rows with open dead-letter records that these records, in their order, publish.
 
-        It costs two looks at attributes as long as nothing is open and nothing was refused.
+        It costs two attribute look-ups while nothing is open and nothing was refused.
         """
         if not self._made and not self._open:
             return []
@@ -92,7 +92,7 @@ class Refused:
         return found
 
     def published(self, topic: str, key: bytes) -> list[Record]:
-        """The settlement of a row that was published or deleted; nothing where it has no open dead-letter record."""
+        """Return the settlement of a published or deleted row; nothing if it has no open dead-letter record."""
         table = self._open.pop((topic, _digest(key)), None)
         if table is None:
             return []
@@ -102,7 +102,7 @@ class Refused:
         ]
 
     def forget(self, topic: str) -> None:
-        """All rows of a table are settled otherwise."""
+        """Forget a table whose rows are all settled in another way."""
         self._open = {place: table for place, table in self._open.items() if place[0] != topic}
         self._topics.discard(topic)
 

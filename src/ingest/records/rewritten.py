@@ -1,8 +1,8 @@
-"""Which tables must be read again because their rows became others without the log's telling; pure.
+"""Decide which tables must be re-read because their rows changed without log entries.
 
 Rows arrive by a rename or a partition. ALTER TABLE rewrites values (`ingest.ddl.rewrites`). A table gets another
-primary key, and readers keep its rows under the old one. A statement that nobody understood may have done any of it.
-The tables are read again, and a marker ends the rows that the server no longer shows.
+primary key, and readers hold its rows under the old one. A statement that could not be parsed may have done any of
+this. The tables are re-read, and a marker ends the rows that the server no longer has.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ingest.events.tables import Tables, TablesChanged
 
 
 def rekeyed(before: Mapping[TableId, TableSchema], change: TablesChanged) -> set[TableId]:
-    """The tables that have another key than before."""
+    """Return the tables whose key changed."""
     return {
         schema.table_id
         for schema in change.schemas
@@ -24,7 +24,7 @@ def rekeyed(before: Mapping[TableId, TableSchema], change: TablesChanged) -> set
 
 
 def by_statement(tables: Tables, before: Mapping[TableId, TableSchema], change: TablesChanged) -> set[TableId]:
-    """The tables that a statement asks to read again; `before` are the schemas that were published before it."""
+    """Return the tables that a statement requires to be re-read. `before`: the schemas published before it."""
     refilled = {e.to if e.kind == "rename" else (e.database, e.table) for e in change.effects
                 if e.kind in ("rename", "partition")}  # fmt: skip
     arrived = {tables.id_of(name) for name in refilled if name and tables.captured(*name)}
@@ -32,5 +32,5 @@ def by_statement(tables: Tables, before: Mapping[TableId, TableSchema], change: 
 
 
 def doubted(tables: Tables, event: TableDescribed) -> bool:
-    """Whether a statement that nobody understood named the table, which is about to be described."""
+    """Return whether a statement that could not be parsed named the table that is now described."""
     return (event.table.database, event.table.table) in tables.catalog.unknown

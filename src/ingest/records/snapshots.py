@@ -1,10 +1,10 @@
-"""Snapshots in chunks, interleaved with the log: live changes win, without locks and without writes; pure.
+"""Run snapshots in chunks, interleaved with the log: live changes win, without locks and without writes.
 
-While a chunk is read, the keys that the log changes meanwhile are remembered: its window. A chunk's rows hold all of
-the log up to where it was requested (`ChunkReader` waits for that) and nothing behind its `high`. When the log has been
-published up to `high`, the rows whose keys were not changed in the window are published; for all others the log has
-told more. DDL or TRUNCATE in the window voids the chunk, and it is read again. Progress is committed with the rows, so
-a snapshot goes on at the chunk after any crash. Source: DBLog (Andreakis, Papapanagiotou), positions as watermarks.
+While a chunk is read, the keys that the log changes are collected: the chunk's window. A chunk contains everything in
+the log up to its request (`ChunkReader` waits for that) and nothing later than its `high`. When the log has been
+published up to `high`, the rows whose keys are not in the window are published; for all others the log has newer
+images. DDL or TRUNCATE in the window voids the chunk, and it is read again. Progress is committed with the rows, so a
+snapshot resumes at the chunk after any crash. Source: DBLog (Andreakis, Papapanagiotou), with positions as watermarks.
 """
 
 from __future__ import annotations
@@ -22,20 +22,21 @@ from ingest.records.capture_interfaces import Record
 from ingest.records.images import snapshot_records
 from ingest.records.records import Recorder
 
-# Instead of a key, for tables that are read in one ordered pass: all chunks show the pass's beginning, so that the
-# window lasts from there, and a pass that was cut off begins again.
+# Stored in place of a key for tables that are read in one ordered pass. All chunks show the state at the pass's
+# beginning, so the window lasts from there, and an interrupted pass starts again.
 PASS = ["pass"]
-# Instead of a marker's number: of all rows, none is older.
+# In place of a marker's number: it ends no rows.
 REPAIRS_ONLY = -1
-Key = list[Any]  # values of key columns as the reader wrote them: JSON, and opaque here
+Key = list[Any]  # values of key columns as the reader wrote them: JSON, opaque here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkRequest:
-    """Read the next rows of a table: behind `after` (None: from the beginning), up to `last` (None: not known yet).
+    """Request for the next rows of a table: after `after` (None: from the beginning), up to `last` (None: not known
+    yet).
 
-    `where` limits the rows; `unique` says that no two of them share a key. What is read must hold everything up to
-    `position`. Where `keys` are named, only their rows are read, all at once; a key is named by its columns' values.
+    `where` limits the rows. `unique`: no two rows share a key. The rows must include everything up to `position`. If
+    `keys` is set, only their rows are read, all at once; a key is given by its columns' values.
     """
 
     number: int
@@ -50,10 +51,10 @@ class ChunkRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Rows that were read for a request; `high` is a position behind everything that they show.
+    """Rows that were read for a request. `high` is a position later than everything that they show.
 
-    `after` is where the next chunk begins, None when the table is at its end; `last` the key that ends the table;
-    `total` about how many rows it has, told with a table's first chunk. `failed`: the table cannot be read, and why.
+    `after` is where the next chunk begins, None at the table's end. `last` is the table's last key. `total` is the
+    approximate row count, set on a table's first chunk. `failed`: the reason why the table cannot be read.
     """
 
     request: ChunkRequest
@@ -66,20 +67,20 @@ class Chunk:
 
 
 class ChunkReader(Protocol):
-    """Reads chunks beside the log, of several tables at a time; errors come out of `ready`."""
+    """Reads chunks of several tables at a time during capture. `ready` raises its errors."""
 
     def request(self, request: ChunkRequest) -> None:
-        """Begin to read."""
+        """Start to read."""
 
     def ready(self) -> list[Chunk]:
-        """Chunks that were read since the last call; never waits."""
+        """Return the chunks that were read since the last call. Never waits."""
 
 
 class Snapshots:
-    """The snapshots of one source that are under way. `state` is their progress as JSON, by `database.table`.
+    """Open snapshots of one source. `state` is their progress as JSON, by `database.table`.
 
-    `partial` are the tables whose history the log does not hold whole (`cdc.model.event.SourceInfo.partial`): until a
-    snapshot of them is complete, and for good where a condition keeps rows out of it.
+    `partial`: tables whose topic does not hold their whole history (`cdc.model.event.SourceInfo.partial`). A table is
+    partial until a snapshot of it is complete, and for good if a condition excludes rows.
     """
 
     def __init__(
@@ -107,29 +108,29 @@ class Snapshots:
         self.refused = self.rows = 0
 
     def take_moved(self) -> bool:
-        """Whether there is progress to be committed since this was last asked."""
+        """Return whether there was progress to commit since the last call."""
         moved, self.moved = self.moved, False
         return moved
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """Progress to be committed with the records; empty when no snapshot is under way."""
+        """Return the progress to commit with the records; empty if no snapshot is running."""
         return {name: dict(entry) for name, entry in self._state.items()}
 
     @property
     def initial(self) -> bool:
-        """Whether a table of the first snapshot is not complete yet."""
+        """Return whether a table of the first snapshot is incomplete."""
         return any(entry.get("initial") for entry in self._state.values())
 
     def __bool__(self) -> bool:
         return bool(self._state)
 
     def start(self, table: TableId, *, initial: bool = False, where: str = "", marker: int | None = None) -> None:
-        """Take a table's snapshot, from its beginning if one is under way.
+        """Start a table's snapshot, from its beginning if one is running.
 
-        `marker` is a number of the sequence: rows that are not seen again vanish, by a truncate marker at the end, and
-        the rest is mended (`joins.steps.truncation`); -1 mends only. A snapshot of all rows that is under way is not
-        limited by a later `where`. Where tables cannot be read (not `reads`), one that is to be read again is partial.
+        `marker` is a sequence number: at the end, a truncate marker removes rows that the snapshot did not contain
+        (`joins.steps.truncation`), and repairs follow; -1 repairs only. A running snapshot of all rows is not limited
+        by a later `where`. If tables cannot be read (not `reads`), the table becomes partial instead.
         """
         self.void(table)
         if not self.reads and not initial:
@@ -153,17 +154,17 @@ class Snapshots:
             self._state[name]["marker"] = marker
 
     def stop(self, table: TableId) -> None:
-        """Give a table's snapshot up; what was published of it stays."""
+        """Stop a table's snapshot. Rows already published stay."""
         self.void(table)
         self._state.pop(table.name, None)
 
     def gone(self, table: TableId) -> None:
-        """The table is no more: one of its name that comes later begins with nothing."""
+        """Forget a dropped table: a later one of the same name begins empty."""
         self.stop(table)
         self.partial.discard(table)
 
     def void(self, table: TableId) -> None:
-        """Whatever is being read of a table must be read again: it was changed as a whole."""
+        """Read again what is being read of a table, because the table was changed as a whole."""
         self._requested.pop(table, None)
         self._waiting.pop(table, None)
         self.windows.pop(table, None)
@@ -172,7 +173,7 @@ class Snapshots:
             del entry["after"]
 
     def restart(self, table: TableId) -> None:
-        """Its key has changed: read it from its beginning."""
+        """Read a table from its beginning, because its key changed."""
         entry = self._state.get(table.name)
         if entry is not None:
             self.void(table)
@@ -186,10 +187,10 @@ class Snapshots:
         reached: Callable[[Position], bool],
         now_ms: int,
     ) -> list[Record]:
-        """Between two transactions of the log: publish what is ready, ask for more.
+        """Publish the chunks that are ready and request more. Called between two transactions of the log.
 
-        `position` tells the place behind the first of them, `reached` whether the log has been read up to a position.
-        `moved` is set when there is progress to be committed.
+        `position` returns the place after the first of them; `reached` whether the log has been read up to a position.
+        Sets `moved` if there is progress to commit.
         """
         for chunk in reader.ready():
             table = chunk.request.schema.table_id
@@ -214,7 +215,7 @@ class Snapshots:
             try:
                 schema = self._tables.read_schema(table)
             except Skippable:
-                continue  # in quarantine: its snapshot goes on when its columns are known
+                continue  # in quarantine: its snapshot continues once its columns are known
             self._number += 1
             request = ChunkRequest(
                 number=self._number,
@@ -231,7 +232,7 @@ class Snapshots:
             reader.request(request)
 
     def _publish(self, table: TableId, chunk: Chunk, now_ms: int) -> list[Record]:
-        """The chunk's rows whose keys did not change in its window, and the progress behind them."""
+        """Return the chunk's rows whose keys did not change in its window, and record the progress."""
         touched = self.windows.get(table, set())
         writer = self._recorder.writer(self._tables.schema(table), self._tables.shape(table))
         made = snapshot_records(self._recorder, writer, chunk.images, chunk.request.position, now_ms)
@@ -264,10 +265,10 @@ class Snapshots:
         return self._tables.named(name)
 
     def under_way(self, table: TableId) -> int | None:
-        """The number of the chunk of a table that is asked for and not published; of one pass, always the same."""
+        """Return the number of a table's chunk that is requested and not published; for one pass, always the same."""
         request = self._requested.get(table)
         return None if request is None else -1 if request.after == PASS else request.number
 
     def progress(self) -> Mapping[str, int]:
-        """Rows read so far, by table."""
+        """Return the rows read so far, by table."""
         return {name: entry["rows"] for name, entry in self._state.items()}

@@ -1,9 +1,9 @@
-"""Facts → records: numbers every change, pairs it with its source transaction, and keeps the position; pure.
+"""Turn log events into records: number every change, assign it to its source transaction, and track the position.
 
-Rules, each defended by a law: sequence numbers grow by one per change and never repeat; a transaction that was cut off
-moves nothing; a huge one may be published in parts, and the next part begins at the next row; a row whose key changed
-is deleted under the old key and created under the new one; a refused image counts as no row, so that nothing stale
-stays downstream.
+Rules, each defended by a law: sequence numbers grow by one per change and never repeat. An interrupted transaction
+moves nothing. A huge transaction may be published in parts, and the next part begins at the next row. A row whose key
+changed is deleted under the old key and created under the new one. A refused image counts as no row, so that no stale
+row stays downstream.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _dumps, _new = orjson.dumps, tuple.__new__
 
 
 class Transactions:
-    """Turns the facts of one stream into records, from a checkpoint on.
+    """Turns the log events of one stream into records, from a checkpoint on.
 
-    Feed every fact to `records`, append what it returns, and commit with `checkpoint`. A new stream (after a lost
-    connection) needs a new instance, started from what the log says is committed.
+    Pass every event to `records`, append what it returns, and commit with `checkpoint`. A new stream (after a lost
+    connection) needs a new instance, started from the committed checkpoint.
     """
 
     def __init__(self, recorder: Recorder, tables: Tables, start: Checkpoint, watcher: Watcher | None = None) -> None:
@@ -58,7 +58,7 @@ class Transactions:
         self._ts_ms = start.ts_ms
         self._open: TransactionBegan | None = None
         self._row = self._total = self._skip = 0
-        # As JSON: the open transaction's GTID, what it is called, and the file that was named last.
+        # As JSON: the open transaction's GTID, its name, and the last file name.
         self._gtid = self._id = self._file_json = NULL
         self._file_named = ""
         self._touched = False
@@ -66,22 +66,25 @@ class Transactions:
         self._resumed = start.open
         self._writers: dict[TableId, TableWriter] = {}
         self.changes = 0
-        self.refused = self.quarantined = 0  # images, dead letters each; rows kept as raw events
+        self.refused = self.quarantined = 0  # images, one dead letter each; rows kept as raw events
         self.kept = quarantined_tables(start.state)
         self.moved = False
 
     @property
     def whole(self) -> bool:
-        """Whether everything fed so far belongs to transactions that ended."""
+        """Return whether all events so far belong to ended transactions."""
         return self._open is None
 
     @property
     def clean(self) -> bool:
-        """Whether no record was made for a transaction that has not ended."""
+        """Return whether no record was made for a transaction that has not ended."""
         return self._open is None or not self._touched
 
     def checkpoint(self, stream: Stream) -> Checkpoint:
-        """How far the stream has been read. Resets `moved`. Inside a transaction it counts what was published of it."""
+        """Return how far the stream has been read, and reset `moved`.
+
+        Inside a transaction it counts the published changes.
+        """
         self.moved = False
         row, counted = (self._start.position.row, self._resumed) if self._resumed else (0, None)
         if not self.clean:
@@ -92,21 +95,21 @@ class Transactions:
         return replace(self._start, position=place, ts_ms=self._ts_ms, open=counted, state=state)
 
     def rest(self, stream: Stream) -> None:
-        """Nothing happens: stand where the log ends, so that the files before may be purged."""
-        awaited = self._resumed is not None  # published in part; the server may take long to decode it
+        """Move an idle source's position to the log's end, so that earlier files may be purged."""
+        awaited = self._resumed is not None  # published in part; the server may take long to decode the rest
         if self._open is None and not awaited and (place := stream.place) != (self._file, self._pos):
             (self._file, self._pos), self.moved = place, True
 
     def count_on(self, number: int) -> None:
-        """Give the next change a number above this one: a replay has come to where the capture was before."""
+        """Number the next change above this number: a replay has reached the end of the earlier capture."""
         self._sequence, self.moved = max(number, self._sequence), True
 
     def place(self, stream: Stream, row: int = 0) -> Position:
-        """The position behind the last transaction that ended."""
+        """Return the position after the last transaction that ended."""
         return Position(file=self._file, pos=self._pos, gtid_set=stream.gtid_set, sequence=self._sequence, row=row)
 
     def records(self, event: LogEvent, now_ms: int) -> list[Record]:
-        """Records to append because of a fact; `now_ms` becomes the events' time of publication."""
+        """Return the records to append for a log event. `now_ms` becomes the events' publication time."""
         if isinstance(event, TransactionLogged):
             self._begin(event.began)
             records = self._changes(event.rows, now_ms)
@@ -128,7 +131,7 @@ class Transactions:
         return []
 
     def _other(self, event: LogEvent, now_ms: int) -> list[Record]:
-        """Facts that only `ingest.records.altered` and `ingest.repair.repairing` know."""
+        """Handle log events that only `ingest.records.altered` and `ingest.repair.repairing` know."""
         return []
 
     def _changes(self, event: RowsLogged, now_ms: int) -> list[Record]:
@@ -137,12 +140,12 @@ class Transactions:
         return self._rows(event, now_ms)
 
     def _tend(self, event: RowsLogged, now_ms: int) -> list[Record]:
-        """Rows of a table whose foreign keys are followed, or of which some are held back."""
+        """Handle rows of a table whose foreign keys are followed, or of which some are held back."""
         raise NotImplementedError
 
     def _begin(self, event: TransactionBegan) -> None:
         if self._open is not None and self._orders:
-            self._missing(self._orders)  # the log was cut off inside a transaction, part of which was published
+            self._missing(self._orders)  # the log ended inside a transaction that was published in part
         self._open, self._touched = event, False
         self._row = self._total = self._skip = 0
         self._orders.clear()
@@ -155,25 +158,25 @@ class Transactions:
         resumed, self._resumed = self._resumed, None
         orders = orders_of(resumed, self.tables.source)
         if name_of(event) != resumed["id"]:
-            self._missing(orders)  # a server that took over does not have the transaction, part of which was published
+            self._missing(orders)  # a server that took over lacks the transaction, part of which was published
             return
         self._skip, self._total, self._orders = self._start.position.row, resumed["total_order"], orders
         self._touched = True
 
     def _end(self, event: TransactionEnded) -> None:
-        assert self._open is not None, "a transaction ends that never began"
-        if self._skip:  # it was rolled back, or its rows are not in the log any more
+        assert self._open is not None, "a transaction ended that had not begun"
+        if self._skip:  # rolled back, or its rows are no longer in the log
             self._skip = 0
             self._missing(self._orders)
         self._file, self._pos = event.file, event.pos
         self._open, self.moved = None, True
 
     def _missing(self, tables: Iterable[TableId]) -> None:
-        """Rows of these tables were published that the source may not hold: the tables are read again."""
+        """Re-read tables of which rows were published that the source may not have."""
         raise NotImplementedError
 
     def _next(self) -> Position:
-        """The position behind a change that takes the next number."""
+        """Return the position after a change that takes the next number."""
         return Position(file=self._file, pos=self._pos, gtid_set="", sequence=self._sequence + 1)
 
     def _statement(self, event: StatementLogged, now_ms: int) -> list[Record]:
@@ -197,7 +200,7 @@ class Transactions:
                 self._watcher.start(table, marker=self.number())
 
     def number(self) -> int:
-        """The next number of the sequence, which nothing else takes: what is older has a smaller one."""
+        """Return the next sequence number and reserve it: everything older has a smaller one."""
         self._sequence, self.moved = self._sequence + 1, True
         return self._sequence
 
@@ -211,7 +214,7 @@ class Transactions:
         return [writer.truncated(writer.format.change(b"t", NULL, NULL, *place))]
 
     def _counted(self, table: TableId) -> int:
-        """Number one more change of a table; its order within the transaction."""
+        """Number one more change of a table, and return its order within the transaction."""
         assert self._open is not None, "a change outside a transaction"
         self._touched = True
         self._sequence += 1
@@ -237,7 +240,7 @@ class Transactions:
         return [*self._recorder.history(change.history), *(self._recorder.schema(s) for s in change.schemas)]
 
     def report(self, event: TableDescribed | TableAltered) -> list[Record]:
-        """What the log, the server or a person says of a table."""
+        """Apply a table description from the log, the server or a user."""
         if isinstance(event, TableAltered):
             return self._changed(self.tables.altered(event, self._next()))
         before = {schema.table_id: schema for schema in self.tables.publishable(event.table)}
@@ -248,18 +251,18 @@ class Transactions:
         return records
 
     def _writer(self, table: TableId) -> TableWriter | Skippable:
-        """The writer of a table's records, or why the table is left out."""
+        """Return the writer of a table's records, or the reason why the table is left out."""
         writer = self._writers.get(table)
         if writer is None:
             try:
                 writer = self._recorder.writer(self.tables.schema(table), self.tables.shape(table))
                 self._writers[table] = writer
-            except Skippable as error:  # told where tables that are left out are
+            except Skippable as error:  # reported with the other tables that are left out
                 return error
         return writer
 
     def _passed_over(self, table: TableId, rows: int, why: Skippable) -> list[Record]:
-        """Rows of a table that is left out: they count in their transaction, a part of which may be published."""
+        """Skip rows of a table that is left out. They count in their transaction, part of which may be published."""
         assert self._open is not None, "rows outside a transaction"
         self._touched, self.moved = True, True
         self._row += rows
@@ -267,14 +270,17 @@ class Transactions:
         return []
 
     def _not_skipped(self, rows: Sequence[Any]) -> Sequence[Any]:
-        """The rows of an event that were not published before."""
+        """Return the rows of an event that were not published before."""
         skipped = min(self._skip, len(rows))
         self._skip -= skipped
         self._row += skipped
         return rows[skipped:]
 
     def _rows(self, event: RowsLogged, now_ms: int) -> list[Record]:
-        """The path of nearly all changes: images that are told, as bytes around the images' JSON."""
+        """Return the records of complete images, as bytes around the images' JSON.
+
+        Nearly all changes take this path.
+        """
         rows = self._not_skipped(event.rows) if self._skip else event.rows
         if not rows:
             return []
@@ -308,7 +314,7 @@ class Transactions:
                 op, old, new = b"d", image, NULL
             else:
                 op, old, new = b"u", NULL if before is None else _dumps(before), image
-                # another row, to whoever reads by key: the old one goes, the new one comes
+                # a different row for readers by key: the old one is deleted, the new one created
                 if before is not None and (old_key := key_of(before)) != key:
                     value = write(b"d", old, NULL, source, row, sequence, now_ms, name, total, order)
                     out.append(_new(Record, (topic, old_key, value, None)))
@@ -333,7 +339,7 @@ class Transactions:
         return out
 
     def _one_by_one(self, event: RowsLogged, rows: Iterable[Any], writer: TableWriter, now_ms: int) -> list[Record]:
-        """The careful path, for events with images that are refused or very large."""
+        """Return the records of an event with refused or very large images, row by row."""
         assert self._open is not None, "rows outside a transaction"
         self._touched = True
         records: list[Record] = []
@@ -364,7 +370,7 @@ class Transactions:
         return records
 
     def _source(self, writer: TableWriter, file: str, pos: int) -> bytes:
-        """The source block of an event's rows."""
+        """Return the source block of an event's rows."""
         opened = self._open
         assert opened is not None, "rows outside a transaction"
         if file != self._file_named:
