@@ -40,7 +40,7 @@ def test_the_row_of_the_page() -> None:
     assert json.loads(dump_layout(layout)) == BLOCKS[0]
     codec = RowCodec(layout)
     cells = codec.cells(ROW, batch=7, ts_ms=0)
-    reported = PAGE.split("By this layout")[1].partition("```json")[0]
+    reported = PAGE.split("Example with this layout")[1].partition("```json")[0]
     shown = dict(re.findall(r"^\| `?([\w ]+?)`? \| (?:`([0-9a-f ]+)` )?\|$", reported, re.MULTILINE))
     assert shown.pop("row key") == codec.row_key(ROW).hex(" ")
     assert shown.keys() == {*ROW, "_nulls", "_layout", "_batch"}
@@ -60,7 +60,7 @@ def test_the_keys_that_may_be_null() -> None:
 
 def test_the_entry_of_the_page() -> None:
     """It names the place, the partition and the offset that the page says."""
-    shown = re.findall(r"The entry `([0-9a-f ]+)` is of\s+place (\d+), partition (\d+), offset (\d+)", PAGE)
+    shown = re.findall(r"The entry `([0-9a-f ]+)` is table (\d+), partition (\d+), offset (\d+)", PAGE)
     assert [list(entries_of(bytes.fromhex(entry))) for entry, *_ in shown] == [[Origin(1, 2, 4711)]]
     assert shown[0][1:] == ("1", "2", "4711")
 
