@@ -1,14 +1,14 @@
-"""What tests share: the real servers, started once for all integration tests, and names that no other test has.
+"""Shared fixtures: the real servers, started once for all integration tests, and names that no other test has.
 
-The servers are a stack of their own (ports + 10000, in `.tailorbird/tests`), which tests may kill beside a stack
-in use. `TAILORBIRD_TESTS_USE_RUNNING_STACK=1` takes the running default stack instead, which saves its start while one
-works on a single test; such tests must not stop its servers. `TAILORBIRD_TESTS_SERVICES=kafka,mysql-shop` starts
-no others.
+The tests start their own stack of servers (ports + 10000, in `.tailorbird/tests`), which they may kill while another
+stack is in use. `TAILORBIRD_TESTS_USE_RUNNING_STACK=1` uses the running default stack instead, which saves the start
+while you work on a single test; such tests must not stop its servers. `TAILORBIRD_TESTS_SERVICES=kafka,mysql-shop`
+starts only these.
 
-`make test` has two workers, one a processor: one runs all that need these servers, one after the other; the other one
-those that need few of them (marked `kafka`), which it has of its own, then what needs none. With a third one Spark's
-Python workers did not start in the ten seconds that Spark has for them, on a machine of two slow processors.
-Two checkouts tested at a time get ports of their own by `TAILORBIRD_TESTS_PORT_OFFSET=12000` for one of them.
+`make test` has two workers, one per processor. One runs all tests that need these servers, one after the other. The
+other first runs those that need few of them (marked `kafka`), with its own servers, then those that need none. With a
+third worker, Spark's Python workers did not start within Spark's limit of ten seconds, on a machine of two slow
+processors. To test two checkouts at a time, give one of them other ports with `TAILORBIRD_TESTS_PORT_OFFSET=12000`.
 """
 
 from __future__ import annotations
@@ -41,29 +41,29 @@ OWN_SERVERS = (
     "tests/ingest/binlog/",
     "tests/ingest/poll/",
     "tests/ingest/postgres/",
-)  # tests there change global settings, of servers that they start themselves
+)  # tests there change global settings, but of servers that they start themselves
 
 
 def shares_servers(item: pytest.Item) -> bool:
-    """Whether a test needs servers that others need, too."""
+    """Return whether a test needs servers that other tests need, too."""
     own = item.nodeid.startswith(OWN_SERVERS) or needs_kafka_alone(item)
     return item.get_closest_marker("integration") is not None and not own
 
 
 def needs_kafka_alone(item: pytest.Item) -> bool:
-    """Whether of the servers it needs no other, but those that its mark names."""
+    """Return whether a test needs only the servers that its mark names."""
     return item.get_closest_marker("kafka") is not None
 
 
 def services_of(item: pytest.Item) -> tuple[ServiceName, ...]:
-    """The servers that a test needs up."""
+    """Return the servers that a test needs."""
     mark = item.get_closest_marker("kafka")
     return SERVICES if mark is None else ("kafka", *mark.args)
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist looks at the groups behind us
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups after this hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs the same servers is one group, for one worker; of the others each file is one."""
+    """Group tests that need the same servers for one worker; every other file is a group."""
     for item in items:
         group = "servers" if shares_servers(item) else item.nodeid.partition("::")[0]
         if needs_kafka_alone(item):
@@ -73,9 +73,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _turn(item: pytest.Item) -> int:
-    """What takes longest begins first, so that no worker waits for the other at the end; the sort keeps all else.
+    """Return a sort key: the slowest groups are first, so that no worker waits for the other at the end (stable sort).
 
-    xdist gives each worker two groups at once; the second one waits behind the servers' tests: those are small ones.
+    xdist gives each worker two groups at once; the second one waits until the server tests have run, so it is a small
+    one.
     """
     if shares_servers(item):
         return 0
@@ -89,7 +90,8 @@ def _turn(item: pytest.Item) -> int:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Workers that do not keep to the groups would stop each other's servers; so would a second run in this folder."""
+    """Reject workers that ignore the groups, since they would stop each other's servers, and a second run in this
+    folder."""
     lost = [item.nodeid for item in session.items if "@" not in item.nodeid]
     if session.config.getoption("loadgroup", False) and lost:
         raise pytest.UsageError(f"pytest-xdist does not see the group of {lost[0]}: is this pytest too new for it?")
@@ -100,7 +102,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_node_collection_finished(ids: list[str]) -> None:
-    """Workers collect for their run, which claims for them: their ids end with their groups."""
+    """Claim the servers for the workers' run if they collected tests of servers; their ids end with the group."""
     if any(one.endswith(("@servers", "@kafka")) for one in ids):
         _claim_servers()
 
@@ -115,32 +117,33 @@ def _claim_servers() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Every integration test has its servers, whether it names them or not."""
+    """Start the servers of every integration test, whether it requests them or not."""
     if shares_servers(item) or needs_kafka_alone(item):
         SERVERS.need(named(os.environ.get("TAILORBIRD_TESTS_SERVICES"), services_of(item)))
 
 
 def pytest_sessionfinish() -> None:
-    """The servers go with the last test."""
+    """Stop the servers after the last test."""
     SERVERS.close()
 
 
 @pytest.fixture(autouse=True)
 def log_lines_end_with_the_test() -> Iterator[None]:
-    """A command that a test runs in this process sets the log up, on a standard error that ends with the test."""
+    """Reset the log: a command that runs in this process configures it, with a standard error that ends with the
+    test."""
     yield
     structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")
 def stack() -> Stack:
-    """The servers, up and answering; the environment leads every topology and child process to them."""
+    """The running servers; the environment directs every topology and child process to them."""
     return SERVERS.stack
 
 
 @pytest.fixture(scope="session")
 def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PgServer]:
-    """A PostgreSQL for all tests that ask for one."""
+    """A PostgreSQL server for all tests that request one."""
     server = PgServer(tmp_path_factory.mktemp("postgres"))
     server.start()
     yield server
@@ -149,5 +152,5 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PgServ
 
 @pytest.fixture
 def unique() -> Callable[[str], str]:
-    """A name that no other test or run has used, fit for topologies, databases and topics."""
+    """Return a name that no other test or run has used, valid for topologies, databases and topics."""
     return lambda stem: f"{stem}_{uuid.uuid4().hex[:10]}"

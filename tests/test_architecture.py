@@ -1,5 +1,7 @@
-"""The rules of the house that a machine can check: who may talk to which system, how long a file may be, what it is
-called. Each rule has a planted fault beside it that must be found."""
+"""Rules that a machine can check: which file may access which system, its length, its name.
+
+Each rule has a planted violation that must be found.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,10 @@ SRC = Path(__file__).parent.parent / "src"
 PACKAGES = {"cdc", "ingest", "joins", "indexer", "tailorbird"}
 LONGEST_FILE = 400
 LONGEST_FUNCTION = 60
-# The loop that most changes of a busy server pass: a call per transaction would cost what it saves (ADR 26).
+# The loop for most changes of a busy server: a call per transaction would cost what it saves (ADR 26).
 LONG_FUNCTIONS = {("whole.py", "transactions")}
 
-# What each system is talked to with. A file named `<prefix>_…` may import its row of libraries, no other file may.
+# The libraries that access each system. A file named `<prefix>_…` may import those of its row, no other file may.
 SYSTEMS: dict[str, set[str]] = {
     "mysql": {"pymysql", "pymysqlreplication", "socket", "ssl"},
     "maria": {"pymysql", "pymysqlreplication", "socket", "ssl"},
@@ -37,7 +39,7 @@ SYSTEMS: dict[str, set[str]] = {
     "proc": {"subprocess", "shutil", "tempfile", "socket", "fcntl", "resource", "http", "urllib.request"},
 }
 ALL_SYSTEM_LIBRARIES = set().union(*SYSTEMS.values())
-# What reaches outside without being a system of its own: allowed where a file has a system's name, and in wiring.
+# Modules that reach outside without a system of their own: allowed in files named after a system, and in wiring.
 AMBIENT = {
     "os", "time", "random", "secrets", "logging", "structlog", "signal", "threading", "asyncio", "selectors",
     "prometheus_client", "multiprocessing", "concurrent", "queue", "atexit",
@@ -47,7 +49,7 @@ CLOCK_CALLS = {("datetime", "now"), ("datetime", "utcnow"), ("datetime", "today"
 
 
 def role(path: Path) -> str:
-    """`wiring`, the system that a file's name begins with, or `pure`."""
+    """Return `wiring`, the system that a file's name begins with, or `pure`."""
     if path.name.startswith(("run_", "__main__")) or {"tailorbird", "cli"} <= set(path.parts):
         return "wiring"
     prefix = path.name.split("_")[0]
@@ -60,7 +62,7 @@ def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names = [alias.name for alias in node.names]
-            # a generator may be handed in; taking the type `Random` makes nothing random
+            # a generator may be passed in; importing the type `Random` makes nothing random
             if node.module != "random" or names != ["Random"]:
                 yield node.lineno, node.module
 
@@ -70,7 +72,7 @@ def within(module: str, libraries: set[str]) -> bool:
 
 
 def faults(path: Path, source: str) -> list[str]:
-    """What is wrong with one file, each `name:line: what`."""
+    """Return the faults of one file, each `name:line: what`."""
     tree, kind = ast.parse(source), role(path)
     allowed = SYSTEMS.get(kind, set())
     found = []
@@ -108,7 +110,7 @@ def generated(path: Path) -> bool:
 @cache
 def libraries() -> set[str]:
     names = set(packages_distributions()) | set(sys.stdlib_module_names)
-    # a file within a package shadows nothing of the standard library; only installed distributions matter
+    # a module within a package shadows nothing of the standard library; only installed distributions matter
     return {name for name in names if name not in PACKAGES} - set(sys.stdlib_module_names) | {"kafka", "pyspark"}
 
 
@@ -116,8 +118,8 @@ SOURCES = sorted(path for path in SRC.rglob("*.py") if not generated(path))
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=[str(path.relative_to(SRC)) for path in SOURCES])
-def test_file_keeps_the_rules(path: Path) -> None:
-    """Every file talks only to the system in its name, is short, and shadows no library."""
+def test_file_follows_the_rules(path: Path) -> None:
+    """Every file accesses only the system in its name, is short, and shadows no library."""
     assert faults(path, path.read_text()) == []
 
 
@@ -138,22 +140,23 @@ def test_file_keeps_the_rules(path: Path) -> None:
     ],
 )
 def test_planted_fault_is_found(name: str, source: str) -> None:
-    """The rules above bite: each planted fault is reported."""
+    """The rules report each planted violation."""
     assert faults(Path("src/joins") / name, source) != []
 
 
-def test_each_system_may_be_talked_to_by_its_own_file() -> None:
-    """The rules above do not forbid what they are for."""
+def test_each_system_may_be_accessed_by_its_own_file() -> None:
+    """The rules do not forbid the intended access."""
     assert faults(Path("src/ingest/kafka_log.py"), "import kafka\nimport time\n") == []
     assert faults(Path("src/joins/run_join.py"), "import os\nimport signal\n") == []
 
 
 def test_no_other_distribution_provides_our_names() -> None:
-    """`cdc`, `ingest`, `joins`, `indexer` and `tailorbird` are import names; nobody else installed may claim them."""
+    """`cdc`, `ingest`, `joins`, `indexer` and `tailorbird` are import names; no other installed distribution may
+    provide them."""
     providers = packages_distributions()
     assert {name: set(providers.get(name, [])) - {"tailorbird"} for name in PACKAGES} == {n: set() for n in PACKAGES}
 
 
 def test_every_folder_of_src_is_one_of_the_five() -> None:
-    """Folders are the flow; a sixth would be a decision for an ADR."""
+    """The folders follow the data flow; a sixth one needs an ADR."""
     assert {p.name for p in SRC.iterdir() if p.is_dir() and not p.name.endswith(".egg-info")} == PACKAGES

@@ -1,4 +1,4 @@
-"""The arithmetic of `make bench-capture`: what it prints is what was measured, and a missing change never passes."""
+"""The computations of `make bench-capture`: it prints what was measured, and a missing change never passes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def done(task: Task, side: Side, *, rate: int, changes: int = 10_000, memory: fl
 
 
 def test_a_rate_is_changes_by_the_brokers_clock() -> None:
-    """From the first append to the one that completes 98 %: a last batch that waits does not count."""
+    """From the first append to the one that completes 98 %: a late last batch does not count."""
     steady = tuple(range(0, 10_000, 10))
     late = (*steady[:-1], steady[-1] + 60_000)
     for moments in (steady, late):
@@ -38,8 +38,8 @@ def test_a_rate_is_changes_by_the_brokers_clock() -> None:
         assert counted.rate == pytest.approx(100.0)
 
 
-def test_ratios_and_musts() -> None:
-    """Ours over Debezium's, with what is asked; below a must the run fails."""
+def test_ratios_and_minimums() -> None:
+    """Ours over Debezium's, with the required minimum; below it the run fails."""
     passes = [done("oltp", "tailorbird", rate=15_000), done("oltp", "Debezium", rate=10_000)]
     lines = dict(verdicts(passes))
     (ratio, speed, memory) = lines
@@ -52,7 +52,7 @@ def test_ratios_and_musts() -> None:
 
 
 def test_a_missing_or_repeated_change_is_named() -> None:
-    """Both sides must write every change exactly once, else the figures say nothing."""
+    """Both sides must write every change exactly once, otherwise the figures are invalid."""
     one = done("bulk", "tailorbird", rate=1000, changes=5)
     assert missing(one, {"c": 5}) == ""
     assert "instead of" in missing(one, {"c": 6})
@@ -72,7 +72,7 @@ def test_the_document_has_every_pass() -> None:
 
 
 def test_the_parts_of_a_change_add_up() -> None:
-    """What a pass takes beyond its first stages is Kafka's; tasks that were not run have no line."""
+    """The time that a pass takes beyond its first stages is Kafka's; stages that did not run have no line."""
     stages = [Stages(task="bulk", decoded=100.0, recorded=250.0), Stages(task="oltp", decoded=1.0, recorded=2.0)]
     (_, _, line) = where([done("bulk", "tailorbird", rate=1000)], stages)
     assert line == "| bulk | 100.0 | 150.0 | 750.0 | 1000.0 |"
@@ -80,13 +80,13 @@ def test_the_parts_of_a_change_add_up() -> None:
 
 
 def test_wrong_sizes_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """Usage errors end with 2 before anything is started."""
+    """Usage errors exit with 2 before anything is started."""
     assert main(["--rounds", "0"]) == 2
     assert "begin at 1" in capsys.readouterr().err
 
 
 def test_a_signal_ends_a_benchmark_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """SIGTERM ends it as Ctrl-C does, and a second one does not disturb the servers' stopping."""
+    """SIGTERM ends it like Ctrl-C, and a second one does not disturb the servers' shutdown."""
     stopped = []
 
     def run(options: object, given: str) -> int:

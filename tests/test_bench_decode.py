@@ -1,4 +1,4 @@
-"""The arithmetic of `make bench-decode`: what it prints is what was measured, and wrong values never pass."""
+"""The computations of `make bench-decode`: it prints what was measured, and wrong values never pass."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_ratio_lines_have_the_form_that_scripts_look_for() -> None:
 
 
 def test_no_ratio_without_our_own_figure() -> None:
-    """Measuring a peer alone prints its rate and claims nothing."""
+    """Measuring a peer alone prints its rate without a ratio."""
     assert ratios([measured("bulk", "Debezium", 1.0)]) == []
 
 
@@ -86,7 +86,7 @@ def test_equal_values_have_no_differences() -> None:
     assert differences(checked, 1000) == []
 
 
-def test_a_wrong_value_names_its_column_and_who_stands_alone() -> None:
+def test_a_wrong_value_names_its_column_and_library() -> None:
     """A library that is fast because it is wrong is found, and the column says where to look."""
     good, bad = {"id": ["a", "b"], "due": ["c", "d"]}, {"id": ["a", "b"], "due": ["c", "e"]}
     checked = [reading("tailorbird", sums=good), reading("Debezium", sums=good), reading("go-mysql", sums=bad)]
@@ -94,12 +94,12 @@ def test_a_wrong_value_names_its_column_and_who_stands_alone() -> None:
 
 
 def test_lost_changes_are_a_difference() -> None:
-    """Fewer changes than the binlog was made with never pass, even if all libraries lose the same."""
+    """Fewer changes than the binlog has never pass, even if all libraries lose the same ones."""
     assert differences([reading(inserts=400)], 1000) == ["tailorbird: 900 changes instead of 1,000"]
 
 
 def test_checksum_sees_order_side_and_value() -> None:
-    """Exchanged changes, exchanged images and a changed value all give other sums."""
+    """Swapped changes, swapped images and a changed value all give other sums."""
     one, two = [b"1"] * len(COLUMNS), [b"2"] * len(COLUMNS)
 
     def sums(*changes: tuple[list[bytes] | None, list[bytes] | None]) -> dict[str, list[str]]:
@@ -116,7 +116,7 @@ def test_checksum_sees_order_side_and_value() -> None:
 
 
 def test_canonical_text_is_the_same_for_text_and_bytes() -> None:
-    """Some peers give JSON strings as bytes; keys are in order, kinds of numbers stay apart."""
+    """Some peers return JSON strings as bytes; keys are sorted, kinds of numbers stay distinct."""
     expected = b"{s1:a[i1d3fd0000000000000s3:\xe2\x82\xactruenull]s1:b{}}"
     assert json_text({"b": {}, "a": [1, 0.25, "€", True, None]}) == expected
     assert json_text({b"a": [1, 0.25, "€".encode(), True, None], b"b": {}}) == expected
@@ -125,7 +125,7 @@ def test_canonical_text_is_the_same_for_text_and_bytes() -> None:
 
 
 def test_shapes_are_whole_blocks_and_known_by_their_sql() -> None:
-    """The number of changes is what the statements make; another size is another binlog in the cache."""
+    """The statements determine the number of changes; another size is another binlog in the cache."""
     assert shape("bulk", 500_000).changes == 500_000
     assert shape("oltp", 1).changes == 20
     assert fingerprint((shape("bulk", 2000),)) == fingerprint((shape("bulk", 1),))
@@ -133,7 +133,7 @@ def test_shapes_are_whole_blocks_and_known_by_their_sql() -> None:
 
 
 def test_reader_protocol_round_trip() -> None:
-    """What a reader prints becomes the reading again, sums included."""
+    """Parsing a reader's output restores the reading, sums included."""
     request = parse_request(
         "--port 1 --user u --password p --file f --position 4 --gtids g --table t --changes 2".split()
     )
@@ -146,7 +146,7 @@ def test_reader_protocol_round_trip() -> None:
 
 
 def test_document_and_json_carry_every_figure() -> None:
-    """The page and the JSON show medians, passes, ratios and the facts of the run."""
+    """The page and the JSON contain medians, passes, ratios and the facts of the run."""
     measurements = [measured("bulk", "tailorbird", 1.0, 2.0, 4.0), measured("bulk", "Debezium", 4.0, 4.0, 4.0)]
     page = document(
         measurements=measurements,
@@ -168,7 +168,7 @@ def test_document_and_json_carry_every_figure() -> None:
 def test_absent_build_tools_are_named_before_anything_starts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On a machine without Go, Maven or a JDK the benchmark ends with one line that says what to install."""
+    """On a machine without Go, Maven or a JDK the benchmark exits with one line that names the packages to install."""
     monkeypatch.setenv("PATH", "")
     assert main([]) == 2
     said = capsys.readouterr().err

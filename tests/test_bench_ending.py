@@ -1,4 +1,4 @@
-"""A benchmark that is killed leaves nothing running: SIGTERM ends it as Ctrl-C does."""
+"""A benchmark that is killed leaves no process running: SIGTERM ends it like Ctrl-C."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ sys.exit(end(main))
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_what_was_started(number: signal.Signals) -> None:
-    """However often it comes: `make` and a person's shell may both send it."""
+    """The signal may arrive several times: `make` and the shell may both send it."""
     environ = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     process = subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True, env=environ)
     assert process.stdout is not None
@@ -50,7 +50,7 @@ def test_a_signal_stops_what_was_started(number: signal.Signals) -> None:
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
-def test_every_benchmark_ends_so(path: Path) -> None:
-    """Whichever starts servers or processes: `end` around its main, or `sit`, which has it."""
+def test_every_benchmark_stops_its_processes(path: Path) -> None:
+    """Each benchmark that starts servers or processes uses `end` around its main, or `sit`, which contains it."""
     text = path.read_text()
     assert "sys.exit(end(main))" in text or "import facts_of, options_of, output_of, report, sit" in text

@@ -1,4 +1,4 @@
-"""The arithmetic of `make bench-join-latency`: what it prints is what was measured."""
+"""The computations of `make bench-join-latency`: it prints what was measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REPORTS = [{"durationMs": {"triggerExecution": 300, "addBatch": 200}}, {"duratio
 
 
 def reported(batches: int, milliseconds: dict[str, int]) -> str:
-    """A line of the join's log, as `python -m joins` writes it."""
+    """Return a line of the join's log, as `python -m joins` writes it."""
     out = io.StringIO()
     log = structlog.wrap_logger(
         structlog.PrintLogger(out),
@@ -27,7 +27,7 @@ def reported(batches: int, milliseconds: dict[str, int]) -> str:
 
 
 def test_phases_are_the_mean_batch_of_the_joins_log() -> None:
-    """Every batch counts once, whichever line tells of it; other lines say nothing."""
+    """Every batch counts once, whichever line reports it; other lines are ignored."""
     assert mean_milliseconds(REPORTS) == {"triggerExecution": 400, "addBatch": 100}
     log = (
         reported(2, mean_milliseconds(REPORTS))
@@ -40,8 +40,8 @@ def test_phases_are_the_mean_batch_of_the_joins_log() -> None:
     assert phases_of("").batches == 0
 
 
-def test_figures_report_tables_halves_and_phases_apart() -> None:
-    """A slow table or a join that falls behind is to be seen."""
+def test_figures_report_tables_halves_and_phases_separately() -> None:
+    """They show a slow table and a join whose lag grows."""
     samples = [Sample(table="shop.orders", appended=at, seconds=0.5 if at < 50 else 1.5) for at in range(100)]
     samples += [Sample(table="crm.customers", appended=50, seconds=9.0)]
     text = found(samples, phases_of(reported(3, {"addBatch": 400, "walCommit": 10})), rate=500)

@@ -1,4 +1,4 @@
-"""What the joins benchmark makes of its readings."""
+"""The computations of the joins benchmark from its readings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_slower_half_is_a_miss_also_where_it_wrote_more_rows_which_is_reported
     assert "rows written for a change: 1.00, then 3.00" in line
 
 
-def test_a_half_that_does_less_a_second_is_reported() -> None:
+def test_a_half_with_a_lower_rate_is_reported() -> None:
     ours = reading("ours", [WARM_UP, (100, 1.0, 100), (100, 1.2, 100)])
     assert misses("n1", ours, FLINK) == ["n1: the second half runs at 0.83× the first, 0.9× is asked for"]
     assert not misses("n1", reading("ours", [WARM_UP, (100, 1.0, 100), (100, 1.1, 100)]), FLINK)
@@ -45,14 +45,14 @@ def test_growth_is_the_cost_of_a_change_in_the_larger_tables() -> None:
     assert growth(small, [reading("ours", [WARM_UP, (100, 3.0, 0)])]) == pytest.approx(1.5)
 
 
-def test_what_the_host_withheld_is_reported() -> None:
+def test_cpu_withheld_by_the_host_is_reported() -> None:
     ours = replace(reading("ours", [WARM_UP, (100, 1.0, 0), (100, 1.0, 0)]), withheld=0.041)
     assert "withheld by the host: 4.1% of ours, 0.0% of Flink's run" in line_of("n1", ours, FLINK)
     assert "(processors withheld: up to 4.1% of a run)" in growth_line([ours, FLINK], [FLINK])
 
 
-def test_what_a_restart_reads_is_reported_during_all_that_is_kept(tmp_path: Path) -> None:
-    """The newest snapshot of each store with the tables that it names, and the changelogs behind it."""
+def test_a_restart_reads_less_than_the_whole_state(tmp_path: Path) -> None:
+    """It reads the newest snapshot of each store with the SST files that it names, and the changelogs after it."""
     assert state_parts(tmp_path) == StateParts()
     for store, newest in (("0/0", 4), ("0/1/left", 0)):
         folder = tmp_path / store
@@ -73,7 +73,7 @@ def test_what_a_restart_reads_is_reported_during_all_that_is_kept(tmp_path: Path
 @pytest.mark.parametrize(
     ("withheld", "kept"), [([0.04], 0.04), ([0.3, 0.01], 0.01), ([0.3, 0.1, 0.2], 0.1)], ids=["quiet", "again", "never"]
 )
-def test_a_run_without_its_processors_is_taken_again(
+def test_a_run_with_withheld_cpu_is_repeated(
     withheld: list[float], kept: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = list(withheld)
@@ -82,7 +82,7 @@ def test_a_run_without_its_processors_is_taken_again(
     assert left == []
 
 
-def test_the_steady_star_is_reported_and_judged_by_its_halves_alone() -> None:
+def test_the_steady_star_is_judged_by_its_halves_alone() -> None:
     ours = replace(reading("ours", [WARM_UP, (100, 1.0, 160), (100, 0.8, 160)]), withheld=0.035)
     assert steady_line(ours) == (
         "star whose facts are all there at first: second half 1.25× the first in changes read and rows written, 1.25×"
@@ -94,7 +94,7 @@ def test_the_steady_star_is_reported_and_judged_by_its_halves_alone() -> None:
 
 
 @pytest.mark.parametrize("name", ["star", "steady", "growth10"])
-def test_a_log_fills_its_tables_first_and_has_the_changes_it_says(name: str, tmp_path: Path) -> None:
+def test_a_log_fills_its_tables_first_and_has_the_reported_changes(name: str, tmp_path: Path) -> None:
     shape: Shape = next(shape for found, shape in shapes(0.001).items() if found == name)
     assert write_log(shape, tmp_path, per_batch=shape.filling()) == shape.changes
     filling = "".join(path.read_text() for path in sorted(tmp_path.rglob("part-00000-*.json")))
@@ -121,7 +121,7 @@ def test_a_log_fills_its_tables_first_and_has_the_changes_it_says(name: str, tmp
 def test_only_a_full_run_becomes_the_published_result(
     arguments: list[str], written: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A part of the shapes, or smaller ones, must not stand where the whole sitting stood."""
+    """Some of the shapes, or smaller ones, must not replace the result of a full run."""
     ours = reading("ours", [WARM_UP, (100, 1.0, 0), (100, 1.0, 0)])
     monkeypatch.setattr(bench_joins, "ROOT", tmp_path)
     monkeypatch.setattr(bench_joins, "build", lambda: None)
@@ -134,14 +134,14 @@ def test_only_a_full_run_becomes_the_published_result(
     assert (tmp_path / "docs" / "results" / "joins.md").exists() == written
 
 
-def test_a_commit_that_is_not_there_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_commit_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         bench_joins.main(["--shapes", "n1", "--beside", "v0.nothing"])
     assert ended.value.code == 2
     assert "--beside: no commit v0.nothing; name one" in capsys.readouterr().err
 
 
-def test_a_shape_that_is_not_there_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_shape_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         bench_joins.main(["--shapes", "star,galaxy"])
     assert ended.value.code == 2
@@ -149,7 +149,7 @@ def test_a_shape_that_is_not_there_is_refused_by_name(capsys: pytest.CaptureFixt
 
 
 def test_the_best_turn_of_each_commit_counts() -> None:
-    """A turn that the machine slowed down says nothing; a tree that is slower by more than 5% is a miss."""
+    """Turns that the machine slowed down are ignored; a tree that is slower by more than 5% is a miss."""
     costs = iter([10.0, 20.0, 12.5, 11.0, 12.0, 13.0])  # before, now, now, before, before, now
     trees: list[Path] = []
 

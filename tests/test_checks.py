@@ -1,5 +1,5 @@
-"""The checks of `make check` bite: a fault planted in a copy of the sources fails each of them.
-Those of import-linter are in test_rooms.py."""
+"""The checks of `make check` fail on a fault planted in a copy of the sources. Those of import-linter are in
+test_rooms.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BIN = Path(sys.executable).parent
 
 
 def copied(folder: Path) -> Path:
-    """A copy of the words and the settings, with empty stages."""
+    """Copy the sources and the settings, with empty stages."""
     for package in ("ingest", "joins", "indexer", "tailorbird"):
         (folder / "src" / package).mkdir(parents=True)
         (folder / "src" / package / "__init__.py").touch()

@@ -1,4 +1,4 @@
-"""What the documentation tells people to type is something that they can type."""
+"""Every command in the documentation is one that can be typed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tailorbird.cli.app import app
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "topologies" / "README.md", *(ROOT / "docs").glob("*.md")])
-# a line of code, or words between back ticks
+# a line of code, or text between back ticks
 TYPED = re.compile(r"^(?:    |       )(tailorbird .+)$|`(tailorbird [^`]+)`", re.MULTILINE)
 
 
 def typed(page: Path) -> list[str]:
-    """The commands of a page, as they are typed; `…` stands for words left out, which nobody types."""
+    """Return the commands of a page; those with `…` are abbreviated and left out."""
     found = ["".join(groups) for groups in TYPED.findall(page.read_text())]
     return [" ".join(line.split("  #")[0].split()) for line in found if "…" not in line]
 
@@ -31,9 +31,9 @@ COMMANDS = [(page.relative_to(ROOT).as_posix(), line) for page in PAGES for line
 
 
 def parse(line: str) -> None:
-    """Read the words as the command line does, without doing what they say; ValueError where it would refuse them.
+    """Parse a command as the command line does, without running it; raise ValueError if it would be refused.
 
-    Words in capitals stand for others; a command without any is named, not typed.
+    Words in capitals are placeholders; a command without arguments is only named.
     """
     name, *words = shlex.split(line)
     command: Any = typer.main.get_command(app)
@@ -51,13 +51,13 @@ def parse(line: str) -> None:
 
 
 @pytest.mark.parametrize(("page", "line"), COMMANDS, ids=[f"{page}: {line}" for page, line in COMMANDS])
-def test_what_is_reported_can_be_typed(page: str, line: str) -> None:
+def test_every_documented_command_can_be_typed(page: str, line: str) -> None:
     """Every command of README and docs has the sub-command, the options and the arguments that it shows."""
     parse(line)
 
 
 def leaves(command: Any, name: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Every command, by its words."""
+    """Return every command, as its words."""
     if hasattr(command, "commands"):
         for word, inner in command.commands.items():
             yield from leaves(inner, (*name, word))
@@ -67,7 +67,7 @@ def leaves(command: Any, name: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]
 
 @pytest.mark.parametrize("name", list(leaves(typer.main.get_command(app))), ids=" ".join)
 def test_each_command_has_a_page(name: tuple[str, ...]) -> None:
-    """Not README alone: a page of docs shows it as it is typed."""
+    """A page of docs, not only README, shows it with its arguments."""
     shown = [page for page, line in COMMANDS if tuple(shlex.split(line)[1 : 1 + len(name)]) == name]
     assert [page for page in shown if page.startswith("docs/")], f"no page of docs shows `tailorbird {' '.join(name)}`"
 
@@ -80,15 +80,15 @@ BLOCKS = [
 
 
 @pytest.mark.parametrize("text", [text for _, text in BLOCKS], ids=[name for name, _ in BLOCKS])
-def test_yaml_that_is_reported_is_read(text: str) -> None:
-    """A whole topology as it is; a part of one as a part of the shop's."""
+def test_documented_yaml_can_be_loaded(text: str) -> None:
+    """A whole topology is read alone; a part of one is read within the shop's."""
     said = yaml.safe_load(text)
     shop = yaml.safe_load((ROOT / "topologies" / "shop.yml").read_text())
     read_topology(yaml.safe_dump(said if "name" in said else {**shop, **said}), file="docs.yml", environ={})
 
 
-def test_the_pages_report_commands() -> None:
-    """Else the test above says nothing; and what is no command is refused."""
+def test_the_pages_contain_commands() -> None:
+    """Otherwise the test above would check nothing; an invalid command is refused."""
     assert len(COMMANDS) > 40
     for wrong in (
         "tailorbird fly",

@@ -1,4 +1,4 @@
-"""The capture side needs none of what the other stages need: it is installed alone, and says what is not there."""
+"""The capture side needs no dependency of the other stages: it is installed alone, and names what is missing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ABSENT = (
     "sqlalchemy",
 )
 
-# Imports every module of the capture side, then runs a command, where no extra is installed.
+# Imports every module of the capture side, then runs a command, without any extra.
 WITHOUT = """
 import importlib, importlib.abc, pkgutil, sys
 
@@ -63,7 +63,7 @@ sys.argv = ["tailorbird", *sys.argv[1:]]
 main()
 """
 
-# Imports every module below some packages where only some modules of the extras are installed.
+# Imports every module of some packages, with only some modules of the extras installed.
 ONLY = """
 import importlib, importlib.abc, pkgutil, sys
 
@@ -78,7 +78,7 @@ for package in {packages!r}:
         if not module.name.endswith("__main__") and not module.name.startswith({but!r}):
             importlib.import_module(module.name)
 """
-# what a requirement brings under other names than its own
+# modules of a requirement whose names differ from its own
 BRINGS = {
     "happybase": {"happybase", "thriftpy2"},
     "kafka-python": {"kafka"},
@@ -92,7 +92,7 @@ BRINGS = {
 
 @pytest.fixture
 def sample(tmp_path: Path) -> str:
-    """A binlog of a real server."""
+    """Return a binlog of a real server."""
     file = tmp_path / "binlog.000001"
     file.write_bytes(gzip.decompress(SAMPLE.read_bytes()))
     return str(file)
@@ -114,7 +114,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     ids=["help", "capture", "validate", "binlog"],
 )
 def test_the_capture_side_works_alone(arguments: list[str], said: str, sample: str) -> None:
-    """Its modules are imported, its commands run."""
+    """Its modules can be imported and its commands run."""
     done = run(*(sample if argument == "SAMPLE" else argument for argument in arguments))
     assert done.returncode == 0, done.stderr
     assert said in done.stdout
@@ -130,8 +130,8 @@ def test_the_capture_side_works_alone(arguments: list[str], said: str, sample: s
     ],
     ids=["join", "index", "dashboard"],
 )
-def test_what_is_not_installed_is_named(arguments: list[str], extra: str) -> None:
-    """One line that says what brings it, and no trace."""
+def test_a_missing_extra_is_named(arguments: list[str], extra: str) -> None:
+    """One line names the extra to install, without a traceback."""
     done = run(*arguments)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
@@ -151,7 +151,7 @@ def test_what_is_not_installed_is_named(arguments: list[str], extra: str) -> Non
         ("console", ["console"], PAGES),
     ],
 )
-def test_one_extra_brings_all_that_its_stage_needs(extra: str, packages: list[str], but: tuple[str, ...]) -> None:
+def test_one_extra_installs_everything_its_stage_needs(extra: str, packages: list[str], but: tuple[str, ...]) -> None:
     """The extra that an error names is enough: every module of the stage can be imported with it alone."""
     names = {re.split("[<>=]", requirement)[0] for requirement in PROJECT["optional-dependencies"][extra]}
     brought = set[str]().union(*(BRINGS.get(name, {name}) for name in names))
@@ -161,13 +161,14 @@ def test_one_extra_brings_all_that_its_stage_needs(extra: str, packages: list[st
 
 
 def test_nothing_of_an_extra_is_needed_by_the_base() -> None:
-    """What an extra brings, the base does not."""
+    """The base does not need the packages of an extra."""
     base = {requirement.split(">")[0].split("=")[0] for requirement in PROJECT["dependencies"]}
     assert not base & {name for name in ABSENT if name}
 
 
 def megabytes(folder: Path) -> float:
-    """What is installed, without what every environment of Python has, and without what it compiles at first use."""
+    """Return the installed size, without packages that every environment of Python has, and without compiled
+    bytecode."""
     [packages] = folder.glob("python*/site-packages")
     files = (file for file in packages.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
     own = ("pip", "setuptools", "pkg_resources", "_distutils_hack", "wheel")
@@ -176,7 +177,7 @@ def megabytes(folder: Path) -> float:
 
 
 def dials_within(command: Path, folder: Path) -> float:
-    """Seconds of processor that an agent spends until it dials: on a machine that has nothing else to do, so long."""
+    """Return the CPU seconds that an agent spends until it dials, which is the elapsed time on an idle machine."""
     init(folder / "authority", "acme")
     issue(folder / "authority", FleetIdentity("acme", "agents", "a1"), folder / "a1")
     policy = folder / "policy.yml"
@@ -184,7 +185,7 @@ def dials_within(command: Path, folder: Path) -> float:
         "dumps: true\nconnections:\n  db: {hostname: 127.0.0.1, username: u, password: p, databases: {d: all}}\n"
     )
     spent = list[float]()
-    for _ in range(2):  # the first one compiles what it imports
+    for _ in range(2):  # the first run compiles what it imports
         with socket.create_server(("127.0.0.1", 0)) as agent_server:
             agent_server.settimeout(60)
             dials = ["--gateway", f"127.0.0.1:{agent_server.getsockname()[1]}", "--identity", str(folder / "a1")]
@@ -204,7 +205,7 @@ def dials_within(command: Path, folder: Path) -> float:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_the_wheel_without_extras_captures(tmp_path: Path, sample: str) -> None:
-    """The built wheel alone, in an environment of its own, has nothing of the other stages and decodes a binlog."""
+    """The built wheel alone, in a separate environment, contains nothing of the other stages and decodes a binlog."""
     stale = ROOT / "build" / "lib" / "cdc" / "long_gone.py"
     stale.parent.mkdir(parents=True, exist_ok=True)
     stale.touch()

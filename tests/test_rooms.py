@@ -1,5 +1,5 @@
-"""The rooms of the house: how many files one may hold, that no import leads back to where it began, that a class's name
-means one thing; and that the contracts of import-linter between them bite."""
+"""Rules for folders: the number of files, no import cycles, one class per class name. Each contract of import-linter
+reports a planted violation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_FILES = 20
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
 ROOMS = [contract for contract in CONTRACTS if "containers" in contract]
 
-# Public classes that share a name, and the modules that have them. One that is gone leaves this list; none may come.
+# Public classes that share a name, with their modules. Remove an entry when its name becomes unique; add none.
 SHARED: dict[str, list[str]] = {}
 
 
@@ -30,7 +30,7 @@ def module_of(path: Path, root: Path) -> str:
 
 
 def crowded(root: Path) -> Mapping[str, int]:
-    """Folders with more source files than a room may hold."""
+    """Return folders with more source files than the limit."""
     found: dict[str, int] = defaultdict(int)
     for path in root.rglob("*"):
         if path.suffix in {".py", ".java"}:
@@ -39,7 +39,8 @@ def crowded(root: Path) -> Mapping[str, int]:
 
 
 def circle(root: Path) -> list[str]:
-    """Modules that import one another in a circle, for type checkers or within functions too; empty where none do."""
+    """Return modules that import one another in a cycle, also for type checkers or within functions; empty without a
+    cycle."""
     paths = {module_of(path, root): path for path in root.rglob("*.py")}
     graph = {module: set(imports(path, paths)) - {module} for module, path in paths.items()}
     try:
@@ -60,7 +61,7 @@ def imports(path: Path, known: Mapping[str, Path]) -> Iterator[str]:
 
 
 def shared(root: Path) -> Mapping[str, list[str]]:
-    """Public classes that stand in several modules → those modules."""
+    """Return public classes that several modules define → those modules."""
     found: dict[str, list[str]] = defaultdict(list)
     for path in sorted(root.rglob("*.py")):
         for node in ast.parse(path.read_text()).body:
@@ -69,23 +70,23 @@ def shared(root: Path) -> Mapping[str, list[str]]:
     return {name: sorted(modules) for name, modules in sorted(found.items()) if len(modules) > 1}
 
 
-def test_no_room_is_crowded() -> None:
-    """A folder is seen at a glance."""
+def test_no_folder_has_too_many_files() -> None:
+    """A folder can be read at a glance."""
     assert crowded(SRC) == {}
 
 
-def test_no_import_leads_back() -> None:
+def test_imports_have_no_cycle() -> None:
     """Each module can be read, and loaded, after those it imports."""
     assert circle(SRC) == []
 
 
-def test_a_class_name_means_one_thing() -> None:
-    """No class comes with a name that another has; one that got a name of its own leaves the list above."""
+def test_class_names_are_unique() -> None:
+    """No class has the name of another one; a class that was renamed leaves the list above."""
     assert shared(SRC) == SHARED
 
 
 def test_a_planted_fault_is_found(tmp_path: Path) -> None:
-    """The three rules above bite."""
+    """The three rules report planted violations."""
     room = tmp_path / "joins" / "steps"
     room.mkdir(parents=True)
     for number in range(MOST_FILES):
@@ -100,7 +101,7 @@ def test_a_planted_fault_is_found(tmp_path: Path) -> None:
 
 
 def upwards() -> Iterator[tuple[str, str, str]]:
-    """Each contract with a file and its source: the lowest room imports the highest."""
+    """Return each contract with a file and its source: the lowest folder imports the highest."""
     yield CONTRACTS[0]["name"], "cdc/model/planted.py", "import joins\n"
     for contract in ROOMS:
         (package,), layers = contract["containers"], contract["layers"]
@@ -110,7 +111,7 @@ def upwards() -> Iterator[tuple[str, str, str]]:
 
 
 def sideways() -> Iterator[tuple[str, str, str]]:
-    """Likewise: a room imports one that it should know nothing of."""
+    """Return each contract with a folder that imports one it must not import."""
     yield CONTRACTS[0]["name"], "joins/query/planted.py", "import indexer\n"
     for contract in ROOMS:
         (package,) = contract["containers"]
@@ -122,15 +123,17 @@ def sideways() -> Iterator[tuple[str, str, str]]:
 
 
 def unnamed() -> Iterator[tuple[str, str, str]]:
-    """Likewise: a room that the contract does not name."""
+    """Return each contract with a folder that it does not list."""
     for contract in ROOMS:
         (package,) = contract["containers"]
         yield contract["name"], f"{package.replace('.', '/')}/planted.py", ""
 
 
 @pytest.mark.parametrize("plant", [upwards, sideways, unnamed])
-def test_every_contract_bites(tmp_path: Path, plant: Callable[[], Iterator[tuple[str, str, str]]]) -> None:
-    """One fault for every contract, planted into a copy of the sources: each of them is reported as broken."""
+def test_every_contract_reports_a_violation(
+    tmp_path: Path, plant: Callable[[], Iterator[tuple[str, str, str]]]
+) -> None:
+    """A violation of every contract is planted into a copy of the sources: each contract is reported as broken."""
     shutil.copytree(SRC, tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "*.jar"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     planted = list(plant())

@@ -27,7 +27,7 @@ def test_of_none():
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """What pytest needs of ours, with a test of servers."""
+    """A checkout with what pytest needs of ours and a test of servers."""
     shutil.copytree(ROOT / "tests" / "support", tmp_path / "tests" / "support")
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path / "tests")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
@@ -37,9 +37,9 @@ def checkout(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("workers", [(), ("-n", "1", "--dist", "loadgroup")], ids=["alone", "workers"])
 def test_a_second_run_is_refused_in_a_line(checkout: Path, workers: tuple[str, ...]) -> None:
-    """With workers or without; tests that need no server are none of the lock's business."""
+    """With workers or without; tests that need no server ignore the lock."""
     assert Claim(checkout).take()
-    # this test may run in a worker, of which the other run knows nothing
+    # this test may run in a worker, which the inner run must not notice
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
 
     def run(test: str) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""A capture of a table on a durable server of its own under live traffic, and what a reader must have seen of it."""
+"""Capture a table on a durable server of its own under live traffic, and check what a reader must have seen."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DURABLE = ("--sync-binlog=1", "--innodb-flush-log-at-trx-commit=1")
 
 @dataclass
 class Writer(threading.Thread):
-    """Live traffic that survives its server: what it could not commit it forgets."""
+    """Live traffic that survives its server: it forgets changes that it could not commit."""
 
     server: Server
     random: Random
@@ -56,7 +56,7 @@ class Writer(threading.Thread):
                             self.enough.wait(0.01)
                 except (pymysql.err.OperationalError, pymysql.err.InterfaceError):
                     self.enough.wait(0.1)
-        except BaseException as error:  # looked at by the test's own thread
+        except BaseException as error:  # checked in the test's own thread
             self.failed = error
             raise
 
@@ -86,7 +86,7 @@ def topology(name: str, server: Server, file: Path, extra: str = "") -> None:
 
 @dataclass
 class Run:
-    """One capture over one server, and how to look at what it did."""
+    """One capture of one server, and helpers to inspect it."""
 
     server: Server
     file: Path
@@ -108,7 +108,7 @@ class Run:
         self.process.wait(60)
 
     def progresses(self, more: int) -> None:
-        """Wait until so many more changes are committed."""
+        """Wait until a number of further changes are committed."""
         assert self.process is not None
         process, seen = self.process, self.end()
 
@@ -144,7 +144,7 @@ class Run:
                 cursor.execute("SELECT GTID_SUBTRACT(%s, %s)", (wanted, found))
                 return bool(cursor.fetchone()[0] == "")
 
-            wait_for(reached, "the capture stays behind", seconds=180)
+            wait_for(reached, "the capture does not catch up", seconds=180)
 
     def rows(self) -> dict[int, dict[str, Any]]:
         with self.server.session(database="d") as connected, connected.cursor(pymysql.cursors.DictCursor) as cursor:
@@ -153,7 +153,7 @@ class Run:
             return {row["id"]: row for row in found}
 
     def close(self) -> None:
-        """Nothing of it is left."""
+        """Stop all processes and remove their data."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
@@ -163,7 +163,7 @@ class Run:
 
 
 def run_on(flavour: str, folder: Path, name: str, *flags: str) -> Run:
-    """A durable server of its own whose table d.t has 12,000 rows, and a topology that captures it."""
+    """Start a durable server whose table d.t has 12,000 rows, and a topology that captures it."""
     server = start(flavour, folder / name, *DURABLE, *flags)
     with server.session() as connected, connected.cursor() as cursor:
         cursor.execute("CREATE DATABASE d DEFAULT CHARSET utf8mb4")
@@ -176,7 +176,7 @@ def run_on(flavour: str, folder: Path, name: str, *flags: str) -> Run:
 
 
 def published(run: Run) -> tuple[list[tuple[str, int, int | None]], dict[int, Any]]:
-    """The changes of the log in order, and the rows that all records make; checks the order within each partition."""
+    """Return the changes of the log in order, and the rows of all records; check the order within each partition."""
     records = run.captured.read(run.topic())
     changes: dict[int, tuple[str, int, int | None]] = {}
     state: dict[int, tuple[int, Any]] = {}
@@ -203,7 +203,7 @@ def published(run: Run) -> tuple[list[tuple[str, int, int | None]], dict[int, An
 
 
 def logged(server: Server, table: str = "t") -> Iterator[tuple[str, int, int | None]]:
-    """The row changes that the server's binary logs hold, columns by place: id, v."""
+    """Return the row changes in the server's binary logs, columns by position: id, v."""
     for path in server.binlogs():
         for change in open_reader(str(path), options=StreamOptions(flavour=Flavour(unknown_sign="signed"))).changes():
             if not isinstance(change, RowBatch) or change.decoder.table.table != table:
@@ -226,7 +226,7 @@ def _pair(image: Any) -> list[Any]:
 
 
 def swap(server: Server) -> None:
-    """What gh-ost ends with: a copy with another column takes the table's place."""
+    """Replace the table by a copy with another column, as gh-ost does at its end."""
     with server.session(database="d") as connected, connected.cursor() as cursor:
         cursor.execute("DROP TABLE IF EXISTS old")
         cursor.execute("CREATE TABLE ghost LIKE t")
@@ -236,7 +236,7 @@ def swap(server: Server) -> None:
 
 
 def update_all(server: Server) -> None:
-    """One transaction of more records than one of Kafka's takes."""
+    """Run one transaction with more records than one Kafka transaction takes."""
     with server.session(database="d", autocommit=False) as connected, connected.cursor() as cursor:
         for _ in range(2):
             cursor.execute("UPDATE t SET v = v + 1")
@@ -244,7 +244,7 @@ def update_all(server: Server) -> None:
 
 
 def disturb(run: Run, number: int) -> None:
-    """What happens to the source in a round."""
+    """Disturb the source in a round."""
     if number % 5 == 2:
         swap(run.server)
     elif number % 5 == 3:
@@ -257,9 +257,9 @@ def disturb(run: Run, number: int) -> None:
 
 
 def batter(run: Run, kills: int, seed: int, stack: Stack | None = None, first: int = 0) -> None:
-    """Kill the capture again and again, now and then its server or the broker; alter and swap the table meanwhile.
+    """Kill the capture repeatedly, sometimes its server or the broker; alter and swap the table in between.
 
-    `first` is the number of the first round: a column is called after the round that adds it.
+    `first` is the number of the first round: a column is named after the round that adds it.
     """
     random = Random(seed)
     writer = Writer(run.server, Random(seed + 1), serial=seed * 10_000_000)
@@ -273,7 +273,7 @@ def batter(run: Run, kills: int, seed: int, stack: Stack | None = None, first: i
             if stack is not None and number % 10 == 1:
                 stack.kill("kafka")
                 stack.start("kafka")
-                if number % 20 == 1:  # else it is killed while it waits for the broker
+                if number % 20 == 1:  # otherwise it would be killed while it waits for the broker
                     run.progresses(1)
             if run.gateway is not None and number % 3 == 1:
                 run.gateway.end()
@@ -291,10 +291,8 @@ def batter(run: Run, kills: int, seed: int, stack: Stack | None = None, first: i
 
 
 def check(run: Run) -> int:
-    """Exactly once, in order, and the same rows: what came before the first change is in the snapshot's rows.
-
-    The number of changes.
-    """
+    """Check exactly-once, order and rows; changes before the first published one are in the snapshot's rows. Return the
+    number of changes."""
     changes, state = published(run)
     truth = list(logged(run.server))
     assert len(changes) > 50

@@ -1,7 +1,7 @@
-"""Capture on durable servers of its own under live traffic, while whatever can die dies.
+"""Capture durable servers under live traffic, while every process is killed.
 
-Afterwards a read_committed reader must have seen each row change that the binary logs hold exactly once, in order, and
-the rows that its records make must be the table's. The truth is read from the servers' files, past all of capture.
+Afterwards a read_committed reader must have seen each row change of the binary logs exactly once, in order, and the
+rows of its records must equal the table's. The expected changes are read from the servers' files, without capture.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def run_of(stack: Stack, unique: Callable[[str], str], tmp_path: Path) -> Iterat
         run.close()
 
 
-@pytest.mark.matrix  # as tests/integration/test_capture.py, with the server's own deaths
+@pytest.mark.matrix  # same as tests/integration/test_capture.py, with kills of the server
 def test_capture_survives_kills_restarts_and_swaps(run_of: Callable[..., Run]) -> None:
     """MySQL 8.0: kill -9 of capture and of the server, DDL and a rename swap, in the snapshot and in the stream."""
     run = run_of("mysql80")
@@ -61,7 +61,7 @@ def test_capture_survives_kills_restarts_and_swaps(run_of: Callable[..., Run]) -
 @pytest.mark.chaos
 @pytest.mark.parametrize("flavour", ["mysql80", "mysql57", "maria10"])
 def test_capture_survives_chaos(run_of: Callable[..., Run], stack: Stack, flavour: str) -> None:
-    """The same for long, on every family of servers, with restarts of the broker and transactions that are split."""
+    """The same for longer, on every family of servers, with restarts of the broker and split transactions."""
     run = run_of(flavour)
     began = time.monotonic()
     batter(run, ROUNDS, 11, stack)
@@ -70,8 +70,8 @@ def test_capture_survives_chaos(run_of: Callable[..., Run], stack: Stack, flavou
 
 @pytest.mark.chaos
 @pytest.mark.kafka
-def test_a_capture_behind_a_gateway_survives_chaos(run_of: Callable[..., Run], stack: Stack, tmp_path: Path) -> None:
-    """The same through a gateway, which dies in every third round."""
+def test_a_capture_through_a_gateway_survives_chaos(run_of: Callable[..., Run], stack: Stack, tmp_path: Path) -> None:
+    """The same through a gateway, which is killed in every third round."""
     run = run_of("mysql80")
     run.gateway = GatewayProcess(run.file, tmp_path / "fleet")
     run.gateway.start()
@@ -83,7 +83,7 @@ def test_a_capture_behind_a_gateway_survives_chaos(run_of: Callable[..., Run], s
 
 
 def note(run: Run, changes: int, seconds: float) -> None:
-    """Keep what a run of full length came to, a line for each server."""
+    """Write the result of a full run, a line for each server."""
     if ROUNDS < 50:
         return
     with run.server.session() as connected, connected.cursor() as cursor:
@@ -97,9 +97,9 @@ def note(run: Run, changes: int, seconds: float) -> None:
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("flavour", ["mysql80", "mysql57", "maria10"])
-def test_a_purge_is_reported_never_skipped(run_of: Callable[..., Run], flavour: str) -> None:
-    """What was purged unread ends the capture by name and moves nothing; under `resnapshot` the rows are read again,
-    and those that went with the purged log vanish."""
+def test_a_purge_is_reported_and_never_skipped(run_of: Callable[..., Run], flavour: str) -> None:
+    """A purge of unread transactions ends the capture with an error that names it; the position does not move. With
+    `resnapshot` the rows are read again, and rows whose deletion was purged disappear."""
     run = run_of(flavour)
     run.start()
     wait_for(lambda: (run.captured.position() or {}).get("snapshot") == "done", "no snapshot", seconds=120)
@@ -129,9 +129,9 @@ def test_a_purge_is_reported_never_skipped(run_of: Callable[..., Run], flavour: 
 
 
 @pytest.mark.chaos
-def test_capture_survives_kills_on_both_sides_of_a_fail_over(run_of: Callable[..., Run]) -> None:
-    """Kills, DDL and swaps before and after; what the old server had committed and the capture had not read is read
-    from the new one."""
+def test_capture_survives_kills_before_and_after_a_failover(run_of: Callable[..., Run]) -> None:
+    """Kills, DDL and swaps before and after; the old server's commits that the capture had not read are read from the
+    new one."""
     run, replica = run_of("mysql80"), run_of("mysql80", "--server-id=78")
     replicate(run.server, replica.server)
     batter(run, ROUNDS // 5, 5)
@@ -146,7 +146,8 @@ def test_capture_survives_kills_on_both_sides_of_a_fail_over(run_of: Callable[..
 
 
 def test_capture_fails_over_to_another_server(run_of: Callable[..., Run]) -> None:
-    """A replica takes over with its own file names and positions: the GTID set goes on, nothing is lost or repeated."""
+    """A replica takes over with its own file names and positions: the GTID set continues, nothing is lost or
+    repeated."""
     run, replica = run_of("mysql80"), run_of("mysql80", "--server-id=78")
     replicate(run.server, replica.server)
     run.start()
@@ -175,8 +176,8 @@ def test_capture_fails_over_to_another_server(run_of: Callable[..., Run]) -> Non
 
 
 def test_rows_whose_columns_are_not_known_are_kept_and_decoded_later(run_of: Callable[..., Run]) -> None:
-    """Columns that the log does not tell: the table's rows are kept as bytes, the rest flows; the server, or a person,
-    tells the columns, and the rows follow in their order."""
+    """Rows whose columns the log does not contain are kept as bytes, the rest flows. When the server shows the columns,
+    or a user sets them, the rows follow in order."""
     run = run_of("mysql80", "--binlog-row-metadata=MINIMAL")
     with run.server.session(database="d") as connected, connected.cursor() as cursor:
         cursor.execute("CREATE TABLE other (id INT PRIMARY KEY)")
@@ -192,7 +193,7 @@ def test_rows_whose_columns_are_not_known_are_kept_and_decoded_later(run_of: Cal
         cursor.execute("INSERT INTO other VALUES (1)")
         dead_letters = f"{run.captured.name}.quarantine"
         wait_for(lambda: len(run.captured.read(dead_letters, 1)) == 40, "nothing was kept", seconds=60)
-        # the server is asked, and every row follows; so do the next ones, at once
+        # the capture asks the server, and every row follows; so do the next ones, at once
         wait_for(lambda: len(published(run)[0]) == 40, "what was kept was not published", seconds=60)
         cursor.execute("UPDATE t SET v = 3 WHERE id = 30000")
     run.caught_up()

@@ -1,7 +1,7 @@
-"""A fleet under kill -9: three agents of two tenants, two gateways, live traffic, while whatever can die dies.
+"""A fleet under kill -9: three agents of two tenants, two gateways, live traffic, while every process is killed.
 
-Afterwards a read_committed reader of either tenant must have seen each row change that the binary logs hold exactly
-once, in order, and the rows that its records make must be the table's.
+Afterwards a read_committed reader of either tenant must have seen each row change of the binary logs exactly once, in
+order, and the rows of its records must equal the table's.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from tests.support.gateways import TENANT
 
 pytestmark = [pytest.mark.chaos, pytest.mark.integration, pytest.mark.kafka(), pytest.mark.timeout(1800)]
 SECONDS = float(os.environ.get("TAILORBIRD_CHAOS_SECONDS", "300"))
-UNAVAILABLE = 60.0  # seconds of a network that is cut, and of an agent that is suspended
+UNAVAILABLE = 60.0  # seconds for which a network is cut, and an agent is suspended
 AGENTS = {"paris": TENANT, "lyon": TENANT, "rome": "beta"}
 
 
 class FleetOfTwo:
-    """Two tenants behind the same two gateways, whose agents reach them through a network that can be cut."""
+    """Two tenants with the same two gateways, whose agents reach them through a network that can be cut."""
 
     def __init__(self, runs: dict[str, Run], folder: Path) -> None:
         self.runs = runs
@@ -51,7 +51,7 @@ class FleetOfTwo:
         return [*self.fleet.streams, *AGENTS]
 
     def begin(self, name: str) -> None:
-        """Start one, again."""
+        """Start one process, or restart it."""
         if name in self.fleet.streams:
             self.fleet.gateway(name, "--tenant", f"beta={self.runs['beta'].file}")
         else:
@@ -59,7 +59,7 @@ class FleetOfTwo:
             self.fleet.agent(name, self.policy, *through, tenant=AGENTS[name])
 
     def open(self) -> None:
-        """Start all, and have each tenant's table captured by whichever of its agents: two are given one source."""
+        """Start all processes, and have each tenant's table captured by any of its agents: two have the same source."""
         for tenant, run in self.runs.items():
             issued = self.fleet.ask("token", "issue", "anna", "--role", "admin", "--topology", str(run.file))
             self.tokens[tenant] = issued.split()[0]
@@ -75,7 +75,7 @@ class FleetOfTwo:
         self.fleet.token = self.tokens[TENANT]
 
     def holder(self) -> str:
-        """The agent that has the source of the tenant with two."""
+        """Return the agent that has the source of the tenant with two."""
         ca = self.fleet.folder / "authority" / "ca.pem"
         for address in self.fleet.apis.values():
             with suppress(TailorbirdError):
@@ -83,7 +83,7 @@ class FleetOfTwo:
         return ""
 
     def settle(self) -> int:
-        """All catch up; every change is told once to either tenant's readers: how many."""
+        """Wait until all catch up; check that each tenant's readers see every change once; return the number."""
         for run in self.runs.values():
             run.caught_up()
         for name in AGENTS:
@@ -91,7 +91,7 @@ class FleetOfTwo:
         return sum(check(run) for run in self.runs.values())
 
     def kept(self) -> set[str]:
-        """Files of agents and gateways, but for their logs."""
+        """Return the files of agents and gateways, without their logs."""
         files = (file for file in self.fleet.folder.rglob("*") if file.is_file() and file.suffix != ".log")
         return {str(file.relative_to(self.fleet.folder)) for file in files}
 
@@ -130,9 +130,8 @@ def fleet(server: Server, stack: Stack, unique: Callable[[str], str], tmp_path: 
 
 
 def test_a_fleet_survives_chaos(fleet: FleetOfTwo, server: Server) -> None:
-    """kill -9 of any process every few seconds; a network that is cut for a minute; the agent that has the source
-    suspended past its lease, and woken.
-    """
+    """Kill -9 of any process every few seconds; the network is cut for a minute; the agent that has the source is
+    suspended past its lease, and resumed."""
     random, processes = Random(5), fleet.fleet.processes
     fleet.open()
     writer = Writer(server, Random(6), serial=50_000_000)
@@ -167,13 +166,14 @@ def test_a_fleet_survives_chaos(fleet: FleetOfTwo, server: Server) -> None:
             proxy.cut.clear()
         if asleep:
             processes[asleep].send_signal(signal.SIGCONT)
-    assert slept, "nobody was suspended"
+    assert slept, "no agent was suspended"
     assert kills > SECONDS / 15
     print(f"{kills} kills, {fleet.settle():,} changes")
 
 
-def test_kafka_is_away_for_two_minutes(fleet: FleetOfTwo, server: Server, stack: Stack) -> None:
-    """Beside live traffic: agents keep within 200 MB, gateways within 300, nobody writes a file; then all goes on."""
+def test_kafka_is_unavailable_for_two_minutes(fleet: FleetOfTwo, server: Server, stack: Stack) -> None:
+    """During live traffic agents stay within 200 MB, gateways within 300, and no process writes a file; then all
+    resume."""
     fleet.open()
     for run in fleet.runs.values():
         run.caught_up()

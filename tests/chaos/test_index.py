@@ -1,8 +1,8 @@
-"""Whatever dies, in whatever order: the collections end equal to the tables, and no barrier was visible too early.
+"""Whatever dies, in whatever order, the collections end equal to the tables, and no barrier was visible too early.
 
-Two region servers, one of which may die alone, and regions that move in mid-batch; rows of the join's sink and, beside
-them, rows that an application writes cell by cell. The short form is part of `make test`; the long one of `make chaos`:
-200,000 rows, Solr away for a minute.
+There are two region servers, one of which may die alone, and regions that move in mid-batch. Rows are written by the
+join's sink and, at the same time, by an application cell by cell. The short form is part of `make test`; the long one
+of `make chaos`: 200,000 rows, Solr unavailable for a minute.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def second(stack: Stack) -> Iterator[SecondRegionServer]:
 def world(second: SecondRegionServer) -> Iterator[World]:
     with World(tombstones="5m", foreign=True) as made:
         yield made
-        second.tend()  # what is taken down needs all regions
+        second.tend()  # the teardown needs all regions
 
 
 def dead_rows(world: World, count: int) -> set[tuple[str, bytes]]:
-    """Index and row of the dead letters, once there are as many as that."""
+    """Return index and row of the dead letters, once there are that many."""
     consumer = Consumer(
         {
             "bootstrap.servers": world.topology.log.bootstrap_servers,
@@ -74,7 +74,7 @@ def dead_rows(world: World, count: int) -> set[tuple[str, bytes]]:
 
 
 class Chaos:
-    """What may happen to the processes, one method each."""
+    """The possible faults of the processes, one method each."""
 
     def __init__(self, world: World, stack: Stack, second: SecondRegionServer, mover: Mover, solr_down: float) -> None:
         self._world, self._stack, self._solr_down = world, stack, solr_down
@@ -146,8 +146,8 @@ def run(
     solr_down: float,
     every: int,
 ) -> None:
-    """Write `rows` rows, in batches of `size` by the join and of half of that by the application, while something
-    happens after each `every` rows; then compare."""
+    """Write `rows` rows, the join in batches of `size` and the application in batches of half that size, with a fault
+    after each `every` rows; then compare."""
     mover = Mover(stack, [hbase_table(world.name, "wide"), f"{world.name}_people"])
     chaos = Chaos(world, stack, second, mover, solr_down)
     load, people = Load(world, keys=keys), ForeignLoad(world, keys=keys // 2)
@@ -198,7 +198,7 @@ def run(
 
 
 def _until_equal(people: ForeignLoad) -> list[str]:
-    """Nobody writes barriers for an application's rows: compare until nothing differs."""
+    """Compare until nothing differs, because an application's rows have no barriers."""
     deadline = time.monotonic() + 300
     while (wrong := people.differences()) and time.monotonic() < deadline:
         time.sleep(1.0)
@@ -208,8 +208,8 @@ def _until_equal(people: ForeignLoad) -> list[str]:
 @pytest.mark.matrix  # one by one: tests/integration/test_index.py
 @pytest.mark.timeout(900)
 def test_nothing_is_lost_whatever_is_killed(world: World, stack: Stack, second: SecondRegionServer) -> None:
-    """kill -9 of indexers, Solr and HBase, Solr away, an indexer that joins and leaves, regions that move; poison in
-    between."""
+    """Kill -9 of indexers, Solr and HBase, Solr unavailable, an indexer that joins and leaves, regions that move;
+    invalid rows in between."""
     run(world, stack, second, rows=6000, size=200, keys=3000, solr_down=4.0, every=600)
 
 
@@ -217,5 +217,5 @@ def test_nothing_is_lost_whatever_is_killed(world: World, stack: Stack, second: 
 @pytest.mark.chaos
 @pytest.mark.timeout(3600)
 def test_nothing_is_lost_in_200_000_rows(world: World, stack: Stack, second: SecondRegionServer) -> None:
-    """The same for longer: Solr away for a minute, several rounds of everything."""
+    """The same for longer: Solr unavailable for a minute, several rounds of all faults."""
     run(world, stack, second, rows=200_000, size=500, keys=60_000, solr_down=60.0, every=6_500)

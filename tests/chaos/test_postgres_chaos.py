@@ -1,7 +1,7 @@
-"""Capture of a PostgreSQL of its own under live traffic, while whatever can die dies.
+"""Capture a PostgreSQL server under live traffic, while every process is killed.
 
-Afterwards a read_committed reader must have seen each change that a trigger noted in its own transaction exactly once,
-in order, and the rows that its records make must be the table's.
+Afterwards a read_committed reader must have seen each change that a trigger recorded in its own transaction exactly
+once, in order, and the rows of its records must equal the table's.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ TABLES = (
 
 @dataclass
 class Writer(threading.Thread):
-    """Live traffic of one session that survives its server: what it could not commit it forgets."""
+    """Live traffic of one session that survives its server: it forgets changes that it could not commit."""
 
     server: PgServer
     database: str
@@ -77,7 +77,7 @@ class Writer(threading.Thread):
                             self.enough.wait(0.01)
                 except psycopg.OperationalError:
                     self.enough.wait(0.1)
-        except BaseException as error:  # looked at by the test's own thread
+        except BaseException as error:  # checked in the test's own thread
             self.failed = error
             raise
 
@@ -96,7 +96,7 @@ class Writer(threading.Thread):
 
 @dataclass
 class Run:
-    """One capture of one database, and how to look at what it did."""
+    """One capture of one database, and helpers to inspect it."""
 
     captured: PgDatabase
     process: subprocess.Popen[bytes] | None = None
@@ -148,7 +148,7 @@ def run(request: pytest.FixtureRequest, stack: Stack, unique: Callable[[str], st
 
 
 def disturb(run: Run, number: int) -> None:
-    """What happens to the source in a round."""
+    """Disturb the source in a round."""
     if number % 5 == 1:
         run.captured.sql(f"ALTER TABLE t ADD c{number} INT DEFAULT {number}")
     elif number % 5 == 2:
@@ -163,7 +163,8 @@ def disturb(run: Run, number: int) -> None:
 
 
 def batter(run: Run, rounds: int, stack: Stack | None = None) -> int:
-    """So many kills of the capture under live traffic, of the broker too where its stack is given; the changes told."""
+    """Kill the capture so many times under live traffic, and the broker too if its stack is given; return the published
+    changes."""
     random, writer = Random(11), Writer(run.captured.server, run.captured.name, Random(12))
     writer.start()
     try:
@@ -194,14 +195,14 @@ def batter(run: Run, rounds: int, stack: Stack | None = None) -> int:
 
 @pytest.mark.parametrize("run", ["18", pytest.param("15", marks=pytest.mark.matrix)], indirect=True)
 def test_a_capture_of_postgresql_survives_kills(run: Run) -> None:
-    """kill -9 of capture and of its server; a column, a TRUNCATE and a huge transaction between."""
+    """Kill -9 of capture and of its server; a column, a TRUNCATE and a huge transaction in between."""
     batter(run, 5)
 
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("run", ["18", "15"], indirect=True)
 def test_a_capture_of_postgresql_survives_chaos(run: Run, stack: Stack) -> None:
-    """The same for long, with restarts of the broker."""
+    """The same for longer, with restarts of the broker."""
     began = time.monotonic()
     changes = batter(run, ROUNDS, stack)
     if ROUNDS >= 50:
@@ -209,7 +210,7 @@ def test_a_capture_of_postgresql_survives_chaos(run: Run, stack: Stack) -> None:
 
 
 def note(run: Run, changes: int, seconds: float) -> None:
-    """Keep what a run of full length came to."""
+    """Write the result of a full run."""
     ((version,),) = run.captured.sql("SHOW server_version")
     head = f"| postgresql{version.partition('.')[0]} "
     line = f"{head}({version}) | {ROUNDS} | {changes:,} | {seconds:.0f} s | {date.today()} |"

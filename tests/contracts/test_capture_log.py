@@ -1,5 +1,5 @@
-"""What capture relies on in a log of changes: one suite, run on Kafka, on the log in memory that the laws use, and on
-either behind a gateway."""
+"""The contract of a change log: one suite, run on Kafka, on the in-memory log of the property tests, and on either
+through a gateway."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SECOND = Checkpoint(position=Position(file="f", pos=9, gtid_set="a", sequence=3)
 
 
 class Place(Protocol):
-    """Where logs of one source are opened, and what a read_committed reader sees there."""
+    """Opens logs of one source and shows what a read_committed reader sees there."""
 
     @property
     def topology(self) -> str: ...
@@ -89,19 +89,20 @@ class InKafka:
 
 
 class MemorySession(MemoryLog):
-    """The log in memory, as a desk opens it."""
+    """The log in memory, as a session handler opens it."""
 
     def ensure_topic(self, name: str) -> None:
-        """All topics are there."""
+        """Do nothing, since every topic exists in memory."""
 
     def close(self) -> None:
-        """Give up what is uncommitted."""
+        """Abort the records that are not committed."""
         self.abort()
 
 
 @dataclass
 class BehindGateway:
-    """A place whose logs are opened by desks of a gateway; `InMemory`'s in this process, `InKafka`'s over mTLS."""
+    """A place whose logs are opened by the session handlers of a gateway: `InMemory`'s in this process, `InKafka`'s
+    over mTLS."""
 
     place: InMemory
     gateway: NearbyGateway = field(init=False)
@@ -135,7 +136,7 @@ class BehindGateway:
 
 
 def read_topic(servers: str, name: str, partitions: Collection[int]) -> list[tuple[bytes, bytes | None]]:
-    """Everything that a read_committed consumer sees up to the ends of a topic."""
+    """Read all records that a read_committed consumer sees up to the ends of a topic."""
     settings: dict[str, Any] = {
         "bootstrap.servers": servers,
         "group.id": "contracts",
@@ -162,7 +163,7 @@ def topic(topology: str) -> str:
 
 
 def topology_text(name: str, sources: tuple[str, ...] = ("s",)) -> str:
-    """A topology whose sources are never connected to."""
+    """Return a topology whose sources are never connected to."""
     lines = [f"name: {name}", "log: {partitions: 1, bootstrap_servers: '127.0.0.1:${TAILORBIRD_PORT_KAFKA:-9092}'}"]
     lines.append("sources:")
     for i, source in enumerate(sources):
@@ -179,7 +180,7 @@ ON_KAFKA = [pytest.mark.integration, pytest.mark.kafka]
 
 @dataclass
 class ThroughServer(InKafka):
-    """Kafka's, over mTLS."""
+    """Kafka's log through a gateway, over mTLS."""
 
     stream: GrpcStream | None = None
 
@@ -234,7 +235,8 @@ def test_a_new_log_is_empty(place: Place) -> None:
 
 
 def test_records_and_checkpoint_are_one_commit(place: Place) -> None:
-    """A reader sees a commit's records in order, tombstones too; the next session finds the checkpoint behind them."""
+    """A reader sees a commit's records in order, tombstones included; the next session finds the checkpoint after
+    them."""
     log = place.open()
     log.recover()
     log.append(record(place, "a", "1"))
@@ -247,7 +249,7 @@ def test_records_and_checkpoint_are_one_commit(place: Place) -> None:
 
 
 def test_a_search_sees_what_is_committed_once(place: Place) -> None:
-    """A search shows every committed record of its topic, each key's in order; begun again, only what came since."""
+    """A search shows every committed record of its topic, in order per key; repeated, only the records since then."""
 
     class Heard(Search):
         def see(self, partition: int, key: bytes, value: bytes | None) -> None:
@@ -277,14 +279,14 @@ def test_a_search_sees_what_is_committed_once(place: Place) -> None:
     log.append(record(place, "a", "3"))
     log.commit(SECOND)
     assert searched() == [(b"a", b"3"), (b"c", b"open")]
-    for number in range(10):  # a broker has said yes to a commit before its partitions know of it
+    for number in range(10):  # a broker acknowledges a commit before its partitions show it
         log.append(record(place, "a", str(number)))
         log.commit(SECOND)
         assert searched() == [(b"a", str(number).encode())]
 
 
-def test_what_was_not_committed_never_was(place: Place) -> None:
-    """Records without a commit are seen by nobody, whether they were given up or their process died."""
+def test_uncommitted_records_are_never_seen(place: Place) -> None:
+    """No reader sees records without a commit, whether they were aborted or their process died."""
     log = place.open()
     log.recover()
     log.append(record(place, "a", "1"))
@@ -299,8 +301,8 @@ def test_what_was_not_committed_never_was(place: Place) -> None:
     assert place.read() == [(b"a", b"1"), (b"b", b"2")]
 
 
-def test_a_successor_locks_its_predecessor_out(place: Place) -> None:
-    """Two captures of one source cannot both commit: the newer one goes on, the older one ends with Fatal."""
+def test_a_successor_fences_its_predecessor(place: Place) -> None:
+    """Two captures of one source cannot both commit: the newer one continues, the older one ends with Fatal."""
     old = place.open()
     old.recover()
     old.append(record(place, "a", "old"))
@@ -320,7 +322,7 @@ def test_a_successor_locks_its_predecessor_out(place: Place) -> None:
 
 
 class Speechless:
-    """A producer whose flush fails as the client does at times: with a SystemError that names no cause."""
+    """A producer whose flush fails as the client sometimes does: with a SystemError without a cause."""
 
     def __init__(self, producer: Any) -> None:
         self._producer = producer
@@ -337,8 +339,8 @@ class Speechless:
 @pytest.mark.parametrize("place", ["kafka"], indirect=True)
 @pytest.mark.integration
 @pytest.mark.kafka
-def test_who_is_locked_out_is_reported_so_even_when_the_client_loses_its_words(place: Place) -> None:
-    """The client's bare SystemError is looked behind: no capture may end with a message that helps nobody."""
+def test_fencing_is_reported_even_when_the_client_raises_a_bare_error(place: Place) -> None:
+    """The capture finds the cause of the client's bare SystemError and ends with a useful message."""
     old = place.open()
     assert isinstance(old, KafkaLog)
     old.recover()
@@ -350,7 +352,7 @@ def test_who_is_locked_out_is_reported_so_even_when_the_client_loses_its_words(p
 
 
 def test_a_checkpoint_may_be_committed_alone(place: Place) -> None:
-    """An idle source advances without records, however many commits there were."""
+    """An idle source advances its position without records, in any number of commits."""
     log = place.open()
     log.recover()
     for sequence in range(70):
@@ -362,7 +364,7 @@ def test_a_checkpoint_may_be_committed_alone(place: Place) -> None:
 
 
 def test_the_newest_schema_of_each_table_is_found_again(place: Place) -> None:
-    """A restart knows the schemas that were published, so that it publishes a change once."""
+    """A restarted capture knows the published schemas, so that it publishes each change once."""
     table = TableId(source="s", database="d", table="t")
     schema = TableSchema(
         table_id=table,
@@ -378,9 +380,9 @@ def test_the_newest_schema_of_each_table_is_found_again(place: Place) -> None:
     assert place.open().recover().schemas == {table: replace(schema, version=2)}
 
 
-def test_a_restated_history_is_all_that_is_read(place: Place) -> None:
-    """Start-up reads what was written last and what followed, however long the history is; as soon as it is committed,
-    and not before."""
+def test_only_the_restated_history_is_read(place: Place) -> None:
+    """Start-up reads the newest restatement and what follows it, however long the history is; only after it is
+    committed."""
     recorder, log = Recorder(place.topology), place.open()
     log.recover()
     old = [(f'["change", "s", "d", "t", {n}]', {"n": n}) for n in range(50)]
@@ -403,7 +405,7 @@ def test_a_restated_history_is_all_that_is_read(place: Place) -> None:
 @pytest.mark.integration
 @pytest.mark.kafka
 def test_kafka_end_offsets_cover_the_commit() -> None:
-    """`end_offsets` of a position name where each partition ends behind its rows, carried over restarts."""
+    """`end_offsets` of a position gives each partition's end after its rows, across restarts."""
     name = f"t_log_{uuid4().hex[:8]}"
     kafka = InKafka(read_topology(topology_text(name), file="t.yml", environ=os.environ))
     ends: list[int] = []
@@ -418,13 +420,14 @@ def test_kafka_end_offsets_cover_the_commit() -> None:
         ends.append(orjson.loads(newest)["end_offsets"][topic(name)]["0"])
     for log in kafka.logs:
         log.close()
-    assert ends == [2, 2, 6]  # the commit marker behind the first two records takes an offset
+    assert ends == [2, 2, 6]  # the commit marker after the first two records takes an offset
 
 
 @pytest.mark.integration
 @pytest.mark.kafka
 def test_kafka_finds_a_position_in_its_old_partition() -> None:
-    """A source added in front of another shifts its positions partition, which must not repeat its snapshot."""
+    """A source added before another in the topology moves the other's positions partition; this must not repeat its
+    snapshot."""
     name = f"t_log_{uuid4().hex[:8]}"
     before = read_topology(topology_text(name, ("s",)), file="t.yml", environ=os.environ)
     log = KafkaLog(before, before.sources["s"], make_topics(before, before.sources["s"]))
@@ -439,8 +442,8 @@ def test_kafka_finds_a_position_in_its_old_partition() -> None:
 
 @pytest.mark.integration
 @pytest.mark.kafka
-def test_kafka_partitions_keys_as_everybody_does() -> None:
-    """A key stands where Java's and kafka-python's producers would put it: one key, one partition."""
+def test_kafka_partitions_keys_like_other_clients() -> None:
+    """A key goes to the partition that Java's and kafka-python's producers would choose."""
     name = f"t_log_{uuid4().hex[:8]}"
     text = topology_text(name).replace("partitions: 1", "partitions: 5")
     topology = read_topology(text, file="t.yml", environ=os.environ)
@@ -457,8 +460,8 @@ def test_kafka_partitions_keys_as_everybody_does() -> None:
 
 @pytest.mark.integration
 @pytest.mark.kafka
-def test_kafka_away_is_retriable() -> None:
-    """A broker that does not answer is waited for, not given up."""
+def test_unavailable_kafka_is_retriable() -> None:
+    """The capture waits for a broker that does not answer."""
     text = topology_text(f"t_log_{uuid4().hex[:8]}").replace("${TAILORBIRD_PORT_KAFKA:-9092}", "9")
     topology = read_topology(text, file="t.yml", environ={})
     with pytest.raises(Retriable, match=r"127\.0\.0\.1:9"):

@@ -1,4 +1,4 @@
-"""What readers of changes rely on: one suite, on the log in memory that their tests use and on Kafka."""
+"""The contract of change readers: one suite, on the in-memory log of their tests and on Kafka."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ TABLE = TableId(source="s", database="d", table="t")
 
 @dataclass
 class Place:
-    """A history that is told, and who reads it."""
+    """A history that can be extended, and its reader."""
 
     source: SourceLog
     log: ChangeTables
     look: Callable[[], object]
 
     def commit(self, row: int | None = None) -> None:
-        """Commit, and wait until the reader knows."""
+        """Commit, and wait until the reader sees it."""
         before = self.log.released(TABLE)
         self.source.commit()
         wait_for(lambda: self.look() is None and self.log.released(TABLE) != before, "not released", 20)
 
     def insert(self, *numbers: int) -> None:
-        """A transaction of some rows."""
+        """Append a transaction of some rows."""
         self.source.transaction(*(("c", None, {"id": number, "name": "x"}) for number in numbers))
 
     def read(self, starts: Offsets | None = None) -> tuple[list[ChangeEvent], Offsets]:
-        """All that is released behind some offsets."""
+        """Return all changes that are released after some offsets."""
         at = dict(self.log.begins(TABLE) if starts is None else starts)
         ends, found = self.log.released(TABLE), list[ChangeEvent]()
         while ahead(at, ends):
@@ -72,7 +72,8 @@ def place(request: Any, unique: Callable[[str], str]) -> Iterator[Place]:
 
 
 def test_changes_are_read_in_the_sources_order_and_whole_commits_alone(place: Place) -> None:
-    """Over all partitions; what is appended and not committed is not there; the next read begins where it ended."""
+    """They are read across all partitions; uncommitted records are not visible; the next read starts where the last
+    ended."""
     for number in range(0, 60, 3):
         place.insert(number, number + 1, number + 2)
     place.source.transaction(("d", {"id": 3, "name": "x"}, None))
@@ -87,8 +88,8 @@ def test_changes_are_read_in_the_sources_order_and_whole_commits_alone(place: Pl
     assert place.log.tables() == (TABLE,)
 
 
-def test_rows_that_a_snapshot_read_keep_their_place_and_a_truncation_is_reported_once(place: Place) -> None:
-    """Their number is older than those of changes before them, and behind these they stay."""
+def test_snapshot_rows_keep_their_place_and_a_truncation_is_reported_once(place: Place) -> None:
+    """Their number is older than those of changes before them, and they stay after these."""
     place.insert(*range(8))
     low = place.source.sequence
     place.source.transaction(("u", {"id": 1, "name": "x"}, {"id": 1, "name": "y"}))
@@ -104,7 +105,7 @@ def test_rows_that_a_snapshot_read_keep_their_place_and_a_truncation_is_reported
 
 
 def test_schemas_are_known_with_the_rows_that_have_them(place: Place) -> None:
-    """A schema that is committed with rows is there when they are; older rows keep theirs."""
+    """A schema that is committed with rows is available when they are; older rows keep theirs."""
     place.insert(1)
     place.commit()
     assert [schema.version for _, schema in place.log.schemas(TABLE).found] == [1]
@@ -119,7 +120,7 @@ def test_schemas_are_known_with_the_rows_that_have_them(place: Place) -> None:
 
 
 def test_a_position_is_found_again(place: Place) -> None:
-    """Reading from `before` shows everything behind the last commit that had not come so far, for every number."""
+    """Reading from `before` shows everything after the last commit below the number, for every number."""
     for number in range(4):
         place.insert(number)
         place.commit()

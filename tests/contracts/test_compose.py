@@ -20,9 +20,9 @@ from tailorbird.devtools.stack.settings import ALL_SERVICES, CAPTURE_LOGIN, Port
 ROOT = Path(__file__).parents[2]
 FILES = ROOT / "src" / "tailorbird" / "devtools" / "stack" / "files"
 
-# What differs on purpose: inside its container the broker listens to all interfaces, and keeps its data elsewhere.
+# Intended differences: inside its container the broker listens on all interfaces, and stores its data elsewhere.
 KAFKA_DIFFERS = {"listeners", "log.dirs"}
-# What the container's own entry point sets, and what only an unprivileged mysqld beside others needs.
+# Set by the container's own entry point, or needed only by an unprivileged mysqld next to others.
 MYSQL_OWN = {
     "basedir", "datadir", "lc-messages-dir", "port", "bind-address", "socket", "pid-file", "log-error",
     "secure-file-priv", "init-file", "tmpdir", "user", "no-defaults",
@@ -53,16 +53,16 @@ def properties(text: str) -> dict[str, str]:
 
 
 def test_services_are_the_same(compose: dict[str, Any]) -> None:
-    """Whoever has Docker gets every server of the stack and no other."""
+    """Docker Compose starts every server of the stack and no other."""
     assert set(compose["services"]) == set(ALL_SERVICES)
 
 
 @pytest.mark.parametrize("name", ALL_SERVICES)
 def test_ports_are_the_same_and_loopback_only(compose: dict[str, Any], name: str) -> None:
-    """A topology's default addresses work with either; nothing is published beyond this machine."""
+    """A topology's default addresses work with either; no port is published beyond this machine."""
     service = compose["services"][name]
     if service.get("network_mode") == "host":
-        # the very command of the stack, so its own ports and its own loopback address
+        # the command of the stack itself, so its own ports and its own loopback address
         assert service["command"] == ["tailorbird", "stack", "run", name]
         assert "ports" not in service
         return
@@ -82,7 +82,7 @@ def test_mysql_flags_are_the_same(compose: dict[str, Any], specs: dict[str, Serv
 
 @pytest.mark.parametrize("name", ["mysql-shop", "mysql-crm"])
 def test_mysql_users_come_from_the_same_file(compose: dict[str, Any], specs: dict[str, ServiceSpec], name: str) -> None:
-    """Both log in with the users of one file, and the health check with the user of capture."""
+    """Both create the users of one file; the health check uses the user of capture."""
     service = compose["services"][name]
     (mounted,) = [volume.split(":")[0] for volume in service["volumes"] if "initdb.d" in volume]
     init_file = Path(flags(specs[name].argv)["init-file"])
@@ -91,7 +91,7 @@ def test_mysql_users_come_from_the_same_file(compose: dict[str, Any], specs: dic
 
 
 def test_postgresql_has_the_same_flags_and_users(compose: dict[str, Any], specs: dict[str, ServiceSpec]) -> None:
-    """Its log can be decoded with either; one starts it only when asked to."""
+    """Its log can be decoded with either; it starts only on request."""
     service, spec = compose["services"]["postgres"], specs["postgres"]
     theirs = {word for word in service["command"][1:] if word != "-c"}
     assert theirs == {f"{name}={value}" for name, value in POSTGRES_FLAGS.items()}
@@ -103,7 +103,7 @@ def test_postgresql_has_the_same_flags_and_users(compose: dict[str, Any], specs:
 
 
 def test_kafka_properties_are_the_same(compose: dict[str, Any], specs: dict[str, ServiceSpec]) -> None:
-    """Transactions, partition counts and retention behave alike on both."""
+    """Transactions, partition counts and retention are the same on both."""
     (text,) = [body for path, body in specs["kafka"].files.items() if path.name == "server.properties"]
     ours = {key: value for key, value in properties(text).items() if key not in KAFKA_DIFFERS}
     environment = dict(compose["services"]["kafka"]["environment"])
@@ -115,7 +115,7 @@ def test_kafka_properties_are_the_same(compose: dict[str, Any], specs: dict[str,
 
 
 def test_images_are_pinned_to_the_versions_of_the_stack(compose: dict[str, Any]) -> None:
-    """The servers are the same release, MySQL the same series."""
+    """The servers have the same release, MySQL the same series."""
     services = compose["services"]
     assert services["kafka"]["image"] == f"apache/kafka:{VERSIONS['kafka']}"
     assert services["solr"]["image"] == f"solr:{VERSIONS['solr']}"
@@ -126,7 +126,7 @@ def test_images_are_pinned_to_the_versions_of_the_stack(compose: dict[str, Any])
 
 
 def test_dockerfile_builds_hbase_from_the_stack(compose: dict[str, Any]) -> None:
-    """The one image of our own holds what `stack run` needs, so that its container starts without a download."""
+    """The project's own image contains what `stack run` needs, so that its container starts without a download."""
     for name in ("hbase", "thrift"):
         text = (ROOT / compose["services"][name]["build"]["dockerfile"]).read_text()
         assert "tailorbird stack fetch hbase" in text

@@ -1,4 +1,5 @@
-"""What we rely on in HBase's master: namespaces, unsplittable tables with scope, serial peers; and `apply` over it."""
+"""The features of HBase's master that we rely on: namespaces, unsplittable tables with scope, serial peers; and `apply`
+over it."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def admin(stack: object) -> Iterator[HBaseAdmin]:
 
 @pytest.fixture
 def topology(admin: HBaseAdmin, unique: Callable[[str], str]) -> Iterator[Topology]:
-    """A topology of the test's own; what apply made of it is removed."""
+    """A topology of the test; everything that apply created of it is removed."""
     name = unique("t")
     made = read_topology(TOPOLOGY.format(name=name), file="t.yml", environ=os.environ)
     yield made
@@ -79,9 +80,9 @@ def thrift(stack: object) -> Iterator[happybase.Connection]:
 def test_apply_makes_everything_once(
     topology: Topology, admin: HBaseAdmin, thrift: happybase.Connection, tmp_path: Path
 ) -> None:
-    """`apply` is idempotent: the second run keeps all that the first one made, and says so, a line per thing.
+    """`apply` is idempotent: the second run keeps all that the first one created and reports it, one line each.
 
-    A table has a region per salt bucket, on which barriers count for ever, and keeps one version of a row.
+    A table has one region per salt bucket, which the barriers assume, and keeps one version of a row.
     """
     name, file = topology.name, tmp_path / "t.yml"
     file.write_text(TOPOLOGY.format(name=name))
@@ -109,8 +110,8 @@ def test_apply_makes_everything_once(
 
 
 def test_a_second_apply_is_refused_and_a_plan_is_not(topology: Topology, tmp_path: Path) -> None:
-    """One apply of a topology at a time: the second ends with who is at work, and has changed nothing; a plan may look.
-    One that is cut off leaves its place at once to the next, which says so."""
+    """Only one apply of a topology runs at a time: the second one names the first, exits and changes nothing; a plan is
+    allowed. When an apply is cut off, the next one starts at once and reports it."""
     file = tmp_path / "t.yml"
     file.write_text(TOPOLOGY.format(name=topology.name))
     first = provision(topology)
@@ -134,8 +135,8 @@ def test_a_second_apply_is_refused_and_a_plan_is_not(topology: Topology, tmp_pat
 def test_apply_that_is_killed_is_finished_by_the_next(
     topology: Topology, admin: HBaseAdmin, tmp_path: Path, lines: int
 ) -> None:
-    """kill -9 behind each thing that it has made: the next apply begins at once, without waiting for the dead one's
-    session, and everything is there, once."""
+    """Kill -9 after each object that it creates: the next apply starts at once, without waiting for the dead one's
+    session, and creates every object exactly once."""
     file = tmp_path / "t.yml"
     file.write_text(TOPOLOGY.format(name=topology.name))
     command = [str(Path(sys.executable).parent / "tailorbird"), "apply", str(file)]
@@ -154,10 +155,10 @@ def test_apply_that_is_killed_is_finished_by_the_next(
     assert {outcome.done for outcome in provision(topology)} == {"kept"}
 
 
-def test_a_topology_of_others_tables_alone_needs_no_kafka(
+def test_a_topology_of_foreign_tables_alone_needs_no_kafka(
     topology: Topology, admin: HBaseAdmin, tmp_path: Path
 ) -> None:
-    """Who indexes a table that others write has HBase and Solr, and nothing else need run for `plan` and `apply`."""
+    """To index foreign tables, `plan` and `apply` need only HBase and Solr."""
     name, file = topology.name, tmp_path / "t.yml"
     admin.create_namespace(name)
     family = FamilySpec(name="d", replicated=True)
@@ -177,7 +178,7 @@ def test_a_topology_of_others_tables_alone_needs_no_kafka(
 
 
 def test_a_table_that_lacks_its_scope_is_changed(topology: Topology, admin: HBaseAdmin) -> None:
-    """A table made by hand without REPLICATION_SCOPE would index nothing, silently: apply sets it."""
+    """A table created by hand without REPLICATION_SCOPE would silently index nothing: apply sets it."""
     admin.create_namespace(topology.name)
     family = FamilySpec(name="d", replicated=False)
     admin.create_table(TableSpec(name=f"{topology.name}:wide", family=family, splits=(b"\x01", b"\x02")))
@@ -186,7 +187,7 @@ def test_a_table_that_lacks_its_scope_is_changed(topology: Topology, admin: HBas
     assert admin.tables(topology.name)[f"{topology.name}:wide"] == (FamilySpec(name="d", replicated=True),)
 
 
-def test_what_contradicts_the_topology_is_refused(topology: Topology, admin: HBaseAdmin) -> None:
+def test_a_contradiction_to_the_topology_is_refused(topology: Topology, admin: HBaseAdmin) -> None:
     """Another number of buckets, another family, a peer of another table: one line with the remedy, nothing changed."""
     list(provision(topology))
     text = TOPOLOGY.format(name=topology.name)
@@ -205,7 +206,8 @@ def test_what_contradicts_the_topology_is_refused(topology: Topology, admin: HBa
 def test_an_index_over_a_table_with_rows_is_filled(
     topology: Topology, admin: HBaseAdmin, thrift: happybase.Connection
 ) -> None:
-    """A new peer never sees rows of old write-ahead logs: a late index is filled by a scan, under a new peer's name."""
+    """A new peer never sees rows of old write-ahead logs: an index added later is filled by a scan, under a new peer's
+    name."""
     name = topology.name
     list(provision(topology))
     thrift.table(f"{name}:wide").put(b"\x00\x00barrier", {b"d:_barrier": b"{}"})
@@ -215,13 +217,13 @@ def test_an_index_over_a_table_with_rows_is_filled(
     thrift.table(f"{name}:wide").put(b"\x01\x01row", {b"d:a": b"1"})
     outcomes = {outcome.kind: outcome for outcome in provision(topology)}
     assert (outcomes["peer"].name, outcomes["peer"].done) == (f"{name}_wide_2", "made")
-    # nobody can read a row without a layout: it is found by the scan, and becomes a dead letter
+    # a row without a layout cannot be decoded: the scan finds it, and it becomes a dead letter
     assert outcomes["backfill"].note == "1 rows, 1 of them dead letters"
     assert {outcome.done for outcome in provision(topology)} == {"kept"}
 
 
 def test_a_peer_of_another_table_is_reported(topology: Topology, admin: HBaseAdmin) -> None:
-    """A peer of that name that ships another table would leave the index empty for ever."""
+    """A peer of that name that replicates another table would leave the index empty forever."""
     name = topology.name
     list(provision(topology))
     admin.remove_peer(f"{name}_wide_1")
@@ -234,7 +236,7 @@ def test_a_peer_of_another_table_is_reported(topology: Topology, admin: HBaseAdm
 
 
 def test_unavailable_servers_are_named(unique: Callable[[str], str], stack: object) -> None:
-    """Solr, Thrift or ZooKeeper away: which one, and what to do about it."""
+    """If Solr, Thrift or ZooKeeper is unavailable, the error names it and the remedy."""
     text = TOPOLOGY.format(name=unique("t"))
     with pytest.raises(Retriable, match=r"Solr at http://127\.0\.0\.1:9/solr does not answer"):
         SolrAdmin("http://127.0.0.1:9/solr", install=install_configset).exists("x")

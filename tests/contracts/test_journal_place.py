@@ -1,4 +1,4 @@
-"""What a journal of applies relies on of its place: ZooKeeper's, and the one in memory that stands for it in tests."""
+"""The contract of a journal's storage: ZooKeeper's, and the one in memory that replaces it in tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.tailorbird.test_apply_journal import MemoryPlace
 
 
 class Sessions:
-    """Two sessions of one journal, the first of which can be ended."""
+    """Two sessions of one journal; the first one can be ended."""
 
     def __init__(self, first: JournalPlace, second: JournalPlace, end_first: Callable[[], None]) -> None:
         self.first, self.second, self.end_first = first, second, end_first
@@ -44,8 +44,8 @@ def sessions(request: pytest.FixtureRequest) -> Sessions:
 
 
 def test_one_writer_wins_and_a_hold_ends_with_its_session(sessions: Sessions) -> None:
-    """A value is replaced only by who knows its version; a hold is seen by others, taken over by who holds next, let
-    go by its holder alone, and ends with its session."""
+    """A value is replaced only with its current version. Others see a hold; the next holder takes it over, only its
+    holder releases it, and it ends with its session."""
     first, second = sessions.first, sessions.second
     assert first.read() is None
     assert second.put(b"too early", 0) is None

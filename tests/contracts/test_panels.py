@@ -1,4 +1,4 @@
-"""What panels show is what DuckDB says of the same rows: real Solr, every type of panel, measure and filter."""
+"""Panels show what DuckDB computes from the same rows: real Solr, every type of panel, measure and filter."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def shop() -> Iterator[Shop]:
 
 
 def measure_sql(measure: PanelMeasure) -> str:
-    """A measure as DuckDB says it; times in milliseconds, as pages have them."""
+    """Return a measure in DuckDB's SQL; times in milliseconds, as pages have them."""
     field = measure.field
     if measure.function == "count":
         return "count(*)"
@@ -150,7 +150,7 @@ def reported(shop: Shop, panel: str, chosen: Chosen, span: Span | None) -> tuple
 
 
 def states() -> list[tuple[Chosen, Span | None]]:
-    """What people choose: nothing, values and none, a range, a stretch."""
+    """Return selections: none, values and NULL, a range of values, a time range."""
     month = stretch(Chosen(range=range_of("last 30 days")), range_of("all"), NOW)
     return [
         (Chosen(), None),
@@ -162,7 +162,7 @@ def states() -> list[tuple[Chosen, Span | None]]:
 
 
 def test_numbers_and_the_period_before(shop: Shop) -> None:
-    """Every measure under every choice, and of the stretch before."""
+    """Every measure under every selection, and of the period before."""
     for i, measure in enumerate([*MEASURES, "count"]):
         where = f'where: ["{WHERE[i % len(WHERE)]}"]' if '"' not in WHERE[i % len(WHERE)] else "where: note is null"
         for chosen, span in states():
@@ -191,7 +191,7 @@ def test_percentiles_are_near(shop: Shop) -> None:
 
 @pytest.mark.parametrize("field", ["country", "product", "paid", "quantity"])
 def test_terms_with_the_rest_and_none(shop: Shop, field: str) -> None:
-    """Bars are the greatest groups, `other` is what is in none of them, no value is a bar of its own."""
+    """Bars are the greatest groups, `other` contains all remaining ones, and NULL is a bar of its own."""
     for measure in ("count", "sum(amount)", "avg(amount)", "max(quantity)", "unique(product)"):
         for chosen, span in states():
             panel, found = reported(shop, f"{{terms: {field}, measure: {measure}, top: 3}}", chosen, span)
@@ -220,7 +220,7 @@ def rank(value: Any) -> float:
 
 
 def test_members_are_counted_one_by_one(shop: Shop) -> None:
-    """A row of two tags is in two bars, and no `other` is made up."""
+    """A row with two tags is in two bars, and there is no `other` bar."""
     _, found = reported(shop, "{terms: tags, top: 1}", Chosen(), None)
     new = one(shop, "SELECT count(*) FROM sales WHERE tags LIKE '%new%'")
     assert (found["bars"][0]["value"], found["bars"][0]["y"], found["more"]) == ("new", new, 1)
@@ -229,7 +229,7 @@ def test_members_are_counted_one_by_one(shop: Shop) -> None:
 
 @pytest.mark.parametrize("kind", ["timeseries: sum(amount), by: country, top: 3", "heatmap: country, measure: count"])
 def test_series_split_by_a_column(shop: Shop, kind: str) -> None:
-    """Each point of each part, of what is in none of them, and of rows without a value."""
+    """Each point of each part, of the remaining values, and of rows without a value."""
     for chosen, span in states():
         panel, found = reported(shop, f"{{{kind}, interval: day}}", chosen, span)
         sql, where = measure_sql(panel.panel.measures[0]), where_sql(panel, chosen, span)
@@ -259,7 +259,7 @@ def test_series_split_by_a_column(shop: Shop, kind: str) -> None:
 
 
 def test_several_measures_over_time(shop: Shop) -> None:
-    """An outlier of the year 9999 leaves the axis to all others, and is told."""
+    """An outlier in the year 9999 does not stretch the axis of the others, and is reported."""
     panel, found = reported(shop, "{timeseries: [count, 'avg(amount)', 'unique(product)']}", Chosen(), None)
     assert [one["label"] for one in found["series"]] == ["count", "avg(amount)", "unique(product)"]
     assert found["outside"] == 1
@@ -275,7 +275,7 @@ def test_several_measures_over_time(shop: Shop) -> None:
 
 @pytest.mark.parametrize("field", ["amount", "quantity", "weight", "views"])
 def test_histograms(shop: Shop, field: str) -> None:
-    """Every row with a value is in a bar, or told as left out."""
+    """Every row with a value is in a bar, or counted as omitted."""
     for chosen, span in states():
         panel, found = reported(shop, f"{{histogram: {field}, buckets: 12}}", chosen, span)
         where = where_sql(panel, chosen, span)
@@ -306,7 +306,7 @@ def test_tables_of_groups_and_of_rows(shop: Shop) -> None:
 
 
 def test_facets_count_without_their_own_filter(shop: Shop) -> None:
-    """So that a second value can be chosen; the total is of all that is chosen."""
+    """A second value can still be chosen; the total is of all that is selected."""
     board = shop.board("{number: count}")
     chosen = chosen_of("f.country=DE&f.paid=true")
     found = read_facets(board, chosen, shop.ask(facets_params(board, chosen, None)))
@@ -316,8 +316,8 @@ def test_facets_count_without_their_own_filter(shop: Shop) -> None:
     assert countries == dict(rows)
 
 
-def test_random_filters_mean_what_sql_says(shop: Shop) -> None:
-    """Filters of every operator over every kind, some of them together."""
+def test_random_filters_equal_sql(shop: Shop) -> None:
+    """Filters of every operator over every type, some combined."""
     random = Random(5)
     for _ in range(40):
         some = random.sample([one for one in WHERE if '"' not in one], 2)
@@ -331,7 +331,7 @@ HOSTILE = ["{!func}1", '_query_:"{!lucene}*:*"', "*:*", "x) OR (*:*", "[* TO *]"
 
 
 def test_no_value_is_syntax(shop: Shop) -> None:
-    """What a link, a filter or a search carries is compared as it is: nothing of it reaches a parser."""
+    """Values from links, filters and searches are compared literally: none of them reaches a parser."""
     board = shop.board("{number: count}")
     for value in HOSTILE:
         chosen = Chosen(picks={"note": frozenset({value}), "country": frozenset({value, None})})
@@ -368,8 +368,8 @@ REFUSED = {
 }
 
 
-def test_types_that_do_not_fit_are_refused_with_their_line(shop: Shop) -> None:
-    """Before anything is served: file, line, path, what is wrong and what would be right."""
+def test_wrong_types_are_refused_with_their_line(shop: Shop) -> None:
+    """Before anything is served, the error gives file, line, path, the fault and a valid value."""
     for panel, what in REFUSED.items():
         with pytest.raises(TopologyError, match=what) as caught:
             shop.board("{number: count}", panel)
@@ -377,17 +377,17 @@ def test_types_that_do_not_fit_are_refused_with_their_line(shop: Shop) -> None:
 
 
 def test_great_sums_of_whole_numbers_are_reported_inexact(shop: Shop) -> None:
-    """Past 2^53 a double tells no longer every whole number; smaller sums, and those of decimals, are not accused."""
+    """Above 2^53 a double cannot represent every integer; smaller sums, and those of decimals, are not marked."""
     many = {"{number: sum(views)}": True, "{number: sum(quantity)}": False}
     found: Mapping[str, bool] = {panel: reported(shop, panel, Chosen(), None)[1]["inexact"] for panel in many}
     assert found == many
 
 
-def test_fifty_viewers_cost_what_one_does(shop: Shop) -> None:
-    """One query per panel and choice, at first and whenever the barrier moves; nothing while nothing does; and what is
-    kept is bounded."""
+def test_fifty_viewers_cost_as_much_as_one(shop: Shop) -> None:
+    """One query per panel and selection, at first and whenever the barrier moves; no query while nothing changes; the
+    cache is bounded."""
     board = shop.hub_board("{number: sum(amount)}", "{terms: country}", "{timeseries: count, by: product}", "{text: x}")
-    # a thread of its own, since a browser's driver may have a loop in this one
+    # a thread of its own, since a browser's driver may run a loop in this one
     with ThreadPoolExecutor(1) as thread:
         thread.submit(asyncio.run, _look(board, shop)).result()
 

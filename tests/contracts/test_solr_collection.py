@@ -1,4 +1,5 @@
-"""What we rely on in Solr: the fence, the isolation of what it refuses, exact values of any length, facets, words."""
+"""The features of Solr that we rely on: the version fence, isolation of refused documents, exact values of any length,
+facets, words."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def url() -> str:
 
 @pytest.fixture
 def name(url: str, unique: Callable[[str], str]) -> Iterator[str]:
-    """A collection of the test's own, removed afterwards."""
+    """The name of a test's collection, which is removed afterwards."""
     admin = SolrAdmin(url, install=install_configset)
     collection = unique("c")
     assert not admin.exists(collection)
@@ -60,7 +61,7 @@ def row(key: str, version: int, **values: Any) -> Document:
 
 
 def query(url: str, name: str, **parameters: Any) -> dict[str, Any]:
-    """A query that sees everything posted so far."""
+    """Run a query that sees everything posted so far."""
     requests.get(f"{url}/{name}/update", params={"commit": "true", "wt": "json"}, timeout=30).raise_for_status()
     answer = requests.post(
         f"{url}/{name}/select", data={"q": "*:*", "fq": "_kind:row", "wt": "json", **parameters}, timeout=30
@@ -70,9 +71,9 @@ def query(url: str, name: str, **parameters: Any) -> dict[str, Any]:
     return found
 
 
-def test_a_barrier_is_not_waited_for_as_long_as_a_row(url: str, name: str) -> None:
-    """Who waits for a barrier has its rows' commit behind it at times: it, and what came before it, is visible in a
-    quarter of the time that rows have."""
+def test_a_barrier_is_visible_sooner_than_a_row(url: str, name: str) -> None:
+    """A barrier may arrive just after its rows' commit: it, and everything before it, is visible within a quarter of
+    the commit interval of rows."""
     with contextlib.closing(SolrCollection(Solr(url=url), name, commit_within=16.0)) as collection:
         begun = time.monotonic()
         assert collection.post([row("1", 10)]) == []
@@ -85,7 +86,7 @@ def test_a_barrier_is_not_waited_for_as_long_as_a_row(url: str, name: str) -> No
 
 
 def test_the_greater_version_stays_whatever_the_order(collection: SolrCollection, url: str, name: str) -> None:
-    """The law of tests/laws on the real Solr: 40 histories of adds and deletes, shuffled and repeated."""
+    """The property of tests/laws on the real Solr: 40 histories of adds and deletes, shuffled and repeated."""
     random = Random(7)
     expected: dict[str, int] = {}
     posts: list[Document] = []
@@ -94,7 +95,7 @@ def test_the_greater_version_stays_whatever_the_order(collection: SolrCollection
         timestamps = random.sample(range(1000, 1100, 2), 5)
         writes: list[Document] = []
         for timestamp in timestamps:
-            # as the sink writes: a delete at stamp, a put at stamp + 1, at times both
+            # as the sink writes: a delete at its timestamp, a put at timestamp + 1, sometimes both
             if random.random() < 0.5:
                 writes.append({"_id": key, "_fence": 2 * timestamp + 1})
             if random.random() < 0.6:
@@ -109,7 +110,7 @@ def test_the_greater_version_stays_whatever_the_order(collection: SolrCollection
         batch, posts = posts[:size], posts[size:]
         assert collection.post(batch) == []
         if random.random() < 0.2:
-            query(url, name)  # some decisions are made against the index, the others against the transaction log
+            query(url, name)  # some decisions use the index, the others the transaction log
     query(url, name)
     assert {document["_id"]: document["n"] for document in all_documents(url, name)} == expected
 
@@ -117,7 +118,7 @@ def test_the_greater_version_stays_whatever_the_order(collection: SolrCollection
 def test_a_stale_or_equal_version_changes_nothing_and_is_no_error(
     collection: SolrCollection, url: str, name: str
 ) -> None:
-    """Replays are accepted in silence: strictly greater wins."""
+    """Replays are accepted silently: only a strictly greater version wins."""
     assert collection.post([row("a", 10, n=1)]) == []
     assert collection.post([row("a", 10, n=2), row("a", 9, n=3), {"_id": "a", "_fence": 9}]) == []
     [found] = query(url, name)["response"]["docs"]
@@ -125,15 +126,17 @@ def test_a_stale_or_equal_version_changes_nothing_and_is_no_error(
 
 
 def test_a_write_without_a_version_is_refused(url: str, name: str, collection: SolrCollection) -> None:
-    """Nobody changes a collection past the fence by accident: it is in the default chain."""
+    """The fence is in the default chain, so that no client bypasses it by accident."""
     answer = requests.post(f"{url}/{name}/update", json=[{"_id": "a", "n": 1}], timeout=30)
     assert answer.status_code >= 400
     assert "_fence" in answer.text
     assert query(url, name)["response"]["numFound"] == 0
 
 
-def test_what_solr_refuses_is_named_and_the_rest_is_taken(collection: SolrCollection, url: str, name: str) -> None:
-    """Of 200 documents three are refused, each with its place and reason; the other 197 are in Solr."""
+def test_refused_documents_are_named_and_the_others_are_indexed(
+    collection: SolrCollection, url: str, name: str
+) -> None:
+    """Three of 200 documents are refused, each with its place and reason; the other 197 are in Solr."""
     documents = [row(f"{n:03d}", 10, n="x" if n in (0, 77, 199) else n) for n in range(200)]
     refused = collection.post(documents)
     assert [each.position for each in refused] == [0, 77, 199]
@@ -147,8 +150,8 @@ def test_what_solr_refuses_is_named_and_the_rest_is_taken(collection: SolrCollec
 @pytest.mark.parametrize(
     "text", ["", " ", "\x00\x01\x1f\x7f", "<b>&amp;</b>", "é😀\ufffe", "x" * 40_000, "é" * 200_000, '{"a": "\\u0000"}']
 )
-def test_texts_come_back_as_they_went(collection: SolrCollection, url: str, name: str, text: str) -> None:
-    """No value is refused, cleaned or cut: not the empty one, not control characters, not 400,000 bytes."""
+def test_texts_are_read_back_unchanged(collection: SolrCollection, url: str, name: str, text: str) -> None:
+    """No value is refused, cleaned or cut: not the empty text, control characters or 400,000 bytes."""
     assert collection.post([row("a", 1, text=text)]) == []
     query(url, name)
     [document] = all_documents(url, name)
@@ -156,7 +159,7 @@ def test_texts_come_back_as_they_went(collection: SolrCollection, url: str, name
 
 
 def test_exact_text_is_filtered_sorted_and_counted_whole(collection: SolrCollection, url: str, name: str) -> None:
-    """A text column serves facets, filters and sorting like a string, and words where they are asked for."""
+    """A text column supports facets, filters and sorting like a string, and words for search."""
     texts = ["New York", "new york", "Übersee", "", "New York"]
     assert collection.post([row(str(n), 1, text=text, _t_text=text) for n, text in enumerate(texts)]) == []
     facet = json.dumps({"texts": {"type": "terms", "field": "text"}})
@@ -171,7 +174,7 @@ def test_exact_text_is_filtered_sorted_and_counted_whole(collection: SolrCollect
 
 
 def test_points_are_found_and_sorted_by_distance(collection: SolrCollection, url: str, name: str) -> None:
-    """Also in a collection that was made before there were places; what is no place on earth has none."""
+    """This also works in a collection created before point fields were supported; an invalid point is not indexed."""
     without = requests.post(f"{url}/{name}/schema", json={"delete-field-type": {"name": "location"}}, timeout=30)
     without.raise_for_status()
     place = Field(name="_l_p", type="location", stored=False)
@@ -186,7 +189,7 @@ def test_points_are_found_and_sorted_by_distance(collection: SolrCollection, url
 
 
 def test_lists_keep_their_order_and_are_counted_by_member(collection: SolrCollection, url: str, name: str) -> None:
-    """Of texts, numbers and truths alike; a field that was made for one value takes a list of one and refuses more."""
+    """Lists of texts, numbers and booleans work; a single-valued field accepts a list of one and refuses more."""
     lists: dict[str, tuple[str, list[Any]]] = {
         "texts": ("exact", ["b", "", "a b", "b"]),
         "days": ("string", ["2026-11-21", "1999-01-01"]),
@@ -214,7 +217,7 @@ def test_lists_keep_their_order_and_are_counted_by_member(collection: SolrCollec
 def test_a_column_that_changed_its_type_does_not_stop_the_indexer(
     collection: SolrCollection, url: str, name: str
 ) -> None:
-    """Values that the old field can hold go on being indexed; the others are refused one by one, with the remedy."""
+    """Values that the old field can hold continue to be indexed; the others are refused one by one, with the remedy."""
     assert not collection.ensure_fields([Field(name="n", type="exact", stored=True)])
     refused = collection.post([row("a", 1, n="7"), row("b", 1, n="seven"), row("c", 1), row("d", 1, n="-3")])
     assert [each.position for each in refused] == [1]
@@ -227,7 +230,7 @@ def test_a_column_that_changed_its_type_does_not_stop_the_indexer(
 def test_fields_of_one_collection_are_not_in_another(
     collection: SolrCollection, url: str, unique: Callable[[str], str]
 ) -> None:
-    """Each collection has a configuration of its own: two indexes may call different types by one name."""
+    """Each collection has its own configuration: two indexes may use one field name with different types."""
     admin, other = SolrAdmin(url, install=install_configset), unique("c")
     admin.create(other)
     try:
@@ -237,8 +240,8 @@ def test_fields_of_one_collection_are_not_in_another(
         admin.remove(other)
 
 
-def test_several_add_the_same_fields_at_once(collection: SolrCollection, url: str, name: str) -> None:
-    """Indexers and a rebuild meet a new layout at the same time: each finds its fields there, none ends."""
+def test_several_processes_add_the_same_fields_at_once(collection: SolrCollection, url: str, name: str) -> None:
+    """Indexers and a rebuild read a new layout at the same time: each finds its fields, none fails."""
 
     def ensure(wanted: list[Field]) -> bool:
         with contextlib.closing(SolrCollection(Solr(url=url), name, commit_within=1)) as other:
@@ -252,15 +255,15 @@ def test_several_add_the_same_fields_at_once(collection: SolrCollection, url: st
 
 
 def test_many_documents_are_paged(collection: SolrCollection, url: str, name: str) -> None:
-    """A whole collection is read in pages, each document once, stubs and barriers left out."""
+    """A whole collection is read in pages, each document once, without tombstones and barriers."""
     documents = [row(f"{n:05d}", 1, n=n) for n in range(4500)]
     collection.post([*documents, {"_id": "gone", "_fence": 3}, {"_id": "barrier-0", "_fence": 1, "_kind": "barrier"}])
     query(url, name)
     assert [document["n"] for document in all_documents(url, name)] == list(range(4500))
 
 
-def test_an_absent_solr_or_collection_is_worth_another_try(url: str) -> None:
-    """HBase keeps the backlog while Solr is away, starts, or lacks the collection."""
+def test_a_missing_solr_or_collection_is_retried(url: str) -> None:
+    """HBase keeps the backlog while Solr is unavailable, starts, or lacks the collection."""
     for base in (url, "http://127.0.0.1:9/solr"):
         nowhere = SolrCollection(Solr(url=base), "no_such_collection", commit_within=1, timeout=5)
         with pytest.raises(Retriable):

@@ -1,4 +1,4 @@
-"""`tailorbird stack mysql` against the real servers, and what the stack's users may do there."""
+"""`tailorbird stack mysql` against the real servers, and the privileges of the stack's users there."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def port() -> int:
 
 @pytest.fixture
 def database(unique: Callable[[str], str]) -> Iterator[str]:
-    """A database of the test's own, made by the command itself."""
+    """A test's database, created by the command itself."""
     name = unique("sql")
     assert said(f"CREATE DATABASE {name}") == ""
     yield name
@@ -35,7 +35,7 @@ def database(unique: Callable[[str], str]) -> Iterator[str]:
 
 
 def said(text: str, *options: str, code: int = 0) -> str:
-    """What the command prints for SQL that is piped into it."""
+    """Return the output of the command for SQL that is piped into it."""
     done = subprocess.run(
         [sys.executable, "-m", "tailorbird", "stack", "mysql", "shop", *options],
         input=text, capture_output=True, text=True, timeout=60, check=False,
@@ -44,8 +44,8 @@ def said(text: str, *options: str, code: int = 0) -> str:
     return done.stdout if code == 0 else done.stderr
 
 
-def test_what_is_piped_in_is_run_in_order(database: str) -> None:
-    """A dump loads, rows come out parted by tabs; the first fault ends it, in one line with the statement."""
+def test_piped_statements_run_in_order(database: str) -> None:
+    """A dump loads, rows are printed with tabs; the first error ends the command, in one line with the statement."""
     rows = "(1, 'ä;\tb', NULL), (2, '%', 0xff00)"
     dump = f"CREATE TABLE t (id INT PRIMARY KEY, v TEXT, b VARBINARY(4));\nINSERT INTO t VALUES {rows};"
     assert said(dump, "-D", database) == ""
@@ -56,8 +56,8 @@ def test_what_is_piped_in_is_run_in_order(database: str) -> None:
     assert said("SELECT COUNT(*) AS n FROM t", "-D", database) == "n\n3\n"
 
 
-def test_a_conversation_goes_on_after_a_fault(database: str) -> None:
-    """At the prompt a fault is told and the next statement asked for; statements may take several lines."""
+def test_the_prompt_continues_after_an_error(database: str) -> None:
+    """The prompt prints an error and reads the next statement; statements may span several lines."""
     out, faults, asked = io.StringIO(), list[str](), list[str]()
     lines = iter(["SELECT no;", "SELECT 'a'", "  AS x;", "exit"])
 
@@ -73,8 +73,8 @@ def test_a_conversation_goes_on_after_a_fault(database: str) -> None:
     assert "1 row\n" in out.getvalue()
 
 
-def test_who_is_refused_learns_what_to_correct() -> None:
-    """A wrong login or database is told as that, a server that is away as that."""
+def test_a_refused_login_is_reported_with_its_remedy() -> None:
+    """A wrong login, a wrong database and an unavailable server are reported as such."""
     with pytest.raises(UsageError, match="--user"):
         opened("127.0.0.1", port(), Login(user="app", password="wrong"), None, "shop")
     with pytest.raises(UsageError, match="--database"):
@@ -85,7 +85,7 @@ def test_who_is_refused_learns_what_to_correct() -> None:
 
 @pytest.mark.parametrize("policy", ["drop", "accept"])
 def test_the_grants_that_doctor_prints_can_be_run(database: str, policy: str) -> None:
-    """The login that `stack up` names may give another user what capture needs."""
+    """The login that `stack up` prints may grant another user what capture needs."""
     user = f"u_{database[-12:]}"
     source = Source(
         name="shop", type="mysql", hostname="127.0.0.1", port=port(), username=user, password="x", database=database,

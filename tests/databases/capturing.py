@@ -1,4 +1,4 @@
-"""A capture in threads of the test's own process, into a log in memory, that dies and is started again."""
+"""Run a capture in threads of the test's own process, into a log in memory; it is killed and restarted."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from ingest.sources import server_of
 
 
 class KilledError(Exception):
-    """The process is gone."""
+    """The process was killed."""
 
 
 class DyingLog(MemoryLog):
-    """A log whose process dies at a commit when it is told to: what was appended is lost, as at kill -9."""
+    """A log whose process dies at a commit on request: uncommitted records are lost, as with kill -9."""
 
     def __init__(self, capturing: Capturing) -> None:
         topology = capturing.topology.name
@@ -51,7 +51,7 @@ class DyingLog(MemoryLog):
 
 @dataclass
 class Said(Observer):
-    """What the sessions reported."""
+    """Collects the reports of the sessions."""
 
     lines: list[str] = field(default_factory=list)
 
@@ -63,7 +63,7 @@ class Said(Observer):
 
 @dataclass
 class Capturing:
-    """One source, captured by one session after another; `kills`: how many of them die at a commit of their own."""
+    """One source, captured by one session after another; `kills`: how many of them die at one of their own commits."""
 
     topology: Topology
     random: Random
@@ -79,7 +79,7 @@ class Capturing:
 
     @property
     def source(self) -> Source:
-        """The one source."""
+        """The only source."""
         return next(iter(self.topology.sources.values()))
 
     def start(self) -> None:
@@ -90,15 +90,15 @@ class Capturing:
         self._thread.start()
 
     def opened(self) -> OpenLog:
-        """The log of one session."""
+        """Open the log of one session."""
         return DyingLog(self)
 
     def kill(self) -> None:
-        """The session dies at its next commit, and another one begins."""
+        """Let the session die at its next commit; another one starts."""
         self._until = 1
 
     def dies(self) -> bool:
-        """Whether the session dies at this commit."""
+        """Return whether the session dies at this commit."""
         if not self._until:
             return False
         self._until -= 1
@@ -130,14 +130,14 @@ class Capturing:
                 log.close()
 
     def stop(self) -> None:
-        """End the sessions in order."""
+        """Stop the sessions cleanly."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(60)
             assert not self._thread.is_alive()
 
     def wait(self, reached: Callable[[Checkpoint], bool], seconds: float) -> bool:
-        """Whether it caught up; False where it has ended, or committed nothing new for so many seconds."""
+        """Wait until it has caught up; False if it has ended, or committed nothing new for so many seconds."""
         deadline, commits, last = time.monotonic() + seconds, 0, time.monotonic() + 10 * seconds
         while time.monotonic() < min(deadline, last) and self.failed is None:
             if len(self.broker.checkpoints) > commits:
@@ -149,20 +149,20 @@ class Capturing:
         return False
 
     def passed(self) -> dict[str, object]:
-        """The tables that are left out though something of them was logged, as `status` names them."""
+        """Return the tables that are left out although the log has changes of them, as `status` names them."""
         return {
             name.partition(".")[2]: why for name, why in self.broker.checkpoints[-1].state.get("left_out", {}).items()
         }
 
     def records(self) -> dict[str, list[Record]]:
-        """The committed records by topic."""
+        """Return the committed records by topic."""
         found: dict[str, list[Record]] = {}
         for record in self.broker.records:
             found.setdefault(record.topic, []).append(record)
         return found
 
     def published(self) -> dict[str, TableId]:
-        """The tables that are captured at the log's end, by their names."""
+        """Return the tables that are captured at the log's end, by name."""
         found: dict[bytes, TableId] = {}
         for record in self.records().get(schemas_topic(self.topology.name), ()):
             found.pop(record.key, None)
@@ -172,7 +172,7 @@ class Capturing:
 
 
 def settled(checkpoint: Checkpoint) -> bool:
-    """Nothing is being read, held or repaired."""
+    """Return whether nothing is being read, held or repaired."""
     rest, repairs = checkpoint.state, checkpoint.state.get("mends", {})
     waiting = rest.get("snapshots") or repairs.get("tables") or repairs.get("again")
     return checkpoint.snapshot == "done" and checkpoint.open is None and not waiting

@@ -1,7 +1,7 @@
-"""A consumer of the topics, as the joins are one: rows by key, with the columns that the newest schema has.
+"""A consumer of the topics that works like the joins: rows by key, with the columns of the newest schema.
 
-A record is in the schema of its moment. A column that came later reads as the default with which it came; a value of an
-older type is converted where that is exact.
+A record has the schema of its time. A column that was added later reads as the default it was added with; a value of an
+older type is converted if the conversion is exact.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Records = Mapping[str, list[Record]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What a consumer holds of one table: `rows` under the columns of `schema`; `wrong`: what it cannot read."""
+    """A consumer's rows of one table: `rows` under the columns of `schema`; `wrong`: what it cannot read."""
 
     schema: TableSchema
     rows: list[dict[str, Any]]
@@ -34,7 +34,7 @@ class Held:
 
 
 def consumed(topology: Topology, records: Records) -> dict[str, Held]:
-    """What a consumer holds of every table that was ever published, by the table's name."""
+    """Return a consumer's rows of every table that was ever published, by the table's name."""
     schemas = SchemaRecords(topology)
     alive: dict[TableId, bool] = {}
     for record in records.get(schemas_topic(topology.name), ()):
@@ -67,9 +67,9 @@ def _held(topology: Topology, table: TableId, schemas: SchemaRecords, records: R
 
 
 def rows_of(records: Iterable[Record]) -> tuple[list[dict[str, Any]], list[str]]:
-    """The rows that a consumer holds at a topic's end, by the records' order, and what is wrong with the order.
+    """Return a consumer's rows at a topic's end, by the records' order, and errors in this order.
 
-    A second consumer goes by `source.sequence` and drops what is older: both must hold the same rows.
+    A second consumer uses `source.sequence` and drops older records: both must have the same rows.
     """
     rows: dict[bytes, tuple[int, Any]] = {}
     by_number: dict[bytes, tuple[int, Any]] = {}

@@ -1,6 +1,6 @@
-"""Random databases on a real server, as many as one likes: make fuzz-database ARGS="--server mysql-8.0 --cases 500".
+"""Run any number of random databases on a real server: make fuzz-database ARGS="--server mysql-8.0 --cases 500".
 
-Each failure is shrunk to a case file in tests/cases/databases, where the tests run it again.
+Each failure is shrunk to a case file in tests/cases/databases, which the tests run again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CASES = Path(__file__).parents[1] / "cases" / "databases"
 
 @contextmanager
 def served(name: str, folder: Path) -> Iterator[DatabaseServer]:
-    """A server by its public name, until the block ends."""
+    """Run a server, given its public name, until the block ends."""
 
     kinds: dict[bool, Callable[[str, Path], Any]] = {True: pg_server.serve, False: mysql_server.serve}
     server: DatabaseServer = kinds[name.startswith("postgresql")](name, folder)
@@ -40,15 +40,15 @@ def served(name: str, folder: Path) -> Iterator[DatabaseServer]:
 
 
 def kind(problem: str) -> str:
-    """The sort of a problem, by which a smaller case shows the same one."""
-    for sort in ("the source ended", "it stays behind", "columns", "left out", "is no more", "differ"):
+    """Return the kind of a problem, by which a smaller case is compared with it."""
+    for sort in ("the source ended", "does not catch up", "columns", "left out", "is no more", "differ"):
         if sort in problem:
             return sort
     return "rows"
 
 
 def fails_alike(server: DatabaseServer, case: Case, why: list[str], patient: bool) -> bool:
-    """Whether a case, played alone, shows a problem of the same sort."""
+    """Return whether a case, played alone, shows a problem of the same kind."""
     found = replay(server, case, patient=patient)
     return bool({kind(one) for one in why} & {kind(one) for wrong in found.wrong.values() for one in wrong})
 
@@ -58,7 +58,7 @@ def _alike(server: DatabaseServer, why: list[str], patient: bool, case: Case) ->
 
 
 def investigate(server: DatabaseServer, case: Case, why: list[str], seconds: float) -> Case | None:
-    """The shrunk case, or None where a case does not fail alone."""
+    """Return the shrunk case, or None if the case does not fail alone."""
     for patient in (False, True, False, True):
         if fails_alike(server, case, why, patient):
             small = shrunk(case, partial(_alike, server, why, patient), seconds)
@@ -70,7 +70,7 @@ def investigate(server: DatabaseServer, case: Case, why: list[str], seconds: flo
 
 
 def report(server: DatabaseServer, outcome: Outcome, seed: int, folder: Path, seconds: float) -> list[str]:
-    """What is printed of the failures of one run, each with its case file."""
+    """Return the report on the failures of one run, each with its case file."""
     lines = []
     for name, why in outcome.wrong.items():
         print(f"failed: {name or 'the run'}: {why[0][:600]}", flush=True)
@@ -89,7 +89,7 @@ def report(server: DatabaseServer, outcome: Outcome, seed: int, folder: Path, se
 
 
 def _blamed(server: DatabaseServer, outcome: Outcome, why: list[str]) -> str:
-    """The case that shows alone what no single one was to blame for."""
+    """Find the case that fails alone, if the run's failure was not attributed to one."""
     for name, case in outcome.scripts.items():
         if any(fails_alike(server, case, why, patient) for patient in (False, True)):
             return name
@@ -97,7 +97,7 @@ def _blamed(server: DatabaseServer, outcome: Outcome, why: list[str]) -> str:
 
 
 def main() -> int:
-    """Run; 0 where nothing failed."""
+    """Run; return 0 if nothing failed."""
     parser = argparse.ArgumentParser(prog="make fuzz-database", description=__doc__)
     parser.add_argument("--server", default="mysql-8.0", choices=SERVERS)
     parser.add_argument("--cases", type=int, default=100)

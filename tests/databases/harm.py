@@ -1,6 +1,6 @@
-"""First, do no harm: what an application's statements do before Tailorbird attaches, they do afterwards.
+"""Compare an application's statements before and after Tailorbird attaches: they must have the same effects.
 
-Shared by all servers: `effects` runs statements and says what each did, `harmed` what differs between two runs.
+All servers share it: `effects` runs statements and records each effect, `harmed` lists what differs between two runs.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from tests.databases.cases import Line
 
-SLOWER = 3.0  # seconds that a statement may take longer than before, on a busy machine
+SLOWER = 3.0  # seconds by which a statement may be slower than before, on a busy machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What a statement did: the error's code ("" where it succeeded), the rows that it affected, what it returned."""
+    """The effect of a statement: the error's code ("" if it succeeded), the number of affected rows, its result."""
 
     sql: str
     error: str
@@ -38,7 +38,7 @@ def effects(
 
 
 def harmed(before: Sequence[Effect], after: Sequence[Effect]) -> list[str]:
-    """What did something else afterwards, or took much longer."""
+    """Return the statements that had another effect afterwards, or took much longer."""
     wrong = []
     for one, other in zip(before, after, strict=True):
         if (one.error, one.affected, one.rows) != (other.error, other.affected, other.rows):
@@ -52,6 +52,6 @@ def harmed(before: Sequence[Effect], after: Sequence[Effect]) -> list[str]:
 
 
 def altered(before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:
-    """Settings of a server that are not what they were."""
+    """Return the server settings that have changed."""
     names = sorted({*before, *after})
     return [f"{name}: {before.get(name)} → {after.get(name)}" for name in names if before.get(name) != after.get(name)]

@@ -1,4 +1,4 @@
-"""The same capture into Kafka, for what is compared behind it: `verify` of the log."""
+"""The same capture into Kafka, for checks of its log with `verify`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.databases.capturing import Capturing, KilledError
 
 
 class DyingKafkaLog:
-    """Kafka's log, whose process dies at a commit when it is told to."""
+    """Kafka's log, whose process dies at a commit on request."""
 
     def __init__(self, capturing: KafkaCapturing, inner: KafkaLog) -> None:
         self._capturing, self._inner = capturing, inner
@@ -33,7 +33,7 @@ class DyingKafkaLog:
 
 @dataclass
 class KafkaCapturing(Capturing):
-    """`broker` keeps the checkpoints; the records are in Kafka."""
+    """A capture into Kafka; `broker` keeps the checkpoints."""
 
     servers: str = ""
 
@@ -43,7 +43,7 @@ class KafkaCapturing(Capturing):
         return cast("OpenLog", DyingKafkaLog(self, KafkaLog(self.topology, self.source, topics)))
 
     def records(self) -> dict[str, list[Record]]:
-        """The committed records by topic, partition by partition."""
+        """Return the committed records by topic, partition by partition."""
         consumer = Consumer({
             "bootstrap.servers": self.servers, "group.id": self.topology.name, "isolation.level": "read_committed",
             "enable.partition.eof": True,

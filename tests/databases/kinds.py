@@ -1,4 +1,4 @@
-"""What the generators share: a column type with its literals, columns, tables, and small random choices."""
+"""Shared parts of the generators: a column type with its literals, columns, tables, and small random choices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 from tests.databases.cases import Line
 
 T = TypeVar("T")
-# A unit of traffic: it yields lines one after another and is sent whether the server accepted each.
+# A unit of traffic: it yields lines one by one and receives whether the server accepted each.
 Unit = Generator[Line, bool, None]
 
 
@@ -38,13 +38,13 @@ class Column:
     computed: bool = False
 
     def definition(self, quoted: str) -> str:
-        """The column in a CREATE TABLE."""
+        """Return the column as in a CREATE TABLE."""
         return " ".join(part for part in (quoted, self.kind.sql, self.words) if part)
 
 
 @dataclass(slots=True, kw_only=True)
 class Table:
-    """A table as the generator believes it to be; `key` are the names of the columns that identify a row, if any do."""
+    """A table as the generator believes it to be; `key` has the columns that identify a row, if any do."""
 
     name: str
     columns: list[Column]
@@ -53,16 +53,16 @@ class Table:
     fresh: int = 0
 
     def column(self, name: str) -> Column | None:
-        """The column of that name."""
+        """Return the column of that name."""
         return next((column for column in self.columns if column.name == name), None)
 
     def writable(self) -> list[Column]:
-        """The columns that take values."""
+        """Return the columns that take values."""
         return [column for column in self.columns if not column.computed]
 
 
 def value(random: Random, column: Column, *, key: bool = False) -> str:
-    """A literal for a column: for one of the key mostly one of a few, so that later statements find the row again."""
+    """Return a literal for a column: for a key column mostly one of a few, so that later statements find the row."""
     kind = column.kind
     if kind.fresh and random.random() < (0.9 if key else 0.3):
         return kind.fresh.replace("{n}", str(random.randrange(40) + 10))
@@ -70,6 +70,6 @@ def value(random: Random, column: Column, *, key: bool = False) -> str:
 
 
 def some(random: Random, items: Sequence[T], least: int = 1, most: int = 3) -> list[T]:
-    """A few different ones, in a random order."""
+    """Return a few different items, in random order."""
     number = min(len(items), random.randint(least, most))
     return random.sample(list(items), number)

@@ -1,4 +1,4 @@
-"""What the generators leave out for now, with the reason: faults that are known and being fixed. The list shrinks."""
+"""Statements that the generators omit for now: known faults that are being fixed, with the reason. The list shrinks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _POSTGRES_15 = {"generated": "servers before 18 publish no stored generated colu
 
 
 def avoided(server: str) -> frozenset[str]:
-    """What the generator of a server leaves out; TAILORBIRD_TESTS_AVOID names other things, separated by commas."""
+    """Return what the generator of a server omits; TAILORBIRD_TESTS_AVOID overrides it, separated by commas."""
     wanted = os.environ.get("TAILORBIRD_TESTS_AVOID")
     if wanted is not None:
         return frozenset(wanted.split(","))

@@ -16,13 +16,13 @@ _NEIGHBOURS = {
 
 
 class MySqlDdl:
-    """Alters the tables that `tables` lists; what the server accepts is noted there."""
+    """Alters the tables in `tables` and updates them when the server accepts a statement."""
 
     def __init__(self, make: MySqlTables, tables: list[Table]) -> None:
         self.make, self.random, self.tables = make, make.random, tables
 
     def unit(self) -> Unit:
-        """One alteration of one table."""
+        """Make one alteration of one table."""
         shapes: list[tuple[int, Callable[[Table], Unit]]] = [
             (20, self._add), (10, self._drop), (14, self._modify), (8, self._rename_column), (6, self._rename),
             (5, self._swap), (6, self._truncate), (5, self._partition), (5, self._select), (5, self._like),
@@ -33,7 +33,7 @@ class MySqlDdl:
         yield from self.random.choices([one for _, one in shapes], [weight for weight, _ in shapes])[0](table)
 
     def added(self, table: Table, name: str, sql: str, fresh: str) -> None:
-        """A column that somebody added."""
+        """Choose a column that an earlier statement added."""
         table.columns.append(Column(name=name, kind=Kind(sql=sql, values=("NULL", "11"), fresh=fresh, number=True)))
 
     def _alter(self, table: Table, what: str) -> Line:
@@ -66,7 +66,7 @@ class MySqlDdl:
         if column.computed:
             return
         kind = self.random.choice(self.make.keyed if column.name in table.key else self.make.kinds)
-        if self.random.random() < 0.4:  # neighbours, which servers convert into each other
+        if self.random.random() < 0.4:  # similar types, which servers convert into each other
             kind = self.random.choice([one for one in self.make.kinds if one.sql in _NEIGHBOURS])
         changed = replace(column, kind=kind, words="NOT NULL" if column.name in table.key else "")
         verb = f"MODIFY COLUMN {changed.definition(quoted(column.name))}"
@@ -148,7 +148,7 @@ class MySqlDdl:
             yield Line(0, f"INSERT INTO {quoted(name)} ({names}) SELECT {names} FROM {quoted(table.name)}")
 
     def _again(self, table: Table) -> Unit:
-        """The table is dropped, and another one made under its name."""
+        """Drop the table and create another one under its name."""
         if (yield Line(0, f"DROP TABLE {quoted(table.name)}")):
             other, sql = self.make.table(table.name)
             self.tables.remove(table)
@@ -157,7 +157,7 @@ class MySqlDdl:
                 yield Line(0, self.make.insert(other, 3, "INSERT IGNORE"))
 
     def _key(self, table: Table) -> Unit:
-        """Another primary key, or one where there was none, or none."""
+        """Change, add or drop the primary key."""
         chance = self.random.random()
         if chance < 0.4:
             name = self.make.column_name([one.name for one in table.columns])
@@ -177,7 +177,7 @@ class MySqlDdl:
             table.key = ()
 
     def _both(self, table: Table) -> Unit:
-        """A column is dropped and one of its name added, in one statement."""
+        """Drop a column and add one with its name, in one statement."""
         rest = [column for column in table.writable() if column.name not in table.key]
         if not rest:
             return
@@ -206,7 +206,7 @@ class MySqlDdl:
         yield Line(0, f"ALTER TABLE {quoted(table.name)} {sql}")
 
     def _moved(self, table: Table) -> Unit:
-        """Away to a database that is not captured, and back."""
+        """Rename the table to a database that is not captured, and back."""
         unavailable = f"elsewhere.{quoted(self.make.prefix + 'away')}"
         if (yield Line(0, f"RENAME TABLE {quoted(table.name)} TO {unavailable}")):
             yield Line(0, f"INSERT IGNORE INTO {unavailable} () VALUES ()")

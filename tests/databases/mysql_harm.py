@@ -1,7 +1,7 @@
-"""An application's statements on MySQL and MariaDB, as one runs them before and after Tailorbird attaches.
+"""An application's statements on MySQL and MariaDB, to run before and after Tailorbird attaches.
 
-Every statement has a session. The shape is shared with other servers: `statements(flavour)` gives lines, which are run
-in a database of their own, and what each did is an `Effect`.
+Every statement has a session. Other servers use the same interface: `statements(flavour)` returns lines, which run in a
+database of their own, and each has an `Effect`.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def _xa(maria: bool) -> Iterator[tuple[int, str]]:
 
 
 def statements(maria: bool) -> list[Line]:
-    """All statements, in order, each with its session."""
+    """Return all statements, in order, each with its session."""
     parts = [*((0, sql) for sql in (*_TABLES, *_ROWS, *_CHANGES)), *_TRANSACTIONS, *_xa(maria)]
     return [
         Line(session, sql) for session, sql in (*parts, *((0, sql) for sql in _ALTERATIONS), *((3, s) for s in _ROWS))

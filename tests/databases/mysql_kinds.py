@@ -21,7 +21,7 @@ _WIDE = ("'😀 four bytes'", "'e\u0301 combined'", "'\u200bzero width'", "'\ufe
 
 
 def kinds(flavour: str) -> list[Kind]:
-    """All column types that a server may have."""
+    """Return all column types of a server."""
     found = [_of(case) for case in cases_of(flavour)]
     found += [
         Kind(sql="varchar(60)", values=(*_TEXTS, *_WIDE), fresh="'k{n}'"),
@@ -85,12 +85,12 @@ def _of(case: TypeCase) -> Kind:
 
 
 def keyed(kinds_of: list[Kind]) -> list[Kind]:
-    """Those that a primary key may have."""
+    """Return the types that a primary key may have."""
     return [kind for kind in kinds_of if kind.fresh and not kind.sql.startswith("json")]
 
 
 def computed(random: Random, columns: list[Column], name: str, quote: str) -> Column | None:
-    """A generated column over one of the others."""
+    """Return a generated column over one of the others."""
     source = random.choice(columns)
     how = random.choice(("VIRTUAL", "STORED"))
     if source.kind.number:
@@ -103,7 +103,7 @@ def computed(random: Random, columns: list[Column], name: str, quote: str) -> Co
 
 
 def without_odd_dates(kind: Kind) -> Kind:
-    """The same kind without days that no calendar has."""
+    """Return the same type without dates that do not exist in the calendar."""
     odd = re.compile(r"^'(0000-|\d{4}-00|\d{4}-\d\d-00|2023-02-31)")
     values = tuple(value for value in kind.values if not odd.match(value))
     return replace(kind, values=values) if values else kind

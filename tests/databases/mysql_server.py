@@ -1,4 +1,4 @@
-"""A MySQL or MariaDB of the random databases: its sessions, what it shows, and how far a capture must come."""
+"""A MySQL or MariaDB server for random databases: its sessions, its rows, and the log position a capture must reach."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _LOADED = re.compile(r"'@([0-9a-f]*)'")
 
 @dataclass
 class MySqlServer:
-    """One running server; each run of cases has a database of its own there."""
+    """One running server; each run of cases has its own database there."""
 
     name: str
     server: Server
     made: int = 0
 
     def database(self) -> MySqlDatabase:
-        """A new, empty database."""
+        """Create a new, empty database."""
         self.made += 1
         found = MySqlDatabase(self, f"d{self.made}")
         with self.server.session() as connected, connected.cursor() as cursor:
@@ -49,12 +49,12 @@ class MySqlServer:
         return found
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the server."""
         self.server.stop()
 
 
 def serve(name: str, folder: Path) -> MySqlServer:
-    """Start a server by its public name, in a zone other than UTC."""
+    """Start a server, given its public name, in a zone other than UTC."""
     flags = ["--max-connections=1000", "--local-infile=ON", "--default-time-zone=+02:00", "--table-open-cache=4000"]
     if not FLAVOURS[name].startswith("maria"):
         flags += ["--log-bin-trust-function-creators=ON"]
@@ -73,19 +73,19 @@ class MySqlDatabase:
 
     @property
     def refuses(self) -> bool:
-        """Whether rows with odd values are dead letters."""
+        """Return whether rows with odd values become dead letters."""
         return "odd dates" in avoided(self.at.name)
 
     def traffic(self, random: Random, prefix: str) -> MySqlTraffic:
-        """The generator of one case."""
+        """Return the generator of one case."""
         return MySqlTraffic(random, FLAVOURS[self.at.name], prefix, avoided(self.at.name))
 
     def topology(self, log: str = "") -> Topology:
-        """All of the database is captured."""
+        """Return a topology that captures the whole database."""
         return read_topology(self.topology_text(log), file="random.yml", environ={})
 
     def topology_text(self, log: str = "", name: str = "") -> str:
-        """The same as text; `log` is the block of the log, `name` the topology's."""
+        """Return its text; `log` is the block of the log, `name` the topology's."""
         server = self.at.server
         kind = "mariadb" if server.maria else "mysql"
         return (
@@ -97,7 +97,7 @@ class MySqlDatabase:
         )
 
     def run(self, case: str, line: Line) -> str:
-        """Run a statement in a session of a case; "" where the server accepted it, else what it said."""
+        """Run a statement in a session of a case; return "" if the server accepted it, otherwise its error."""
         place = case, line.session
         if line.sql == "--- new session":
             self.end(*place)
@@ -130,12 +130,12 @@ class MySqlDatabase:
                 self.end(one, session)
 
     def close(self) -> None:
-        """End all sessions; the database stays for who looks into it."""
+        """End all sessions; the database stays for inspection."""
         for case, session in list(self._sessions):
             self.end(case, session)
 
     def settle(self) -> None:
-        """Roll back what transactions are still prepared, after all cases."""
+        """Roll back all prepared transactions, after all cases."""
         with self.at.server.session() as connected, connected.cursor() as cursor:
             cursor.execute("XA RECOVER")
             for form, first, second, data in cursor.fetchall():
@@ -146,7 +146,7 @@ class MySqlDatabase:
                     )
 
     def shown(self) -> dict[str, ShownTable]:
-        """What the server shows."""
+        """Return the server's rows."""
         with self.at.server.session() as connected, connected.cursor() as cursor:
             return shown(cursor, self.name)
 
@@ -157,7 +157,7 @@ class MySqlDatabase:
             cursor.execute(f"DROP DATABASE {self.name}")
 
     def end_of_log(self) -> Any:
-        """Where the log ends now: GTIDs."""
+        """Return the present end of the log: GTIDs."""
         with self.at.server.session() as connected, connected.cursor() as cursor:
             cursor.execute(
                 "SELECT @@GLOBAL.gtid_binlog_pos" if self.at.server.maria else "SELECT @@GLOBAL.gtid_executed"
@@ -165,7 +165,7 @@ class MySqlDatabase:
             return cursor.fetchone()[0].replace("\n", "")
 
     def reached(self, end: Any, checkpoint: Checkpoint) -> bool:
-        """Whether a checkpoint covers an end of the log."""
+        """Return whether a checkpoint covers an end of the log."""
         have = checkpoint.position.gtid_set
         if self.at.server.maria:
             return all(_covers(have, gtid) for gtid in end.split(",") if gtid)
@@ -175,7 +175,7 @@ class MySqlDatabase:
 
     @staticmethod
     def canonical(column: ShownColumn, value: Any) -> Cell:
-        """A published value in the form in which the server's are compared."""
+        """Convert a published value to the form in which the server's values are compared."""
         if value is None:
             return None
         if isinstance(value, dict):
@@ -201,7 +201,7 @@ def _covers(have: str, gtid: str) -> bool:
 
 @contextlib.contextmanager
 def _files(sql: str) -> Iterator[str]:
-    """A statement whose file, given by its bytes, is there."""
+    """Create the file that a statement needs, given by its bytes."""
     found = _LOADED.search(sql)
     if found is None or not sql.startswith("LOAD DATA"):
         yield sql

@@ -1,6 +1,7 @@
-"""What a MySQL or MariaDB shows by SELECT, as a consumer of the topics should hold it: the oracle of random databases.
+"""The oracle of random databases: rows that MySQL or MariaDB returns to SELECT, as a consumer of the topics should have
+them.
 
-The conversions stand here by themselves; they use nothing of what is tested.
+The conversions are independent and use no code under test.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _BYTES = {"binary", "varbinary", "blob", "tinyblob", "mediumblob", "longblob"}
 
 
 def shown(cursor: Any, database: str) -> dict[str, ShownTable]:
-    """Every table of a database that holds rows of its own, by its name."""
+    """Return every table of a database that stores rows of its own, by name."""
     cursor.execute("SET SESSION time_zone = '+00:00', sql_mode = ''")
     cursor.execute(
         "SELECT TABLE_NAME, TABLE_TYPE, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s "
@@ -58,7 +59,7 @@ def shown(cursor: Any, database: str) -> dict[str, ShownTable]:
 
 
 def _keys(cursor: Any, database: str) -> dict[str, dict[str, list[tuple[str | None, Any]]]]:
-    """The unique keys of each table: by name their columns with what of them they hold."""
+    """Return the unique keys of each table: by name, their columns with the indexed prefix."""
     cursor.execute(
         "SELECT TABLE_NAME, INDEX_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS "
         "WHERE TABLE_SCHEMA = %s AND NON_UNIQUE = 0 ORDER BY TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX", (database,),
@@ -70,7 +71,7 @@ def _keys(cursor: Any, database: str) -> dict[str, dict[str, list[tuple[str | No
 
 
 def _usable(keys: dict[str, list[tuple[str | None, Any]]], nullable: set[str]) -> tuple[str, ...]:
-    """The columns of a key that tells rows apart; () where there is none. A prefix does not tell a row from another."""
+    """Return the columns of a key that identifies rows, or (); a key over a prefix does not identify them."""
     for name in sorted(keys, key=lambda one: one != "PRIMARY"):
         parts = keys[name]
         if all(column is not None and part is None and column not in nullable for column, part in parts):
@@ -92,7 +93,7 @@ def _rows(cursor: Any, database: str, table: str, columns: Iterable[ShownColumn]
 
 
 def _reader(column: ShownColumn) -> tuple[str, Callable[[Any], Cell]]:
-    """How the server is asked for a column without doubt, and what its answer means."""
+    """Return an expression that reads a column exactly, and the conversion of its result."""
     kind = column.kind
     if kind in _SPATIAL:
         return "HEX({0})", lambda printed: spatial(bytes.fromhex(printed))
@@ -150,19 +151,20 @@ def _trimmed(printed: str) -> str:
 
 
 def spatial(stored: bytes) -> Cell:
-    """A geometry as the server stores it, four bytes of SRID and its WKB, in the form in which two are compared."""
+    """Convert a geometry as the server stores it, four bytes of SRID and its WKB, to the form in which two are
+    compared."""
     if len(stored) < 9:
-        return Odd(stored.hex())  # MariaDB keeps no bytes for a NULL in a column that is NOT NULL
+        return Odd(stored.hex())  # MariaDB stores no bytes for a NULL in a NOT NULL column
     return "geometry", f"{int.from_bytes(stored[:4], 'little')} {stored[4:].hex()}"
 
 
 def published_geometry(value: Any) -> Cell:
-    """The same of a published one."""
+    """Convert a published geometry to the same form."""
     return "geometry", f"{value['srid'] or 0} {base64.b64decode(value['wkb']).hex()}"
 
 
 def as_json(text: str) -> Cell:
-    """What a JSON text means; numbers by value."""
+    """Parse a JSON text; numbers compare by value."""
     return ("json", repr(_meaning(json.loads(text))))
 
 

@@ -9,12 +9,12 @@ from tests.databases.mysql_kinds import NAMES, computed, keyed, kinds, without_o
 
 
 def quoted(name: str) -> str:
-    """An identifier as the server reads it."""
+    """Quote an identifier."""
     return "`" + name.replace("`", "``") + "`"
 
 
 class MySqlTables:
-    """Makes the tables of one case; every name begins with the case's `prefix`."""
+    """Creates the tables of one case; every name begins with the case's `prefix`."""
 
     def __init__(self, random: Random, flavour: str, prefix: str, avoid: frozenset[str] = frozenset()) -> None:
         self.random, self.flavour, self.prefix, self.avoid = random, flavour, prefix, avoid
@@ -26,13 +26,13 @@ class MySqlTables:
         self._names = 0
 
     def name(self, stem: str = "t") -> str:
-        """A table name that the case has not used; now and then an odd one."""
+        """Return a table name that the case has not used; sometimes an odd one."""
         self._names += 1
         odd = self.random.choice(NAMES) if self.random.random() < 0.3 and "odd names" not in self.avoid else stem
         return f"{self.prefix}{odd}{self._names}"
 
     def column_name(self, taken: list[str]) -> str:
-        """A column name that differs from the others in any case."""
+        """Return a column name that differs from the others also when case is ignored."""
         lowered = {one.lower() for one in taken}
         while True:
             name = self.random.choice(NAMES) if self.random.random() < 0.15 else f"c{self.random.randrange(1000)}"
@@ -40,7 +40,7 @@ class MySqlTables:
                 return name
 
     def table(self, name: str = "") -> tuple[Table, str]:
-        """A table and the statement that makes it."""
+        """Return a table and the statement that creates it."""
         random = self.random
         shape = random.choices(
             ("int", "auto", "one", "composite", "unique", "prefix", "none", "nullable"), (20, 15, 25, 15, 8, 4, 7, 3)
@@ -72,7 +72,7 @@ class MySqlTables:
         return table, self._create(table, shape)
 
     def plain(self, taken: list[str]) -> Column:
-        """A column that is no part of a key."""
+        """Return a column that is not in a key."""
         random, kind = self.random, self.random.choice(self.kinds)
         column = Column(name=self.column_name(taken), kind=kind)
         chance = random.random()
@@ -129,7 +129,7 @@ class MySqlTables:
         return f"PARTITION BY KEY ({', '.join(quoted(name) for name in table.key)}) PARTITIONS 3"
 
     def insert(self, table: Table, rows: int, verb: str = "INSERT") -> str:
-        """Rows of literals for some of the columns, those of the key always."""
+        """Return an INSERT of literals for some of the columns, always for those of the key."""
         columns = [c for c in table.writable() if c.name in table.key or self.random.random() < 0.8]
         if self.random.random() < 0.1 and "AUTO_INCREMENT" in "".join(c.words for c in columns):
             columns = [c for c in columns if "AUTO_INCREMENT" not in c.words]
@@ -138,14 +138,14 @@ class MySqlTables:
         return f"{verb} INTO {quoted(table.name)} ({named}) VALUES {lines}"
 
     def literal(self, table: Table, column: Column) -> str:
-        """A value for a column, NULL too."""
+        """Return a value for a column, sometimes NULL."""
         key = column.name in table.key
         if not key and self.random.random() < 0.12:
             return "NULL"
         return value(self.random, column, key=key)
 
     def where(self, table: Table) -> str:
-        """A condition on a few rows."""
+        """Return a condition on a few rows."""
         random, chance = self.random, self.random.random()
         if table.key and chance < 0.6:
             parts = []
@@ -161,7 +161,7 @@ class MySqlTables:
         return f"{f'ORDER BY {order} ' if order else ''}LIMIT {random.randint(1, 3)}"
 
     def assignments(self, table: Table, most: int = 3) -> str:
-        """What an UPDATE sets; a column of the key now and then."""
+        """Return the assignments of an UPDATE, sometimes of a key column."""
         random, columns = self.random, table.writable()
         rest = [column for column in columns if column.name not in table.key]
         chosen = columns if random.random() < 0.15 or not rest else rest

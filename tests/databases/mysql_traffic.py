@@ -1,6 +1,6 @@
 """Random traffic of one case on MySQL or MariaDB: transactions of every shape, with DDL in between.
 
-Every unit yields lines and is sent whether the server accepted each, by which it keeps its belief of the tables.
+Every unit yields lines and receives whether the server accepted each, to update its model of the tables.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _MODES = (
 
 
 class MySqlTraffic:
-    """One case: `setup` makes its tables, `unit` gives one random piece of traffic, `ending` ends what is open."""
+    """One case: `setup` creates its tables, `unit` yields one random piece of traffic, `ending` ends open
+    transactions."""
 
     def __init__(self, random: Random, flavour: str, prefix: str, avoid: frozenset[str] = frozenset()) -> None:
         self.random, self.flavour, self.prefix, self.avoid = random, flavour, prefix, avoid
@@ -36,7 +37,7 @@ class MySqlTraffic:
         self._transactions = 0
 
     def settings(self) -> Unit:
-        """What each session is set to."""
+        """Set the variables of each session."""
         for session in range(SESSIONS):
             mode = self.random.choices(_MODES, (70, 15, 10, 3, 2))[0]
             yield Line(session, f"SET SESSION sql_mode = {mode}")
@@ -54,7 +55,7 @@ class MySqlTraffic:
                 yield Line(session, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
 
     def setup(self) -> Unit:
-        """Settings, one to three tables, perhaps with a trigger or a foreign key, and some rows."""
+        """Yield settings, one to three tables, perhaps with a trigger or a foreign key, and some rows."""
         yield from self.settings()
         for _ in range(self.random.choice((1, 1, 2, 2, 3))):
             yield from self._created(0)
@@ -104,7 +105,7 @@ class MySqlTraffic:
         )
 
     def unit(self) -> Unit:
-        """One piece of traffic."""
+        """Yield one piece of traffic."""
         if not self.tables:
             yield from self._created(0)
             return
@@ -124,7 +125,7 @@ class MySqlTraffic:
             yield from self._finish()
 
     def change(self) -> str:
-        """One statement that changes rows."""
+        """Yield one statement that changes rows."""
         random, table = self.random, self.random.choice(self.tables)
         kind = random.choices(
             ("insert", "ignore", "replace", "duplicate", "select", "update", "delete", "many", "multi", "truncated"),
@@ -170,7 +171,7 @@ class MySqlTraffic:
             yield Line(self.random.randrange(SESSIONS), self.change())
 
     def _body(self, session: int) -> Unit:
-        """Changes of one transaction, with savepoints."""
+        """Yield the changes of one transaction, with savepoints."""
         points = 0
         for _ in range(self.random.choice((1, 2, 3, 3, 6))):
             chance = self.random.random()
@@ -200,7 +201,7 @@ class MySqlTraffic:
             yield Line(session, "COMMIT")
 
     def _interleaved(self) -> Unit:
-        """Two transactions of two sessions at a time, over different tables where there are some."""
+        """Interleave two transactions of two sessions, over different tables if possible."""
         sessions = self.random.sample(range(SESSIONS), 2)
         rest = {session: [Line(session, "BEGIN"), *self._body(session)] for session in sessions}
         while any(rest.values()):
@@ -210,7 +211,7 @@ class MySqlTraffic:
             yield Line(session, self.random.choice(("COMMIT", "COMMIT", "ROLLBACK")))
 
     def _xa(self) -> Unit:
-        """A transaction that is prepared and ended now or later, by the session that began it or another one."""
+        """Prepare a transaction and end it now or later, in the session that started it or another one."""
         if self.prepared and self.random.random() < 0.6:
             yield from self._finish()
             return
@@ -238,7 +239,7 @@ class MySqlTraffic:
     def _finish(self) -> Unit:
         xid = self.prepared.pop(self.random.randrange(len(self.prepared)))
         end = self.random.choice(("XA COMMIT", "XA COMMIT", "XA ROLLBACK"))
-        for _ in range(5):  # the server lets go of a session that ended a moment later
+        for _ in range(5):  # the server releases a closed session a moment later
             if (yield Line(self.random.randrange(SESSIONS), f"{end} {xid}")):
                 return
 

@@ -79,7 +79,7 @@ KEYED = tuple(kind for kind in KINDS if kind.fresh)
 
 
 def without_odd(kind: Kind) -> Kind:
-    """The same kind without values that the envelope has no number or day for."""
+    """Return the same type without values that the envelope's numbers and dates cannot represent."""
     odd = ("NaN", "nfinity", "BC", "12345-")
     values = tuple(value for value in kind.values if not any(word in value for word in odd) or "text" in kind.sql)
     return Kind(sql=kind.sql, values=values or ("NULL",), fresh=kind.fresh, number=kind.number)

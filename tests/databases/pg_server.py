@@ -1,4 +1,4 @@
-"""A PostgreSQL of the random databases: its sessions, what it shows, and how far a capture must come."""
+"""A PostgreSQL server for random databases: its sessions, its rows, and the log position a capture must reach."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _COPIED = re.compile(r" '@([0-9a-f]*)'$")
 
 @dataclass
 class PgDatabaseServer:
-    """One running server; each run of cases has a database of its own there."""
+    """One running server; each run of cases has its own database there."""
 
     name: str
     server: PgServer
     made: int = 0
 
     def database(self) -> PgRandomDatabase:
-        """A new database with the types that the cases use."""
+        """Create a database with the types that the cases use."""
         self.made += 1
         found = PgRandomDatabase(self, f"d{self.made}")
         with self.server.session() as connected:
@@ -50,12 +50,12 @@ class PgDatabaseServer:
         return found
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the server."""
         self.server.kill()
 
 
 def serve(name: str, folder: Path) -> PgDatabaseServer:
-    """Start a server by its public name, in a zone other than UTC."""
+    """Start a server, given its public name, in a zone other than UTC."""
     flags = {"max_connections": "300", "max_prepared_transactions": "100", "timezone": "Asia/Kolkata"}
     server = PgServer(folder, name.removeprefix("postgresql-"), flags)
     server.start()
@@ -72,19 +72,19 @@ class PgRandomDatabase:
 
     @property
     def refuses(self) -> bool:
-        """Whether rows with odd values are dead letters."""
+        """Return whether rows with odd values become dead letters."""
         return "odd values" in avoided(self.at.name)
 
     def traffic(self, random: Random, prefix: str) -> PgTraffic:
-        """The generator of one case."""
+        """Return the generator of one case."""
         return PgTraffic(random, int(self.at.name.rpartition("-")[2]), prefix, avoided(self.at.name))
 
     def topology(self, log: str = "") -> Topology:
-        """All of the database is captured."""
+        """Return a topology that captures the whole database."""
         return read_topology(self.topology_text(log), file="random.yml", environ={})
 
     def topology_text(self, log: str = "", name: str = "") -> str:
-        """The same as text; `log` is the block of the log, `name` the topology's."""
+        """Return its text; `log` is the block of the log, `name` the topology's."""
         return (
             f"name: {name or f'random_{self.name}'}\nsources:\n  s: {{type: postgresql, hostname: 127.0.0.1, "
             f"port: {self.at.server.port}, username: cdc, password: cdc, dbname: {self.name}, filter_policy: accept}}\n"
@@ -92,7 +92,7 @@ class PgRandomDatabase:
         )
 
     def run(self, case: str, line: Line) -> str:
-        """Run a statement in a session of a case; "" where the server accepted it, else what it said."""
+        """Run a statement in a session of a case; return "" if the server accepted it, otherwise its error."""
         place = case, line.session
         try:
             if place not in self._sessions:
@@ -124,19 +124,19 @@ class PgRandomDatabase:
             self._sessions.pop(place).close()
 
     def settle(self) -> None:
-        """Roll back what transactions are still prepared, after all cases."""
+        """Roll back all prepared transactions, after all cases."""
         with self.at.server.session(self.name) as connected:
             asked = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
             for (name,) in connected.execute(asked).fetchall():
                 connected.execute(f"ROLLBACK PREPARED '{name}'")
 
     def shown(self) -> dict[str, ShownTable]:
-        """What the server shows."""
+        """Return the server's rows."""
         with self.at.server.session(self.name) as connected:
             return shown(connected)
 
     def drop(self) -> None:
-        """Remove the database and what the capture left behind."""
+        """Remove the database and the capture's objects."""
         with self.at.server.session() as connected:
             asked = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = %s"
             with contextlib.suppress(psycopg.Error):
@@ -144,7 +144,7 @@ class PgRandomDatabase:
             connected.execute(f"DROP DATABASE IF EXISTS {self.name} WITH (FORCE)")
 
     def end_of_log(self) -> Any:
-        """Where the log ends now."""
+        """Return the present end of the log."""
         with self.at.server.session(self.name) as connected:
             ((end,),) = connected.execute("SELECT pg_current_wal_insert_lsn()::text").fetchall()
             connected.execute("SELECT pg_logical_emit_message(true, 'test', '')")
@@ -152,12 +152,12 @@ class PgRandomDatabase:
 
     @staticmethod
     def reached(end: Any, checkpoint: Checkpoint) -> bool:
-        """Whether a checkpoint covers an end of the log."""
+        """Return whether a checkpoint covers an end of the log."""
         return bool(checkpoint.position.pos >= end)
 
     @staticmethod
     def canonical(column: ShownColumn, value: Any) -> Cell:
-        """A published value in the form in which the server's are compared."""
+        """Convert a published value to the form in which the server's values are compared."""
         if value is None:
             return None
         if column.kind.endswith("[]"):

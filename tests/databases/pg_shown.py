@@ -1,6 +1,6 @@
-"""What a PostgreSQL shows by SELECT, as a consumer of the topics should hold it: the oracle of random databases.
+"""The oracle of random databases: rows that PostgreSQL returns to SELECT, as a consumer of the topics should have them.
 
-The conversions stand here by themselves; they use nothing of what is tested.
+The conversions are independent and use no code under test.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WHERE i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indisvali
 
 
 def shown(connection: Any) -> dict[str, ShownTable]:
-    """Every table of the schema public, by its name; partitions are told as their table."""
+    """Return every table of the schema public, by name; partitions belong to their table."""
     for statement in _SET:
         connection.execute(statement)
     columns: dict[int, list[ShownColumn]] = {}
@@ -58,7 +58,7 @@ def shown(connection: Any) -> dict[str, ShownTable]:
         key = sorted(usable, key=lambda one: not one[0])[0][2] if usable else ()
         virtual = any(column.column_type == "v" for column in columns.get(oid, []))
         safe = _published(identity, keys.get(oid, [])) and not (virtual and identity == "f")
-        leaves = kind == "p" and identity != "d"  # PostgreSQL does not pass a replica identity down
+        leaves = kind == "p" and identity != "d"  # partitions do not inherit the replica identity
         engine = "logged" if persistence == "p" and identity != "n" and safe and not leaves else ""
         found[name] = ShownTable(
             name=name, kind=persistence, engine=engine, columns=tuple(columns.get(oid, [])), key=key,
@@ -68,7 +68,7 @@ def shown(connection: Any) -> dict[str, ShownTable]:
 
 
 def _published(identity: str, keys: list[tuple[bool, bool, tuple[str, ...], bool]]) -> bool:
-    """Whether the application's UPDATEs work once the table is published."""
+    """Return whether the application's UPDATEs work once the table is published."""
     return identity == "f" or any(primary if identity == "d" else named for primary, named, _, _ in keys)
 
 
@@ -118,7 +118,7 @@ def _reader(kind: str) -> Callable[[str], Cell]:
 
 
 def _number(value: float, printed: str) -> Cell:
-    """NaN and infinities are published as Debezium does, as texts."""
+    """Convert a number; NaN and infinities are texts, as Debezium publishes them."""
     return value if math.isfinite(value) else printed
 
 
@@ -133,7 +133,7 @@ def _moment(printed: str) -> Cell:
 
 
 def _array(printed: str, element: Callable[[str], Cell]) -> Any:
-    """The elements of an array as the server prints it, numbers as floats."""
+    """Return the elements of an array as the server prints it, numbers as floats."""
     text = re.sub(r'"((?:[^"\\]|\\.)*)"|([{},])|([^{},"]+)', _token, printed)
 
     def read(one: Any) -> Any:

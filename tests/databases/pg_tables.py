@@ -14,12 +14,12 @@ NAMES = (
 
 
 def quoted(name: str) -> str:
-    """An identifier as the server reads it."""
+    """Quote an identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 class PgTables:
-    """Makes the tables of one case; every name begins with the case's `prefix`."""
+    """Creates the tables of one case; every name begins with the case's `prefix`."""
 
     def __init__(self, random: Random, version: int, prefix: str, avoid: frozenset[str]) -> None:
         self.random, self.version, self.prefix, self.avoid = random, version, prefix, avoid
@@ -29,20 +29,20 @@ class PgTables:
         self._names = 0
 
     def name(self, stem: str = "t") -> str:
-        """A table name that the case has not used; now and then an odd one."""
+        """Return a table name that the case has not used; sometimes an odd one."""
         self._names += 1
         odd = self.random.random() < 0.3 and "odd names" not in self.avoid
         return f"{self.prefix}{self.random.choice(NAMES) if odd else stem}{self._names}"
 
     def column_name(self, taken: list[str]) -> str:
-        """A column name that differs from the others."""
+        """Return a column name that differs from the others."""
         while True:
             name = self.random.choice(NAMES) if self.random.random() < 0.15 else f"c{self.random.randrange(1000)}"
             if name.lower() not in {one.lower() for one in taken}:
                 return name
 
     def table(self, name: str = "") -> tuple[Table, list[str]]:
-        """A table and the statements that make it."""
+        """Return a table and the statements that create it."""
         random = self.random
         shape = random.choices(
             ("int", "identity", "one", "composite", "unique", "none"), (20, 15, 28, 15, 8, 8)
@@ -66,7 +66,7 @@ class PgTables:
         return table, self._create(table, shape)
 
     def plain(self, taken: list[str]) -> Column:
-        """A column that is no part of a key."""
+        """Return a column that is not in a key."""
         column = Column(name=self.column_name(taken), kind=self.random.choice(self.kinds))
         if self.random.random() < 0.2:
             column.words = f"NOT NULL DEFAULT {self.random.choice(column.kind.values)}"
@@ -106,7 +106,7 @@ class PgTables:
         return statements
 
     def insert(self, table: Table, rows: int, ending: str = "") -> str:
-        """Rows of literals for some of the columns, those of the key always."""
+        """Return an INSERT of literals for some of the columns, always for those of the key."""
         columns = [c for c in table.writable() if c.name in table.key or self.random.random() < 0.8]
         named = ", ".join(quoted(column.name) for column in columns)
         lines = ", ".join("(" + ", ".join(self.literal(table, c) for c in columns) + ")" for _ in range(rows))
@@ -115,21 +115,21 @@ class PgTables:
         return f"INSERT INTO {quoted(table.name)} ({named}) VALUES {lines}{ending}"
 
     def upsert(self, table: Table) -> str:
-        """An INSERT that changes the row that is there."""
+        """Return an INSERT that updates an existing row."""
         if not table.key:
             return self.insert(table, 1)
         key = ", ".join(quoted(name) for name in table.key)
         return self.insert(table, 1, f" ON CONFLICT ({key}) DO UPDATE SET {self.assignments(table, 2)}")
 
     def literal(self, table: Table, column: Column) -> str:
-        """A value for a column, NULL too."""
+        """Return a value for a column, sometimes NULL."""
         key = column.name in table.key
         if not key and self.random.random() < 0.12:
             return "NULL"
         return value(self.random, column, key=key)
 
     def where(self, table: Table) -> str:
-        """A condition on a few rows."""
+        """Return a condition on a few rows."""
         random, chance = self.random, self.random.random()
         if table.key and chance < 0.65:
             columns = [column for name in table.key if (column := table.column(name)) is not None]
@@ -142,7 +142,7 @@ class PgTables:
         return f"WHERE ctid IN (SELECT ctid FROM {name} LIMIT 2)"
 
     def assignments(self, table: Table, most: int = 3) -> str:
-        """What an UPDATE sets; a column of the key now and then."""
+        """Return the assignments of an UPDATE, sometimes of a key column."""
         random, columns = self.random, table.writable()
         rest = [column for column in columns if column.name not in table.key]
         chosen = columns if random.random() < 0.15 or not rest else rest

@@ -14,7 +14,8 @@ SESSIONS = 2
 
 
 class PgTraffic:
-    """One case: `setup` makes its tables, `unit` gives one random piece of traffic, `ending` ends what is open."""
+    """One case: `setup` creates its tables, `unit` yields one random piece of traffic, `ending` ends open
+    transactions."""
 
     def __init__(self, random: Random, version: int, prefix: str, avoid: frozenset[str]) -> None:
         self.random, self.prefix, self.avoid = random, prefix, avoid
@@ -24,7 +25,7 @@ class PgTraffic:
         self._transactions = 0
 
     def setup(self) -> Unit:
-        """One to three tables, perhaps with a trigger or a foreign key, and some rows."""
+        """Yield one to three tables, perhaps with a trigger or a foreign key, and some rows."""
         for _ in range(self.random.choice((1, 1, 2, 2, 3))):
             yield from self._created(0)
         if self.random.random() < 0.15:
@@ -65,7 +66,7 @@ class PgTraffic:
         yield Line(0, f"CREATE TRIGGER tr AFTER {event} ON {quoted(first.name)} FOR EACH ROW EXECUTE FUNCTION {name}()")
 
     def unit(self) -> Unit:
-        """One piece of traffic."""
+        """Yield one piece of traffic."""
         if not self.tables:
             yield from self._created(0)
             return
@@ -84,7 +85,7 @@ class PgTraffic:
             yield from self._finish()
 
     def change(self) -> str:
-        """One statement that changes rows."""
+        """Yield one statement that changes rows."""
         random, table = self.random, self.random.choice(self.tables)
         name = quoted(table.name)
         kind = random.choices(
@@ -174,7 +175,7 @@ class PgTraffic:
         yield Line(0, f"COPY {quoted(table.name)} ({names}) FROM STDIN '@{content}'")
 
     def _block(self) -> Unit:
-        """Subtransactions that fail."""
+        """Yield subtransactions that fail."""
         good, bad = self.change(), self.make.insert(self.random.choice(self.tables), 1)
         inner = f"BEGIN {bad}; RAISE EXCEPTION 'no'; EXCEPTION WHEN others THEN NULL; END"
         yield Line(0, f"DO $x$ BEGIN {good}; {inner}; END $x$")

@@ -1,4 +1,5 @@
-"""Runs random cases on a real server under a capture that begins in the middle of their traffic, and compares."""
+"""Run random cases on a real server under a capture that starts in the middle of their traffic, and compare the
+rows."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _COMPARED = ("InnoDB", "logged", "")  # "": a table of PostgreSQL that may be le
 
 
 class Traffic(Protocol):
-    """One case's generator."""
+    """The generator of one case."""
 
     def setup(self) -> Unit: ...
 
@@ -64,7 +65,7 @@ class Database(Protocol):
 
 
 class DatabaseServer(Protocol):
-    """A server that gives databases."""
+    """A server that creates databases."""
 
     name: str
 
@@ -75,7 +76,7 @@ class DatabaseServer(Protocol):
 
 @dataclass
 class Outcome:
-    """What a run found. `wrong` is by case, by "" what no single case is to blame for."""
+    """The findings of a run. `wrong` is by case; "" has those that no single case explains."""
 
     cases: int = 0
     tables: int = 0
@@ -90,19 +91,19 @@ class Outcome:
     scripts: dict[str, Case] = field(default_factory=dict)
 
     def add(self, case: str, what: Sequence[str]) -> None:
-        """Note what is wrong."""
+        """Add findings."""
         if what:
             self.wrong.setdefault(case, []).extend(what)
 
     def plus(self, other: Outcome) -> Outcome:
-        """Both together."""
+        """Return both outcomes together."""
         names = ("cases", "tables", "left_out", "rows", "accepted", "refused", "records", "deaths", "seconds")
         counts = {name: getattr(self, name) + getattr(other, name) for name in names}
         wrong = {f"{len(self.wrong) + n} {case}": what for n, (case, what) in enumerate(other.wrong.items())}
         return Outcome(**counts, wrong={**self.wrong, **wrong})
 
     def summary(self) -> str:
-        """One line."""
+        """Summarize it in one line."""
         return (
             f"{self.cases} cases, {self.tables} tables ({self.left_out} left out), {self.accepted} statements "
             f"({self.refused} refused by the server), {self.rows} rows compared, {self.records} records, {self.deaths} "
@@ -112,7 +113,7 @@ class Outcome:
 
 @dataclass
 class _Played:
-    """A case as it is played; `lines` are those that were run, with their marks."""
+    """A case during a run; `lines` are those that ran, with their marks."""
 
     name: str
     traffic: Traffic
@@ -135,7 +136,7 @@ class _Played:
 
 
 def in_memory(database: Database, random: Random, kills: int) -> Capturing:
-    """A capture into a log in memory."""
+    """Create a capture into a log in memory."""
     return Capturing(database.topology(), random, kills)
 
 
@@ -143,9 +144,9 @@ def play(
     server: DatabaseServer, seed: int, cases: Sequence[int], *, units: int = 12, kills: int = 3,
     capture: Callable[[Database, Random, int], Capturing] = in_memory, then: Callable[[Capturing], None] | None = None,
 ) -> Outcome:  # fmt: skip
-    """Play cases of a seed together: some units each, then the capture starts beside the rest.
+    """Play cases of a seed together: some units each, then the capture starts while they continue.
 
-    `capture` makes the capture, `then` is called while it stands at the end of the log.
+    `capture` creates the capture; `then` is called while the capture is at the end of the log.
     """
     began, database = time.monotonic(), server.database()
     played = []
@@ -195,7 +196,8 @@ def _all(played: list[_Played], do: Callable[[_Played], None]) -> None:
 
 
 def replay(server: DatabaseServer, case: Case, *, patient: bool = False, seconds: float = 20) -> Outcome:
-    """Play the lines of a case again; `patient`: the capture has read all before what follows its mark is run."""
+    """Play the lines of a case again; with `patient` the capture reads everything before a mark, before the lines after
+    it run."""
     began, database = time.monotonic(), server.database()
     capturing, outcome = Capturing(database.topology(), Random(0)), Outcome(cases=1)
     started = False
@@ -238,7 +240,10 @@ def compare(
         return
     if not reached:
         last = capturing.broker.checkpoints[-1] if capturing.broker.checkpoints else None
-        outcome.add("", [f"it stays behind {end}: {capturing.retried[-2:]}; {capturing.said.lines[-5:]}; {last}"])
+        outcome.add(
+            "",
+            [f"the capture does not catch up to {end}: {capturing.retried[-2:]}; {capturing.said.lines[-5:]}; {last}"],
+        )
         return
     tables, published, passed = database.shown(), capturing.published(), capturing.passed()
     records = capturing.records()

@@ -1,4 +1,4 @@
-"""A table as its server shows it and as a consumer of its topic holds it, and what differs."""
+"""Compare a table of the server with a consumer's rows of its topic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Odd(str):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownColumn:
-    """A column by information_schema."""
+    """A column as in information_schema."""
 
     name: str
     kind: str
@@ -28,7 +28,7 @@ class ShownColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownTable:
-    """A table by its server; `key`: the columns of a key that tells rows apart, () where there is none."""
+    """A table on its server; `key`: the columns of a key that identifies rows, or ()."""
 
     name: str
     kind: str
@@ -47,10 +47,10 @@ def differences(
     *,
     refused: bool = False,
 ) -> list[str]:
-    """What differs between the server's rows and those held, over the `published` columns; `left_out` need not be.
+    """Return differences of the server's and the consumer's rows, over the `published` columns; `left_out` may be
+    absent.
 
-    `canonical(column, value)` makes values comparable.
-    `refused`: a row with an odd value is a dead letter.
+    `canonical(column, value)` makes values comparable. `refused`: a row with an odd value is a dead letter.
     """
     wrong: list[str] = []
     names, left = [c.name for c in table.columns], set(left_out)

@@ -1,4 +1,4 @@
-"""Shrinks the statements of a failure: fewer tables, statements and rows that still show it."""
+"""Shrink the statements of a failure to fewer tables, statements and rows that still reproduce it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from tests.databases.cases import Case, Line
 
 
 def shrunk(case: Case, fails: Callable[[Case], bool], seconds: float = 90) -> Case:
-    """The smallest case found within so many seconds of which `fails` holds, which must hold of the case itself.
+    """Return the smallest case found within so many seconds for which `fails` is true; it must be true of the case
+    itself.
 
-    Halves of the lines are left out, then quarters, down to single lines; then rows of an INSERT.
+    Halves of the lines are removed, then quarters, down to single lines; then rows of an INSERT.
     """
     deadline = time.monotonic() + seconds
     part = max(1, len(case.lines) // 2)

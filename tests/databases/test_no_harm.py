@@ -1,4 +1,4 @@
-"""First, do no harm: an application of MySQL or MariaDB notices nothing of a capture."""
+"""A capture does not disturb an application of MySQL or MariaDB."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.databases.mysql_server import MySqlDatabase, MySqlServer, serve
 
 pytestmark = pytest.mark.integration
 OTHERS = ["mysql-5.7", "mysql-9", "mariadb-10.11", "mariadb-11.4"]
-# What moves by itself while a server works.
+# Variables that change by themselves while a server works.
 _MOVING = (
     "gtid",
     "timestamp",
@@ -49,7 +49,7 @@ class Application:
         self._sessions: dict[int, Any] = {}
 
     def run(self, line: Line) -> tuple[str, int, tuple[tuple[object, ...], ...]]:
-        """Run a statement; the error's code, the rows affected, what it returned."""
+        """Run a statement; return the error's code, the affected rows, and the result."""
         if line.session not in self._sessions:
             self._sessions[line.session] = self.database.at.server.session(
                 database=self.database.name, ssl_disabled=True, init_command="SET lock_wait_timeout = 20"
@@ -68,7 +68,7 @@ class Application:
 
 
 def variables(server: MySqlServer) -> dict[str, object]:
-    """Global settings and users, but for what moves by itself."""
+    """Return global settings and users, without those that change by themselves."""
     with server.server.session() as connected, connected.cursor() as cursor:
         cursor.execute("SHOW GLOBAL VARIABLES")
         found: dict[str, object] = {name: value for name, value in cursor.fetchall() if not name.startswith(_MOVING)}
@@ -78,21 +78,22 @@ def variables(server: MySqlServer) -> dict[str, object]:
 
 
 def ours(server: MySqlServer, capturing: Capturing) -> int:
-    """How many sessions the capture has; a test's own have a database."""
+    """Return the number of the capture's sessions; the test's own sessions have a database."""
     with server.server.session() as connected, connected.cursor() as cursor:
         cursor.execute("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE user = 'cdc' AND db IS NULL")
         return int(cursor.fetchone()[0]) - 1
 
 
 def caught_up(database: MySqlDatabase, capturing: Capturing) -> None:
-    """Wait until the capture holds all that is committed."""
+    """Wait until the capture has published every commit."""
     end = database.end_of_log()
     reached = capturing.wait(lambda found: database.reached(end, found), 120)
     assert reached, (capturing.failed, capturing.retried[-2:], capturing.said.lines[-5:])
 
 
-def test_an_applications_statements_do_what_they_did(server: MySqlServer) -> None:
-    """Every statement's error, affected rows and answer, without a capture, while one starts and dies, and with one."""
+def test_an_applications_statements_have_the_same_effects(server: MySqlServer) -> None:
+    """Every statement has the same error, affected rows and result without a capture, while one starts and dies, and
+    with one."""
     lines, runs, most = statements(server.server.maria), [], 0
     settings = variables(server)
     for moment in ("without", "starting", "with"):
@@ -124,8 +125,8 @@ def test_an_applications_statements_do_what_they_did(server: MySqlServer) -> Non
 
 
 @pytest.mark.parametrize("key", ["id INT PRIMARY KEY, f DOUBLE", "id INT, f DOUBLE PRIMARY KEY"])
-def test_ddl_is_not_held_up_by_a_snapshot(server: MySqlServer, key: str) -> None:
-    """While a large table is read, by chunks or in one pass, it can be altered and locked within a bounded time."""
+def test_a_snapshot_does_not_block_ddl(server: MySqlServer, key: str) -> None:
+    """While a large table is read, in chunks or in one pass, it can be altered and locked within a bounded time."""
     database = server.database()
     with server.server.session(database=database.name, ssl_disabled=True) as connected, connected.cursor() as cursor:
         cursor.execute(f"CREATE TABLE big ({key}, t CHAR(200))")
@@ -175,7 +176,7 @@ def test_no_transaction_of_a_capture_stays_open(server: MySqlServer) -> None:
 
 
 def test_doctor_sees_a_transaction_that_stays_open(server: MySqlServer) -> None:
-    """A snapshot that takes long is told by `doctor`: for how long its transaction is open."""
+    """`doctor` reports how long the transaction of a slow snapshot has been open."""
     database = server.database()
     source = database.topology().sources["s"]
     with server.server.session(database=database.name, ssl_disabled=True) as connected, connected.cursor() as cursor:
@@ -192,8 +193,8 @@ def test_doctor_sees_a_transaction_that_stays_open(server: MySqlServer) -> None:
     database.drop()
 
 
-def test_a_statement_that_fails_afterwards_is_named() -> None:
-    """The comparison finds another error, another count and what became slow."""
+def test_a_statement_with_another_effect_is_named() -> None:
+    """The comparison finds another error, another count and a slower statement."""
     lines = [Line(0, "a"), Line(0, "b"), Line(0, "c")]
     before = effects(lambda _: ("", 1, ()), lines)
     after = effects(lambda line: ("1205" if line.sql == "b" else "", 1 + (line.sql == "c"), ()), lines)

@@ -1,4 +1,4 @@
-"""Random databases: whatever a server accepts, a consumer of the topics holds its rows as the server shows them."""
+"""Random databases: whatever a server accepts, a consumer of the topics has the same rows as the server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SEED = 42
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    """A server by its name, started once."""
+    """Start a server by name once."""
     with ExitStack() as started:
         found: dict[str, DatabaseServer] = {}
 
@@ -40,14 +40,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 
 def complaints(outcome: Outcome) -> str:
-    """What is wrong, by case."""
+    """Return the findings by case."""
     return "\n".join(f"{case or 'the run'}: {one}" for case, what in outcome.wrong.items() for one in what[:4])
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize("name", ["mysql-8.0", "postgresql-18"])
 def test_thirty_random_databases(server: Servers, name: str) -> None:
-    """A capture that begins in the middle of their traffic and dies thrice ends with every row as the server has it."""
+    """A capture starts in the middle of their traffic and is killed three times; at the end every row equals the
+    server's."""
     outcome = play(server(name), SEED, range(30))
     assert not outcome.wrong, complaints(outcome)
     assert outcome.deaths > 0
@@ -77,7 +78,7 @@ def test_verify_raises_no_alarm(
     server: Servers, name: str, stack: Stack, unique: Callable[[str], str], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """Captured into Kafka, the same databases are equal for `verify` of the log, or it says why it cannot tell."""
+    """The same databases, captured into Kafka: `verify` of the log reports equality, or why it could not compare."""
     monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
     verdicts: list[Verdict] = []
 
@@ -103,8 +104,8 @@ def test_verify_raises_no_alarm(
         for file in sorted(CASES.glob("*.case"))
     ],
 )
-def test_what_failed_once_holds(server: Servers, file: Path) -> None:
-    """Every case that was found and shrunk."""
+def test_former_failures_pass(server: Servers, file: Path) -> None:
+    """Every failing case that was found and shrunk is run again."""
     case = read(file.read_text())
     outcome = replay(server(case.server), case)
     assert not outcome.wrong, complaints(outcome)
@@ -119,8 +120,8 @@ def test_a_case_file_keeps_every_statement() -> None:
         read("server: x\n--- somewhere\n")
 
 
-def test_a_failure_is_shrunk_to_what_shows_it() -> None:
-    """Of forty statements, the two that matter are left, and one row of three."""
+def test_a_failure_is_shrunk_to_its_cause() -> None:
+    """Of forty statements, the two relevant ones remain, and one row of three."""
     lines = [Line(0, f"SELECT {n}") for n in range(40)]
     lines[7], lines[31] = Line(0, "INSERT INTO t VALUES (1), (2), (3)"), Line(0, "", "capture")
     small = shrunk(

@@ -1,4 +1,4 @@
-"""A browser that tests look at pages with, and what they see to beside."""
+"""A browser for tests of pages, and the checks that run at the end of each page."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ OPEN = build_opener(ProxyHandler({}))
 
 @contextmanager
 def headless() -> Iterator[Browser]:
-    """Headless Chromium of this machine; a page that is waited for may take 20 s, since a busy machine is slow, not
-    wrong."""
+    """Start this machine's headless Chromium; waits may take 20 s, since the machine may be busy."""
     found = [path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))]
     assert found, "no chromium: run tests/install-browser.sh"
     expect.set_options(timeout=20_000)
@@ -31,8 +30,8 @@ def headless() -> Iterator[Browser]:
 
 @contextmanager
 def watched(page: Page, own: str) -> Iterator[Page]:
-    """A page, closed at the end: then nothing was asked of another host than `own`, no script failed or asked anything
-    in a dialog, and nothing was refused by the page's own policy."""
+    """Yield a page and close it. At the end no host but `own` was contacted, no script failed or opened a dialog, and
+    the page's own policy refused nothing."""
     foreign: list[str] = []
     faults: list[str] = []
     page.on("request", lambda r: None if r.url.startswith((own, "data:")) else foreign.append(r.url))
@@ -46,7 +45,7 @@ def watched(page: Page, own: str) -> Iterator[Page]:
 
 
 def answers(url: str) -> bool:
-    """Whether a page is served there."""
+    """Return whether a page is served there."""
     try:
         with OPEN.open(url, timeout=5) as answer:
             return bool(answer.status == 200)

@@ -1,4 +1,4 @@
-"""A capture of a real MySQL or MariaDB server in this process, over a log in memory: it can be killed at any record."""
+"""Capture a real MySQL or MariaDB server in this process, over a log in memory: it can be killed at any record."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.waiting import wait_for
 
 
 class Phases(Observer):
-    """What a capture says: (what, details)."""
+    """Collects what a capture reports: (what, details)."""
 
     def __init__(self) -> None:
         self.said: list[tuple[str, dict[str, object]]] = []
@@ -39,7 +39,7 @@ class Phases(Observer):
 
 
 class Killed(Retriable):
-    """The process is killed here; the next one begins at once."""
+    """The process is killed here; the next one starts at once."""
 
 
 class MortalLog(MemoryLog):
@@ -61,7 +61,7 @@ class MortalLog(MemoryLog):
 
 @dataclass
 class MemoryCapture:
-    """Captures tables of one database, session after session, in a thread; `kills` counts how often it died."""
+    """Captures tables of one database, session after session, in a thread; `kills` counts its deaths."""
 
     server: Server
     folder: Path
@@ -90,11 +90,11 @@ class MemoryCapture:
         return load_topology(str(file)).sources["s"]
 
     def kill(self, records: int) -> None:
-        """Die once so many more records or commits have come."""
+        """Die after a number of further records or commits."""
         self._fuse = records
 
     def burn(self, where: str) -> None:
-        """One step further; Killed where the fuse has burnt."""
+        """Count down the fuse by one; raise Killed at its end."""
         if self._fuse is not None:
             self._fuse -= 1
             if self._fuse < 0:
@@ -103,7 +103,7 @@ class MemoryCapture:
                 raise Killed(where)
 
     def start(self) -> None:
-        """Begin to capture."""
+        """Start to capture."""
         self._stop.clear()
         source = self.source()
         self._thread = threading.Thread(target=self._sessions, args=(source,), name="capture", daemon=True)
@@ -117,7 +117,7 @@ class MemoryCapture:
                 except Retriable as error:
                     if not isinstance(error, Killed):
                         time.sleep(0.05)
-        except BaseException as error:  # looked at by the test's own thread
+        except BaseException as error:  # checked in the test's own thread
             self.failed = error
             raise
 
@@ -135,7 +135,7 @@ class MemoryCapture:
         )
 
     def stop(self) -> None:
-        """End in order."""
+        """Stop cleanly."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(30)
@@ -160,12 +160,12 @@ class MemoryCapture:
         wait_for(reached, "the capture does not catch up", seconds=60)
 
     def events(self, table: str) -> list[dict[str, Any]]:
-        """All change events of a table, in order."""
+        """Return all change events of a table, in order."""
         topic = change_topic("top", TableId(source="s", database=self.database, table=table))
         return [orjson.loads(r.value) for r in self.broker.records if r.topic == topic and r.value is not None]
 
     def rows(self, table: str) -> dict[Any, dict[str, Any]]:
-        """The rows that a reader of the topic ends with, by id; a marker ends the rows that are older than it."""
+        """Return the rows that a reader of the topic ends with, by id; a marker deletes the rows older than it."""
         rows: dict[Any, tuple[int, dict[str, Any]]] = {}
         for event in self.events(table):
             before, after, number = event["before"], event["after"], event["source"]["sequence"]
@@ -178,7 +178,7 @@ class MemoryCapture:
         return {key: row for key, (_, row) in rows.items()}
 
     def held(self, table: str) -> dict[Any, dict[str, Any]]:
-        """The same of the table itself."""
+        """Return the same from the table itself."""
         with self.server.session(database=self.database) as connected, connected.cursor() as cursor:
             cursor.execute(f"SELECT * FROM {table}")
             names = [column[0] for column in cursor.description]

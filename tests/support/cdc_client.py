@@ -1,4 +1,4 @@
-"""A client of MaxScale's CDC protocol, written from the protocol's text alone: nothing of ours is in it."""
+"""A client of MaxScale's CDC protocol, written from the protocol's description alone, without code of this project."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class CdcClient:
-    """One connection. What is sent is sent as it is: no line ends but those that are asked for."""
+    """One connection. It sends bytes unchanged, and line ends only on request."""
 
     def __init__(self, address: tuple[str, int], timeout: float = 30.0) -> None:
         self.socket = socket.create_connection(address, timeout=timeout)
@@ -25,12 +25,12 @@ class CdcClient:
         self.socket.sendall(data)
 
     def login(self, user: str = "foobar", password: str = "foopasswd") -> str:
-        """bin2hex(user:SHA1(password))."""
+        """Send bin2hex(user:SHA1(password))."""
         self.send((user.encode() + b":" + hashlib.sha1(password.encode()).digest()).hex().encode())
         return self.line()
 
     def register(self, form: str = "JSON") -> str:
-        """As MariaDB's connector does."""
+        """Register as MariaDB's connector does."""
         self.send(f"REGISTER UUID=CDC_CONNECTOR-1.0.0, TYPE={form}".encode())
         return self.line()
 
@@ -41,11 +41,11 @@ class CdcClient:
         return self
 
     def request(self, what: str) -> None:
-        """Without a line end, as the connector does."""
+        """Send a request without a line end, as the connector does."""
         self.send(what.encode())
 
     def line(self) -> str:
-        """The next line; empty where the server has ended the connection."""
+        """Return the next line; empty if the server has closed the connection."""
         while b"\n" not in self.received:
             data = self.socket.recv(65536)
             if not data:
@@ -56,11 +56,11 @@ class CdcClient:
         return line.decode()
 
     def objects(self, count: int) -> list[dict[str, Any]]:
-        """So many JSON objects, a line each."""
+        """Return a number of JSON objects, one per line."""
         return [json.loads(self.line()) for _ in range(count)]
 
     def ended(self) -> bool:
-        """Whether the server has ended the connection, whatever it said before."""
+        """Return whether the server has closed the connection, after any further output."""
         try:
             while self.socket.recv(65536):
                 pass

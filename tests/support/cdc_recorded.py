@@ -1,4 +1,4 @@
-"""Conversations of MaxScale's CDC protocol as they were taken from the wire (tests/cases/maxscale)."""
+"""Conversations of MaxScale's CDC protocol recorded from the wire (tests/cases/maxscale)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from pathlib import Path
 
 
 def recorded(path: Path) -> list[tuple[str, bytes]]:
-    """Who spoke (`>` the client, `<` the server), and what."""
+    """Return the sender (`>` the client, `<` the server) and its bytes, in order."""
     lines = path.read_text().splitlines()
     return [(line[0], codecs.escape_decode(line[2:].encode())[0]) for line in lines]

@@ -1,4 +1,4 @@
-"""MaxScale's protocol served from a log in memory, in a loop of a thread of its own."""
+"""Serve MaxScale's protocol from a log in memory, in an event loop of its own thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.cdc_client import CdcClient
 
 
 class Served:
-    """A server that listens at `address`; `woken` tells it that more was committed."""
+    """A server that listens at `address`; `woken` notifies it of a commit."""
 
     def __init__(self, log: ChangeTables, limits: ServerLimits, tls: SSLContext | None) -> None:
         self._log, self._limits, self._tls = log, limits, tls

@@ -1,4 +1,4 @@
-"""A source's history as a test tells it, committed into a log in memory or into Kafka: what readers of changes read."""
+"""A source's history that a test commits into a log in memory or into Kafka, for readers of changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MadeImage = Mapping[str, Any] | None
 
 
 def topology_text(name: str, servers: str = "127.0.0.1:1") -> str:
-    """A topology of one source, s, whose tables t and u are captured."""
+    """Return a topology of one source, s, whose tables t and u are captured."""
     return (
         f"name: {name}\nsources:\n  s: {{type: mysql, hostname: h, port: 1, username: u, password: p, database: d, "
         f"tables: [t, u], server_id: 9}}\nlog: {{bootstrap_servers: '{servers}', partitions: {PARTITIONS}}}\n"
@@ -41,12 +41,12 @@ def topology_text(name: str, servers: str = "127.0.0.1:1") -> str:
 
 
 def topology_named(name: str, servers: str = "127.0.0.1:1") -> Topology:
-    """The same, read."""
+    """Load that topology."""
     return read_topology(topology_text(name, servers), file=f"{name}.yml", environ={})
 
 
 def schema_of(table: str = "t", version: int = 1, **columns: str) -> TableSchema:
-    """A table of the source; `id` is its key."""
+    """Return the schema of a table of the source; `id` is its key."""
     found = {"id": "int", **columns}
     return TableSchema(
         table_id=TableId(source="s", database="d", table=table),
@@ -57,7 +57,7 @@ def schema_of(table: str = "t", version: int = 1, **columns: str) -> TableSchema
 
 
 class Committed(Protocol):
-    """Where a history goes."""
+    """Accepts a history."""
 
     def schema(self, schema: TableSchema, sequence: int) -> None: ...
 
@@ -79,13 +79,13 @@ class SourceLog:
     reported: list[ChangeEvent] = field(default_factory=list)
 
     def columns(self, schema: TableSchema) -> None:
-        """A schema change; it takes a number as a row does."""
+        """Add a schema change; it takes a sequence number as a row does."""
         self.sequence += 1
         self.schemas[schema.table_id.table] = schema
         self.into.schema(schema, self.sequence)
 
     def transaction(self, *changes: tuple[Op, MadeImage, MadeImage] | tuple[Op, MadeImage, MadeImage, str]) -> None:
-        """One transaction: op, before, after and the table (t) of each change."""
+        """Add a transaction: op, before, after and the table (t) of each change."""
         self.transactions += 1
         gtid = f"uuid{self.server}:{self.transactions}"
         if self.maria is not None:
@@ -96,16 +96,16 @@ class SourceLog:
             self._report(op, before, after, where[0] if where else "t", gtid, place, self.sequence)
 
     def read(self, row: Mapping[str, Any], low: int) -> None:
-        """A row that a snapshot read, whose low watermark had a number."""
+        """Add a snapshot row whose low watermark has a number."""
         self._report("r", None, row, "t", None, None, low)
 
     def truncated(self) -> None:
-        """The table is emptied."""
+        """Truncate the table."""
         self.sequence += 1
         self._report("t", None, None, "t", None, None, self.sequence)
 
     def commit(self) -> None:
-        """All of it is committed."""
+        """Commit everything."""
         gtids = f"{self.maria}-{self.server}-{self.transactions}" if self.maria is not None else ""
         self.into.commit(Position(file="f", pos=self.sequence, gtid_set=gtids, sequence=self.sequence))
 
@@ -128,7 +128,8 @@ class SourceLog:
 class MemoryChanges:
     """Implements `ingest.changes.feed_interfaces.ChangeTables`; each partition of a commit has a marker's offset.
 
-    `most` is how many records of a partition a read gives. `whole_since`: what is older than it may be compacted.
+    `most` is the number of records of a partition that a read returns. Records older than `whole_since` may be
+    compacted.
     """
 
     most: int = 3
@@ -255,10 +256,10 @@ class KafkaCommitted:
         self._log.commit(Checkpoint(position=position, snapshot="done", ts_ms=int(time.time() * 1000)))
 
     def close(self) -> None:
-        """Let go of Kafka."""
+        """Close the Kafka clients."""
         self._log.close()
 
 
 def images(reported: Sequence[ChangeEvent]) -> list[tuple[str, Mapping[str, Any] | None]]:
-    """What a test compares of changes."""
+    """Return the parts of changes that tests compare."""
     return [(event.op, event.after or event.before) for event in reported]

@@ -1,5 +1,7 @@
-"""Runs `tailorbird` in the test's own process: each process of its own would load the servers' clients anew, which
-takes two seconds of a processor, longer than most commands do."""
+"""Run `tailorbird` in the test's own process.
+
+A new process would load the servers' clients again, which takes two seconds of CPU, longer than most commands do.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from tailorbird.__main__ import main
 
 
 def tailorbird(*words: str, environ: Mapping[str, str] | None = None) -> CompletedProcess[str]:
-    """What a command prints, and its exit code; `environ` is added to the environment while it runs."""
+    """Return the output of a command and its exit code; `environ` is added to the environment while it runs."""
     code: object = 0
     output, errors = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     with (

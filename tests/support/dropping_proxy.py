@@ -1,4 +1,5 @@
-"""A way between an agent and a gateway that can be cut as networks are: nothing comes through, nothing is closed."""
+"""A proxy between an agent and a gateway that drops traffic like a broken network: nothing arrives, nothing is
+closed."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from contextlib import suppress
 
 
 class DroppingProxy:
-    """Passes bytes on from `address` to `to` (host:port); while it is `cut`, whatever comes is lost."""
+    """Forwards bytes from `address` to `to` (host:port); while it is `cut`, all bytes are lost."""
 
     def __init__(self, to: str) -> None:
         self._to = to
@@ -19,7 +20,7 @@ class DroppingProxy:
         threading.Thread(target=self._accept, name=f"proxy to {to}", daemon=True).start()
 
     def close(self) -> None:
-        """Close all."""
+        """Close the listener and all connections."""
         for one in (self._agent_server, *self._open):
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
@@ -31,11 +32,11 @@ class DroppingProxy:
             while True:
                 near = self._agent_server.accept()[0]
                 if self.cut.is_set():
-                    self._open.append(near)  # nobody answers it
+                    self._open.append(near)  # the target does not answer
                     continue
                 try:
                     far = socket.create_connection((host, int(port)), 5)
-                    far.settimeout(None)  # else whoever says nothing for 5 s would be cut off
+                    far.settimeout(None)  # otherwise a connection that is silent for 5 s would be closed
                 except OSError:
                     near.close()
                     continue
@@ -48,7 +49,7 @@ class DroppingProxy:
         with suppress(OSError):
             while content := one.recv(65536):
                 lost = lost or self.cut.is_set()
-                if not lost:  # what was lost once can not go on: its end would be read as another beginning
+                if not lost:  # a connection that lost bytes can not continue: its stream would be misread
                     other.sendall(content)
         if not lost:
             for ended in (one, other):

@@ -1,5 +1,7 @@
-"""`python -m tests.support.dying_join BATCH [OPTION…] TOPOLOGY`: a join whose driver dies by SIGKILL right after the
-writes of the first batch that is not below BATCH, before anything is kept of it."""
+"""Run a join whose driver dies by SIGKILL: `python -m tests.support.dying_join BATCH [OPTION…] TOPOLOGY`.
+
+It dies right after the writes of the first batch that is not below BATCH, before any of them is committed.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from joins.steps.sink import Report
 
 
 def dying_at(wanted: int) -> None:
-    """From now on, what a batch has written is kept only below `wanted`."""
+    """Kill the process after the writes of the first batch that is not below `wanted`."""
     keep = BatchSink.keep
 
     def dies(self: BatchSink, batch: int, report: Report) -> None:

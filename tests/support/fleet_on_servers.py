@@ -46,7 +46,7 @@ class FleetOnServers:
         self.start(name, "gateway", file, "--listen", self.streams[name], "--identity", identity, "--api", api, *more)
 
     def agent(self, name: str, policy: str, *through: str, tenant: str = TENANT) -> None:
-        """Start an agent, which dials the gateways, or what lies before them."""
+        """Start an agent, which dials the gateways, or a proxy before them."""
         identity = self.folder / name
         if not identity.exists():
             issue(self.folder / "authority", FleetIdentity(tenant, "agents", name), identity)
@@ -55,7 +55,7 @@ class FleetOnServers:
         self.start(name, "agent", *dials, "--identity", str(identity), "--policy", str(identity / "policy.yml"))
 
     def page(self) -> str:
-        """Serve the page of g1; its address."""
+        """Serve the page of g1; return its address."""
         port = free_port()
         ca = str(self.ca)
         self.start("page", "fleet", "page", "--api", self.apis["g1"], "--ca", ca, "--port", str(port))
@@ -67,7 +67,7 @@ class FleetOnServers:
         return self.processes[name].wait(60)
 
     def ask(self, *words: str, gateway: str = "g1", code: int = 0, ca: str = "") -> str:
-        """What `tailorbird fleet` says."""
+        """Return the output of `tailorbird fleet`."""
         environ = {TOKEN: self.token, "TAILORBIRD_FLEET_API": self.apis[gateway]}
         done = tailorbird("fleet", *words, "--ca", ca or str(self.ca), environ=environ)
         assert done.returncode == code, f"{words}: {done.stdout}{done.stderr}{self.logs()}"
@@ -77,7 +77,7 @@ class FleetOnServers:
         return [json.loads(line) for line in self.ask(*words, "--json", gateway=gateway).splitlines()]
 
     def api(self, path: str, gateway: str = "g1") -> Any:
-        """What the API says, without a process for the question; None while it does not answer."""
+        """Return the API's answer, without starting a process; None while it does not answer."""
         try:
             return FleetApi(self.apis[gateway], self.ca, self.token).ask("GET", path)
         except Retriable:
@@ -109,7 +109,8 @@ def policy(captured: Any, alias: str = "db") -> str:
 
 
 def rows(captured: Any, table: str) -> dict[int, dict[str, Any]]:
-    """What the topic says of a table's rows, as a reader of committed records has it; none is told twice."""
+    """Return a table's rows from the topic, as a reader of committed records has them; check that none is published
+    twice."""
     found: dict[int, dict[str, Any]] = {}
     for event in captured.events(table):
         if event["after"] is not None:
@@ -120,12 +121,12 @@ def rows(captured: Any, table: str) -> dict[int, dict[str, Any]]:
 
 
 def spent(process: int) -> float:
-    """Seconds of processor that a process has used."""
+    """Return the CPU seconds that a process has used."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory(process: int) -> float:
-    """Resident megabytes of a process."""
+    """Return the resident megabytes of a process."""
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))

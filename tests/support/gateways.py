@@ -1,4 +1,4 @@
-"""A gateway of a test's own, as a process, with certificates made for it; and one in the test's process."""
+"""A test's gateway, as a process, with certificates made for it; and one in the test's process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TENANT = "acme"
 
 
 def certificates(folder: Path) -> Path:
-    """Folders `agent` and `gateway` with their certificates, under an authority of this fleet's."""
+    """Create folders `agent` and `gateway` with their certificates, issued by an authority of this fleet."""
     init(folder / "authority", TENANT)
     issue(folder / "authority", FleetIdentity(TENANT, "agents", "a1"), folder / "agent")
     issue(folder / "authority", FleetIdentity(TENANT, "gateways", "g1"), folder / "gateway", hosts=["127.0.0.1"])
@@ -29,7 +29,7 @@ def certificates(folder: Path) -> Path:
 
 
 class GatewayProcess:
-    """`tailorbird gateway` over a topology, which may be killed and started again at the same address."""
+    """`tailorbird gateway` over a topology, which can be killed and restarted at the same address."""
 
     def __init__(self, file: Path, folder: Path) -> None:
         self._file, self.folder = file, certificates(folder)
@@ -39,7 +39,7 @@ class GatewayProcess:
 
     @property
     def options(self) -> list[str]:
-        """What a capture is started with, to go through it."""
+        """Return the options that make a capture use this gateway."""
         return ["--gateway", self.address, "--identity", str(self.folder / "agent")]
 
     def start(self) -> None:
@@ -51,7 +51,7 @@ class GatewayProcess:
             )
 
     def end(self, number: int = signal.SIGKILL) -> int:
-        """Kill it, or have it end by another signal; its exit code. It may have ended."""
+        """Kill it or send it another signal; return its exit code. It may have exited before."""
         assert self._process is not None
         self._process.send_signal(number)
         return self._process.wait(30)
@@ -59,7 +59,8 @@ class GatewayProcess:
 
 @contextmanager
 def server_open(fleet: Fleet, folder: Path, tokens: str | None = None) -> Iterator[str]:
-    """A door in a thread of this process; its address. At `tokens` come agents without a certificate."""
+    """Run a gRPC server in a thread of this process; return its address. At `tokens`, agents connect without a
+    certificate."""
     address, ready = f"127.0.0.1:{free_port()}", threading.Event()
     pem = {name: (folder / "gateway" / f"{name}.pem").read_bytes() for name in ("ca", "cert", "key")}
     stopped: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []

@@ -1,9 +1,10 @@
-"""A table and its index as a model: a join that writes batches, replication that lags, a Solr that shows what it was
-given a little later; each step is one thing that happens, and any may happen between two things that a reader does.
+"""A model of a table and its index: a join that writes batches, replication with a lag, and a Solr that commits later.
+Each step is one event, and any event may happen between two actions of a reader.
 
-What holds on the real servers holds here: a batch's stamp is known before its first write; deletes bear it, puts the
-next one; a batch that was cut off is written again under its stamp; its barrier comes last; edits are shipped in their
-order; of two writes of a document the strictly greater fence stays; queries see what was held at the last commit.
+The model keeps the guarantees of the real servers. A batch's timestamp is known before its first write; deletes have
+this timestamp, puts the next one. An interrupted batch is written again under its timestamp, and its barrier comes
+last. Edits are replicated in order. Of two writes of a document the strictly greater version wins. Queries see the
+state of the last commit.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Model:
         self.table: dict[str, Edit] = {}
         self.log: list[Edit] = []
         self.shipped = 0
-        self.held: dict[str, Document] = {}  # in Solr, stubs too
+        self.held: dict[str, Document] = {}  # in Solr, tombstones included
         self.held_barrier = self.shown_barrier = 0
         self.shown: dict[str, Document] = {}
         self.timestamp = self.clock = 1000
@@ -46,7 +47,7 @@ class Model:
         self.left: list[Edit] = []
 
     def step(self) -> None:
-        """One thing happens, anywhere."""
+        """Let one random event happen."""
         self.clock += self.random.randrange(3)
         kind = self.random.random()
         if kind < 0.45 and (self.busy or self.left):
@@ -57,12 +58,12 @@ class Model:
             self.commit()
 
     def steps(self, most: int = 3) -> None:
-        """Some things happen."""
+        """Let some events happen."""
         for _ in range(self.random.randrange(most + 1)):
             self.step()
 
     def settle(self) -> None:
-        """Nothing new begins, and everything that did ends."""
+        """Start nothing new, and finish everything that has started."""
         self.busy = False
         while self.left:
             self._join()
@@ -86,13 +87,13 @@ class Model:
         self.write(edit)
 
     def write(self, edit: Edit) -> None:
-        """An edit of HBase, to be shipped."""
+        """Write an edit to HBase that will be replicated."""
         self.log.append(edit)
         if edit.key:
             self.store(edit)
 
     def store(self, edit: Edit) -> None:
-        """An edit of HBase that nobody ships."""
+        """Write an edit to HBase that is not replicated."""
         known = self.table.get(edit.key)
         if edit.text is None:
             if known is not None and known.timestamp <= edit.timestamp:
@@ -101,7 +102,7 @@ class Model:
             self.table[edit.key] = edit
 
     def ship(self) -> None:
-        """The next edit reaches Solr, behind its fence."""
+        """Replicate the next edit to Solr, with its version fence."""
         if self.shipped == len(self.log):
             return
         edit = self.log[self.shipped]
@@ -114,29 +115,29 @@ class Model:
             self.hold(edit.key, tombstone(edit) if edit.text is None else document(edit))
 
     def hold(self, key: str, made: Document) -> None:
-        """Solr holds a document from now on."""
+        """Store a document in Solr."""
         self.version += 1
         self.held[key] = {**made, "_version_": self.version}
 
     def commit(self) -> None:
-        """Queries see what Solr holds."""
+        """Commit: queries see all documents in Solr."""
         self.shown = {key: compared(made) for key, made in self.held.items() if "text" in made}
         self.shown_barrier = self.held_barrier
 
 
 def document(edit: Edit) -> Document:
-    """What the indexer makes of a row."""
+    """Return the document that the indexer makes of a row."""
     assert edit.text is not None
     return {"_id": edit.key, "_fence": edit.version, "_kind": "row", "text": edit.text}
 
 
 def tombstone(edit: Edit) -> Document:
-    """What a delete leaves."""
+    """Return the tombstone that a delete leaves."""
     return {"_id": edit.key, "_fence": edit.version}
 
 
 def compared(made: Document) -> Document:
-    """A document without what is Solr's own."""
+    """Return a document without Solr's own fields."""
     return {name: value for name, value in made.items() if name != "_version_"}
 
 
@@ -146,7 +147,7 @@ class Made(NamedTuple):
 
 
 class ModelRows:
-    """The near end of a model: between any two rows that are read, things happen."""
+    """The table of a model: between any two rows that are read, events happen."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -181,7 +182,7 @@ class ModelRows:
 
 
 class ModelShown:
-    """The far end of a model, as queries see it; `patient` False: it does not wait for cuts, as a reader must."""
+    """The index of a model, as queries see it; with `patient` False it does not wait for cuts, as a reader must."""
 
     def __init__(self, model: Model, *, patient: bool = True) -> None:
         self._model, self._patient = model, patient
@@ -219,7 +220,7 @@ class ModelShown:
 
 
 class ModelCollection:
-    """Solr's writes on conditions, between which things happen."""
+    """Solr's conditional writes, between which events happen."""
 
     def __init__(self, model: Model) -> None:
         self._model = model

@@ -1,4 +1,4 @@
-"""A capture of a real MySQL or MariaDB server into a log in memory, in a thread of the test: no Kafka, no processes."""
+"""Capture a real MySQL or MariaDB server into a log in memory, in a thread of the test: no Kafka, no processes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ tables:
 
 
 class Reported(Observer):
-    """Keeps what a session says."""
+    """Keeps the reports of a session."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -48,7 +48,7 @@ class Reported(Observer):
 
 @dataclass
 class LiveCapture:
-    """`start` and `stop` it as often as is wished: what is committed stays in `broker`."""
+    """A capture that can be started and stopped any number of times; committed records stay in `broker`."""
 
     server: Any  # tests.ingest.binlog.binlog_servers.Server
     database: str
@@ -71,7 +71,7 @@ class LiveCapture:
         return read_topology(text, file="live.yml", environ={}).sources["s"]
 
     def sql(self, *statements: str) -> list[tuple[Any, ...]]:
-        """Run statements, each a transaction of its own; rows of the last."""
+        """Run statements, each in its own transaction; return the rows of the last one."""
         rows: list[tuple[Any, ...]] = []
         with self.server.session(database=self.database) as connection, connection.cursor() as cursor:
             cursor.execute("SET time_zone = '+00:00'")
@@ -113,22 +113,22 @@ class LiveCapture:
         ).run()
 
     def stop(self) -> None:
-        """End it between two transactions."""
+        """Stop it between two transactions."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(60)
         assert not self.failed, self.failed
 
     def state(self) -> dict[str, Any]:
-        """The newest committed state."""
+        """Return the newest committed state."""
         return dict(self.broker.checkpoints[-1].state) if self.broker.checkpoints else {}
 
     def left_out(self) -> set[str]:
-        """The tables that are left out by the newest position."""
+        """Return the tables that the newest position lists as left out."""
         return {name.rpartition(".")[2] for name in left_out_of(self.state())}
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """The rows that a table's topic leaves, as any reader folds it: markers end what is older."""
+        """Return the rows of a table's topic as any reader folds it: markers delete what is older."""
         topic = change_topic("live", TableId(source="s", database=self.database, table=table))
         held: dict[bytes, tuple[int, Any]] = {}
         for record in list(self.broker.records):
@@ -143,7 +143,7 @@ class LiveCapture:
         return sorted((row for _, row in held.values() if row is not None), key=lambda row: str(list(row.values())))
 
     def wait(self, condition: Callable[[], bool], otherwise: str) -> None:
-        """Until a condition holds; whatever ended the capture meanwhile fails the test."""
+        """Wait until a condition holds; fail the test if the capture has ended."""
 
         def holds() -> bool:
             assert not self.failed, self.failed
@@ -152,19 +152,21 @@ class LiveCapture:
         wait_for(holds, otherwise)
 
     def wait_rows(self, table: str, wanted: list[dict[str, Any]]) -> None:
-        """Until the topic of a table leaves these rows."""
+        """Wait until a table's topic has these rows."""
         try:
             self.wait(lambda: self.rows(table) == wanted, "rows differ")
         except AssertionError as error:
             raise AssertionError(f"{table}: {self.rows(table)}, not {wanted}; {self.reported.lines[-8:]}") from error
 
     def wait_quiet(self) -> None:
-        """Until nothing is left to be read of any table."""
-        self.wait(lambda: not self.state().get("snapshots") and not self.state().get("mends"), "it goes on reading")
+        """Wait until no table has rows left to read."""
+        self.wait(
+            lambda: not self.state().get("snapshots") and not self.state().get("mends"), "it does not stop reading"
+        )
 
 
 def live(server: Any, database: str, *tables: str, extra: str = "", user: str = "cdc") -> LiveCapture:
-    """A capture of tables of a new, empty database."""
+    """Start a capture of tables of a new, empty database."""
     with server.session() as connection, connection.cursor() as cursor:
         cursor.execute(f"DROP DATABASE IF EXISTS {database}")
         cursor.execute(f"CREATE DATABASE {database} DEFAULT CHARSET utf8mb4")

@@ -1,4 +1,4 @@
-"""A capture of a real server into a log in memory: what the topics hold, without Kafka."""
+"""Capture a real server into a log in memory, and read its topics without Kafka."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NAME = "memory"
 def topology_of(
     server: Server, database: str, tables: str = "[]", *, policy: str = "accept", server_id: int = 9201, more: str = ""
 ) -> Topology:
-    """A topology of one source, `shop`, over a database of the server; `tables` is YAML."""
+    """Return a topology of one source, `shop`, over a database of the server; `tables` is YAML."""
     kind = "mariadb" if server.maria else "mysql"
     name = orjson.dumps(database).decode()
     return read_topology(
@@ -46,7 +46,7 @@ def topology_of(
 
 
 class Heard(Observer):
-    """Remembers what a session says."""
+    """Remembers the reports of a session."""
 
     def __init__(self) -> None:
         self.phases: list[tuple[str, Mapping[str, object]]] = []
@@ -58,7 +58,7 @@ class Heard(Observer):
 
 @dataclass
 class MemoryCapture:
-    """Sessions of one source over one broker, each in a thread; what ends a session is raised by `check`."""
+    """Sessions of one source over one broker, each in a thread; `check` raises the error that ended a session."""
 
     topology: Topology
     broker: Broker = field(default_factory=Broker)
@@ -69,25 +69,25 @@ class MemoryCapture:
 
     @property
     def source(self) -> Source:
-        """The one source."""
+        """The only source."""
         (source,) = self.topology.sources.values()
         return source
 
     def start(self) -> None:
-        """Begin a session."""
+        """Start a session."""
         self._stop.clear()
         self._thread = threading.Thread(target=self._run, name="capture", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End the session, and raise what ended it before."""
+        """Stop the session; raise the error that ended it before."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(60)
         self.check()
 
     def check(self) -> None:
-        """Raise what ended the session."""
+        """Raise the error that ended the session."""
         if self.failed is not None:
             raise self.failed
 
@@ -109,7 +109,7 @@ class MemoryCapture:
             self.failed = error
 
     def caught_up(self, server: Server) -> None:
-        """Wait until everything that the server has logged is committed, and nothing is being read again."""
+        """Wait until everything that the server has logged is committed, and no table is being re-read."""
         with server.session() as connected, connected.cursor() as cursor:
             variable = "gtid_binlog_pos" if server.maria else "gtid_executed"
             cursor.execute(f"SELECT @@GLOBAL.{variable}")
@@ -132,16 +132,16 @@ class MemoryCapture:
                 return bool(cursor.fetchone()[0] == "")
 
             try:
-                wait_for(reached, "the capture stays behind", seconds=120)
+                wait_for(reached, "the capture does not catch up", seconds=120)
             except AssertionError as error:
                 raise AssertionError(f"{error}: {self.broker.checkpoints[-1:]}, {self.heard.phases[-5:]}") from error
 
     def table(self, name: str, database: str | None = None) -> TableId:
-        """A table of the source."""
+        """Return the id of a table of the source."""
         return TableId(source="shop", database=database or self.source.database, table=name)
 
     def schema(self, table: TableId) -> TableSchema:
-        """The newest published schema of a table."""
+        """Return the newest published schema of a table."""
         found = [
             schema_from_json(orjson.loads(record.value))
             for record in list(self.broker.records)
@@ -150,7 +150,7 @@ class MemoryCapture:
         return [schema for schema in found if schema.table_id == table][-1]
 
     def folded(self, table: TableId) -> dict[bytes, Row]:
-        """The rows that a reader of the topic has at its end, by their records' keys, as they were told."""
+        """Return a reader's rows at the end of the topic, by their records' keys, as they were published."""
         rows: dict[bytes, tuple[int, Row]] = {}
         for record in list(self.broker.records):
             if record.topic != change_topic(NAME, table) or record.value is None:
@@ -166,7 +166,7 @@ class MemoryCapture:
         return {key: row for key, (_, row) in rows.items()}
 
     def read(self, table: TableId) -> list[tuple[Any, ...]]:
-        """The same rows as a join reads them, in the types of the newest schema; sorted."""
+        """Return the same rows as a join reads them, in the types of the newest schema, sorted."""
         schema = self.schema(table)
         rows = [tuple(_read(row, column) for column in schema.columns) for row in self.folded(table).values()]
         return sorted(rows, key=repr)
@@ -181,7 +181,7 @@ def _read(row: Row, column: Column) -> Any:
 
 @contextmanager
 def captured(topology: Topology, server: Server) -> Iterator[MemoryCapture]:
-    """A running capture that has read what the server holds."""
+    """Start a capture and wait until it has read all rows of the server."""
     capture = MemoryCapture(topology)
     capture.start()
     try:

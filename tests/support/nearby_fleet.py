@@ -1,4 +1,5 @@
-"""The fleet's topics in memory, and seats that remember what they were told: for tests of stewards and commands."""
+"""The fleet's topics in memory, and agent connections that remember their commands, for tests of coordinators and
+commands."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from ingest.fleet.state import FleetState, StateRecord, folded
 
 @dataclass
 class NearbyTopic:
-    """Implements `interfaces.StateTopic` over a list that only grows; `before_write` may slip something in."""
+    """Implements `interfaces.StateTopic` over an append-only list; `before_write` may insert a record before
+    another."""
 
     records: list[StateRecord] = field(default_factory=list)
     unavailable: bool = False
@@ -46,7 +48,7 @@ class NearbyTopic:
 
     def _there(self) -> None:
         if self.unavailable:
-            raise Retriable("Kafka is away")
+            raise Retriable("Kafka is unavailable")
 
 
 @dataclass
@@ -67,9 +69,8 @@ class NearbyAudit:
 
 @dataclass
 class NearbyConnection:
-    """Implements `interfaces.AgentConnection`; `holds` are the sources that the agent was told to capture: epoch and
-    version.
-    """
+    """Implements `interfaces.AgentConnection`; `holds` are the sources that the agent must capture: epoch and
+    version."""
 
     agent: FleetIdentity
     holds: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -93,5 +94,5 @@ class NearbyConnection:
 
 
 def agent_connection(name: str, tenant: str = "acme") -> NearbyConnection:
-    """A seat of an agent."""
+    """Create the connection of an agent."""
     return NearbyConnection(FleetIdentity(tenant, "agents", name))

@@ -1,4 +1,4 @@
-"""A gateway in the test's own process: desks in threads, a lane's messages through their wire format, no socket."""
+"""A gateway in the test's own process: session handlers in threads, messages in their wire format, no socket."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ingest.gateway_client.grpc_channel import SessionChannel
 
 @dataclass
 class NearbyGateway:
-    """Implements `gateway_log.SessionChannels`; `refused` is what its desks would not do."""
+    """Implements `gateway_log.SessionChannels`; `refused` lists the requests that its session handlers refused."""
 
     source: Opened
     refused: list[str] = field(default_factory=list)

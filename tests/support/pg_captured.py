@@ -1,4 +1,4 @@
-"""A database of a test's own on a real PostgreSQL, captured into a log in memory by sessions in a thread."""
+"""A test's database on a real PostgreSQL, captured into a log in memory by sessions in a thread."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Row = dict[str, Any]
 
 
 class DyingLog(MemoryLog):
-    """A log whose process dies at its n-th commit: what was appended is lost, as at kill -9."""
+    """A log whose process dies at its n-th commit: uncommitted records are lost, as with kill -9."""
 
     def __init__(self, captured: PgCaptured, dies_at: int) -> None:
         super().__init__(captured.broker, schemas_topic(captured.name), history_topic(captured.name))
@@ -47,12 +47,12 @@ class DyingLog(MemoryLog):
 
 
 class KilledError(Exception):
-    """The process is gone."""
+    """The process was killed."""
 
 
 @dataclass
 class Phases(Observer):
-    """What the sessions said."""
+    """Collects the reports of the sessions."""
 
     said: list[str] = field(default_factory=list)
 
@@ -62,7 +62,7 @@ class Phases(Observer):
 
 @dataclass
 class PgCaptured:
-    """What is captured, and how to look at it."""
+    """A captured database, and helpers to inspect it."""
 
     server: PgServer
     name: str
@@ -75,7 +75,7 @@ class PgCaptured:
     _thread: threading.Thread | None = None
 
     def sql(self, *statements: str, values: Any = None) -> list[tuple[Any, ...]]:
-        """Run statements as the owner, each a transaction of its own; rows of the last."""
+        """Run statements as the owner, each in its own transaction; return the rows of the last one."""
         rows: list[tuple[Any, ...]] = []
         with self.server.session(self.name) as connection:
             for statement in statements:
@@ -87,7 +87,7 @@ class PgCaptured:
         return self.server.session(self.name, autocommit=autocommit)
 
     def start(self, *, limits: Limits | None = None, dies_at: int = 0, once: bool = False) -> None:
-        """Sessions one after another, as `ingest.run_capture.capture` has them; `dies_at` is a commit."""
+        """Run sessions one after another, as `ingest.run_capture.capture` does; `dies_at` is a commit."""
         self._stop.clear()
         self.failed = None
         source = self.topology.sources["shop"]
@@ -118,14 +118,14 @@ class PgCaptured:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the sessions in order."""
+        """Stop the sessions cleanly."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(30)
             assert not self._thread.is_alive()
 
     def ended(self, seconds: float = 60) -> BaseException | None:
-        """Wait until the sessions end by themselves; why they did."""
+        """Wait until the sessions end by themselves; return the reason."""
         assert self._thread is not None
         self._thread.join(seconds)
         assert not self._thread.is_alive(), self.phases.said
@@ -136,7 +136,7 @@ class PgCaptured:
         return self.broker.checkpoints[-1] if self.broker.checkpoints else None
 
     def caught_up(self, seconds: float = 60) -> None:
-        """Wait until everything that is committed now is in the log, and no row is read or held."""
+        """Wait until all present commits are in the log, and no row is being read or held."""
         ((end,),) = self.sql("SELECT pg_current_wal_insert_lsn()::text")
         self.sql("SELECT pg_logical_emit_message(true, 'test', '')")
 
@@ -150,7 +150,7 @@ class PgCaptured:
                 and found.open is None and not rest.get("snapshots") and not rest.get("mends")
             )  # fmt: skip
 
-        wait_for(reached, f"it stays behind {end}: {self.checkpoint}, {self.retried[-2:]}", seconds=seconds)
+        wait_for(reached, f"the capture does not reach {end}: {self.checkpoint}, {self.retried[-2:]}", seconds=seconds)
 
     def topic(self, table: str, schema: str = "public") -> str:
         return change_topic(self.name, TableId(source="shop", database=schema, table=table))
@@ -159,12 +159,12 @@ class PgCaptured:
         return [record for record in self.broker.records if record.topic == self.topic(table, schema)]
 
     def events(self, table: str, schema: str = "public") -> list[Row]:
-        """Envelopes of a table's changes that the log told, in the log's order."""
+        """Return the envelopes of a table's changes in log order."""
         found = [json.loads(r.value) for r in self.records(table, schema) if r.value is not None]
         return [event for event in found if event["op"] != "r"]
 
     def state(self, table: str, schema: str = "public") -> dict[bytes, Row]:
-        """What a reader knows of the rows at the topic's end: by key, in the order of numbers where rows were read."""
+        """Return a reader's rows at the topic's end, by key; snapshot rows are ordered by sequence."""
         rows: dict[bytes, tuple[int, Row | None]] = {}
         for record in self.records(table, schema):
             if record.value is None:
@@ -202,7 +202,7 @@ class PgCaptured:
 
 
 def topology_text(server: PgServer, name: str, tables: str, extra: str = "") -> str:
-    """A topology that captures tables of a test's own database."""
+    """Return a topology that captures tables of the test's database."""
     return (
         f"name: {name}\nsources:\n  shop: {{type: postgresql, hostname: 127.0.0.1, port: {server.port}, username: cdc, "
         f"password: cdc, dbname: {name}, tables: {tables}{extra}}}\n"
@@ -211,7 +211,7 @@ def topology_text(server: PgServer, name: str, tables: str, extra: str = "") -> 
 
 
 def captured(server: PgServer, name: str, tables: str = "[t]", extra: str = "") -> PgCaptured:
-    """A database of its own, empty, and what captures it."""
+    """Create an empty database and its capture."""
     with server.session() as connection:
         connection.execute(f"CREATE DATABASE {name} OWNER app")
     return PgCaptured(

@@ -1,4 +1,4 @@
-"""The rows of a PostgreSQL server beside those that a reader of the topics has."""
+"""Compare the rows of a PostgreSQL server with those of a reader of the topics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Text = dict[str, str | None]
 
 
 def in_log(captured: PgCaptured, table: str) -> list[Text]:
-    """What a reader of the topic has, values as texts."""
+    """Return a topic reader's rows, values as texts."""
     return _sorted(
         {name: None if value is None else str(value) for name, value in row.items()}
         for row in captured.state(table).values()
@@ -20,7 +20,7 @@ def in_log(captured: PgCaptured, table: str) -> list[Text]:
 
 
 def in_server(captured: PgCaptured, table: str) -> list[Text]:
-    """A table's own rows, with the columns that its server can publish."""
+    """Return a table's own rows, with the columns that its server can publish."""
     ((kind, version),) = captured.sql(
         f"SELECT relkind::text, current_setting('server_version_num')::int FROM pg_class "
         f"WHERE oid = 'public.\"{table}\"'::regclass"
@@ -39,12 +39,12 @@ def in_server(captured: PgCaptured, table: str) -> list[Text]:
 
 
 def same(captured: PgCaptured, table: str) -> bool:
-    """Whether a reader of the topic has the rows that the server has."""
+    """Return whether a reader of the topic has the server's rows."""
     return in_server(captured, table) == in_log(captured, table)
 
 
 def equal(captured: PgCaptured, *tables: str) -> None:
-    """Wait until readers of the topics have the rows that the server has."""
+    """Wait until readers of the topics have the server's rows."""
     for table in tables:
         deadline = time.monotonic() + 30
         while not same(captured, table) and time.monotonic() < deadline and captured.failed is None:

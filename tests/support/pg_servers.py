@@ -1,4 +1,4 @@
-"""PostgreSQL servers of a test's own, which it may kill: the stack's version, and others from Maven."""
+"""PostgreSQL servers that a test may kill: the stack's version, and others from Maven."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tailorbird.devtools.stack.settings import CAPTURE_LOGIN, LOAD_LOGIN, StackS
 from tailorbird.operate.probes.pg_probe import postgres_problem
 from tests.support.ports import free_port
 
-OTHERS: Mapping[str, str] = {"15": "15.15.0"}  # the oldest that is captured
+OTHERS: Mapping[str, str] = {"15": "15.15.0"}  # the oldest supported version
 
 
 class PgServer:
-    """One server; its data outlives `kill` and `start`."""
+    """One server; its data survives `kill` and `start`."""
 
     def __init__(self, home: Path, version: str = "18", flags: Mapping[str, str] | None = None) -> None:
         cache = cache_folder(os.environ).absolute()
@@ -51,7 +51,7 @@ class PgServer:
             folder.mkdir(parents=True, exist_ok=True)
 
     def start(self) -> None:
-        """Have it running and answering."""
+        """Start it and wait until it answers."""
         preparation = self._spec.preparation
         assert preparation is not None
         if not preparation.result.exists():
@@ -65,7 +65,7 @@ class PgServer:
             time.sleep(0.05)
             if self._process is not None and self._process.poll() is not None:
                 said = self._spec.out.read_text()[-2000:]
-                # the processes of one that was killed end a moment later
+                # the processes of a killed server end a moment later
                 assert "pre-existing shared memory block" in said, said
                 self._launch()
 
@@ -78,14 +78,14 @@ class PgServer:
         return [part.replace(*self._folders) for part in argv]
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """End it at once."""
+        """Kill it at once."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
             self._process.wait(60)
 
     @contextmanager
     def session(self, database: str = "billing", *, autocommit: bool = True) -> Iterator[psycopg.Connection[Any]]:
-        """A connection of whoever owns the data."""
+        """Open a connection of the data's owner."""
         login = LOAD_LOGIN
         with psycopg.connect(
             host="127.0.0.1", port=self.port, user=login.user, password=login.password, dbname=database,
@@ -95,7 +95,7 @@ class PgServer:
 
 
 def _fetched(cache: Path, version: str) -> Path:
-    """The folder of a version's programs."""
+    """Return the folder of a version's programs."""
     if version == VERSIONS["postgres"].partition(".")[0]:
         return bundle_folder(cache, "postgres")
     folder = cache / "matrix" / f"postgres-{OTHERS[version]}"

@@ -1,4 +1,4 @@
-"""A topology that was applied and has joined everything, without a server: what `tailorbird plan` would find there."""
+"""An applied topology that has joined everything, without a server, as `tailorbird plan` would find it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS, RECORDS = 5_200, 24_000
 
 
 class World:
-    """All that runs of a topology; a test changes what it likes of it. Each topic has half of `RECORDS` records."""
+    """The running state of a topology, which a test may change. Each topic has half of `RECORDS` records."""
 
     def __init__(
         self, topology: Topology, schemas: Mapping[TableId, TableSchema], servers: Servers | None = None
@@ -57,7 +57,7 @@ class World:
         }
 
     def seen(self, topology: Topology) -> SeenTopology:
-        """What `look` would find for a file, the same or another."""
+        """Return what `look` would find for the same or another file."""
         known = {table for table in self.schemas if change_topic(topology.name, table) in self.partitions}
         return SeenTopology(
             steps=foreseen(topology, stores(self.servers)),

@@ -26,7 +26,7 @@ from ingest.poll.sql_reader import SqlReader, sql_reader
 from ingest.records.capture_interfaces import Checkpoint, Record
 from tests.support.pg_servers import PgServer
 
-# What databases call the same.
+# Names of the same types in different databases.
 _WORDS = {
     "sqlite": {"TIME6": "DATETIME", "BYTES": "BLOB", "REAL8": "FLOAT", "HEX": "x'00ff'"},
     "postgresql": {"TIME6": "TIMESTAMP(6)", "BYTES": "BYTEA", "REAL8": "DOUBLE PRECISION", "HEX": r"'\x00ff'"},
@@ -34,18 +34,18 @@ _WORDS = {
 
 
 class PolledDatabase(Protocol):
-    """A database; `schema` is where its tables stand."""
+    """A database; `schema` contains its tables."""
 
     dialect: str
     schema: str
     url: str
 
     def run(self, *sql: str) -> list[tuple[Any, ...]]:
-        """Run statements, each a transaction of its own; rows of the last."""
+        """Run statements, each in its own transaction; return the rows of the last one."""
 
 
 class PolledSqlite:
-    """A file."""
+    """A SQLite file."""
 
     dialect, schema = "sqlite", "main"
 
@@ -62,7 +62,7 @@ class PolledSqlite:
 
 
 class PolledPostgres:
-    """A database of a real server's."""
+    """A database of a real server."""
 
     dialect, schema = "postgresql", "public"
 
@@ -86,14 +86,14 @@ class PolledPostgres:
 
 
 def spelt(sql: str, dialect: str) -> str:
-    """SQL with the types of `_WORDS` as a database calls them."""
+    """Replace the type names of `_WORDS` in SQL by those of a database."""
     for word, meant in _WORDS[dialect].items():
         sql = sql.replace(word, meant)
     return sql
 
 
 class PollKilledError(Exception):
-    """The process is gone."""
+    """The process was killed."""
 
 
 class _DyingLog(MemoryLog):
@@ -110,7 +110,7 @@ class _DyingLog(MemoryLog):
 
 @dataclass
 class PollReports(Observer):
-    """What sessions said."""
+    """Collects the reports of sessions."""
 
     said: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
 
@@ -123,7 +123,7 @@ class PollReports(Observer):
 
 @dataclass
 class PolledTable:
-    """Table `t` of a database, polled; `signals` are those that were ever sent."""
+    """Table `t` of a database, polled; `signals` are all signals that were ever sent."""
 
     database: PolledDatabase
     topology: Topology
@@ -145,9 +145,9 @@ class PolledTable:
         self.signals.append(signal_of({"type": kind, "data": said}))
 
     def run(self, cycles: int = 3, dies_at: int = 0, each: Callable[[], object] = lambda: None) -> None:
-        """A session of so many turns at least, until no dump is under way; `each` is called behind every turn.
+        """Run a session of at least so many turns, until no dump is running; call `each` after every turn.
 
-        Its clock goes on by more than an interval at each look, so that a turn has one page of every dump.
+        Its clock advances by more than an interval at each look, so that a turn has one page of every dump.
         """
         source, left, looks = self.source, [cycles], itertools.count()
         assert source.poll is not None
@@ -170,7 +170,7 @@ class PolledTable:
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """What is committed of how far it was polled."""
+        """Return the committed polling state."""
         return self.broker.checkpoints[-1].state if self.broker.checkpoints else {}
 
     @property
@@ -182,11 +182,11 @@ class PolledTable:
         return [record for record in self.broker.records if record.topic == topic]
 
     def events(self) -> list[dict[str, Any]]:
-        """All rows that were told, in order."""
+        """Return all published rows, in order."""
         return [orjson.loads(r.value) for r in self.records() if r.value and r.key != TRUNCATE_KEY]
 
     def rows(self) -> list[dict[str, Any]]:
-        """What a reader knows who keeps the greatest number of each key, and heeds markers."""
+        """Return the rows of a reader that keeps the greatest number of each key, and applies markers."""
         found: dict[bytes, tuple[int, dict[str, Any]]] = {}
         for record in self.records():
             assert record.value is not None

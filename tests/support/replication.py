@@ -1,4 +1,4 @@
-"""A server as another's replica, and its promotion: what a fail-over is made of."""
+"""Make a server the replica of another and promote it, for tests of failover."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.ingest.binlog.binlog_servers import Server
 
 
 def replicate(server: Server, replica: Server) -> None:
-    """Make one server the replica of the other, from its beginning; a MariaDB's needs --log-slave-updates."""
+    """Make one server the replica of the other, from its beginning; MariaDB needs --log-slave-updates for it."""
     place = f"CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={server.port}, MASTER_USER='cdc', "
     with replica.session() as connected, connected.cursor() as cursor:
         cursor.execute("DROP DATABASE d")
@@ -21,7 +21,7 @@ def replicate(server: Server, replica: Server) -> None:
 
 
 def promote(server: Server, replica: Server) -> None:
-    """The replica, once it has executed all that the server has, is one no more; then the server dies."""
+    """Promote the replica once it has executed all of the server's transactions; then kill the server."""
     asked = ("gtid_binlog_pos", "MASTER_GTID_WAIT") if server.maria else ("gtid_executed", "WAIT_FOR_EXECUTED_GTID_SET")
     with server.session() as connected, connected.cursor() as cursor:
         cursor.execute(f"SELECT @@GLOBAL.{asked[0]}")

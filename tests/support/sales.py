@@ -1,5 +1,5 @@
-"""Sales to look at: rows with values missing, an outlier in time, numbers of every kind; in Solr, by the indexer's own
-mapping, and in DuckDB, whose answers are what pages must show."""
+"""Sample sales: rows with NULLs, an outlier in time, numbers of every kind. They are in Solr, by the indexer's own
+mapping, and in DuckDB, whose answers are the expected ones."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ HOSTILE = ["=1+1", "+49 1", "-x", "@cmd", '{!func}1 "', "*:*", "_query_:x", "<im
 
 
 def sales(count: int, *, seed: int, until_ms: int) -> list[dict[str, Canonical]]:
-    """So many rows of the 60 days that end at `until_ms`; one of them of the year 9999."""
+    """Return `count` rows of the 60 days that end at `until_ms`; one of them is of the year 9999."""
     random = Random(seed)
     rows: list[dict[str, Canonical]] = []
     for i in range(count):
@@ -78,12 +78,12 @@ def sales(count: int, *, seed: int, until_ms: int) -> list[dict[str, Canonical]]
 
 
 def moment(ms: int) -> str:
-    """An instant as a canonical datetime."""
+    """Return an instant as a canonical datetime."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ms // 1000))
 
 
 def in_duckdb(rows: Sequence[Mapping[str, Canonical]]) -> duckdb.DuckDBPyConnection:
-    """The rows as a table `sales`."""
+    """Create the rows as a table `sales`."""
     connection = duckdb.connect()
     connection.execute(f"CREATE TABLE sales ({', '.join(f'{n} {_SQL[t]}' for n, t in COLUMNS.items())})")
     marks = ", ".join("?" for _ in COLUMNS)
@@ -97,7 +97,7 @@ def _plain(value: Canonical) -> Any:
 
 
 class SalesIndex:
-    """A collection with such rows; `fence` grows with each write, a barrier tells that something has moved."""
+    """A collection of sales; `fence` grows with each write, and a barrier signals each change."""
 
     def __init__(self, url: str, name: str) -> None:
         self.solr, self.name, self.fence = Solr(url=url), name, 100

@@ -1,7 +1,7 @@
-"""Databases in the shapes that people try first: a rental shop, a music shop, a trader. DDL and rows of our own.
+"""Databases in the shapes that people try first: a rental shop, a music shop, a trader. DDL and rows are our own.
 
-What is hard about them is here: cascades, geometry, views, tables without key, enums, sets, composite keys, references
-to the same table, circles, names with spaces, capitals and SQL's words, blobs, secrets.
+They contain the hard cases: cascades, geometry, views, tables without key, enums, sets, composite keys,
+self-references, cycles, names with spaces, capitals and SQL's words, blobs, secrets.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _DIALECT = Dialect(server="mysql", version=80045)
 
 
 class Raw(str):
-    """An expression of SQL where a row has a value."""
+    """An SQL expression instead of a value of a row."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """A database: what stands in the brackets of each CREATE TABLE, its foreign keys, views and rows.
+    """A database: the bodies of its CREATE TABLE statements, its foreign keys, views and rows.
 
-    A foreign key is (child, columns, parent, referenced, what is done on delete and update).
+    A foreign key is (child, columns, parent, referenced, the actions on delete and update).
     """
 
     name: str
@@ -40,7 +40,7 @@ class Made:
     rows: Mapping[str, list[dict[str, Cell]]] = field(default_factory=dict)
 
     def statements(self) -> list[str]:
-        """What makes it, in a database that is there and empty."""
+        """Return the statements that create it in an empty database."""
         found = []
         for table, body in self.tables.items():
             found.append(f"CREATE TABLE `{table}` ({body}) ENGINE={self.engines.get(table, 'InnoDB')}")
@@ -57,7 +57,7 @@ class Made:
         return found
 
     def found(self, source: str = "") -> FoundServer:
-        """What `mysql_shape` would read of it, without a server."""
+        """Return what `mysql_shape` would read of it, without a server."""
         catalog = Catalog().with_database(self.name, "utf8mb4", "utf8mb4_0900_ai_ci")
         source = source or self.name
         tables = []
@@ -127,7 +127,8 @@ _CHANGED = "last_update TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE C
 
 
 def rental() -> Made:
-    """The shape of sakila: a circle of stores and staff, geometry, enum and set, a view, two ways to one table."""
+    """Return the shape of sakila: a cycle of stores and staff, geometry, enum and set, a view, two paths to one
+    table."""
     countries, cities, films = ["Peru", "Chad", "Oman", "Mali"], 8, 24
     rows: dict[str, list[dict[str, Cell]]] = {
         "country": [{"country_id": n + 1, "country": name} for n, name in enumerate(countries)],
@@ -250,7 +251,7 @@ def rental() -> Made:
 
 
 def music() -> Made:
-    """The shape of chinook: names in capitals, an employee who reports to another, a key of two columns."""
+    """Return the shape of chinook: capitalized names, an employee who reports to another, a key of two columns."""
     rows: dict[str, list[dict[str, Cell]]] = {
         "Artist": [{"ArtistId": n, "Name": f"The Band {n}"} for n in range(1, 8)],
         "Album": [{"AlbumId": n, "Title": f"Record {n}", "ArtistId": n % 7 + 1} for n in range(1, 13)],
@@ -323,8 +324,8 @@ def music() -> Made:
 
 
 def trade() -> Made:
-    """The shape of northwind: keys of text, a table whose name has a space, one without a key, SQL's own words, a key
-    of two columns that others refer to, a unique key that is not the primary one."""
+    """Return the shape of northwind: text keys, a table name with a space, a table without a key, SQL's own words, a
+    referenced key of two columns, a unique key that is not the primary one."""
     rows: dict[str, list[dict[str, Cell]]] = {
         "Customers": [
             {"CustomerID": f"CUS{n:02}", "CompanyName": f"Company {n}", "Country": ["Peru", "Oman", "Mali"][n % 3]}

@@ -1,4 +1,4 @@
-"""A broker of a test's own with two listeners more, SASL_SSL and mutual TLS, under certificates made for it."""
+"""A test's broker with two more listeners, SASL_SSL and mutual TLS, with certificates made for it."""
 
 from __future__ import annotations
 
@@ -37,9 +37,8 @@ SCRAM = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecuredKafka:
-    """Where it is: `address` of SASL_SSL, `mutual` of TLS for clients that show a certificate; the certificate to
-    trust, which signs itself; a client's own, and its key under PASSWORD.
-    """
+    """Its addresses and files: `address` of SASL_SSL, `mutual` of TLS for clients with a certificate; the self-signed
+    certificate to trust; a client's certificate, and its key under PASSWORD."""
 
     address: str
     mutual: str
@@ -48,14 +47,14 @@ class SecuredKafka:
     key_file: Path
 
     def login(self, mechanism: Mechanism, password: str = PASSWORD) -> Brokers:
-        """With a password."""
+        """Return the settings to log in with a password."""
         security = KafkaSecurity(
             protocol="SASL_SSL", mechanism=mechanism, username=USER, password=password, ca_file=str(self.ca_file)
         )
         return Brokers(self.address, security)
 
     def certified(self) -> Brokers:
-        """With the client's certificate."""
+        """Return the settings to connect with the client's certificate."""
         security = KafkaSecurity(
             protocol="SSL", ca_file=str(self.ca_file), certificate_file=str(self.certificate_file),
             key_file=str(self.key_file), key_password=PASSWORD,
@@ -63,13 +62,13 @@ class SecuredKafka:
         return Brokers(self.mutual, security)
 
     def uncertified(self) -> Brokers:
-        """Where a certificate is asked for, without one."""
+        """Return the settings to connect without a certificate to the listener that requires one."""
         return Brokers(self.mutual, KafkaSecurity(protocol="SSL", ca_file=str(self.ca_file)))
 
 
 @contextmanager
 def secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
-    """Its files are in `folder`; it runs while the block does."""
+    """Run the broker for the block; its files are in `folder`."""
     folder.mkdir(parents=True)
     own = {key: value for key, value in os.environ.items() if not key.startswith("TAILORBIRD_PORT")}
     ports = {"kafka": free_port(), "kafka_controller": free_port()}
@@ -95,7 +94,7 @@ def secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
 
 
 class _Secured(Stack):
-    """The local stack's broker with listeners more: of a key that is given twice, Java takes the last."""
+    """The local stack's broker with more listeners: if a key is given twice, Java takes the last value."""
 
     def __init__(
         self, settings: StackSettings, port: int, mutual: int, key_store: Path, certificate_file: Path
@@ -133,20 +132,20 @@ listener.name.mutual.ssl.truststore.location={certificate_file}
 
 
 def _know_user(address: str) -> None:
-    """Have the broker know the user under SCRAM, which keeps its users itself."""
+    """Create the user for SCRAM, whose users the broker stores itself."""
     admin = AdminClient({"bootstrap.servers": address})
-    for mechanism in SCRAM.values():  # of one user, one a request
+    for mechanism in SCRAM.values():  # one request per user
         known = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
         admin.alter_user_scram_credentials([known])[USER].result(20)
 
 
 def _java(value: str) -> str:
-    """A value as a file of Java's properties has it."""
+    """Format a value for a Java properties file."""
     return "".join(one if one.isascii() and one != "\\" else f"\\u{ord(one):04x}" for one in value)
 
 
 def _certificate(password: str = "") -> tuple[bytes, bytes]:
-    """A certificate of 127.0.0.1 that signs itself, and its key, both PEM; the key under a password if there is one."""
+    """Create a self-signed certificate of 127.0.0.1 and its key, both PEM; encrypt the key if there is a password."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "of a test")])
     now = datetime.datetime.now(datetime.UTC)

@@ -11,12 +11,12 @@ from tailorbird.devtools.stack.bars import reporting
 from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.devtools.stack.settings import SERVICES, ServiceName, StackSettings
 
-# behind the default ports and below those that the system gives away; a second worker's servers stand beside
+# above the default ports and below the ephemeral ones; a second worker uses the next range
 _OFFSET, _ALONGSIDE = 10_000, 5_000
 
 
 class Servers:
-    """One stack; the environment leads every topology and child process to it while it is there."""
+    """One stack; while it runs, the environment directs every topology and child process to it."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -27,12 +27,12 @@ class Servers:
 
     @property
     def stack(self) -> Stack:
-        """The stack, of which a test may stop and start what it needs."""
+        """The stack; a test may stop and start its services."""
         assert self._stack is not None, "mark the test as integration"
         return self._stack
 
     def need(self, services: Sequence[ServiceName]) -> None:
-        """Have these services up and answering."""
+        """Start these services and wait until they answer."""
         stack = self._stack or self._made()
         missing = [name for name in SERVICES if name in services and name not in self._up]
         if missing:
@@ -58,7 +58,7 @@ class Servers:
         return self._stack
 
     def close(self) -> None:
-        """Stop what was started."""
+        """Stop all started services."""
         if self._stack is None:
             return
         os.environ.clear()
@@ -68,14 +68,14 @@ class Servers:
 
 
 class Claim:
-    """A checkout's one run at a time of tests with servers: a second one would stop the first one's."""
+    """The lock that allows one run of server tests per checkout: a second run would stop the servers of the first."""
 
     def __init__(self, root: Path) -> None:
         self._path = root / ".tailorbird" / "tests.lock"
         self._file = -1
 
     def take(self) -> bool:
-        """Whether no other run has it; it goes with the process that took it."""
+        """Return whether no other run has the lock; it is released when this process exits."""
         if self._file < 0:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -87,5 +87,5 @@ class Claim:
 
 
 def named(wanted: str | None, services: Iterable[ServiceName]) -> list[ServiceName]:
-    """Those services that the environment's comma-separated `wanted` leaves, all where it says nothing."""
+    """Return the services in the environment's comma-separated `wanted`, or all if it is empty."""
     return [name for name in services if wanted is None or name in wanted.split(",")]

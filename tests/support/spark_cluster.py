@@ -1,4 +1,4 @@
-"""A standalone Spark cluster of processes of its own: a master and its workers, as `sbin/start-*.sh` start them."""
+"""A standalone Spark cluster of separate processes: a master and its workers, as `sbin/start-*.sh` start them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.waiting import wait_for
 
 
 class SparkCluster:
-    """One core and 1 GiB a worker. `applications` are asked of the master's own page."""
+    """A cluster with one core and 1 GiB per worker. `applications` come from the master's own page."""
 
     def __init__(self, folder: Path) -> None:
         find_java()
@@ -28,7 +28,7 @@ class SparkCluster:
         self._start("master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(self._page))
 
     def work(self, workers: int) -> None:
-        """Have so many workers more, and wait until the master knows them."""
+        """Start more workers, and wait until the master lists them."""
         self._counted(0)
         before = self._alive()
         for _ in range(workers):
@@ -38,18 +38,18 @@ class SparkCluster:
         self._counted(before + workers)
 
     def applications(self) -> list[dict[str, Any]]:
-        """The running ones, with `name` and the `cores` that their executors have."""
+        """Return the running applications, with `name` and the `cores` of their executors."""
         found: list[dict[str, Any]] = self._reported()["activeapps"]
         return found
 
     def kill_worker(self) -> None:
-        """SIGKILL of the last worker; its executor ends by itself."""
+        """Send SIGKILL to the last worker; its executor ends by itself."""
         worker = self.processes.pop()
         worker.kill()
         worker.wait(30)
 
     def close(self) -> None:
-        """Stop all."""
+        """Stop all processes."""
         for process in reversed(self.processes):
             process.kill()
             process.wait(30)
@@ -73,7 +73,7 @@ class SparkCluster:
         def answers() -> bool:
             try:
                 return self._alive() >= workers
-            except (OSError, ValueError):  # before its JSON is there, a page of HTML is
+            except (OSError, ValueError):  # before its JSON is ready, the master serves a page of HTML
                 return False
 
         wait_for(answers, "the Spark cluster is not there", 120)
@@ -81,7 +81,7 @@ class SparkCluster:
 
 @contextmanager
 def spark_cluster(folder: Path, workers: int) -> Iterator[SparkCluster]:
-    """A cluster while the block runs."""
+    """Run a cluster while the block runs."""
     folder.mkdir(parents=True, exist_ok=True)
     cluster = SparkCluster(folder)
     try:

@@ -1,7 +1,7 @@
-"""Reads a topic in Spark with several sets of options of Kafka's Java client: `python -m tests.support.spark_reads`.
+"""Read a topic in Spark with several sets of options of Kafka's Java client: `python -m tests.support.spark_reads`.
 
-A process of its own, since a process has one JVM. stdin: a JSON object, name → `kafka.…` options with the topic to
-`subscribe` to; stdout: name → what the records hold, or the error.
+It is a separate process, since a process has one JVM. stdin: a JSON object, name → `kafka.…` options with the topic to
+`subscribe` to; stdout: name → the values of the records, or the error.
 """
 
 from __future__ import annotations

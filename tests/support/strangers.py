@@ -1,4 +1,4 @@
-"""A gateway that strangers dial, with certificates of every kind that does not count, and one honest agent."""
+"""A gateway that unauthorized clients dial, with every kind of invalid certificate, and one valid agent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.ports import free_port
 
 
 class GatewayWorld:
-    """A gateway over topics in memory, an honest agent whose session is open, and credentials of every kind."""
+    """A gateway over topics in memory, a valid agent with an open session, and credentials of every kind."""
 
     def __init__(self, folder: Path, exit: ExitStack) -> None:
         self.folder = certificates(folder)
@@ -47,7 +47,7 @@ class GatewayWorld:
         self.honest.recover()
 
     def served(self, agent: FleetIdentity, name: str, epoch: int) -> Opened | None:
-        """A source that each agent of the tenant has; the honest one's is another one."""
+        """The source of each agent of the tenant; the valid agent has another one."""
         if (agent.tenant, name) != (TENANT, "s"):
             return None
         return self.source if agent.name == "honest" else self.beside
@@ -74,12 +74,12 @@ def shown(folder: Path) -> grpc.ChannelCredentials:
 
 
 def stranger(world: GatewayWorld) -> grpc.ChannelCredentials:
-    """Of another authority."""
+    """Create credentials of another authority."""
     return shown(world.made("stranger", FleetIdentity(TENANT, "agents", "a1"), world.other_authority()))
 
 
 def own_signer(world: GatewayWorld) -> grpc.ChannelCredentials:
-    """Signed by itself, as the right agent."""
+    """Create self-signed credentials with the valid agent's name."""
     folder = world.made("itself", FleetIdentity(TENANT, "agents", "a1"))
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a1")])
     now = datetime.datetime.now(datetime.UTC)

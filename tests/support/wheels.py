@@ -1,4 +1,4 @@
-"""The built wheel, in environments of their own."""
+"""Install the built wheel in separate environments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OWN = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"
 
 
 def built_wheel(folder: Path) -> Path:
-    """The checkout's wheel, built into a folder with the tools that are here."""
+    """Build the checkout's wheel into a folder with the installed tools."""
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*build, "--wheel-dir", str(folder), str(ROOT)], check=True)
     [wheel] = folder.glob("tailorbird-*.whl")
@@ -22,9 +22,9 @@ def built_wheel(folder: Path) -> Path:
 
 
 def installed(folder: Path, requirements: Sequence[str], interpreter: str = sys.executable) -> Path:
-    """The commands' folder of a new environment that has these, at the versions that we test with.
+    """Install requirements into a new environment, at the tested versions; return the folder of its commands.
 
-    Our pip fills it: one of its own would have to be installed, and brought up to date, first.
+    Our pip fills it: its own would have to be installed and upgraded first.
     """
     subprocess.run([interpreter, "-m", "venv", "--without-pip", str(folder)], check=True, env=OWN)
     constrained = ["install", "--quiet", "--no-compile", "--constraint", str(ROOT / "constraints.txt")]
@@ -33,12 +33,12 @@ def installed(folder: Path, requirements: Sequence[str], interpreter: str = sys.
 
 
 def pip_of(folder: Path) -> list[str]:
-    """Our pip, at work on another environment."""
+    """Return our pip's command for another environment."""
     return [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
 
 
 def interpreter_of(version: str) -> str:
-    """Where this machine has a Python, for example 3.13: on the path or among pyenv's."""
+    """Find a Python of this machine, for example 3.13: on the path or among pyenv's."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     for found in (shutil.which(f"python{version}"), *map(str, sorted(pyenv.glob(f"{version}.*/bin/python")))):
         if found and _says(found) == version:
@@ -47,6 +47,6 @@ def interpreter_of(version: str) -> str:
 
 
 def _says(interpreter: str) -> str:
-    """Its version; a shim of pyenv's may lead to none."""
+    """Return its version, empty for a pyenv shim without a target."""
     ask = "import sys; print('%d.%d' % sys.version_info[:2])"
     return subprocess.run([interpreter, "-c", ask], capture_output=True, text=True, env=OWN, check=False).stdout.strip()

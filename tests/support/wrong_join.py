@@ -1,5 +1,7 @@
-"""`python -m tests.support.wrong_join TOPOLOGY [OPTION…]`: joins with a bug planted in their engine: of rows whose
-first column ends in 7 the third one is written greater by one."""
+"""Run a join with a bug in its engine: `python -m tests.support.wrong_join TOPOLOGY [OPTION…]`.
+
+Of rows whose first column ends in 7, it writes the third column increased by one.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from joins.stores.hbase_sink import fitted
 
 
 def wrong(message: Message, places: Sequence[int | None]) -> Record:
-    """In place of `fitted`, which each partition of a batch calls; it travels to the workers by value."""
+    """Replaces `fitted`, which each partition of a batch calls; it is pickled to the workers by value."""
     record = fitted(message, places)
     if isinstance(record, RowPut) and isinstance(record.values[0], int) and record.values[0] % 10 == 7:
         first, second, third, *others = record.values

@@ -1,4 +1,4 @@
-"""Random transactions of one writer, XA and plain, whose every committed change is known in commit order."""
+"""Random transactions of one writer, XA and plain, with all committed changes in commit order."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pymysql
 
 from tests.ingest.binlog.binlog_servers import Server
 
-NOT_YET = 1397  # XAER_NOTA: no transaction of that XID is known, or its session still is
+NOT_YET = 1397  # XAER_NOTA: no transaction of that XID is known, or its session still has it
 Change = tuple[str, int, int | None]  # op, id, v
 
 
 @dataclass
 class Branch:
-    """An XA transaction: its session (None once it is gone) and what it changed so far."""
+    """An XA transaction: its session (None after the session ended) and its changes so far."""
 
     xid: str
     session: Any
@@ -30,10 +30,10 @@ class Branch:
 
 @dataclass
 class XaTraffic:
-    """Works on table `t (id, v)` of a database. `changes` are those committed; `rows` what the table holds.
+    """Writes to table `t (id, v)` of a database. `changes` are those committed; `rows` is the content of the table.
 
-    Each change has a `v` of its own. `ended` counts XA transactions that are over, `interleaved` those that ended while
-    another one was open.
+    Each change has a distinct `v`. `ended` counts ended XA transactions, `interleaved` those that ended while another
+    one was open.
     """
 
     server: Server
@@ -65,7 +65,7 @@ class XaTraffic:
         return self._spare
 
     def step(self) -> None:
-        """Do one thing: begin, go on with, prepare or end a transaction, or run a plain one."""
+        """Do one step: start, continue, prepare or end a transaction, or run a plain one."""
         kind = self.random.random()
         if kind < 0.25 and len(self.open) < self.most:
             self._begin()
@@ -94,7 +94,7 @@ class XaTraffic:
                 self._change(branch)
 
     def straddling(self) -> set[int]:
-        """The values of all prepared transactions."""
+        """Return the values of all prepared transactions."""
         return {v for branch in self.open if branch.prepared for _, _, v in branch.changes if v is not None}
 
     @staticmethod
@@ -112,7 +112,7 @@ class XaTraffic:
         self.open.append(Branch(xid, session, str(self._serial)))
 
     def _made(self) -> tuple[Change, str]:
-        """A change of a row that nobody holds, and its statement."""
+        """Return a change of a row that is not locked, and its statement."""
         self._serial += 1
         serial = self._serial
         free = [key for key in self.rows if key not in self._locked]
@@ -152,7 +152,7 @@ class XaTraffic:
     def _end(self, branch: Branch) -> None:
         committed = self.random.random() < 0.7
         statement = f"XA {'COMMIT' if committed else 'ROLLBACK'} {branch.xid}"
-        if self.random.random() < 0.2:  # whoever prepared it is gone: another session ends it
+        if self.random.random() < 0.2:  # the session that prepared it is gone: another one ends it
             branch.session.close()
             branch.session = self._connected()
             self._recovered(branch.session, statement)
@@ -161,7 +161,7 @@ class XaTraffic:
         self._over(branch, committed=committed)
 
     def _recovered(self, session: Any, statement: str) -> None:
-        """End what another session prepared, as soon as the server has noticed that it is gone."""
+        """End a transaction of another session, as soon as the server has noticed that the session is gone."""
         for _ in range(500):
             try:
                 self._run(session, statement)
@@ -183,7 +183,7 @@ class XaTraffic:
         kind = self.random.random()
         temporary = f"CREATE TEMPORARY TABLE temp{self._serial} (a INT)"
         if self.server.flavour == "mysql57":
-            temporary = "DO 1"  # with GTIDs it lets no transaction make one
+            temporary = "DO 1"  # with GTIDs no transaction may create a temporary table
         if kind < 0.3:
             undone, statement = self._made()
             made.append((undone, statement))
@@ -220,7 +220,7 @@ class XaTraffic:
 
 
 def changes_of(events: list[dict[str, Any]]) -> Iterator[Change]:
-    """The changes of events, those of a snapshot left out."""
+    """Return the changes of events, without those of a snapshot."""
     for event in events:
         if event["op"] in "cud":
             row = event["after"] or event["before"]
