@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.capture.kafka_topics import count, make_topic, timestamp_by_broker, wait_for_records
-from benchmarks.capture.proc_captures import Watched, our_command, running, stage_costs
+from benchmarks.capture.proc_captures import WatchedProcess, our_command, running, stage_costs
 from benchmarks.capture.report import (
     SIDES,
     TASKS,
@@ -39,7 +39,7 @@ from benchmarks.capture.report import (
 from benchmarks.decode.mysql_log import LogServer, serve_logs
 from benchmarks.decode.proc_peers import check_tools, runtimes
 from benchmarks.decode.workload import DATABASE, Shape, shape
-from benchmarks.sitting import facts_of, options_of, output_of, report, sit, warn_if_busy
+from benchmarks.harness import options_of, output_of, report, run_benchmark, run_facts, warn_if_busy
 from cdc.model.artefacts import cache_folder
 from cdc.model.errors import TailorbirdError
 from cdc.model.event import Position
@@ -109,7 +109,7 @@ class Bench:
             raise TailorbirdError(fault)
         return done
 
-    def _idle(self, side: Side, task: Task, watched: Watched) -> float | None:
+    def _idle(self, side: Side, task: Task, watched: WatchedProcess) -> float | None:
         measured = self.idle and side == "tailorbird" and task == "oltp"
         return watched.idle(2.0, self.idle) if measured else None
 
@@ -182,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--side", action="append", choices=SIDES, help="only this side; may be repeated")
     parser.add_argument("--idle", type=float, default=10.0, help="seconds of idling that are measured; 0: none")
     parser.add_argument("--port", type=int, default=13500, help="of the private MySQL; Kafka takes the next (13500)")
-    return sit(parser, arguments, _run)
+    return run_benchmark(parser, arguments, _run)
 
 
 def _run(options: argparse.Namespace, given: str) -> int:
@@ -199,7 +199,7 @@ def _run(options: argparse.Namespace, given: str) -> int:
     passes: list[Pass] = []
     with serve_logs(cache, shapes, options.port, report) as server:
         versions = f"MySQL {server.version}, Kafka 4.3.1, Debezium 3.6.1, {runtimes(['Debezium'])}"
-        facts = facts_of("bench-capture", given, versions)
+        facts = run_facts("bench-capture", given, versions)
         for turn in range(options.rounds):
             for task in tasks:
                 for side in sides:

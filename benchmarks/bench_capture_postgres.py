@@ -27,7 +27,7 @@ from benchmarks.capture.postgres_load import SHAPES, ShapeName, expected, load, 
 from benchmarks.capture.proc_captures import our_command, running
 from benchmarks.capture.report import SIDES, Pass, Side, as_json, missing, rate_of, table
 from benchmarks.decode.proc_peers import check_tools, runtimes
-from benchmarks.sitting import facts_of, options_of, output_of, report, sit, warn_if_busy
+from benchmarks.harness import options_of, output_of, report, run_benchmark, run_facts, warn_if_busy
 from cdc.model.artefacts import VERSIONS, cache_folder
 from cdc.model.errors import TailorbirdError
 from cdc.model.event import Position
@@ -185,7 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--task", action="append", choices=SHAPES, help="only this; may be repeated")
     parser.add_argument("--side", action="append", choices=SIDES, help="only this side; may be repeated")
     parser.add_argument("--port", type=int, default=13520, help="of the private server; Kafka takes the next (13520)")
-    return sit(parser, arguments, _run)
+    return run_benchmark(parser, arguments, _run)
 
 
 def _run(options: argparse.Namespace, given: str) -> int:
@@ -211,7 +211,7 @@ def _run(options: argparse.Namespace, given: str) -> int:
         folder = home / "passes"
         folder.mkdir(parents=True, exist_ok=True)
         versions = f"PostgreSQL {version}, Kafka {VERSIONS['kafka']}, Debezium 3.6.1, {runtimes(['Debezium'])}"
-        facts = facts_of("bench-capture-postgres", given, versions)
+        facts = run_facts("bench-capture-postgres", given, versions)
         bench = Bench(port=port, brokers=f"127.0.0.1:{port + 1}", java=java, changes=changes, folder=folder)
         for turn in range(options.rounds):
             for task in tasks:

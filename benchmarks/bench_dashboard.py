@@ -300,7 +300,7 @@ async def viewers(topology: Topology, collection: SolrCollection) -> float:
     for many in (1, 50):
         hub = Hub(Board(topology, topology.dashboards["sales"]))
         for _ in range(many):
-            hub.viewers.add(Viewer(report=no_one, panels=(FACETS, *range(9))))
+            hub.viewers.add(Viewer(report=discard, panels=(FACETS, *range(9))))
         for _ in range(5):
             before = hub.status()["token"]
             barrier(collection, time.time_ns() // 1_000_000)
@@ -310,7 +310,7 @@ async def viewers(topology: Topology, collection: SolrCollection) -> float:
     return counts[1] / counts[0]
 
 
-async def no_one(message: object) -> None:
+async def discard(message: object) -> None:
     """Who hears nothing."""
 
 

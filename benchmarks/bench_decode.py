@@ -31,7 +31,7 @@ from benchmarks.decode.report import (
     ratios,
 )
 from benchmarks.decode.workload import SHAPES, Shape, ShapeName, shape
-from benchmarks.sitting import facts_of, options_of, output_of, report, sit, warn_if_busy
+from benchmarks.harness import options_of, output_of, report, run_benchmark, run_facts, warn_if_busy
 from cdc.model.artefacts import cache_folder
 
 NOTES = (
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--shape", action="append", choices=SHAPES, help="only this binlog; may be repeated")
     parser.add_argument("--library", action="append", choices=LIBRARIES, help="only this library; may be repeated")
     parser.add_argument("--port", type=int, default=13500, help="of the private MySQL server (default 13500)")
-    return sit(parser, arguments, _run)
+    return run_benchmark(parser, arguments, _run)
 
 
 def _run(options: argparse.Namespace, given: str) -> int:
@@ -75,7 +75,7 @@ def _run(options: argparse.Namespace, given: str) -> int:
     checked: dict[ShapeName, list[Reading]] = {}
     measurements: list[Measurement] = []
     with serve_logs(cache, shapes, options.port, report) as server:
-        facts = facts_of("bench-decode", given, f"MySQL {server.version}, {runtimes(libraries)}")
+        facts = run_facts("bench-decode", given, f"MySQL {server.version}, {runtimes(libraries)}")
         for chosen in (one for one in shapes if one.name in names):
             checked[chosen.name] = _check(commands, server, chosen)
             if lines := differences(checked[chosen.name], chosen.changes):

@@ -67,7 +67,7 @@ LOOKUPS: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Followed:
+class TrackedChange:
     """When a change was committed, readable, taken by a batch, posted and shown, in ms since 1970."""
 
     at: tuple[float, float, float, float, float]
@@ -85,7 +85,7 @@ class Follower:
         self._topology = topology
         self._committed: dict[Version, float] = {}
         self._readable: dict[Version, float] = {}
-        self.followed: list[Followed] = []
+        self.followed: list[TrackedChange] = []
         self._lock, self._stop, self._began = threading.Lock(), threading.Event(), threading.Event()
         self._threads = [threading.Thread(target=target, name="follower") for target in (self._log, self._index)]
 
@@ -145,7 +145,7 @@ class Follower:
                 committed, readable = self._committed.pop(version), self._readable.get(version)
                 # a later version was faster: its hops are another change's
                 if version[1] == revision and readable is not None:
-                    self.followed.append(Followed(at=(committed, readable, timestamp, posted, now)))
+                    self.followed.append(TrackedChange(at=(committed, readable, timestamp, posted, now)))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -173,7 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def run(folder: Path, closing: ExitStack, seconds: int, rate: float) -> tuple[list[Followed], str, float]:
+def run(folder: Path, closing: ExitStack, seconds: int, rate: float) -> tuple[list[TrackedChange], str, float]:
     """The changes that were followed, the join's log of that time, and the share of the processors withheld."""
     text = (ROOT / "topologies" / "shop.yml").read_text()
     file = folder / "topology.yml"
@@ -219,7 +219,7 @@ def run(folder: Path, closing: ExitStack, seconds: int, rate: float) -> tuple[li
     return follower.followed, log.read_bytes()[before:].decode(), withheld
 
 
-def table(followed: Sequence[Followed]) -> str:
+def table(followed: Sequence[TrackedChange]) -> str:
     """The hops in Markdown: their medians do not add up to the median of all, their means do."""
     whole = [round(one.at[-1] - one.at[0]) for one in followed]
     columns = [("all of it", whole)]

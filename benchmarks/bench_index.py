@@ -78,24 +78,24 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
     cpu_steal, withheld = CpuSteal(), dict.fromkeys(("ours", "pysolr", "reindex", "latency"), 0.0)
     for number in range(options.rounds):
         with World() as world:
-            _say(f"round {number + 1}: writing {options.rows} rows to HBase")
+            _progress(f"round {number + 1}: writing {options.rows} rows to HBase")
             _fill(world, options.rows)
             cpu_steal.lap()
             processor = _processor_of_children()
             ours.append(_index_backlog(world, options.rows))
             used.append((_processor_of_children() - processor) / options.rows)
             withheld["ours"] = max(withheld["ours"], cpu_steal.lap())
-            _say(f"ours {ours[-1]:,.0f} docs/s; pysolr …")
+            _progress(f"ours {ours[-1]:,.0f} docs/s; pysolr …")
             peers.append(_post_directly(world, options.rows))
             withheld["pysolr"] = max(withheld["pysolr"], cpu_steal.lap())
-            _say(f"pysolr {peers[-1]:,.0f} docs/s; reindex …")
+            _progress(f"pysolr {peers[-1]:,.0f} docs/s; reindex …")
             world.start()
             cpu_steal.lap()
             rebuilt.append(_reindex(world, options.rows))
             withheld["reindex"] = max(withheld["reindex"], cpu_steal.lap())
-            _say(f"reindex {rebuilt[-1]:,.0f} docs/s")
+            _progress(f"reindex {rebuilt[-1]:,.0f} docs/s")
             if number == options.rounds - 1 and options.seconds:
-                _say(f"latency at {options.rate} rows/s")
+                _progress(f"latency at {options.rate} rows/s")
                 latency = _latency(world, rate=options.rate, seconds=options.seconds)
                 withheld["latency"] = cpu_steal.lap()
     ratio = statistics.median(ours) / statistics.median(peers)
@@ -320,7 +320,7 @@ def _report(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _say(text: str) -> None:
+def _progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.ending import end
-from benchmarks.joins.beside import beside, checkout, is_commit, slower
+from benchmarks.joins.compare_commits import checkout, compare_shape, is_commit, slower
 from benchmarks.joins.proc_takes import flink_python, run
 from benchmarks.joins.report import (
     MOST_GROWTH,
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--beside: no commit {options.beside}; name one of `git log --oneline`")
     build()
     if options.beside:
-        return _alongside(options.beside, [*names, *([] if options.no_steady else ["steady"])], options.scale)
+        return _compare_commits(options.beside, [*names, *([] if options.no_steady else ["steady"])], options.scale)
     flink = flink_python()
     lines, missed = [], []
     with tempfile.TemporaryDirectory(dir=os.environ.get("TAILORBIRD_BENCH_FOLDER")) as folder:
@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if missed else 0
 
 
-def _alongside(commit: str, names: list[str], scale: float) -> int:
+def _compare_commits(commit: str, names: list[str], scale: float) -> int:
     found = []
     with tempfile.TemporaryDirectory(dir=os.environ.get("TAILORBIRD_BENCH_FOLDER")) as folder, checkout(commit) as tree:
         for name in names:
@@ -117,7 +117,7 @@ def _alongside(commit: str, names: list[str], scale: float) -> int:
             def of(root: Path, name: str = name, data: Path = data, changes: int = changes) -> Reading:
                 return run([sys.executable], "engine_tailorbird", name, scale, data, changes, root=root)
 
-            found.append(beside(name, tree, of))
+            found.append(compare_shape(name, tree, of))
             shutil.rmtree(data)
             print(found[-1].line, flush=True)
     for miss in (missed := slower(found)):

@@ -25,10 +25,10 @@ from typing import Any
 
 import pymysql
 
-from benchmarks.capture.proc_captures import Watched, our_command, running
+from benchmarks.capture.proc_captures import WatchedProcess, our_command, running
 from benchmarks.decode.proc_peers import machine
 from benchmarks.ending import end
-from benchmarks.sitting import report, warn_if_busy
+from benchmarks.harness import report, warn_if_busy
 from cdc.model.artefacts import cache_folder
 from cdc.model.errors import Fatal, Retriable, TailorbirdError
 from cdc.process.file_topology import home, load_topology
@@ -80,7 +80,7 @@ class Bench:
             cursor.execute(FILL.format(rows=self.rows))
             cursor.execute("ANALYZE TABLE orders")
         with running("capture", our_command(self.file), self.folder / "capture.log") as capture:
-            found = self._alongside(capture)
+            found = self._compare_in_turns(capture)
             found |= self._faults()
             found |= self._changes()
             found |= self._ledger()
@@ -104,7 +104,7 @@ class Bench:
         (found,) = verify_log(load_topology(str(self.file)), None, Ways(since=since))
         return found
 
-    def equal(self, capture: Watched) -> None:
+    def equal(self, capture: WatchedProcess) -> None:
         """Wait until all is captured, and the ledger has it."""
         deadline = time.monotonic() + 60 + self.rows / 2000
         while True:
@@ -119,7 +119,7 @@ class Bench:
                 raise TailorbirdError(f"{self.file}: {found}")
             time.sleep(1)
 
-    def _alongside(self, capture: Watched) -> dict[str, Any]:
+    def _compare_in_turns(self, capture: WatchedProcess) -> dict[str, Any]:
         report("capturing them; the ledger reads them up")
         self.equal(capture)
         ours, theirs = list[tuple[float, float]](), list[tuple[float, float]]()

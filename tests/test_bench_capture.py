@@ -8,11 +8,11 @@ import pytest
 
 from benchmarks.bench_capture import main
 from benchmarks.capture.report import (
-    Counted,
     Pass,
     Side,
     Stages,
     Task,
+    TopicCount,
     as_json,
     document,
     missing,
@@ -20,12 +20,12 @@ from benchmarks.capture.report import (
     verdicts,
     where,
 )
-from benchmarks.sitting import options_of, sit
+from benchmarks.harness import options_of, run_benchmark
 
 
 def done(task: Task, side: Side, *, rate: int, changes: int = 10_000, memory: float = 80.0) -> Pass:
     moments = tuple(1_000_000 + i * 1000 // rate for i in range(changes))
-    counted = Counted(kinds={"c": changes, "u": 0, "d": 0, "r": 0}, moments=moments, size=changes * 900)
+    counted = TopicCount(kinds={"c": changes, "u": 0, "d": 0, "r": 0}, moments=moments, size=changes * 900)
     return Pass(task=task, side=side, counted=counted, memory=memory, cpu=changes * 30e-6, idle=None)
 
 
@@ -34,7 +34,7 @@ def test_a_rate_is_changes_by_the_brokers_clock() -> None:
     steady = tuple(range(0, 10_000, 10))
     late = (*steady[:-1], steady[-1] + 60_000)
     for moments in (steady, late):
-        counted = Counted(kinds={"c": len(moments)}, moments=moments, size=0)
+        counted = TopicCount(kinds={"c": len(moments)}, moments=moments, size=0)
         assert counted.rate == pytest.approx(100.0)
 
 
@@ -98,7 +98,7 @@ def test_a_signal_ends_a_benchmark_once(capsys: pytest.CaptureFixture[str]) -> N
         return 0
 
     before = signal.getsignal(signal.SIGTERM)
-    assert sit(options_of("bench-nothing", None, 1), [], run) == 130
+    assert run_benchmark(options_of("bench-nothing", None, 1), [], run) == 130
     assert stopped == ["the servers"]
     assert "interrupted" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) is before

@@ -53,4 +53,4 @@ def test_a_signal_stops_what_was_started(number: signal.Signals) -> None:
 def test_every_benchmark_stops_its_processes(path: Path) -> None:
     """Each benchmark that starts servers or processes uses `end` around its main, or `sit`, which contains it."""
     text = path.read_text()
-    assert "sys.exit(end(main))" in text or "import facts_of, options_of, output_of, report, sit" in text
+    assert "sys.exit(end(main))" in text or "import options_of, output_of, report, run_benchmark, run_facts" in text

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import bench_joins
 from benchmarks.joins import proc_takes
-from benchmarks.joins.beside import beside, slower
+from benchmarks.joins.compare_commits import compare_shape, slower
 from benchmarks.joins.report import Reading, growth, growth_line, half_misses, line_of, misses, steady_line
 from benchmarks.joins.state_parts import StateParts, state_parts
 from benchmarks.joins.workload import Shape, shapes, write_log
@@ -157,7 +157,7 @@ def test_the_best_turn_of_each_commit_counts() -> None:
         trees.append(tree)
         return Reading(engine="ours", changes=10, seconds=1.0, state_bytes=1, cpu_seconds=next(costs))
 
-    found = beside("star", Path("before"), run)
+    found = compare_shape("star", Path("before"), run)
     assert [tree == Path("before") for tree in trees] == [True, False, False, True, True, False]
     assert found.ratio == 0.8
     assert "0.80× before" in found.line

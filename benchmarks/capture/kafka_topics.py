@@ -19,7 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # missing in 
     ResourceType,
 )
 
-from benchmarks.capture.report import Counted
+from benchmarks.capture.report import TopicCount
 from cdc.model.errors import TailorbirdError
 
 PARTITIONS = 2
@@ -62,7 +62,7 @@ def _ends(consumer: Any, topic: str) -> int:
     return sum(high for _, high in marks)
 
 
-def count(brokers: str, topic: str) -> Counted:
+def count(brokers: str, topic: str) -> TopicCount:
     """Read a topic as a read_committed consumer does: changes by kind, and when the broker got each."""
     consumer, moments = _consumer(brokers), list[int]()
     kinds = {"c": 0, "u": 0, "d": 0, "r": 0}
@@ -84,7 +84,7 @@ def count(brokers: str, topic: str) -> Counted:
                 moments.append(message.timestamp()[1])
     finally:
         consumer.close()
-    return Counted(kinds=kinds, moments=tuple(sorted(moments)), size=size)
+    return TopicCount(kinds=kinds, moments=tuple(sorted(moments)), size=size)
 
 
 def _consumer(brokers: str) -> Any:

@@ -56,7 +56,7 @@ class Clock:
         return (time.perf_counter() - self._began) / (self.done - self._warm) * 1e6
 
 
-class Dropped:
+class DiscardingLog:
     """A log that keeps nothing; implements `seams.ChangeLog`."""
 
     def __init__(self, start: Checkpoint, clock: Clock) -> None:
@@ -107,7 +107,7 @@ def recorded(topology: str, source: Source, start: Checkpoint, clock: Clock) -> 
     """A whole session, but for Kafka."""
     Session(
         source=MySqlSource(source),
-        log=Dropped(start, clock),
+        log=DiscardingLog(start, clock),
         recorder=Recorder(topology),
         tables=tables_of(source),
         mode="never",

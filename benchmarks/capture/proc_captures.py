@@ -36,7 +36,7 @@ def stage_costs(topology: Path, place: LogPlace, changes: int) -> dict[str, floa
     return costs
 
 
-class Watched:
+class WatchedProcess:
     """A running capture; `memory` is the greatest resident size seen, in MB."""
 
     def __init__(self, name: str, process: subprocess.Popen[bytes], log: Path) -> None:
@@ -90,12 +90,12 @@ class Watched:
 
 
 @contextmanager
-def running(name: str, command: list[str], log: Path) -> Iterator[Watched]:
+def running(name: str, command: list[str], log: Path) -> Iterator[WatchedProcess]:
     """The process while it runs; its output goes to a file."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-    watched = Watched(name, process, log)
+    watched = WatchedProcess(name, process, log)
     try:
         yield watched
     finally:

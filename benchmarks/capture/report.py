@@ -24,7 +24,7 @@ TARGETS: Final[Mapping[Task, tuple[tuple[float | None, float | None], tuple[floa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
+class TopicCount:
     """What a read_committed consumer found: changes by `op`, when the broker got each (ms, sorted), bytes of values."""
 
     kinds: Mapping[str, int]
@@ -50,7 +50,7 @@ class Pass:
 
     task: Task
     side: Side
-    counted: Counted
+    counted: TopicCount
     memory: float
     cpu: float
     idle: float | None

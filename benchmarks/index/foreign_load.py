@@ -28,7 +28,7 @@ class ForeignLoad:
         self.written = 0
         self._clock = 0
 
-    def patiently(self, size: int, *, poison: bool = False) -> None:
+    def write_until_accepted(self, size: int, *, poison: bool = False) -> None:
         """One batch, one row a write; repeated whole, with a later timestamp, until HBase has taken all of it."""
         puts: dict[bytes, Cells] = {}
         deletes: dict[bytes, list[bytes] | None] = {}

@@ -39,7 +39,7 @@ class Load:
         """One batch of the sink."""
         self._write(sink, *self._drawn(size))
 
-    def patiently(self, size: int, *, poison: bool = False) -> None:
+    def write_until_accepted(self, size: int, *, poison: bool = False) -> None:
         """The same; repeated whole, with a new stamp, until HBase has taken all of it."""
         puts, deletes = self._drawn(size)
         if poison:

@@ -85,7 +85,7 @@ class SecondRegionServer:
             self._process.wait()
             self._process = None
 
-    def tend(self) -> None:
+    def restart_if_ended(self) -> None:
         """Start it again if it has ended, as a supervisor does: it gives up when its session with ZooKeeper is over."""
         if self._process is None or self._process.poll() is not None:
             self.start()

@@ -44,7 +44,7 @@ def second(stack: Stack) -> Iterator[SecondRegionServer]:
 def world(second: SecondRegionServer) -> Iterator[World]:
     with World(tombstones="5m", foreign=True) as made:
         yield made
-        second.tend()  # the teardown needs all regions
+        second.restart_if_ended()  # the teardown needs all regions
 
 
 def dead_rows(world: World, count: int) -> set[tuple[str, bytes]]:
@@ -108,7 +108,7 @@ class Chaos:
     def kill_hbase(self) -> None:
         self._mover.wait()
         self._restart("hbase", after=0.0)
-        self._second_server.tend()
+        self._second_server.restart_if_ended()
 
     def kill_the_second_region_server(self) -> None:
         self._mover.wait()
@@ -169,8 +169,8 @@ def run(
     while load.written + people.written < rows or happened < len(happenings):
         poison = load.written % (10 * size) == 0
         with mover.batch_under_way():
-            load.patiently(size, poison=poison)
-            people.patiently(size // 2, poison=poison)
+            load.write_until_accepted(size, poison=poison)
+            people.write_until_accepted(size // 2, poison=poison)
         if load.written + people.written >= due:
             due += every
             event = next(events)
@@ -178,7 +178,7 @@ def run(
             happened += 1
             print(f"{time.monotonic() - began:5.0f} s  {load.written + people.written} rows  {event.__name__}")
     mover.wait()
-    load.patiently(size)
+    load.write_until_accepted(size)
     world.wait_visible(world.solr(), seconds=300, pause=0.2)
     watch.stop()
     wrong = _until_equal(people)

@@ -42,8 +42,8 @@ def test_an_index_over_hbase_25(hbase: OtherHBase) -> None:
         watch = BarrierWatch(world, load)
         watch.start()
         for number in range(6):
-            load.patiently(300, poison=number == 2)
-            people.patiently(200, poison=number == 3)
+            load.write_until_accepted(300, poison=number == 2)
+            people.write_until_accepted(200, poison=number == 3)
             if number == 3:
                 world.kill(process)
                 process = world.start()

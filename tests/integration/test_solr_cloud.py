@@ -57,7 +57,7 @@ def test_an_index_in_solr_cloud(server: SolrServer) -> None:
 
         def equal() -> None:
             for _ in range(3):
-                load.patiently(300)
+                load.write_until_accepted(300)
             world.wait_visible(world.solr(), seconds=120)
             assert differences(world, load) == []
 

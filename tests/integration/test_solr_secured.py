@@ -60,8 +60,8 @@ def test_an_index_behind_tls_and_a_password(
     with World(solr=section(server, trusted.pem)) as world:
         world.start("--index", "wide", log=log)
         load = Load(world, keys=500)
-        load.patiently(400)
-        load.patiently(200)
+        load.write_until_accepted(400)
+        load.write_until_accepted(200)
         world.wait_visible(world.solr(), seconds=90)
         assert differences(world, load) == []
         for command in (["apply"], ["index", "reindex"], ["status"], ["index", "reindex", "--finish"]):
@@ -74,7 +74,7 @@ def test_an_index_behind_tls_and_a_password(
             )
             assert done.returncode == 0, (command, done.stderr)
             said += done.stdout + done.stderr
-        load.patiently(100)
+        load.write_until_accepted(100)
         world.wait_visible(world.solr(), seconds=90)
         assert differences(world, load) == []
     assert "indexing" in log.read_text()

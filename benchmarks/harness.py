@@ -33,7 +33,7 @@ def options_of(name: str, description: str | None, rounds: int) -> argparse.Argu
     return parser
 
 
-def sit(
+def run_benchmark(
     parser: argparse.ArgumentParser,
     arguments: Sequence[str] | None,
     run: Callable[[argparse.Namespace, str], int],
@@ -55,7 +55,7 @@ def sit(
             return INTERRUPTED
 
 
-def facts_of(name: str, given: str, versions: str) -> dict[str, str]:
+def run_facts(name: str, given: str, versions: str) -> dict[str, str]:
     """What was run, when, and where."""
     return {
         "command": f'`make {name} ARGS="{given}"`' if given else f"`make {name}`",

@@ -24,7 +24,7 @@ Run = Callable[[Path], Reading]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alongside:
+class CommitComparison:
     """Readings of one shape, of the other commit and of this tree."""
 
     shape: str
@@ -55,15 +55,15 @@ class Alongside:
         )
 
 
-def beside(shape: str, before: Path, run: Run) -> Alongside:
+def compare_shape(shape: str, before: Path, run: Run) -> CommitComparison:
     """One shape in turns."""
     found: dict[str, list[Reading]] = {"before": [], "now": []}
     for turn in TURNS:
         found[turn].append(run(before if turn == "before" else ROOT))
-    return Alongside(shape=shape, before=tuple(found["before"]), now=tuple(found["now"]))
+    return CommitComparison(shape=shape, before=tuple(found["before"]), now=tuple(found["now"]))
 
 
-def slower(found: Iterable[Alongside]) -> list[str]:
+def slower(found: Iterable[CommitComparison]) -> list[str]:
     """The shapes that lost more than is allowed."""
     return [
         f"{one.shape}: {one.ratio:.2f}× of before, {1 - MOST_SLOWER:.2f}× is allowed"
