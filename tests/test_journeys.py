@@ -17,19 +17,19 @@
     run_join ─ select/compiler ─ query/plan     once, at the start: SELECT → plan
        └ kernel/program                    plan → a JSON program per level, with its filters' SQL
        └ engine/spark_kernel ═══ py4j ═══▶ Router.apply, Latest.apply, KeyedJoin.apply, Assemble.apply, and for plans
-                                           with groups or several readers Differ.apply, Combine.apply, Aggregate.apply,
-                                           Project.apply; Timed.apply before Spark's own join
+                                           with groups or several readers ChangeDetector.apply, Combine.apply,
+                                           Aggregate.apply, Project.apply; Timed.apply before Spark's own join
                                            of streams (engine/spark_by_time)
                                            Passed to the JVM once per query: JSON programs, Dataset handles.
                                            Rows never are. State is in RocksDB, owned by the operators in the JVM.
       in the JVM, per batch, rows as (k, m) bytes (`joins.steps.records` is their specification):
        Kafka source → Router (Source, Envelope, Fit, Node) → KeyedJoin → Assemble → finish, in Spark's SQL
-         → Differ → Combine → Aggregate → finish, if rows are grouped
+         → ChangeDetector → Combine → Aggregate → finish, if rows are grouped
        Kafka source → Timed (Envelope, Watermark), twice → Spark's join → on, if a query joins by time
        └ engine/spark_query ◀══ py4j callback ══ foreachBatch(handle of the rows, batch number), on the driver
            timestamp bound ── stores/hbase_sink ── stores/hbase_table
            one Spark action: mapInArrow ══ Arrow batches of (k, m) to Python workers ══▶ stores/hbase_sink
-             └ steps/records                (k, m) → RowPut, RowGone, RefusedRecord, Floor
+             └ steps/records                (k, m) → RowPut, RowGone, RefusedRecord, TruncationPoint
              └ steps/sink                   → puts, deletes, dead letters
              └ stores/hbase_table           written under the batch's timestamp
            ◀══ one report per partition, JSON in a binary column: counts and floors

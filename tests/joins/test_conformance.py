@@ -34,7 +34,7 @@ from joins.oracle.simulation import Logged, Simulation
 from joins.oracle.sql_evaluate import Evaluator
 from joins.query.nodes import Node, Pair
 from joins.query.plan import Plan
-from joins.steps.records import FLOOR, REFUSED, ROW_GONE, ROW_PUT, SINK, Message, load, trace_of, values_of
+from joins.steps.records import REFUSED, ROW_GONE, ROW_PUT, SINK, TRUNCATION_POINT, Message, load, trace_of, values_of
 from tests.integration.conftest import servers
 from tests.joins.groupplans import group_plans
 from tests.joins.joincase import Case, events_of, log_of, read_case, started
@@ -113,7 +113,7 @@ def _plain(messages: Sequence[Message]) -> Found:
     assert all(message.k[0] == SINK for message in messages)
     rows = [(message.k, message.op, message.p) for message in messages]
     truncation_points = {
-        row for row in rows if row[1] == FLOOR
+        row for row in rows if row[1] == TRUNCATION_POINT
     }  # each level of the kernel that reads a topic tells them
     return sorted([row for row in rows if row not in truncation_points] + list(truncation_points))
 
@@ -458,7 +458,7 @@ def test_too_many_pairs_end_the_query(spark: SparkSession, tmp_path: Path) -> No
     plan = replace(plan, fragments=parts)
     with pytest.raises(StreamingQueryException) as caught:
         run(spark, partial(kernel, plan, {}), batches, tmp_path)
-    assert "table wide: 900 pairs of a and b at 7, more than 899: ON with an equality more" in cause_of(caught.value)
+    assert "table wide: 900 pairs of a and b at 7, more than 899: add an equality to ON" in cause_of(caught.value)
 
 
 @pytest.mark.parametrize(("tombstone_ms", "back"), [(1, 1), (WEEK_MS, 0)])

@@ -16,7 +16,18 @@ from joins.engine.spark_expressions import finish, predicate
 from joins.engine.spark_session import close_session, open_session
 from joins.oracle.sql_evaluate import canonical, native
 from joins.query.value_types import spark_type
-from joins.steps.records import FLOOR, REFUSED, ROW_GONE, ROW_PUT, Message, dump, load, payload, text_of, values_of
+from joins.steps.records import (
+    REFUSED,
+    ROW_GONE,
+    ROW_PUT,
+    TRUNCATION_POINT,
+    Message,
+    dump,
+    load,
+    payload,
+    text_of,
+    values_of,
+)
 from tests.joins.joincase import Case
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -84,7 +95,7 @@ def messages(spark: SparkSession, case: Case) -> DataFrame:
     made: list[tuple[Any, ...]] = [
         (b"\xff" + text_of([row[0]]), ROW_PUT, 1, payload([row[i] for i in used], 5)) for row in ROWS
     ]
-    made += [(b"\xff9", ROW_GONE, 0, b""), (b"\xff", FLOOR, 0, b"why")]
+    made += [(b"\xff9", ROW_GONE, 0, b""), (b"\xff", TRUNCATION_POINT, 0, b"why")]
     return stored(spark, made)
 
 
@@ -227,7 +238,7 @@ def test_failures_are_reported_during_the_row(spark: SparkSession) -> None:
         ("table wide, row 4", "not computed: t.n / t.d")
     ]
     assert {row.k for row in rows if row.op == ROW_GONE} == {b"\xff3", b"\xff9"}
-    assert [(row.v, row.p) for row in rows if row.op == FLOOR] == [(0, b"why")]
+    assert [(row.v, row.p) for row in rows if row.op == TRUNCATION_POINT] == [(0, b"why")]
 
 
 def test_filter_over_values_is_true_or_false(spark: SparkSession) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
-from joins.stores.timestamps import BatchTimestamps
 
 from joins.steps.sink import next_timestamp
 from joins.stores import timestamps
+from joins.stores.timestamps import BatchTimestamps
 
 ROWS = 3
 SCHEDULES = 400

@@ -24,7 +24,7 @@ Read = Callable[[tuple[str, ...]], DataFrame]
 
 def kernel_flow(read: Read, parts: Sequence[FragmentProgram], plan: Plan) -> DataFrame:
     """Rows (k binary, m binary) of the last fragment's whole rows, before its expressions: `ROW_PUT`, `ROW_GONE`,
-    `REFUSED`, `FLOOR`. `parts`: the plan's program.
+    `REFUSED`, `TRUNCATION_POINT`. `parts`: the plan's program.
 
     `read(topics)` gives the log's records of these topics: topic, partition, offset, key, value.
     """
@@ -56,7 +56,7 @@ def _whole_rows(read: Read, levels: Sequence[Level], done: Sequence[DataFrame]) 
             come.append(_step("Latest", routed, program) if level.latest else routed)
         come += [done[number] for number in level.rows]
         if level.reread:
-            come.append(_step("Differ", reduce(DataFrame.unionAll, [done[n] for n in level.reread]), program))
+            come.append(_step("ChangeDetector", reduce(DataFrame.unionAll, [done[n] for n in level.reread]), program))
         messages = reduce(DataFrame.unionAll, come)
         for step in level.steps:
             messages = _step(step, messages, level.program)

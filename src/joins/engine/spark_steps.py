@@ -26,9 +26,9 @@ from joins.engine.stage import CHUNK, Grouped, Paired, Stage, StageWork, bucket_
 from joins.engine.workers.spark_processor import StepProcessor
 from joins.query.nodes import Derived, Expression, Node, Pair, PlanSource
 from joins.query.plan import Fragment, Plan
-from joins.steps.change_detector import differs_of
+from joins.steps.change_detector import receivers_of
 from joins.steps.contributions import combined
-from joins.steps.records import FLOOR, PARTIAL, REFUSED, Message, RefusedRecord, dump, load, picked
+from joins.steps.records import PARTIAL, REFUSED, TRUNCATION_POINT, Message, RefusedRecord, dump, load, picked
 from joins.steps.route import Changed, LogReader, Router, SafeOffsets
 from joins.steps.truncation import repaired
 from joins.stores.kafka_log import past
@@ -57,13 +57,13 @@ def dataflow(
         raise UsageError(f"engine python can not order the log of {unordered[0]}", "use `engine: jvm` for this table")
     numbers = bucket_numbers(partitions)
     arrived: dict[int, list[DataFrame]] = {fragment.number: [] for fragment in plan.fragments}
-    heard: frozenset[str] = frozenset()
+    noticed: frozenset[str] = frozenset()
     for fragment in plan.fragments:
         come = arrived[fragment.number]
         if topics := topics_of(fragment):
-            reading = _Reading(plan, fragment, settled, ends, servers, heard)
+            reading = _Reading(plan, fragment, settled, ends, servers, noticed)
             come.append(_routed(read(topics), reading, partitions, numbers))
-            heard |= {*topics}
+            noticed |= {*topics}
         rows = _joined(reduce(DataFrame.unionAll, come), plan, fragment, numbers)
         if fragment is plan.last:
             return rows
@@ -90,8 +90,8 @@ def readers(plan: Plan) -> int:
 
 def _joined(rows: DataFrame, plan: Plan, fragment: Fragment, numbers: tuple[int, ...]) -> DataFrame:
     """Messages through the stateful steps of a fragment's tree, stage by stage, or of its pairs."""
-    if differs := differs_of(fragment):
-        rows = _through(rows, differs, numbers)
+    if receivers := receivers_of(fragment):
+        rows = _through(rows, receivers, numbers)
     if isinstance(pair := fragment.root, Pair):
         rows = _through(rows, {pair.number: Paired(pair, fragment.outlet, plan.sink.table)}, numbers)
     for stage in sorted({step.stage for step in fragment.steps}):
@@ -113,14 +113,14 @@ def _bucketed(rows: DataFrame, numbers: tuple[int, ...]) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What a fragment reads of the log, and what is known of that; `heard`: topics of which others tell the notices."""
+    """What a fragment reads of the log, and what is known of that; `noticed`: topics whose notices others emit."""
 
     plan: Plan
     fragment: Fragment
     settled: SafeOffsets
     ends: SafeOffsets | None
     servers: Brokers
-    heard: frozenset[str]
+    noticed: frozenset[str]
 
     def router(self) -> Router:
         """What makes messages of changes."""
@@ -147,7 +147,7 @@ class _Reading:
                 if isinstance(found, Changed):
                     changed.append(found)
                 elif isinstance(found, RefusedRecord):
-                    notices += [found.message()] if topic not in self.heard else []
+                    notices += [found.message()] if topic not in self.noticed else []
                 elif found is not None:  # it may stand for very many changes
                     before = partial(past, self.servers, topic, partition, offset)
                     for some in _chunks(repaired(reader, found, before)):
@@ -228,7 +228,9 @@ def _picking(fragment: Fragment, numbers: tuple[int, ...]) -> Batches:
         for batch in batches:
             messages = [load(k, m) for k, m in zip(*(batch[name].to_pylist() for name in ("k", "m")), strict=True)]
             reported = [
-                message if message.op in (REFUSED, FLOOR, PARTIAL) else picked(message, fragment.picks, fragment.tag)
+                message
+                if message.op in (REFUSED, TRUNCATION_POINT, PARTIAL)
+                else picked(message, fragment.picks, fragment.tag)
                 for message in messages
             ]
             yield _stored([dump(message) for message in reported], numbers)

@@ -73,9 +73,9 @@ class StageWork:
                     yield from joined_in(join, k, messages, self._get, self._set)
                 case Assemble() as star:
                     yield from self._assembled(star, k, messages)
-                case Reread() | Side() as hearer:
+                case Reread() | Side() as receiver:
                     if (found := self._difference(k, messages, whole)) is not None:
-                        yield from differences(hearer, found)
+                        yield from differences(receiver, found)
                 case Paired(pair, target, table):
                     yield from paired_in(pair, target, table, k, messages, self._get, self._set)
                 case Grouped(group, target, table):

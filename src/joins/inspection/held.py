@@ -11,7 +11,7 @@ from joins.inspection.packed import Packed
 from joins.query.group import Grouping
 from joins.query.nodes import Pair
 from joins.query.plan import KeyedJoin, Plan, Step
-from joins.steps.change_detector import differs_of
+from joins.steps.change_detector import receivers_of
 from joins.steps.records import SINK, Values, split_part, ts_of, unpack, values_of, values_of_text
 
 _APART = b"\xff"
@@ -49,8 +49,8 @@ def keys_of(plan: Plan, key: str) -> dict[bytes, Where]:
     found: dict[int, Where] = {}
     for fragment in plan.fragments:
         found |= {step.number: Where(_name(step), None) for step in fragment.steps}
-        differs = {number: hearer.node for number, hearer in differs_of(fragment).items()}
-        found |= {number: Where(f"rows for {node.alias}", None) for number, node in differs.items()}
+        detectors = {number: receiver.node for number, receiver in receivers_of(fragment).items()}
+        found |= {number: Where(f"rows for {node.alias}", None) for number, node in detectors.items()}
         if isinstance(pair := fragment.root, Pair):
             found[pair.number] = Where(f"pairs of {pair.alias}", None)
         if (group := fragment.group) is not None:

@@ -8,12 +8,12 @@ import org.apache.spark.sql.streaming.*;
 import scala.Tuple2;
 
 /**
- * A star's rows of the parts that its hops send, so that only whole rows leave: `joins.steps.state.assemble_step`.
- * State per row: its own payload, and every part's.
+ * Assembles each row of a multi-way join from the parts that its lookup joins send, and emits only whole rows:
+ * `joins.steps.state.assemble_step`. State per row: its own payload and the payload of every part.
  */
 public final class Assemble extends StatefulProcessor<Object, Object, Object> {
   private final String program;
-  private transient Star[] stars;
+  private transient MultiJoin[] joins;
   private transient ValueState<byte[]> stored;
 
   public Assemble(String program) {
@@ -25,11 +25,11 @@ public final class Assemble extends StatefulProcessor<Object, Object, Object> {
   }
 
   public void init(OutputMode mode, TimeMode time) {
-    stars = new Star[128];
-    JsonNode described = Message.at(Message.parsed(program), "stars");
+    joins = new MultiJoin[128];
+    JsonNode described = Message.at(Message.parsed(program), "multi_joins");
     for (int i = 0; i < described.size(); i++) {
-      JsonNode star = Message.at(described, Integer.valueOf(i));
-      stars[Message.at(star, "star").asInt()] = new Star(star);
+      JsonNode join = Message.at(described, Integer.valueOf(i));
+      joins[Message.at(join, "multi_join").asInt()] = new MultiJoin(join);
     }
     stored = getHandle().getValueState("row_v1", Encoders.BINARY(), TTLConfig.NONE());
   }
@@ -38,86 +38,87 @@ public final class Assemble extends StatefulProcessor<Object, Object, Object> {
       Object group, scala.collection.Iterator<Object> input, TimerValues timers) {
     byte[] key = (byte[]) group;
     List<Object> out = new ArrayList<Object>();
-    if (key[0] >= 0 || stars[key[0] & ~Message.STAR] == null) { // for a step further up
+    if (key[0] >= 0 || joins[key[0] & ~Message.MULTI_JOIN] == null) { // for a later step
       while (input.hasNext()) out.add(input.next());
       return Message.asScala(out.iterator());
     }
-    Star star = stars[key[0] & ~Message.STAR];
-    assemble(star, Arrays.copyOfRange(key, 1, key.length), told(star, input), out);
+    MultiJoin join = joins[key[0] & ~Message.MULTI_JOIN];
+    assemble(join, Arrays.copyOfRange(key, 1, key.length), newest(join, input), out);
     return Message.asScala(out.iterator());
   }
 
-  /** The newest message of a batch about a row itself, and about each of its parts. */
-  private static byte[][] told(Star star, scala.collection.Iterator<Object> input) {
-    byte[][] told = new byte[1 + star.nulls.length][];
+  /** The newest message of a batch about the row itself, and about each of its parts. */
+  private static byte[][] newest(MultiJoin join, scala.collection.Iterator<Object> input) {
+    byte[][] newest = new byte[1 + join.nulls.length][];
     while (input.hasNext()) {
       byte[] message = (byte[]) ((Tuple2) input.next())._2();
       int part = message[0] == Message.PART ? 1 + Message.row(message)[0] : 0;
-      if (told[part] == null || Message.newer(message, told[part])) told[part] = message;
+      if (newest[part] == null || Message.newer(message, newest[part])) newest[part] = message;
     }
-    return told;
+    return newest;
   }
 
-  private void assemble(Star star, byte[] id, byte[][] told, Collection<Object> out) {
-    boolean gone = told[0] != null && told[0][0] == Message.GONE;
-    byte[][] row = parts(told, gone);
-    // what is whole in the batch need not be read: but where a join is inner, whether the row was shown must be known
-    boolean reads = star.anyInner || Arrays.asList((Object[]) row).contains(null);
+  private void assemble(MultiJoin join, byte[] id, byte[][] newest, Collection<Object> out) {
+    boolean gone = newest[0] != null && newest[0][0] == Message.GONE;
+    byte[][] row = parts(newest, gone);
+    // a row that is complete in the batch needs no read, unless an inner join needs to know whether the row was visible
+    boolean reads = join.anyInner || Arrays.asList((Object[]) row).contains(null);
     byte[] before = reads ? (byte[]) stored.get() : null;
     byte[][] old = before == null ? null : Message.unpacked(ByteBuffer.wrap(before), row.length);
-    boolean shown = old != null && star.shows(old);
+    boolean shown = old != null && join.shows(old);
     if (gone || row[0] == null && old == null) {
       if (gone) stored.clear();
-      if (gone && shown) out.add(Message.result(star.target, id, null, 0));
+      if (gone && shown) out.add(Message.result(join.target, id, null, 0));
       return;
     }
     for (int i = 0; i < row.length; i++) {
-      if (row[i] == null && old == null) { // the log did not tell the row from its beginning, and did not say so
-        out.add(star.refused(id, i));
+      if (row[i] == null && old == null) { // the log lacks the beginning of the row and did not say so
+        out.add(join.refused(id, i));
         return;
       }
       if (row[i] == null) row[i] = old[i];
     }
     stored.update(Message.packed(row));
-    if (star.shows(row)) out.add(Message.result(star.target, id, star.whole(row), 1));
-    else if (shown) out.add(Message.result(star.target, id, null, 0));
+    if (join.shows(row)) out.add(Message.result(join.target, id, join.whole(row), 1));
+    else if (shown) out.add(Message.result(join.target, id, null, 0));
   }
 
-  /** The payloads that a batch tells: the row's own, and each part's; null where it does not. */
-  private static byte[][] parts(byte[][] told, boolean gone) {
-    byte[][] row = new byte[told.length][];
-    if (told[0] != null && !gone) { // with the part of its first hop
-      ByteBuffer both = ByteBuffer.wrap(Message.payload(told[0]));
+  /** The payloads in a batch: the row's own and each part's; null for those not in the batch. */
+  private static byte[][] parts(byte[][] newest, boolean gone) {
+    byte[][] row = new byte[newest.length][];
+    if (newest[0] != null && !gone) { // together with the part of its first lookup
+      ByteBuffer both = ByteBuffer.wrap(Message.payload(newest[0]));
       both.get(row[0] = new byte[both.getInt()]);
       both.get(row[1] = new byte[both.remaining()]);
     }
-    for (int i = 1; i < row.length; i++) if (row[i] == null && told[i] != null) row[i] = Message.payload(told[i]);
+    for (int i = 1; i < row.length; i++) if (row[i] == null && newest[i] != null) row[i] = Message.payload(newest[i]);
     return row;
   }
 
-  private static final class Star {
+  private static final class MultiJoin {
     final int target;
     final byte[][] nulls;
     final boolean[] inner;
     private final String of;
     boolean anyInner;
 
-    Star(JsonNode star) {
-      target = Message.at(star, "target").asInt();
-      of = Message.at(star, "of").asText();
-      inner = new boolean[Message.at(star, "inner").size()];
+    MultiJoin(JsonNode join) {
+      target = Message.at(join, "target").asInt();
+      of = Message.at(join, "of").asText();
+      inner = new boolean[Message.at(join, "inner").size()];
       nulls = new byte[inner.length][];
       for (int i = 0; i < inner.length; i++) {
-        anyInner |= inner[i] = Message.at(Message.at(star, "inner"), Integer.valueOf(i)).asBoolean();
-        nulls[i] = Message.nulls(Message.at(Message.at(star, "widths"), Integer.valueOf(i)).asInt());
+        anyInner |= inner[i] = Message.at(Message.at(join, "inner"), Integer.valueOf(i)).asBoolean();
+        nulls[i] = Message.nulls(Message.at(Message.at(join, "widths"), Integer.valueOf(i)).asInt());
       }
     }
 
-    Object refused(byte[] row, int join) {
-      String reason = "its part of join " + join + " was never told: `tailorbird snapshot` of its table reads it again";
+    Object refused(byte[] row, int part) {
+      String reason = "its part of join " + part
+          + " was never received: run `tailorbird snapshot` of its table to re-read it";
       Integer none = Integer.valueOf(0);
-      byte[] told = Envelope.bytes(new Object[] {"row of " + of, none, none, reason, row, null});
-      return Message.of(Message.SINK, Message.NONE, Message.REFUSED, 0, Message.NONE, told);
+      byte[] record = Envelope.bytes(new Object[] {"row of " + of, none, none, reason, row, null});
+      return Message.of(Message.SINK, Message.NONE, Message.REFUSED, 0, Message.NONE, record);
     }
 
     byte[] whole(byte[][] row) {

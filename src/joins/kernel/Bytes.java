@@ -3,7 +3,7 @@ package tailorbird.kernel;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 
-/** Bytes that are written one behind the other, and how they are read again; lengths and counts take few of them. */
+/** A buffer of concatenated values and the methods that read them again; lengths and counts are written compactly. */
 final class Bytes {
   byte[] data;
   int length;
@@ -34,19 +34,19 @@ final class Bytes {
     return this;
   }
 
-  /** A number, seven bits a byte, the lowest first. */
+  /** Appends a number with seven bits per byte, the lowest first. */
   Bytes putCount(long value) {
     long left = value;
     for (; (left & ~0x7FL) != 0; left >>>= 7) put((int) left & 0x7F | 0x80);
     return put((int) left);
   }
 
-  /** A number that may be negative. */
+  /** Appends a number that may be negative. */
   Bytes putSigned(long value) {
     return putCount(value << 1 ^ value >> 63);
   }
 
-  /** Bytes behind their length. */
+  /** Appends bytes, preceded by their length. */
   Bytes putBlock(byte[] block) {
     return putCount(block.length).put(block);
   }

@@ -14,13 +14,13 @@ import org.apache.spark.unsafe.types.UTF8String;
 import scala.collection.immutable.Seq;
 
 /**
- * The condition that a node's rows must satisfy, evaluated by Spark's own code over their texts: so it means what the
- * same condition means in WHERE. Resolved once, where the query is made, and made ready by each task that meets a row.
+ * The condition that a node's rows must satisfy, evaluated by Spark's own code over their texts, so it has the same
+ * meaning as in WHERE. It is resolved once when the query is created, and prepared by each task that processes a row.
  */
 final class Filter {
   private static final ObjectMapper JSON = new ObjectMapper();
   private final Seq[] resolved;
-  private final int[] uses, columns; // places in the condition's array, and in the source's rows
+  private final int[] uses, columns; // indexes in the condition's array, and in the source's rows
   private final Object[] values;
   private final InternalRow row;
   private UnsafeProjection[] below;
@@ -34,7 +34,7 @@ final class Filter {
     row = new GenericInternalRow(new Object[] {new GenericArrayData((Object[]) values)});
   }
 
-  /** A program's conditions over an array `image`: of each the expressions and inputs of the projections it becomes. */
+  /** A program's conditions over an array `image`: for each, the expressions and inputs of the projections. */
   static Seq[][] resolved(SparkSession session, String program) {
     JsonNode conditions = Message.at(Message.parsed(program), "conditions");
     Seq[][] found = new Seq[conditions.size()][];
@@ -45,7 +45,7 @@ final class Filter {
       String condition = Message.at(conditions, Integer.valueOf(i)).asText();
       Dataset asked = session.createDataFrame(context.emptyRDD(), schema).selectExpr(new String[] {condition});
       LogicalPlan plan = ((org.apache.spark.sql.classic.Dataset) asked).queryExecution().optimizedPlan();
-      ArrayDeque<Object> stages = new ArrayDeque<Object>(); // what is used twice is computed in one of its own
+      ArrayDeque<Object> stages = new ArrayDeque<Object>(); // common subexpressions get their own stage
       while (!plan.children().isEmpty()) {
         LogicalPlan child = (LogicalPlan) plan.children().head();
         stages.addFirst(child.output().toList());
@@ -57,7 +57,7 @@ final class Filter {
     return found;
   }
 
-  /** Whether a row of the source satisfies the condition: what is NULL does not hold. */
+  /** Whether a row of the source satisfies the condition; NULL does not. */
   boolean holds(byte[][] image) {
     if (holds == null) prepare();
     for (int i = 0; i < uses.length; i++) values[uses[i]] = text(image[columns[uses[i]]]);
@@ -73,12 +73,12 @@ final class Filter {
       below[i].initialize(0);
     }
     int last = 2 * below.length;
-    Expression condition = (Expression) ((Expression) resolved[last].head()).children().head(); // below its name
+    Expression condition = (Expression) ((Expression) resolved[last].head()).children().head(); // below its alias
     holds = Predicate$.MODULE$.create(condition, resolved[last + 1]);
     holds.initialize(0);
   }
 
-  /** What `from_json` makes of a value: a text without its quotes, anything else as it is written. */
+  /** The value as `from_json` returns it: a text without its quotes, anything else as written. */
   private static UTF8String text(byte[] value) {
     if (Envelope.isNull(value)) return null;
     if (value[0] != '"') return UTF8String.fromBytes(value);
@@ -90,7 +90,7 @@ final class Filter {
     try {
       return (String) JSON.readValue(value, String.class);
     } catch (IOException e) {
-      throw new IllegalStateException(e); // the kernel has written it
+      throw new IllegalStateException(e); // cannot happen: the kernel wrote it
     }
   }
 }

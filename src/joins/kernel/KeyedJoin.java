@@ -8,17 +8,18 @@ import org.apache.spark.sql.streaming.*;
 import scala.Tuple2;
 
 /**
- * The rows that point at a key meet the row that has it, for every hop of a level: `joins.steps.state.hop_step`. State:
- * per key the right side's payload and, with it, the first few rows, of each its payload, or nothing where an
- * assembling step keeps it: so they need no search of the store. Once they are more, each is an entry of its own,
- * written without being read, and a key with very many costs no more per change than any other.
+ * Joins the rows that point at a key with the row that has it, for every lookup join of a level:
+ * `joins.steps.state.lookup_step`. State per key: the right side's payload together with the first few rows and their
+ * payloads, which therefore need no search of the store. A row's payload is empty where an assembling step keeps it.
+ * Once there are more rows, each is an entry of its own that is written without being read, so a key with very many
+ * rows costs no more per change than any other.
  */
 public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
-  private static final int FEW = 320; // bytes: two or three rows of a common width, or a dozen names of rows
-  private static final int APART = -1; // in place of a count of rows: each is an entry of its own
-  private static final long SPEAKS = 1, COMES = 2; // a row's word counts less than what comes for it, by so much
+  private static final int FEW = 320; // bytes: two or three rows of a common width, or a dozen ids of rows
+  private static final int APART = -1; // replaces a row count: each row is an entry of its own
+  private static final long FROM_RIGHT = 1, FROM_ROW = 2; // version increments: the row itself beats its right side
   private final String program;
-  private transient Hop[] hops;
+  private transient Lookup[] lookups;
   private transient ValueState<byte[]> keys;
   private transient MapState<byte[], byte[]> rows;
 
@@ -31,11 +32,11 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
   }
 
   public void init(OutputMode mode, TimeMode time) {
-    hops = new Hop[128];
-    JsonNode described = Message.at(Message.parsed(program), "hops");
+    lookups = new Lookup[128];
+    JsonNode described = Message.at(Message.parsed(program), "lookups");
     for (int i = 0; i < described.size(); i++) {
-      JsonNode hop = Message.at(described, Integer.valueOf(i));
-      hops[Message.at(hop, "hop").asInt()] = new Hop(hop);
+      JsonNode lookup = Message.at(described, Integer.valueOf(i));
+      lookups[Message.at(lookup, "lookup").asInt()] = new Lookup(lookup);
     }
     keys = getHandle().getValueState("key_v1", Encoders.BINARY(), TTLConfig.NONE());
     rows = getHandle().getMapState("rows_v1", Encoders.BINARY(), Encoders.BINARY(), TTLConfig.NONE());
@@ -45,8 +46,8 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
       Object group, scala.collection.Iterator<Object> input, TimerValues timers) {
     byte[] key = (byte[]) group;
     ArrayDeque<Object> out = new ArrayDeque<Object>();
-    Hop hop = key[0] < 0 ? null : hops[key[0]];
-    if (hop == null) { // for a step further up: a star, or a hop of another level
+    Lookup lookup = key[0] < 0 ? null : lookups[key[0]];
+    if (lookup == null) { // for a later step: a multi-way join, or a lookup of another level
       while (input.hasNext()) out.add(input.next());
       return Message.asScala(out.iterator());
     }
@@ -56,18 +57,18 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
     Held held = new Held(matches ? (byte[]) keys.get() : null);
     byte[] before = held.right, newer = batch.right == null ? before : Message.payload(batch.right);
     boolean changed = batch.right != null && differs(newer, before);
-    if (changed) held.right = newer; // else newer perhaps, but the same
-    boolean some = false; // whether a row is put here, so that there is one
+    if (changed) held.right = newer; // otherwise newer at most, with the same values
+    boolean some = false; // whether a row was put here, so that the key is not empty
     for (Iterator<?> changes = batch.newest.entrySet().iterator(); changes.hasNext(); ) {
       Map.Entry change = (Map.Entry) changes.next();
       boolean sure = batch.sure != null && batch.sure.contains(change.getKey());
-      some |= change(hop, change, held, matches ? before : null, sure, out);
+      some |= change(lookup, change, held, matches ? before : null, sure, out);
     }
     if (matches && (changed || held.few != null || held.right.length == 0)) store(held, some);
-    return changed ? othersToo(hop, batch, held, out) : Message.asScala(out.iterator());
+    return changed ? othersToo(lookup, batch, held, out) : Message.asScala(out.iterator());
   }
 
-  /** Whether another right side came; its time and trace alone are no difference. */
+  /** Whether the right side's values changed; its time and trace do not count. */
   private static boolean differs(byte[] newer, byte[] before) {
     if ((before.length == 0) != (newer.length == 0)) return true;
     int from = Message.textAt(newer, 0), begins = Message.textAt(before, 0);
@@ -75,26 +76,26 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
   }
 
   /**
-   * Keeps or forgets one row of the batch, and tells it; whether it was put. `before` is the right side that it met so
-   * far, null where the key matches nothing; `sure`: it may be shown from where nobody said that it was.
+   * Stores or removes one row of the batch and emits it. Returns whether it was put. `before` is the right side before
+   * the batch, null where the key matches nothing. `sure`: the row may already be visible although no message said so.
    */
   private boolean change(
-      Hop hop, Map.Entry change, Held held, byte[] before, boolean sure, Collection<Object> out) {
+      Lookup lookup, Map.Entry change, Held held, byte[] before, boolean sure, Collection<Object> out) {
     byte[] row = ((ByteBuffer) change.getKey()).array(), message = (byte[]) change.getValue();
     byte[] own = Message.payload(message);
     boolean put = message[0] == Message.PUT || message[0] == Message.NEW || message[0] == Message.SURE;
     boolean shown = sure || message[0] != Message.NEW;
     // only what an inner join hides needs to be known before it is written: a row that was here without a right side
     // was not shown
-    if (!sure && before != null && hop.inner && hop.star < 0 && (put ? held.right : before).length == 0) {
+    if (!sure && before != null && lookup.inner && lookup.multiJoin < 0 && (put ? held.right : before).length == 0) {
       boolean here = held.few == null ? rows.containsKey(row) : held.few.containsKey(change.getKey());
       if (here) shown = before.length > 0;
     }
-    if (put) put(held, change.getKey(), row, hop.star < 0 ? own : Message.NONE);
+    if (put) put(held, change.getKey(), row, lookup.multiJoin < 0 ? own : Message.NONE);
     else remove(held, change.getKey(), row);
-    long version = Message.version(message) + COMES;
-    if (put) hop.row(row, own, held.right, version, shown, out);
-    else if ((message[0] == Message.GONE || message[0] == Message.LOST) && shown) hop.gone(row, version, out);
+    long version = Message.version(message) + FROM_ROW;
+    if (put) lookup.row(row, own, held.right, version, shown, out);
+    else if ((message[0] == Message.GONE || message[0] == Message.LOST) && shown) lookup.gone(row, version, out);
     return put;
   }
 
@@ -112,9 +113,9 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
     held.left--;
   }
 
-  /** What is out, then one for every other row at the key: read as Spark asks, so memory does not grow with them. */
+  /** The messages in `out`, then one for every other row at the key. They are produced lazily to limit memory. */
   private scala.collection.Iterator<Object> othersToo(
-      final Hop hop, final Batch batch, Held held, final ArrayDeque<Object> out) {
+      final Lookup lookup, final Batch batch, Held held, final ArrayDeque<Object> out) {
     final byte[] right = held.right;
     final scala.collection.Iterator<Object> listed =
         held.few == null ? (scala.collection.Iterator) rows.iterator() : Message.asScala(held.few.values().iterator());
@@ -124,8 +125,8 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
           Tuple2 entry = (Tuple2) listed.next();
           byte[] row = (byte[]) entry._1();
           if (batch.newest.containsKey(ByteBuffer.wrap(row))) continue;
-          if (hop.star >= 0) out.add(hop.part(row, right, SPEAKS));
-          else hop.row(row, (byte[]) entry._2(), right, SPEAKS, true, out);
+          if (lookup.multiJoin >= 0) out.add(lookup.part(row, right, FROM_RIGHT));
+          else lookup.row(row, (byte[]) entry._2(), right, FROM_RIGHT, true, out);
         }
         return !out.isEmpty();
       }
@@ -137,7 +138,7 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
     });
   }
 
-  /** Writes what a key holds, or forgets the key with its last row; `some`: there is one, since it was put just now. */
+  /** Stores a key's content, or removes the key with its last row. `some`: the key has a row that was just put. */
   private void store(Held held, boolean some) {
     List<Object> parts = new ArrayList<Object>(Collections.singleton(held.right));
     int size = 0;
@@ -166,9 +167,10 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
   }
 
   /**
-   * How many rows are entries of their own. Read to the end, since Spark keeps an iterator open that is not, until the
-   * task ends: a key without a right side has to know when its last row goes, and would leave one with every batch.
-   * Asked again only when as many rows have gone as there were, it costs a change no more than a constant.
+   * Counts the rows that are entries of their own. It reads to the end, because Spark keeps an unfinished iterator
+   * open until the task ends. A key without a right side must know when its last row is removed, and would otherwise
+   * leave an open iterator in every batch. It counts again only after as many rows were removed as there were, so the
+   * amortized cost per change is constant.
    */
   private int counted() {
     int count = 0;
@@ -176,11 +178,11 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
     return count;
   }
 
-  /** What a batch says of one key: the newest right side, and of each row its newest message. */
+  /** A batch's messages for one key: the newest right side, and the newest message of each row. */
   private static final class Batch {
     byte[] right;
     final Map<Object, byte[]> newest = new HashMap<Object, byte[]>();
-    Set<Object> sure; // rows that may be shown from where nobody said that they were; null: none
+    Set<Object> sure; // rows that may already be visible although no message said so; null: none
 
     Batch(scala.collection.Iterator<Object> input) {
       while (input.hasNext()) {
@@ -194,7 +196,7 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
       Object row = ByteBuffer.wrap(Message.row(message));
       byte[] other = (byte[]) newest.get(row);
       byte[] last = other == null || Message.version(message) >= Message.version(other) ? message : other;
-      if (other != null && last[0] == Message.NEW) last[0] = Message.PUT; // what it hides may have shown the row
+      if (other != null && last[0] == Message.NEW) last[0] = Message.PUT; // the row may be visible
       if (message[0] == Message.SURE || message[0] == Message.LOST) {
         if (sure == null) sure = new HashSet<Object>();
         sure.add(row);
@@ -203,11 +205,11 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
     }
   }
 
-  /** What the store has of one key: its right side, and the rows with it; `few` is null where they are apart. */
+  /** The stored content of one key: its right side and its rows; `few` is null where rows are entries of their own. */
   private static final class Held {
     byte[] right = Message.NONE;
     Map<Object, Object> few;
-    int left; // at least so many rows are apart, of a key without a right side
+    int left; // lower bound for the number of entries, for a key without a right side
 
     Held(byte[] stored) {
       int count = stored == null ? 0 : (int) stored[0];
@@ -223,39 +225,39 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
     }
   }
 
-  /** What the program says of a hop, and the messages that leave it. */
-  private static final class Hop {
-    final int star, part, target;
+  /** One lookup join of the program, and the messages that leave it. */
+  private static final class Lookup {
+    final int multiJoin, part, target;
     final boolean inner;
     final byte[] nulls;
 
-    Hop(JsonNode hop) {
-      star = Message.at(hop, "star").asInt(); // the step that takes its parts; -1: whole rows leave
-      part = Message.at(hop, "part").asInt();
-      target = Message.at(hop, "target").asInt();
-      inner = Message.at(hop, "inner").asBoolean();
-      nulls = Message.nulls(Message.at(hop, "width").asInt());
+    Lookup(JsonNode lookup) {
+      multiJoin = Message.at(lookup, "multi_join").asInt(); // the step that assembles its parts; -1: whole rows leave
+      part = Message.at(lookup, "part").asInt();
+      target = Message.at(lookup, "target").asInt();
+      inner = Message.at(lookup, "inner").asBoolean();
+      nulls = Message.nulls(Message.at(lookup, "width").asInt());
     }
 
-    /** A row of the batch, or at a key whose right side changed: what comes, in its order, beats what only speaks. */
+    /** Emits a row of the batch, or one at a key whose right side changed. */
     void row(byte[] row, byte[] own, byte[] right, long version, boolean shown, Collection<Object> out) {
-      if (star >= 0 && part > 0) out.add(part(row, right, version));
-      else if (star >= 0) {
+      if (multiJoin >= 0 && part > 0) out.add(part(row, right, version));
+      else if (multiJoin >= 0) {
         byte[] both = ByteBuffer.allocate(4 + own.length + right.length).putInt(own.length).put(own).put(right).array();
-        out.add(Message.of(Message.STAR | star, row, Message.PUT, version, Message.NONE, both));
+        out.add(Message.of(Message.MULTI_JOIN | multiJoin, row, Message.PUT, version, Message.NONE, both));
       } else if (right.length > 0 || !inner) {
         out.add(Message.result(target, row, Message.joined(own, right, nulls), version));
       } else if (shown) out.add(Message.result(target, row, null, 0));
     }
 
     Tuple2<byte[], byte[]> part(byte[] row, byte[] right, long version) {
-      return Message.of(Message.STAR | star, row, Message.PART, version, new byte[] {(byte) part}, right);
+      return Message.of(Message.MULTI_JOIN | multiJoin, row, Message.PART, version, new byte[] {(byte) part}, right);
     }
 
     void gone(byte[] row, long version, Collection<Object> out) {
-      if (star < 0) out.add(Message.result(target, row, null, 0));
+      if (multiJoin < 0) out.add(Message.result(target, row, null, 0));
       else if (part == 0) {
-        out.add(Message.of(Message.STAR | star, row, Message.GONE, version, Message.NONE, Message.NONE));
+        out.add(Message.of(Message.MULTI_JOIN | multiJoin, row, Message.GONE, version, Message.NONE, Message.NONE));
       }
     }
   }

@@ -9,9 +9,9 @@ import scala.Tuple2;
 import scala.collection.immutable.Seq;
 
 /**
- * Makes an order for logs that have none: `joins.steps.state.latest_step`, then routing. State per row: its version and
- * packed values, or of a deleted row the version alone, which is forgotten after as long as the log is sure to keep
- * what could come again.
+ * Creates an order for logs that have none: `joins.steps.state.latest_step`, then routing. State per row: its version
+ * and packed values, or only the version of a deleted row. The latter expires after the time in which the log may
+ * repeat older events.
  */
 public final class Latest extends StatefulProcessor<Object, Object, Object> {
   private final String program;
@@ -44,15 +44,15 @@ public final class Latest extends StatefulProcessor<Object, Object, Object> {
     while (input.hasNext()) {
       Object next = input.next();
       byte[] message = (byte[]) ((Tuple2) next)._2();
-      if (message[0] != Message.PUT && message[0] != Message.GONE || key[0] != Message.STAR) out.add(next);
+      if (message[0] != Message.PUT && message[0] != Message.GONE || key[0] != Message.MULTI_JOIN) out.add(next);
       else if (last == null || Message.version(message) > Message.version(last)) last = message;
     }
-    if (last != null) happened(sources[key[1]], last, out);
+    if (last != null) apply(sources[key[1]], last, out);
     return Message.asScala(out.iterator());
   }
 
-  /** The newest of a batch about one row: kept and routed, unless the state is younger. */
-  private void happened(Source source, byte[] message, Collection<Object> out) {
+  /** Stores and routes a row's newest message of the batch, unless the state is newer. */
+  private void apply(Source source, byte[] message, Collection<Object> out) {
     byte[] live = (byte[]) newest.get(), known = live == null ? (byte[]) deleted.get() : live;
     if (known != null && Message.version(message) <= ByteBuffer.wrap(known).getLong()) return;
     Event event = new Event();

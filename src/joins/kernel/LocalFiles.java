@@ -7,8 +7,8 @@ import org.apache.hadoop.fs.*;
 import org.apache.hadoop.fs.permission.FsPermission;
 
 /**
- * Hadoop's local files for the checkpoint. Without its native library Hadoop forks a chmod for every file it creates,
- * of which a small batch has half a dozen: here the JVM sets the permissions.
+ * Hadoop's local files for the checkpoint. Without its native library Hadoop forks a chmod for every new file, half a
+ * dozen per small batch. Here the JVM sets the permissions.
  */
 public final class LocalFiles extends LocalFileSystem {
   public LocalFiles() {
@@ -17,7 +17,7 @@ public final class LocalFiles extends LocalFileSystem {
 
   private static final class Raw extends RawLocalFileSystem {
     public void setPermission(Path path, FsPermission permission) throws IOException {
-      if (permission.getStickyBit()) { // Java has no name for it
+      if (permission.getStickyBit()) { // Java has no constant for it
         super.setPermission(path, permission);
         return;
       }

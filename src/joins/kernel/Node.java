@@ -5,12 +5,12 @@ import java.nio.ByteBuffer;
 import java.util.*;
 import scala.collection.immutable.Seq;
 
-/** One place of the tree that reads a table: `joins.steps.route.messages_of`. */
+/** A node of the tree that reads a table: `joins.steps.route.messages_of`. */
 final class Node {
-  private final int[] columns, id, hops; // no hops: a leaf
+  private final int[] columns, id, lookups; // no lookups: a leaf
   private final int[][] keys;
-  private final int target, number; // the latter for traces; -1: events bring theirs
-  private final Filter filter; // null: every row is there
+  private final int target, number; // the latter for traces; -1: events bring their own
+  private final Filter filter; // null: every row passes
 
   Node(JsonNode node, Seq[][] conditions) {
     columns = Source.ints(Message.at(node, "columns"));
@@ -20,14 +20,14 @@ final class Node {
     int condition = Message.at(node, "condition").asInt();
     int[] uses = Source.ints(Message.at(node, "uses"));
     filter = condition < 0 ? null : new Filter(conditions[condition], uses, columns);
-    hops = Source.ints(Message.at(node, "hops"));
-    keys = new int[hops.length][];
-    for (int i = 0; i < hops.length; i++) {
+    lookups = Source.ints(Message.at(node, "lookups"));
+    keys = new int[lookups.length][];
+    for (int i = 0; i < lookups.length; i++) {
       keys[i] = Source.ints(Message.at(Message.at(node, "keys"), Integer.valueOf(i)));
     }
   }
 
-  /** What the steps hear of one change of a row; what the filter does not let through is not there. */
+  /** Emits the messages of one change of a row. Rows that the filter hides count as absent. */
   void route(Event event, Collection<Object> out) {
     byte[][] from = event.before, to = event.after;
     if (filter != null) {
@@ -40,36 +40,36 @@ final class Node {
     byte[] before = from == null ? null : Source.joined(from, columns, 0);
     byte[] after = to == null ? null : Source.joined(to, columns, room);
     boolean both = before != null && after != null;
-    if (!event.told && both && Arrays.equals(before, 0, before.length, after, room, after.length)) return;
+    if (!event.always && both && Arrays.equals(before, 0, before.length, after, room, after.length)) return;
     byte[] old = before == null ? null : Source.joined(from, id, 0);
     byte[] now = after == null ? null : Source.joined(to, id, 0);
     if (after != null) ByteBuffer.wrap(after).putLong(event.ts).put(trace);
     boolean same = old != null && Arrays.equals(old, now);
-    if (hops.length == 0 && old != null && !same) out.add(Message.result(target, old, null, event.version));
-    if (hops.length == 0 && now != null) out.add(Message.result(target, now, after, event.version));
-    for (int hop = 0; hop < hops.length; hop++) {
-      byte[] left = old == null ? null : key(hop, from, old);
-      byte[] right = now == null ? null : key(hop, to, now);
+    if (lookups.length == 0 && old != null && !same) out.add(Message.result(target, old, null, event.version));
+    if (lookups.length == 0 && now != null) out.add(Message.result(target, now, after, event.version));
+    for (int i = 0; i < lookups.length; i++) {
+      byte[] left = old == null ? null : key(i, from, old);
+      byte[] right = now == null ? null : key(i, to, now);
       boolean moved = !same || !Arrays.equals(left, right);
       if (left != null && moved) {
-        byte end = event.mends ? Message.LOST : Message.GONE;
-        out.add(Message.of(hops[hop], left, same ? Message.MOVED : end, event.version, old, Message.NONE));
+        byte end = event.repairs ? Message.LOST : Message.GONE;
+        out.add(Message.of(lookups[i], left, same ? Message.MOVED : end, event.version, old, Message.NONE));
       }
-      if (right == null || hop > 0 && !moved && !event.told) continue;
-      // what the filter hid before was never told, unless the log does not say what was before
-      boolean fresh = before == null && !event.told && (event.op == 'c' || event.before != null);
-      byte op = event.mends ? Message.SURE : fresh ? Message.NEW : Message.PUT;
-      out.add(Message.of(hops[hop], right, op, event.version, now, hop == 0 ? after : Message.NONE));
+      if (right == null || i > 0 && !moved && !event.always) continue;
+      // a row that the filter hid was never emitted, unless the log does not contain its before image
+      boolean fresh = before == null && !event.always && (event.op == 'c' || event.before != null);
+      byte op = event.repairs ? Message.SURE : fresh ? Message.NEW : Message.PUT;
+      out.add(Message.of(lookups[i], right, op, event.version, now, i == 0 ? after : Message.NONE));
     }
   }
 
-  /** The key at which a row waits; one of its own where a column of it is NULL. */
-  private byte[] key(int hop, byte[][] row, byte[] rowId) {
-    for (int i = 0; i < keys[hop].length; i++) {
-      if (Envelope.isNull(row[keys[hop][i]])) {
+  /** The key at which a row is stored; a key of its own where a column of it is NULL. */
+  private byte[] key(int lookup, byte[][] row, byte[] rowId) {
+    for (int i = 0; i < keys[lookup].length; i++) {
+      if (Envelope.isNull(row[keys[lookup][i]])) {
         return ByteBuffer.allocate(1 + rowId.length).put((byte) 0).put(rowId).array();
       }
     }
-    return Source.joined(row, keys[hop], 0);
+    return Source.joined(row, keys[lookup], 0);
   }
 }

@@ -9,16 +9,16 @@ import org.apache.spark.sql.streaming.*;
 import scala.Tuple2;
 
 /**
- * Rows of two sides meet at a key, many to many: `joins.steps.pairs`. State: per key how many rows each side has and,
- * with it, the first few of them; once they are more, each is an entry of its own. What is told of a change is listed
- * from the store as Spark asks for it, so that memory does not grow with the rows that it meets.
+ * Joins rows of two sides at a key, many to many: `joins.steps.pairs`. State per key: the number of rows of each side
+ * together with the first few of them. Once there are more, each is an entry of its own. Results are produced lazily
+ * from the store, so memory does not grow with the number of matching rows.
  */
 public final class Pairs extends StatefulProcessor<Object, Object, Object> {
   private static final int FEW = 640; // bytes: two or three rows of a common width on each side
   private final String program;
   private transient Pairing pairing;
   private transient ValueState<byte[]> keys;
-  private transient MapState<byte[], byte[]> left, right; // by name
+  private transient MapState<byte[], byte[]> left, right; // by id
 
   public Pairs(String program) {
     this.program = program;
@@ -39,7 +39,7 @@ public final class Pairs extends StatefulProcessor<Object, Object, Object> {
       Object group, scala.collection.Iterator<Object> input, TimerValues timers) {
     byte[] key = (byte[]) group;
     ArrayDeque<Object> out = new ArrayDeque<Object>();
-    if (key[0] != pairing.number) { // a notice, or a row that met nothing
+    if (key[0] != pairing.number) { // a notice, or a row that matched nothing
       while (input.hasNext()) out.add(input.next());
       return Message.asScala(out.iterator());
     }
@@ -60,7 +60,7 @@ public final class Pairs extends StatefulProcessor<Object, Object, Object> {
     return side == 0 ? left : right;
   }
 
-  /** What is known of a key: the number of its rows, and they while they are few. */
+  /** Reads the stored content of a key: the number of its rows, and the rows while they are few. */
   private void read(Met[] met) {
     byte[] stored = (byte[]) keys.get();
     ByteBuffer from = stored == null ? null : ByteBuffer.wrap(stored);
@@ -75,7 +75,7 @@ public final class Pairs extends StatefulProcessor<Object, Object, Object> {
     }
   }
 
-  /** Writes the batch's changes, or forgets the key with its last row. */
+  /** Stores the batch's changes, or removes the key with its last row. */
   private void keep(Met[] met) {
     int size = 0;
     boolean apart = met[0].few == null;
@@ -110,7 +110,7 @@ public final class Pairs extends StatefulProcessor<Object, Object, Object> {
     keys.update(stored.array());
   }
 
-  /** What is out, then what is told of each row whose partners changed, side by side. */
+  /** The messages in `out`, then those of each row whose partners changed, one side after the other. */
   private final class Listing implements Iterator<Object> {
     private final Met[] met;
     private final ArrayDeque<Object> out;
@@ -120,7 +120,7 @@ public final class Pairs extends StatefulProcessor<Object, Object, Object> {
     Listing(Met[] met, ArrayDeque<Object> out) {
       this.met = met;
       this.out = out;
-      for (int i = 0; i < 2; i++) { // here, since Spark knows the key only until this is returned
+      for (int i = 0; i < 2; i++) { // opened here, since Spark knows the key only until this returns
         boolean none = met[1 - i].changes.isEmpty() || met[i].after() == 0;
         if (none) listed[i] = Message.asScala(Collections.emptyIterator());
         else if (met[i].few != null) listed[i] = met[i].held();
@@ -146,7 +146,7 @@ public final class Pairs extends StatefulProcessor<Object, Object, Object> {
     }
   }
 
-  /** One side of a key: how many rows it had, they where they lie with the key, and the batch's changes by name. */
+  /** One side of a key: its former number of rows, the rows stored with the key, and the batch's changes by id. */
   private static final class Met {
     final Map<Object, byte[]> changes = new HashMap<Object, byte[]>();
     Map<Object, Object> few; // null: each is an entry of its own
@@ -183,12 +183,12 @@ public final class Pairs extends StatefulProcessor<Object, Object, Object> {
     }
   }
 
-  /** What the program says of the pairs, and the messages that leave them. */
+  /** The pairs join of the program, and the messages that leave it. */
   private static final class Pairing {
     final int number;
     final long most;
     private final String table, of;
-    private final Lone[] lone = new Lone[2];
+    private final Unmatched[] unmatched = new Unmatched[2];
     private final int target;
 
     Pairing(JsonNode pairs) {
@@ -198,25 +198,26 @@ public final class Pairs extends StatefulProcessor<Object, Object, Object> {
       of = Message.at(pairs, "of").asText();
       target = Message.at(pairs, "target").asInt();
       for (int side = 0; side < 2; side++) {
-        lone[side] = new Lone(Message.at(Message.at(pairs, "sides"), Integer.valueOf(side)));
+        unmatched[side] = new Unmatched(Message.at(Message.at(pairs, "sides"), Integer.valueOf(side)));
       }
     }
 
     IllegalStateException fault(byte[] key, long pairs) {
       String at = new String(key, 1, key.length - 1, StandardCharsets.UTF_8);
       String what = "table " + table + ": " + pairs + " pairs of " + of + " at " + at + ", more than " + most;
-      return new IllegalStateException(what + ": ON with an equality more, or WHERE, so that fewer rows meet");
+      return new IllegalStateException(what + ": add an equality to ON, or a WHERE, so that fewer rows meet");
     }
 
-    /** What is told of rows that have gone, and of those that came and met nobody. */
+    /** Emits deleted rows, and new rows without partner. */
     void withoutRows(Met[] met, Collection<Object> out) {
       for (int side = 0; side < 2; side++) {
         for (Iterator<?> each = met[side].changes.entrySet().iterator(); each.hasNext(); ) {
           Map.Entry change = (Map.Entry) each.next();
           byte[] name = ((ByteBuffer) change.getKey()).array(), message = (byte[]) change.getValue();
-          boolean gone = message[0] == Message.GONE, alone = lone[side].stays && met[1 - side].before == 0;
-          if (alone && gone) out.add(lone[side].result(name, null));
-          if (alone && !gone && met[1 - side].after() == 0) out.add(lone[side].result(name, Message.payload(message)));
+          boolean gone = message[0] == Message.GONE, alone = unmatched[side].stays && met[1 - side].before == 0;
+          if (alone && gone) out.add(unmatched[side].result(name, null));
+          if (alone && !gone && met[1 - side].after() == 0)
+            out.add(unmatched[side].result(name, Message.payload(message)));
           if (side == 0 && gone) bothGone(name, met[1], out);
         }
       }
@@ -230,7 +231,7 @@ public final class Pairs extends StatefulProcessor<Object, Object, Object> {
       }
     }
 
-    /** What is told of a row that is there, since its partners changed. */
+    /** Emits the messages of an existing row whose partners changed. */
     void row(int side, byte[] name, byte[] payload, Met[] met, Collection<Object> out) {
       Met partners = met[1 - side];
       byte[] own = (byte[]) met[side].changes.get(ByteBuffer.wrap(name));
@@ -241,15 +242,15 @@ public final class Pairs extends StatefulProcessor<Object, Object, Object> {
         byte[] pair = side == 0 ? named(name, other) : named(other, name);
         if (message[0] == Message.GONE) {
           if (was) out.add(Message.result(target, pair, null, 0));
-        } else if (side == 0 || own == null) { // of two that changed the left one tells
+        } else if (side == 0 || own == null) { // if both rows changed, the left one emits the pair
           byte[] left = side == 0 ? payload : Message.payload(message);
           byte[] right = side == 0 ? Message.payload(message) : payload;
           out.add(Message.result(target, pair, Message.joined(left, right, Message.NONE), 1));
         }
       }
-      if (!lone[side].stays) return;
-      if (was && partners.before == 0 && partners.after() > 0) out.add(lone[side].result(name, null));
-      if (partners.before > 0 && partners.after() == 0) out.add(lone[side].result(name, payload));
+      if (!unmatched[side].stays) return;
+      if (was && partners.before == 0 && partners.after() > 0) out.add(unmatched[side].result(name, null));
+      if (partners.before > 0 && partners.after() == 0) out.add(unmatched[side].result(name, payload));
     }
 
     private static byte[] named(byte[] left, byte[] right) {

@@ -7,7 +7,7 @@ import org.apache.spark.api.java.function.MapPartitionsFunction;
 import org.apache.spark.sql.*;
 import scala.Tuple2;
 
-/** A fragment's rows as the one that reads them knows them: some of their values, under names with a tag in front. */
+/** Passes a fragment's rows to the fragment that reads them: some of their values, with a tag before their ids. */
 public final class Project implements MapPartitionsFunction<Object, Object> {
   private final String program;
 
@@ -36,7 +36,7 @@ public final class Project implements MapPartitionsFunction<Object, Object> {
       public Object next() {
         Tuple2 one = (Tuple2) messages.next();
         byte[] k = (byte[]) one._1(), m = (byte[]) one._2();
-        if (m[0] == Message.REFUSED || m[0] == Message.FLOOR) return one;
+        if (m[0] == Message.REFUSED || m[0] == Message.TRUNCATION_POINT) return one;
         byte[] named = new Bytes(k.length + tag.length).put(k[0]).put(tag).put(k, 1, k.length).array();
         boolean whole = picks != null && m.length > Message.ROW;
         return new Tuple2<byte[], byte[]>(named, whole ? picked(m, picks, at) : m);

@@ -6,9 +6,9 @@ import org.apache.spark.sql.*;
 import scala.collection.immutable.Seq;
 
 /**
- * Records of the log (topic, partition, offset, key, value) → messages: `joins.steps.route`. Debezium's envelope is
- * read in one pass over its bytes, and the values of used columns stay JSON text. What can not be read becomes a
- * REFUSED message; nothing here raises for bad data.
+ * Turns records of the log (topic, partition, offset, key, value) into messages: `joins.steps.route`. It reads
+ * Debezium's envelope in one pass over its bytes; the values of used columns stay JSON text. A record that cannot be
+ * read becomes a REFUSED message; invalid data never throws here.
  */
 public final class Router implements MapPartitionsFunction<Object, Object> {
   private final String program;
@@ -34,19 +34,19 @@ public final class Router implements MapPartitionsFunction<Object, Object> {
     final ArrayDeque<Object> out = new ArrayDeque<Object>();
     return new Iterator<Object>() {
       private Source marked;
-      private Iterator<Event> mended = Collections.emptyIterator(); // what a marker stands for, told one by one
+      private Iterator<Event> repaired = Collections.emptyIterator(); // the changes that a marker stands for
 
       public boolean hasNext() {
-        while (out.isEmpty() && (mended.hasNext() || log.hasNext())) {
-          if (mended.hasNext()) {
-            marked.told((Event) mended.next(), out);
+        while (out.isEmpty() && (repaired.hasNext() || log.hasNext())) {
+          if (repaired.hasNext()) {
+            marked.emit((Event) repaired.next(), out);
             continue;
           }
           Row record = (Row) log.next();
           if (record.isNullAt(4)) continue; // a tombstone repeats the delete before it
           Source source = (Source) sources.get(record.getString(0));
           Event marker = source.read(record, out);
-          if (marker != null) mended = (marked = source).marked(marker, out);
+          if (marker != null) repaired = (marked = source).marked(marker, out);
         }
         return !out.isEmpty();
       }

@@ -24,13 +24,13 @@ SafeOffsets = Mapping[str, Mapping[int, int]]
 TruncationPoints = Mapping[str, Mapping[int, int]]
 # What a program says of a level → the kernel's step that does it, in the order in which messages pass them. Spark's
 # checkpoint numbers its operators in this order: a new kind goes where no query has one yet.
-STEPS = {"hops": "KeyedJoin", "stars": "Assemble"}
+STEPS = {"lookups": "KeyedJoin", "multi_joins": "Assemble"}
 WEEK_MS = 7 * 24 * 3600 * 1000
 
 
 # What rows of other fragments pass where they meet, and rows to be grouped behind the levels.
 PAIRED = ("Pairs",)
-GROUPED = ("Differ", "Combine", "Aggregate")
+GROUPED = ("ChangeDetector", "Combine", "Aggregate")
 RENAMED = "Project"
 OTHERS = -1  # in place of a node's number where it reads rows that others made: they bring their traces
 
@@ -171,12 +171,14 @@ def _level(height: int, fragment: Fragment, first: int, log: _Log) -> Level:
         if at != height:
             continue
         made.read(node, number, target, log)
-        star = numbers.get(node.alias, -1)
-        if star >= 0:
+        multi_join = numbers.get(node.alias, -1)
+        if multi_join >= 0:
             widths, inner = [lookup.child.width for lookup in node.lookups], [lookup.inner for lookup in node.lookups]
-            made.stars.append({"star": star, "of": node.alias, "widths": widths, "inner": inner, "target": target})
+            made.multi_joins.append(
+                {"multi_join": multi_join, "of": node.alias, "widths": widths, "inner": inner, "target": target}
+            )
         for part, lookup in enumerate(node.lookups):
-            one = {"hop": lookup.number, "star": star, "part": part, "target": target}
+            one = {"lookup": lookup.number, "multi_join": multi_join, "part": part, "target": target}
             made.lookups.append({**one, "inner": lookup.inner, "width": lookup.child.width})
     return made.level(log)
 
@@ -195,13 +197,15 @@ def _pairs(pair: Pair, target: int, table: str) -> Level:
         ])
     ]  # fmt: skip
     sources = [node.source for node in pair.walk() if isinstance(node.source, Derived)]
-    differs = [{"differ": source.change_detector, "side": side} for source, side in zip(sources, sides, strict=True)]
+    detectors = [
+        {"change_detector": source.change_detector, "side": side} for source, side in zip(sources, sides, strict=True)
+    ]
     pairs = {"number": pair.number, "target": target, "most": pair.most, "table": table, "of": pair.alias}
     return Level(
         topics=(),
         latest=False,
         steps=PAIRED,
-        program=json.dumps({"differs": differs, "pairs": {**pairs, "sides": sides}}),
+        program=json.dumps({"change_detectors": detectors, "pairs": {**pairs, "sides": sides}}),
         filters=(),
         reread=tuple(number for source in sources for number in source.fragments),
     )
@@ -214,8 +218,8 @@ class _Made:
         self.sources: dict[str, dict[str, Any]] = {}
         self.filters: list[Node] = []
         self.lookups: list[dict[str, Any]] = []
-        self.stars: list[dict[str, Any]] = []
-        self.differs: list[dict[str, Any]] = []
+        self.multi_joins: list[dict[str, Any]] = []
+        self.detectors: list[dict[str, Any]] = []
         self.rows: list[int] = []
         self.reread: list[int] = []
 
@@ -232,14 +236,18 @@ class _Made:
             self.rows += node.source.fragments
         else:
             reader = {**_reader(node, OTHERS, list(range(len(node.columns))), target), **condition}
-            self.differs.append({"differ": node.source.change_detector, "node": reader})
+            self.detectors.append({"change_detector": node.source.change_detector, "node": reader})
             self.reread += node.source.fragments
 
     def level(self, log: _Log) -> Level:
         """What they make."""
-        own: dict[str, Any] = {"sources": list(self.sources.values()), "hops": self.lookups, "stars": self.stars}
-        if self.differs:
-            own["differs"] = self.differs
+        own: dict[str, Any] = {
+            "sources": list(self.sources.values()),
+            "lookups": self.lookups,
+            "multi_joins": self.multi_joins,
+        }
+        if self.detectors:
+            own["change_detectors"] = self.detectors
         program = json.dumps({"kafka": dict(log.kafka), "tombstone_ms": log.tombstone_ms, **own})
         unordered = any(source["latest"] for source in self.sources.values())
         return Level(
@@ -263,8 +271,8 @@ def _source(source: PlanSource, log: _Log) -> dict[str, Any]:
         "ends": log.ends.get(source.topic, {}),
         "key": [source.columns.index(name) for name in source.key],
         "latest": source.needs_latest,
-        "settled": log.settled.get(source.topic, {}),
-        "floors": log.truncation_points.get(source.topic, {}),
+        "compaction_safe": log.settled.get(source.topic, {}),
+        "truncation_points": log.truncation_points.get(source.topic, {}),
         "nodes": [],
     }
 
@@ -279,7 +287,7 @@ def _reader(node: Node, number: int, numbers: list[int], target: int) -> dict[st
         "number": number,
         "columns": numbers,
         "id": [numbers[index] for index in node.id_columns],
-        "hops": [lookup.number for lookup in node.lookups],
+        "lookups": [lookup.number for lookup in node.lookups],
         "keys": [[numbers[index] for index in lookup.columns] for lookup in node.lookups],
         "target": target,
     }
@@ -310,7 +318,7 @@ def _grouped(fragment: Fragment, table: str) -> dict[str, Any]:
         "always": group.always,
         "top": None if group.top is None else asdict(group.top),
     }
-    return {"differs": [{"differ": group.change_detector, "group": described}], "conditions": []}
+    return {"change_detectors": [{"change_detector": group.change_detector, "group": described}], "conditions": []}
 
 
 def _bag(bag: Bag) -> dict[str, Any]:

@@ -19,18 +19,18 @@ from joins.query.nodes import Expression, Node, Pair
 from joins.query.plan import Assemble, Finish, Fragment, KeyedJoin, Plan
 from joins.steps.aggregate import aggregated_in
 from joins.steps.by_time import TimedRow, TimedRows, Watermark, fault_of, met, sides_of
-from joins.steps.change_detector import Transition, change_detector_step, contribution, differences, differs_of, whole
+from joins.steps.change_detector import Transition, change_detector_step, contribution, differences, receivers_of, whole
 from joins.steps.contributions import combined
 from joins.steps.envelope import as_text
 from joins.steps.pairs import paired_in
 from joins.steps.records import (
     DIM_GONE,
     DIM_PUT,
-    FLOOR,
     REFUSED,
     ROW_GONE,
     ROW_PUT,
     SINK,
+    TRUNCATION_POINT,
     Message,
     Record,
     RefusedRecord,
@@ -108,7 +108,7 @@ class StoredTable:
 class States:
     """What commits with a batch: the states by k, those of `latest` by (topic, key), floors by (topic, partition).
 
-    `store` has the entries of differs, groups and pairs, `kept` by fragment what joins by time keep.
+    `store` has the entries of receivers, groups and pairs, `kept` by fragment what joins by time keep.
     """
 
     joins: dict[bytes, JoinState] = field(default_factory=dict)
@@ -294,11 +294,11 @@ class Simulation:
 
     def _joined(self, fragment: Fragment, messages: list[Message], states: States) -> list[Message]:
         """Messages through the stateful steps of a fragment's tree, stage by stage."""
-        differs = differs_of(fragment)
-        groups, messages = _grouped(messages, partial(_goes_to, differs))
+        receivers = receivers_of(fragment)
+        groups, messages = _grouped(messages, partial(_goes_to, receivers))
         for k, some in groups.items():
             if (found := self._difference(k, some, states, whole)) is not None:
-                messages += differences(differs[k[0]], found)
+                messages += differences(receivers[k[0]], found)
         if isinstance(pair := fragment.root, Pair):
             groups, messages = _grouped(messages, partial(_goes_to, {pair.number}))
             for k, some in groups.items():
@@ -369,9 +369,9 @@ class Simulation:
 
 def _parted(messages: list[Message], outlet: int) -> tuple[list[Message], list[Message]]:
     """Rows that have come to a fragment's outlet, and notices, which go on to the sink."""
-    rows = [message for message in messages if message.op not in (REFUSED, FLOOR)]
+    rows = [message for message in messages if message.op not in (REFUSED, TRUNCATION_POINT)]
     assert all(row.k[0] == outlet for row in rows), "a message for no step"
-    return rows, [message for message in messages if message.op in (REFUSED, FLOOR)]
+    return rows, [message for message in messages if message.op in (REFUSED, TRUNCATION_POINT)]
 
 
 def _goes_to(steps: Container[int], message: Message) -> bool:

@@ -1,1 +1,1 @@
-"""What every step of a plan does: the specification, pure."""
+"""The steps of a plan: their specification in Python."""

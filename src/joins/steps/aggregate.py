@@ -1,7 +1,7 @@
-"""The step that keeps groups: one entry per group and, where it has bags, their pages beside it.
+"""Maintain groups: one entry per group and, if it has bags, their pages in separate entries.
 
-What it tells of a group depends on the group's rows alone, and it tells it only where it reads otherwise than before:
-the former row is not kept, it is computed of what was kept. A result that does not fit its type is told beside the row.
+The result depends only on the group's rows and is emitted only if it differs from before. The former result is not
+stored; it is computed from the former state. A result that does not fit its type becomes a dead letter next to the row.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Put = Callable[[bytes, bytes | None], None]
 
 @dataclass(slots=True, kw_only=True)
 class GroupState:
-    """Of one group: what it keeps, time and trace of the newest change in it, and the number of its next page."""
+    """State of one group: its contents, time and trace of the newest change, and the number of its next page."""
 
     kept: Contents
     ts_ms: int = 0
@@ -39,7 +39,7 @@ class GroupState:
     next_page: int = 0
 
     def fresh(self) -> int:
-        """The number of a new page."""
+        """Return the number for a new page."""
         self.next_page += 1
         return self.next_page - 1
 
@@ -47,11 +47,12 @@ class GroupState:
 def aggregated_in(
     group: Grouping, target: int, table: str, k: bytes, messages: Iterable[Message], get: Get, put: Put
 ) -> list[Message]:
-    """Fold a batch's `PARTIAL` messages of one group of a store → what leaves: the group's row to `target`, or its end;
-    of a group whose first rows are told, each of them that reads otherwise than before.
+    """Fold a batch's `PARTIAL` messages of one group of a store. Return the messages for `target`: the group's row or
+    its
+    end, or, where the first rows of a group are the result, each of them that changed.
 
-    `put` stores an entry, None removes it. `table`, for messages: whose query it is. Fatal where more rows have gone
-    than had come.
+    `put` stores an entry; None removes it. `table` is named in error messages. Raises Fatal if more rows were removed
+    than had been added.
     """
     tally = GroupChange(group)
     for message in messages:
@@ -64,7 +65,7 @@ def aggregated_in(
     if not _changed(state.kept, tally):
         raise Fatal(
             f"table {table}: group {key.decode()} has lost more rows than it had",
-            f"`tailorbird run … --rebuild {table}` counts them again; please report this",
+            f"run `tailorbird run … --rebuild {table}` to count them again, and please report this",
         )
     there = bool(state.kept.rows) or group.always is not None
     rows, failed = _rows(group, key, state) if there else ({}, [])
@@ -85,9 +86,9 @@ def aggregated_in(
 
 
 def opened(group: Grouping, head: bytes | None, read: Callable[[int], bytes | None]) -> GroupState:
-    """A group's state from its entry; `read` gives a page of its bags."""
+    """Return a group's state from its entry; `read` returns a page of its bags."""
     held = orjson.loads(head) if head is not None else (0, 0, 0, None, None)
-    rows, ts_ms, next_page, totals, bags, *known = held  # no trace is known of groups from before there were any
+    rows, ts_ms, next_page, totals, bags, *known = held  # groups stored before traces existed have none
     kept = Contents(
         rows=rows,
         counts=[count for count, _ in totals] if totals else [0] * len(group.totals),
@@ -108,7 +109,7 @@ def _dumped(state: GroupState) -> bytes:
 
 
 def _changed(kept: Contents, tally: GroupChange) -> bool:
-    """Change what is kept; False if that can not be: something would be there less than not at all."""
+    """Apply a change to the contents; return False if a count would fall below 0."""
     kept.rows += tally.rows
     kept.counts = [one + other for one, other in zip(kept.counts, tally.counts, strict=True)]
     kept.sums = [added(one, other) for one, other in zip(kept.sums, tally.sums, strict=True)]
@@ -119,7 +120,7 @@ def _changed(kept: Contents, tally: GroupChange) -> bool:
 
 
 def _rows(group: Grouping, key: bytes, state: GroupState) -> tuple[dict[bytes, bytes], list[Result]]:
-    """The texts of the group's rows by their names: its one row, or the first rows of it."""
+    """Return the texts of the group's rows by name: its one row, or its first rows."""
     if group.top is not None:
         return first_rows(group.top, key, state.kept.bags[0]), []
     texts, failed = results_of(group, state.kept)

@@ -1,8 +1,10 @@
-"""A group's bag in a store: its tuples in order, each with its number, in pages of at most 4 kB.
+"""Store a group's bag: its tuples in order, each with its count, in pages of at most 4 kB.
 
-The group's own entry has the directory: of each page its number, its size, how many tuples are in it and the first of
-them. So a change costs the directory and one page, and so do the least and the greatest tuple. A page that gets too
-large is parted, one that gets small goes to its neighbour where both fit, an empty one is let go.
+The group's own entry holds the directory: for each page its number, size, tuple count and first tuple. So a change
+reads
+and writes the directory and one page; so does finding the least or greatest tuple. A page that grows too large is
+split,
+a small page is merged with its neighbour where both fit, and an empty page is removed.
 """
 
 from __future__ import annotations
@@ -20,12 +22,12 @@ from joins.steps.exact import added, dumped, exact, loaded, summed, zero
 from joins.steps.ordered import order_of
 
 PAGE = 4096  # bytes; a tuple that is larger has a page of its own
-Entry = list[Any]  # the number of a tuple, then its values
+Entry = list[Any]  # the count of a tuple, then its values
 
 
 @dataclass(slots=True)
 class _Page:
-    """`entries` once it was read; `changed`: it must be stored."""
+    """One page. `entries` is set once the page was read; `changed`: it must be stored."""
 
     number: int
     size: int
@@ -36,9 +38,9 @@ class _Page:
 
 
 class Tuples:
-    """One bag of one group; `stored` is its part of the group's entry (`directory`), None where there is none.
+    """One bag of one group. `stored` is its part of the group's entry (`directory`), None if the bag is new.
 
-    `read` gives a page by its number, `fresh` the number of a new one.
+    `read` returns a page by its number; `fresh` returns the number for a new page.
     """
 
     def __init__(
@@ -53,25 +55,25 @@ class Tuples:
 
     @property
     def distinct(self) -> int:
-        """How many tuples are in it, each counted once."""
+        """The number of distinct tuples."""
         return sum(page.tuples for page in self._pages)
 
     def first(self) -> list[Canonical] | None:
-        """The least tuple; None if there is none."""
+        """Return the least tuple, None if there is none."""
         return next(self.entries(), (None, None))[1]
 
     def last(self) -> list[Canonical] | None:
-        """The greatest tuple; None if there is none."""
+        """Return the greatest tuple, None if there is none."""
         return next((self._entries(page)[-1][1:] for page in reversed(self._pages) if page.tuples), None)
 
     def entries(self) -> Iterator[tuple[int, list[Canonical]]]:
-        """The tuples in order with their numbers; pages are read as they are come to."""
+        """Yield the tuples in order with their counts; pages are read lazily."""
         for page in self._pages:
             for times, *values in self._entries(page):
                 yield times, values
 
     def change(self, counts: Mapping[tuple[Canonical, ...], int]) -> bool:
-        """Add numbers of tuples, which may be below 0; False if a tuple would be there less than not at all."""
+        """Add to the counts of tuples, also negative numbers; return False if a count would fall below 0."""
         return all(self._count(list(values), times) for values, times in counts.items())
 
     def _count(self, values: list[Canonical], times: int) -> bool:
@@ -94,7 +96,7 @@ class Tuples:
         return now >= 0
 
     def _page(self, at: Any) -> _Page:
-        """Where a tuple belongs."""
+        """Return the page in which a tuple belongs."""
         if not self._pages:
             self._pages = [_Page(self._fresh(), 0, 0, [], entries=[], changed=True)]
         if len(self._pages) == 1:
@@ -107,7 +109,7 @@ class Tuples:
         return page.entries
 
     def settled(self) -> dict[int, bytes | None]:
-        """Bring pages to their sizes → what to store: by number a page, None for one that is no more."""
+        """Split and merge pages to their sizes. Return what to store by page number, None for a removed page."""
         stored: dict[int, bytes | None] = {}
         kept: list[_Page] = []
         for page in self._pages:
@@ -142,7 +144,7 @@ class Tuples:
         return [self._made(page.number if place == 0 else self._fresh(), one) for place, one in enumerate(pieces)]
 
     def _together(self, one: _Page, other: _Page) -> bool:
-        """Whether two neighbours become one page."""
+        """Return whether two neighbours are to be merged."""
         if not (one.changed or other.changed):
             return False
         return min(one.size, other.size) < PAGE // 4 and one.size + other.size <= PAGE * 3 // 4
@@ -152,5 +154,5 @@ class Tuples:
         return _Page(number, size, len(entries), entries[0][1:], entries=entries, changed=True)
 
     def directory(self) -> list[Any]:
-        """Its part of the group's entry, once it is settled."""
+        """Return the bag's part of the group's entry. Call it after `settled`."""
         return [dumped(self.sum), [[page.number, page.size, page.tuples, *page.first] for page in self._pages]]

@@ -1,12 +1,13 @@
-"""A join by time, the specification: what Spark's own join of two streams must give, batch by batch.
+"""Specify the join by time: the results that Spark's stream-stream join must give, batch by batch.
 
-A batch has a watermark: the youngest time of each table's rows in all batches before, less how late they may come; of
-both tables the smaller one. It never falls. A row that is not younger than it comes too late: Spark would drop it
-without a word, so the reader judges it first, and it becomes a dead letter. So does what an append-only table's log can
-not hold: an update, a delete, a TRUNCATE. A row that comes again makes the same pairs again, which are written to the
-same places.
+Each batch has a watermark. For each table it is the greatest time of the rows in all earlier batches, minus the allowed
+lateness; the batch uses the smaller one of both tables. It never falls. A row that is not newer than the watermark is
+late. Spark would drop it silently, so the reader checks it first and makes it a dead letter. An append-only table's log
+must not contain an update, a delete or a TRUNCATE; these become dead letters, too. A repeated row makes the same pairs
+again, which are written to the same cells.
 
-Rows meet in the order in which they come; one leaves the state when every row that it could still meet would be late.
+Rows meet in the order in which they arrive. A row leaves the state once every row that it could still meet would be
+late.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from joins.query.plan import Fragment
 from joins.steps.records import DIM_PUT, ROW_PUT, SINK, Message, Values, joined, payload, text_of
 from joins.steps.route import Changed, Truncated
 
-LATE = "late: "  # begins the reason of a row that comes behind the watermark
+LATE = "late: "  # prefix of the reason of a row that arrives after the watermark
 _APPEND_ONLY = "of an append-only table"
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 class TimedRow(NamedTuple):
-    """A row that came in time, in microseconds; of one that meets nothing only the time counts, and `key` is None."""
+    """A row that arrived in time, in microseconds. If it matches nothing, `key` is None and only its time counts."""
 
     time: int
     key: bytes | None
@@ -38,13 +39,13 @@ class TimedRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Late:
-    """A row that came too late: why, for its dead letter."""
+    """A row that arrived too late, with the reason for its dead letter."""
 
     reason: str
 
 
 def fault_of(found: Changed | Truncated) -> str | None:
-    """Why a record can not be one of an append-only table; None of an insert or a row that was read."""
+    """Return why a record cannot belong to an append-only table; None for an insert or a snapshot row."""
     if isinstance(found, Truncated):
         return f"TRUNCATE, or the end of a repeated snapshot, {_APPEND_ONLY}: its rows stay"
     if found.after is None:
@@ -53,18 +54,18 @@ def fault_of(found: Changed | Truncated) -> str | None:
 
 
 def micros_of(moment: object) -> int | None:
-    """A canonical datetime as microseconds since 1970, further digits cut off; None of what is no moment."""
+    """Convert a canonical datetime to microseconds since 1970, dropping further digits; None if it is no datetime."""
     whole, _, fraction = str(moment).removesuffix("Z").partition(".")
     try:
         since = dt.datetime.fromisoformat(whole + "+00:00") - _EPOCH
-    except ValueError:  # NULL, or a day that no calendar has
+    except ValueError:  # NULL, or a day that does not exist
         return None
     return since // dt.timedelta(microseconds=1) + int(fraction[:6].ljust(6, "0"))
 
 
 @dataclass(frozen=True, slots=True)
 class TimedSide:
-    """One side of a join by time, the left (0) or the right one (1); whole rows of its `fragment` go to `outlet`."""
+    """One side of a join by time, left (0) or right (1). Whole rows of its `fragment` go to `outlet`."""
 
     interval: Interval
     number: int
@@ -73,46 +74,46 @@ class TimedSide:
 
     @property
     def node(self) -> Node:
-        """Whose rows they are."""
+        """The node that supplies this side's rows."""
         return (self.interval.left, self.interval.right)[self.number]
 
     @property
     def target(self) -> int:
-        """Its number in the plan."""
+        """The side's number in the plan."""
         return (self.interval.left_number, self.interval.right_number)[self.number]
 
     @property
     def other(self) -> Node:
-        """Whose rows they meet."""
+        """The node of the other side."""
         return (self.interval.right, self.interval.left)[self.number]
 
     @property
     def key(self) -> tuple[int, ...]:
-        """The columns (indexes) in which rows that meet are equal."""
+        """The indexes of the columns in which matching rows are equal."""
         return (self.interval.left_key, self.interval.right_key)[self.number]
 
     @property
     def time(self) -> int:
-        """The column (index) of its rows' time."""
+        """The index of the column with its rows' time."""
         return (self.interval.left_time, self.interval.right_time)[self.number]
 
     @property
     def stays(self) -> bool:
-        """Whether its rows are there without a partner."""
+        """Whether rows of this side are kept without a partner (outer join)."""
         return self.number == 0 and self.interval.left_stays
 
     @property
     def source(self) -> PlanSource:
-        """The table that it reads."""
+        """The table that this side reads."""
         return self.node.captured
 
     def read(
         self, values: Values, ts_ms: int, watermark: int, *, passes: bool, trace: bytes = b""
     ) -> Iterator[TimedRow | Late | Message]:
-        """What is told of an inserted row; `passes` says whether it satisfies the node's filter, `watermark` is in ms.
+        """Yield what an inserted row contributes. `passes`: it satisfies the node's filter. `watermark` is in ms.
 
-        A row with NULL in its key or time meets nothing: where it stays, it leaves alone at once. One that is hidden
-        still says how late it is.
+        A row with NULL in its key or time matches nothing; on an outer side it is emitted alone at once. A row that the
+        filter hides still advances the watermark.
         """
         interval, node = self.interval, self.node
         moment, key = values[self.time], [values[index] for index in self.key]
@@ -130,7 +131,7 @@ class TimedSide:
 
 
 def alone(interval: Interval, outlet: int, name: bytes, own: bytes) -> Message:
-    """A left row that meets none."""
+    """Return a left row without a partner as a message."""
     k = name + b",null" * len(interval.right.id_columns)
     return _row(outlet, k, joined(own, b"", interval.right.width))
 
@@ -141,7 +142,7 @@ def _row(outlet: int, k: bytes, p: bytes) -> Message:
 
 @dataclass(slots=True)
 class TimedRows:
-    """What a join by time keeps: rows of both sides, and of the left ones whether they have met one."""
+    """State of a join by time: rows of both sides, and for each left row whether it has met a partner."""
 
     left: list[tuple[TimedRow, bool]] = field(default_factory=list)
     right: list[TimedRow] = field(default_factory=list)
@@ -154,7 +155,7 @@ def met(
     came: tuple[Sequence[TimedRow], Sequence[TimedRow]],
     watermark: int,
 ) -> tuple[TimedRows, list[Message]]:
-    """Fold a batch → what is kept behind it, and the rows that leave; `watermark` (ms) is the batch's own."""
+    """Fold a batch. Return the state after it and the messages; `watermark` (ms) is that of the batch."""
     reported: list[Message] = []
     new_left, new_right = ([one for one in side if one.key is not None] for side in came)
     left: list[tuple[TimedRow, bool]] = []
@@ -181,9 +182,9 @@ def _pair(interval: Interval, outlet: int, one: TimedRow, other: TimedRow) -> Me
 
 @dataclass(slots=True)
 class Watermark:
-    """The watermark of a query: of all its sides the one that is furthest behind, in milliseconds; it never falls.
+    """The watermark of a query in milliseconds: that of its slowest side. It never falls.
 
-    `youngest` (ms): by a side's number the greatest time that has come; a side without rows holds it at 0.
+    `youngest` (ms) maps a side's number to the greatest time seen; a side without rows holds the watermark at 0.
     """
 
     sides: tuple[TimedSide, ...]
@@ -191,24 +192,24 @@ class Watermark:
     reached: int = 0
 
     def saw(self, side: TimedSide, came: Iterable[TimedRow]) -> None:
-        """The rows of a batch that came in time."""
+        """Record the rows of a batch that arrived in time."""
         for one in came:
             self.youngest[side.target] = max(one.time // 1000, self.youngest.get(side.target, 0))
 
     def next(self) -> int:
-        """The watermark of the batch behind all that were seen."""
+        """Return the watermark of the next batch."""
         late = {side.target: side.interval.lateness[side.number] for side in self.sides}
         ready = [self.youngest.get(number, lateness) - lateness for number, lateness in late.items()]
         self.reached = max([self.reached, min(ready)]) if ready else 0
         return self.reached
 
     def copy(self) -> Watermark:
-        """A copy that a batch may change."""
+        """Return a copy that a batch may change."""
         return Watermark(self.sides, dict(self.youngest), self.reached)
 
 
 def sides_of(fragments: Iterable[Fragment]) -> Iterator[TimedSide]:
-    """Every side of the fragments that are joins by time."""
+    """Yield every side of the fragments that are joins by time."""
     for fragment in fragments:
         if isinstance(fragment.root, Interval):
             for number in range(2):

@@ -1,7 +1,7 @@
-"""What one row of a fragment told last, and what it tells now: the step in front of a group or of a node.
+"""Detect how a fragment's row changed since the last batch, for the group or node that reads the fragment.
 
-It knows by itself what a row said before and trusts no image of the log. So events that come again, rewinds, repairs
-and compacted beginnings change nothing that is counted.
+The step stores the last row itself and does not rely on before images of the log. Therefore repeated events, rewinds,
+repairs and compacted beginnings do not change what is counted.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ Picks = Callable[[bytes], bytes]
 
 
 class Transition(NamedTuple):
-    """A row's text before and after a batch, None where there is no row; `ts_ms` of the change, 0 where unknown.
+    """A row's text before and after a batch, None where there is no row.
 
-    `trace`: of the row as it is now.
+    `ts_ms` is the time of the change, 0 where unknown. `trace` belongs to the row after the change.
     """
 
     before: bytes | None
@@ -48,10 +48,10 @@ class Transition(NamedTuple):
 def change_detector_step(
     state: bytes | None, messages: Iterable[Message], picks: Picks
 ) -> tuple[bytes | None, Transition | None]:
-    """Fold a batch of one row → its state (the text that it told last) and what changed, None where nothing did.
+    """Fold a batch of one row. Return its new state (the last text emitted) and the change, None if nothing changed.
 
-    The newest message holds; of the same version a put, and of two puts the greater, so that their order does not
-    matter. `picks` makes the row's text of its payload.
+    The newest message wins. Between messages of the same version a put wins, and between two puts the greater one, so
+    their order does not matter. `picks` makes the row's text from its payload.
     """
     newest = max(messages, key=lambda message: (message.v, message.op in (DIM_PUT, ROW_PUT), message.p))
     there = newest.op in (DIM_PUT, ROW_PUT)
@@ -62,7 +62,7 @@ def change_detector_step(
 
 
 def contribution(group: Grouping) -> Picks:
-    """What a row contributes to its group: the text of the key, and that of the arguments (`with_part`)."""
+    """Return the picker of a row's contribution to its group: the texts of key and arguments (`with_part`)."""
     texts = [(place, _double if type_.kind.startswith("float") else orjson.dumps) for place, type_ in zip(
         group.keys, group.key_types, strict=True)]  # fmt: skip
 
@@ -75,46 +75,46 @@ def contribution(group: Grouping) -> Picks:
 
 
 def _double(value: Any) -> bytes:
-    """A double can be written in several ways, but is one group."""
+    """Return one text for a double, which can be written in several ways but belongs to one group."""
     return b"null" if value is None else double_text(float(value))
 
 
 def whole(payload: bytes) -> bytes:
-    """What a row tells a node that reads it: all of its values."""
+    """Return all values of a row, for a node that reads it."""
     return values_text(payload)
 
 
 class Reread(NamedTuple):
-    """A node that reads rows as it does a table's; its own go to `target`."""
+    """A node that reads rows like the changes of a table and sends its own rows to `target`."""
 
     node: Node
     target: int
 
 
-Hearer = Reread | Side
+Receiver = Reread | Side
 
 
-def differs_of(fragment: Fragment) -> dict[int, Hearer]:
-    """Who hears the differs in front of a fragment's nodes, by their numbers."""
-    root, hearers = fragment.root, list[Hearer]()
+def receivers_of(fragment: Fragment) -> dict[int, Receiver]:
+    """Return the receivers of the change detectors in front of a fragment's nodes, by detector number."""
+    root, receivers = fragment.root, list[Receiver]()
     if isinstance(root, Pair):
-        hearers += [Side(root, side, fragment.outlet) for side in range(2)]
+        receivers += [Side(root, side, fragment.outlet) for side in range(2)]
     elif isinstance(root, Node):
-        hearers.append(Reread(root, fragment.outlet))
-        hearers += [Reread(lookup.child, lookup.number) for node in root.walk() for lookup in node.lookups]
+        receivers.append(Reread(root, fragment.outlet))
+        receivers += [Reread(lookup.child, lookup.number) for node in root.walk() for lookup in node.lookups]
     return {
-        hearer.node.source.change_detector: hearer
-        for hearer in hearers
-        if isinstance(hearer.node.source, Derived) and hearer.node.source.change_detector is not None
+        receiver.node.source.change_detector: receiver
+        for receiver in receivers
+        if isinstance(receiver.node.source, Derived) and receiver.node.source.change_detector is not None
     }
 
 
-def differences(hearer: Hearer, found: Transition) -> Iterator[Message]:
-    """What the steps hear of a change of a row."""
-    if isinstance(hearer, Side):
-        yield from reported(hearer, *found)
+def differences(receiver: Receiver, found: Transition) -> Iterator[Message]:
+    """Yield the messages that a row's change causes in the steps after the detector."""
+    if isinstance(receiver, Side):
+        yield from reported(receiver, *found)
         return
-    node, target = hearer
+    node, target = receiver
     before, after = (None if text is None else values_of_text(text) for text in found[:2])
     yield from messages_of(
         node, target,

@@ -1,7 +1,7 @@
-"""What is too much for memory, in parts: a batch's messages at the sink, and the keys that former runs have left.
+"""Process what exceeds memory in parts: a batch's messages at the sink, and the keys that former runs left.
 
-A batch holds about as many changes as the table says, but for the deletes that a marker stands for (TRUNCATE, the end
-of a re-read): those may be as many as the table has rows.
+A batch holds about as many changes as configured for the table. The exception is the deletes of a marker (TRUNCATE, the
+end of a repeated snapshot): there may be as many as the table has rows.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _KEYS = 250_000
 
 
 def folded(messages: Iterable[Message], most: int = _FOLDED) -> Iterator[list[Message]]:
-    """Of each row only the newest message, for where no step has folded the batch before; notices as they come.
+    """Yield the newest message of each row, where no step has folded the batch before; notices are passed on as is.
 
-    A row's messages come in the log's order. Where there are more rows than `most`, those that are gone leave early: a
+    A row's messages arrive in the log's order. If there are more than `most` rows, deleted rows are emitted early: a
     delete may be written before a put of the same batch, never instead of it.
     """
     newest: dict[bytes, Message] = {}
@@ -37,7 +37,7 @@ def folded(messages: Iterable[Message], most: int = _FOLDED) -> Iterator[list[Me
 
 
 def whole_rows(messages: Iterable[Message], most: int = _ROWS) -> Iterator[list[Message]]:
-    """Messages that come sorted by `k`, in chunks of about `most`; a row's messages are in one chunk."""
+    """Yield messages that are sorted by `k` in chunks of about `most`; a row's messages are in one chunk."""
     chunk: list[Message] = []
     for message in messages:
         if len(chunk) >= most and message.k != chunk[-1].k:
@@ -51,10 +51,10 @@ def whole_rows(messages: Iterable[Message], most: int = _ROWS) -> Iterator[list[
 def stale_keys(
     read: Callable[[], Iterable[tuple[bytes, str | None]]], run: str, most: int = _KEYS
 ) -> Iterator[list[bytes]]:
-    """The keys whose newest record is of another run, in lists of at most `most`.
+    """Yield the keys whose newest record belongs to another run, in lists of at most `most`.
 
-    `read` begins to read the topic: the key of every record and who wrote it, None for a tombstone. Where there are
-    more such keys, half of them wait for another reading.
+    `read` starts to read the topic: the key of every record and the run that wrote it, None for a tombstone. If there
+    are more such keys, half of them are left for another read.
     """
     shares = [(0, 1)]  # remainder and divisor of keys' hashes
     while shares:

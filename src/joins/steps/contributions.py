@@ -1,8 +1,9 @@
-"""What rows add to their groups and take away from them, added up before it travels.
+"""Sum what rows add to their groups and remove from them, before it is sent on.
 
-Contributions commute, so those of one group are summed wherever they are made, and what leaves is one message for many
-rows. Nothing of a group is dropped on the way, not even what adds up to nothing: its time is that of all its rows, and
-must not depend on where they met.
+Contributions commute. So those of one group are summed in each partition, and one message represents many rows. No
+group
+is dropped, not even one whose sum is zero: its time is that of all its rows, and must not depend on where they were
+summed.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from joins.steps.change_detector import Transition
 from joins.steps.exact import added, dumped, exact, loaded, summed, zero
 from joins.steps.records import PARTIAL, Message, Values, split_part, values_of_text
 
-MOST = 100_000  # groups and tuples that are held at a time
+MOST = 100_000  # groups and tuples that are held at once
 
 
 class GroupChange:
-    """By how much a group's rows have changed: their number, the totals, and the number of each tuple of the bags."""
+    """The change of a group: in its number of rows, its totals, and the count of each tuple of its bags."""
 
     def __init__(self, group: Grouping) -> None:
         self.group = group
@@ -33,11 +34,11 @@ class GroupChange:
 
     @property
     def size(self) -> int:
-        """How much it holds."""
+        """The number of items held, for the memory limit."""
         return 1 + sum(map(len, self.bags))
 
     def add(self, arguments: Values, times: int) -> None:
-        """A row that came (1) or went (-1)."""
+        """Add a row that arrived (`times` 1) or was removed (-1)."""
         self.rows += times
         for i, total in enumerate(self.group.totals):
             if (value := arguments[total.argument]) is not None:
@@ -50,11 +51,11 @@ class GroupChange:
                 _count(held, values, times)
 
     def saw(self, ts_ms: int, trace: bytes) -> None:
-        """A change of a row: of all of them the newest is remembered, of those of one time the greatest trace."""
+        """Record the time of a row's change: the newest one is kept, with the greatest trace among equal times."""
         self.ts_ms, self.trace = max((self.ts_ms, self.trace), (ts_ms, trace))
 
     def merge(self, partial: Message) -> None:
-        """What another place found."""
+        """Add the sums of another partition."""
         rows, totals, bags = orjson.loads(partial.p)
         self.rows += rows
         self.saw(partial.v, partial.r)
@@ -66,7 +67,7 @@ class GroupChange:
                 _count(held, tuple(map(_one, values)), times)
 
     def message(self, key: bytes) -> Message:
-        """As it travels to the group's step."""
+        """Return the change as a message to the group's step."""
         totals = [[count, dumped(number)] for count, number in zip(self.counts, self.sums, strict=True)]
         bags = [[[times, *values] for values, times in held.items()] for held in self.bags]
         k = bytes([self.group.number]) + key
@@ -74,7 +75,7 @@ class GroupChange:
 
 
 def _one(value: Any) -> Any:
-    """As it is counted: 0.0 and -0.0 are one number; a list is one value."""
+    """Return a value as it is counted: 0.0 and -0.0 are one number, a list is one value."""
     if type(value) is list:
         return tuple(value)
     return value + 0.0 if type(value) is float else value
@@ -88,10 +89,10 @@ def _count(held: dict[tuple[Canonical, ...], int], values: tuple[Canonical, ...]
 
 
 def combined(group: Grouping, found: Iterable[Transition], most: int = MOST) -> Iterator[Message]:
-    """Differences of the rows of one place, added up by group: `PARTIAL` messages.
+    """Yield the summed changes of the rows of one partition, by group, as `PARTIAL` messages.
 
-    It holds no more than about `most` groups and tuples: what is beyond leaves early, and then a group leaves more than
-    once. Of a group that is `always` there something leaves in any case.
+    It holds at most about `most` groups and tuples; beyond that it emits early, and a group may be emitted more than
+    once. A group that is `always` present is emitted in any case.
     """
     tallies: dict[bytes, GroupChange] = {}
     if group.always is not None:

@@ -1,9 +1,9 @@
-"""How far each source is reflected by a batch: the newest positions record whose end offsets the batch's ends cover.
+"""Determine how far a batch reflects each source: the newest positions record whose end offsets the batch covers.
 
-A change's own sequence says less than it seems to: a batch may hold change 100 of one partition and lack change 50 of
-another. A positions record names the end of every partition at once, so a batch that covers it has *at least* all
-changes up to its position (DESIGN §5). It has *exactly* those where it ends, in every partition, where the record says,
-or one behind that: there stands the marker by which its transaction was committed.
+A change's own sequence is not enough: a batch may hold change 100 of one partition and lack change 50 of another. A
+positions record names the end of every partition at once. A batch that covers it has *at least* all changes up to its
+position (DESIGN §5). It has *exactly* those if it ends, in every partition, at the named offset or one after it, where
+the marker is by which its transaction was committed.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ Positions = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcePosition:
-    """One positions record: up to where its source was captured, and where the topics ended then.
+    """One positions record: the position up to which its source was captured, and the topics' ends at that time.
 
-    `offset` is the record's own offset in the positions topic, from where a restart reads on. `ts_ms`: when the source
-    committed it, or, before anything was committed behind a snapshot, when the record was logged.
-    Not `whole` while rows of the source are read again or held back: the topics do not hold yet what the source does.
-    `within`: a transaction of the source that was too large for one of Kafka's is told in part.
+    `offset` is the record's own offset in the positions topic, from which a restart reads on. `ts_ms` is when the
+    source
+    committed the position or, before the first commit after a snapshot, when the record was logged. `whole` is False
+    while rows of the source are being re-read or held back: the topics do not yet hold what the source does. `within`:
+    a source transaction too large for one Kafka transaction is published in part.
     """
 
     source: str
@@ -41,7 +42,7 @@ class SourcePosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """How far behind a source a table is: `positions` = its changes, `seconds` = age of the oldest."""
+    """A table's lag relative to a source: `positions` counts changes, `seconds` is the age of the oldest."""
 
     positions: int
     seconds: float
@@ -50,10 +51,10 @@ class Lag:
 def read_position(
     value: Mapping[str, Any], offset: int, topics: frozenset[str], logged_ms: int = 0
 ) -> SourcePosition | None:
-    """The record's value as a position, its ends limited to the query's topics; None while its snapshot runs.
+    """Return the record's value as a position, its ends limited to the query's topics; None while a snapshot runs.
 
-    Before the snapshot is done the topics hold a table in part, which no position describes. KeyError, TypeError or
-    ValueError when the value is no positions record.
+    Before the snapshot is done the topics hold only part of a table, which no position describes. Raises KeyError,
+    TypeError or ValueError if the value is no positions record.
     """
     if value["snapshot"] != "done":
         return None
@@ -78,18 +79,18 @@ def read_position(
 
 
 class Cuts:
-    """Positions not yet covered, by source in the log's order, and the newest one covered; fed by the driver only."""
+    """Positions not yet covered, by source in the log's order, and the newest one covered. Only the driver uses it."""
 
     def __init__(self, reached: Positions) -> None:
         self._reached: dict[str, Mapping[str, Any]] = dict(reached)
-        self._newest: dict[str, SourcePosition] = {}  # of those, as far as they were read since
+        self._newest: dict[str, SourcePosition] = {}  # of the covered ones, those read since the start
         self._waiting: dict[str, deque[SourcePosition]] = {}
-        self._partial: dict[str, SourcePosition] = {}  # the oldest one that is covered, but says too much
+        self._partial: dict[str, SourcePosition] = {}  # the oldest one covered that the topics do not hold completely
 
     def add(self, position: SourcePosition) -> None:
-        """A newer positions record of its source.
+        """Add a newer positions record of its source.
 
-        Where it names a smaller end, a topic was lost and made anew: no batch will ever cover what older ones name.
+        If it names a smaller end, a topic was lost and recreated: no batch can cover the ends that older records name.
         """
         waiting = self._waiting.setdefault(position.source, deque())
         while waiting and not covers(position.ends, waiting[-1].ends):
@@ -97,10 +98,10 @@ class Cuts:
         waiting.append(position)
 
     def cover(self, *levels: Offsets) -> Positions:
-        """The newest position of each source that a batch reflects which ends there; called batch after batch.
+        """Return the newest position of each source that a batch with these ends reflects. Call it for every batch.
 
-        `levels`: where each part of the query that reads the log by itself has come. None is claimed while rows of its
-        source are read again or held back. `exact` says whether the batch has no change of the source behind it.
+        `levels` holds the ends of each part of the query that reads the log separately. A source has no position while
+        its rows are being re-read or held back. `exact` means that the batch has no later change of the source.
         """
         ends = merged(levels)
         for source, waiting in self._waiting.items():
@@ -133,7 +134,7 @@ class Cuts:
         )
 
     def lags(self, now_ms: int) -> dict[str, Lag]:
-        """Per source, how much of what was committed no batch reflects; zero where all is reflected."""
+        """Return per source how many committed changes no batch reflects yet; zero if all are reflected."""
         found = {source: Lag(positions=0, seconds=0.0) for source in self._reached}
         for source, waiting in self._waiting.items():
             unclaimed = [*([self._partial[source]] if source in self._partial else []), *waiting]
@@ -145,7 +146,7 @@ class Cuts:
 
 
 def merged(levels: Sequence[Offsets]) -> dict[str, dict[int, int]]:
-    """Where every level of the plan has come: a topic that two levels read is reflected as far as both have read it."""
+    """Return the offsets that every level has reached: a topic counts as far as all levels that read it."""
     found: dict[str, dict[int, int]] = {}
     for ends in levels:
         for topic, partitions in ends.items():
@@ -156,7 +157,7 @@ def merged(levels: Sequence[Offsets]) -> dict[str, dict[int, int]]:
 
 
 def covers(ends: Offsets, target: Offsets) -> bool:
-    """Whether offsets have come at least as far as `target` in every partition."""
+    """Return whether offsets have reached `target` in every partition."""
     return all(
         ends.get(topic, {}).get(partition, 0) >= offset
         for topic, partitions in target.items()

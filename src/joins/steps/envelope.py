@@ -1,7 +1,7 @@
-"""The bytes of a record → what the join reads of an envelope: its op, its images, three facts of its source.
+"""Parse a record into what the join needs of an envelope: its op, its images, and three fields of its source.
 
-Logs of others come this way too, so everything else may be there or not. What is no envelope is a ValueError, whatever
-the bytes are: `kernel/log/Envelope.java` gives the same verdict on every record.
+Logs of other producers are also read, so all other fields are optional. Anything that is not an envelope raises
+ValueError, whatever its bytes are. `kernel/log/Envelope.java` gives the same verdict on every record.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from joins.query.convert import Unfit, fit_of
 from joins.query.nodes import PlanSource
 from joins.steps.records import Values
 
-_DEEPEST = 64  # levels of nesting; ours has four
+_DEEPEST = 64  # levels of nesting; Tailorbird's envelopes have four
 _MOST = 2**62  # of a sequence: `latest` doubles it
 Image = Mapping[str, Any]
 
 
 @dataclass(slots=True)
 class Envelope:
-    """What a record says; `sequence` 0 where its source has none."""
+    """The content of a record; `sequence` is 0 where its source has none."""
 
     op: str = " "
     before: Image | None = None
@@ -35,7 +35,7 @@ class Envelope:
 
 
 def read_envelope(value: bytes) -> Envelope:
-    """The envelope that a record holds, Debezium's inline schema beside it or not."""
+    """Parse the envelope of a record, with or without Debezium's inline schema."""
     envelope = Envelope()
     _fold(_object(value), envelope)
     return envelope
@@ -86,7 +86,7 @@ def _optional(name: str, value: Any) -> Image | None:
 def _origin(source: Image, into: Envelope) -> None:
     into.ts_ms = _number("ts_ms", source.get("ts_ms"), 2**63)
     sequence = source.get("sequence")
-    if isinstance(sequence, str):  # that of others may be a list in a text
+    if isinstance(sequence, str):  # other producers may write a list in a text
         digits = sequence.removeprefix("-")
         sequence = int(sequence) if digits.isascii() and digits.isdecimal() and len(digits) <= 18 else 0
     into.sequence = _number("sequence", sequence, _MOST)
@@ -102,8 +102,8 @@ def _number(name: str, value: Any, most: int) -> int:
 
 
 class Images(NamedTuple):
-    """A row before and after; not `whole` where NULL stands for what the record does not tell of it, `blind` where it
-    does so in `before`.
+    """A row before and after. Not `whole`: NULL replaces a value that the record does not contain; `blind`: the same,
+    in `before`.
     """
 
     before: Values | None
@@ -114,10 +114,10 @@ class Images(NamedTuple):
 
 @dataclass(slots=True)
 class Columns:
-    """Reads the images of one source: each used column in the type that the plan was compiled with.
+    """Reads the images of one source, each used column in the type that the plan was compiled with.
 
-    A column that is not there was added later, and reads as the default with which it came, where the record is older
-    than the plan (`added`); else it was dropped, and reads as NULL. A key must be there.
+    A missing column was either added later or dropped. If the record is older than the plan (`added`), the column has
+    the default with which it was added, else it is NULL. A key column must be present.
     """
 
     source: PlanSource
@@ -130,7 +130,7 @@ class Columns:
             self._fits.append((name, name in source.key, fit_of(type_), default))
 
     def images(self, envelope: Envelope, key: bytes | None, *, added: bool) -> Images:
-        """Before and after as values; ValueError for an event that lacks the images which its op needs.
+        """Return before and after as values; ValueError for an event without the images that its op requires.
 
         For `latest` the key of a deleted row is enough: other values of its before image may be None.
         """
@@ -154,7 +154,7 @@ class Columns:
         return Images(old, new, self._whole, blind)
 
     def _values(self, row: Image, added: bool, *, lenient: bool) -> Values:
-        """`lenient`: a value that does not fit its type was never told, so it reads as NULL in a before image."""
+        """Read the values of one image. `lenient` (before images): a value that does not fit its type reads as NULL."""
         values: Values = []
         for name, is_key, fit, default in self._fits:
             try:
@@ -163,7 +163,7 @@ class Columns:
                 if is_key:
                     raise ValueError(f"no '{name}' in it") from None
                 values.append(default if added else None)
-                self._whole = False  # it may have come and gone: what was told of it before, nobody knows
+                self._whole = False  # the column may have been added and dropped: its earlier values are unknown
             except Unfit as error:
                 if not lenient or is_key:
                     type_ = self.source.types[len(values)]
@@ -174,5 +174,5 @@ class Columns:
 
 
 def as_text(stored: bytes | None) -> str | None:
-    """Bytes as a dead letter carries them."""
+    """Return bytes as a dead letter carries them."""
     return None if stored is None else base64.b64encode(stored).decode()

@@ -1,7 +1,8 @@
-"""Sums that lose nothing, and what they read as in the type of a result.
+"""Sum numbers without loss, and convert sums to the type of a result.
 
-Integers are summed as such, decimals and doubles as decimals: of a double the value that it has to the last bit. So a
-sum depends on what is in it alone, not on the order in which it came and what has left again.
+Integers are summed as integers, decimals and doubles as decimals; a double counts with its exact value. So a sum
+depends
+only on the values in it, not on their order or on values that were removed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from joins.query.value_types import family
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """A sum of doubles, some of them no finite numbers: these are counted, so it is `finite` again without them."""
+    """A sum of doubles, some of them not finite. Those are counted, so the sum is `finite` again after their
+    removal."""
 
     finite: Decimal
     nan: int = 0
@@ -26,27 +28,27 @@ class Limit:
     negative: int = 0
 
     def value(self) -> str:
-        """The sum's canonical value."""
+        """Return the sum's canonical value."""
         if self.nan or (self.infinite and self.negative):
             return "NaN"
         return "Infinity" if self.infinite else "-Infinity"
 
 
 Exact = int | Decimal | Limit
-# a sum of doubles has 1,400 digits at most and a few for their number; a digit that is missed would raise
+# a sum of doubles has at most 1,400 digits plus a few for their count; an inexact result would raise
 _EXACT = Context(prec=4000, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Inexact, InvalidOperation])
 _SHORT = [Context(prec=digits, rounding=ROUND_HALF_EVEN) for digits in (15, 16, 17)]
 _BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
-_PLAIN = 16  # digits of whole doubles that are written out: longer ones need not be the number that they read as
+_PLAIN = 16  # longest whole double, in digits, that is written without exponent: longer texts may not be exact
 
 
 def summed(type_: LogicalType) -> bool:
-    """Whether values of a type have a sum."""
+    """Return whether values of a type can be summed."""
     return family(type_) == "number"
 
 
 def exact(value: Canonical, type_: LogicalType) -> Exact:
-    """A number that is there, exactly."""
+    """Convert a number that is not NULL to its exact value."""
     if type_.kind == "decimal":
         return Decimal(str(value))
     number: Any = value
@@ -57,12 +59,12 @@ def exact(value: Canonical, type_: LogicalType) -> Exact:
 
 
 def zero(type_: LogicalType) -> Exact:
-    """The sum of no values."""
+    """Return the sum of no values."""
     return Decimal(0) if _inexact(type_) else 0
 
 
 def added(one: Exact, other: Exact, times: int = 1) -> Exact:
-    """`one + other * times`, of two numbers of one type."""
+    """Return `one + other * times` for two numbers of one type."""
     if isinstance(one, Limit) or isinstance(other, Limit):
         return _limited(one, other, times)
     if isinstance(one, int) and isinstance(other, int):
@@ -83,7 +85,7 @@ def _limited(one: Exact, other: Exact, times: int) -> Exact:
 
 
 def dumped(number: Exact) -> str:
-    """As it is stored; inverse of `loaded`."""
+    """Serialize a sum; `loaded` inverts it."""
     if isinstance(number, Limit):
         return ";".join((dumped(number.finite), str(number.nan), str(number.infinite), str(number.negative)))
     return str(number) if isinstance(number, int) else str(_EXACT.normalize(number))
@@ -103,14 +105,14 @@ def _inexact(type_: LogicalType) -> bool:
 
 
 def part_of(number: Exact, count: int, type_: LogicalType) -> bytes | None:
-    """JSON text of the `count`-th part of a sum as a value of `type_`; None if it does not fit."""
+    """Return the JSON text of a sum divided by `count` as a value of `type_`; None if it does not fit."""
     if isinstance(number, Limit):
         return f'"{number.value()}"'.encode()
     return fitting(Fraction(number) / count, type_)
 
 
 def fitting(number: Fraction, type_: LogicalType) -> bytes | None:
-    """JSON text of a number as a value of `type_`, a decimal rounded half up; None if it does not fit."""
+    """Return the JSON text of a number as a value of `type_`, decimals rounded half up; None if it does not fit."""
     if type_.kind == "decimal":
         return decimal_text(number, type_)
     if type_.kind.startswith("float"):
@@ -124,7 +126,7 @@ def fitting(number: Fraction, type_: LogicalType) -> bytes | None:
 
 
 def decimal_text(number: Fraction, type_: LogicalType) -> bytes | None:
-    """A decimal's JSON text with all digits of its scale; None if it has more than its type."""
+    """Return a decimal's JSON text with all digits of its scale; None if it exceeds its type's precision."""
     top = abs(number.numerator) * 10**type_.scale
     unscaled = (2 * top + number.denominator) // (2 * number.denominator)
     if unscaled >= 10**type_.precision:
@@ -136,12 +138,12 @@ def decimal_text(number: Fraction, type_: LogicalType) -> bytes | None:
 
 
 def double_text(value: float) -> bytes:
-    """A double's JSON text: the fewest of 15, 16, 17 digits that read back as it.
+    """Return a double's JSON text: the fewest of 15, 16 or 17 digits that parse to the same value.
 
     The notation is that of `Decimal` (and Java's `BigDecimal`), but whole numbers of up to 16 digits have no exponent.
     """
     if not value:
-        return b"0"  # also of -0.0
+        return b"0"  # -0.0 included
     if not math.isfinite(value):
         return f'"{float_of(value)}"'.encode()
     there = Decimal(value)

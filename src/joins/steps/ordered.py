@@ -1,7 +1,7 @@
-"""The order of values in a bag, both engines alike: by what they mean, not by how their texts read.
+"""Order the values in a bag by their meaning, not by their texts; both engines use this order.
 
-Numbers go by value, texts by their UTF-8 bytes, dates and moments by time, a TIME by its duration, bytes by bytes,
-false before true. NULL comes first. `descending` turns a value's order, that of its NULL too.
+Numbers are ordered by value, texts by their UTF-8 bytes, dates and datetimes by time, a TIME by its duration, binary
+values by bytes, and false before true. NULL comes first. `descending` reverses a value's order, that of NULL included.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NULL = (0,)
 
 @total_ordering
 class _Turned:
-    """A key whose order is turned."""
+    """A key whose order is reversed."""
 
     __slots__ = ("key",)
 
@@ -42,7 +42,7 @@ class _Turned:
 
 
 def order_of(bag: Bag) -> Order:
-    """The key by which a bag's tuples are sorted; equal exactly where the tuples are."""
+    """Return the key function that sorts a bag's tuples; keys are equal exactly where the tuples are."""
     each = [_key(type_) for type_ in bag.types]
     turned = bag.descending
 
@@ -60,12 +60,12 @@ def _key(type_: LogicalType) -> Callable[[Any], Any]:
         return _duration
     if type_.kind.startswith("float"):
         return _double
-    if type_.kind == "list":  # no order of theirs is asked for: any will do
+    if type_.kind == "list":  # no query needs the order of lists, so any order will do
         return orjson.dumps
     match family(type_):
         case "text" | "geometry":
             return _utf8
-        case "moment":  # the fraction is behind the point: "…00Z" comes before "…00.5Z"
+        case "moment":  # compare the fraction as a number: "…00Z" precedes "…00.5Z"
             return _instant
         case "bytes":
             return base64.b64decode
@@ -73,7 +73,7 @@ def _key(type_: LogicalType) -> Callable[[Any], Any]:
 
 
 def _double(value: float | str) -> tuple[bool, float]:
-    """Numbers by value, infinities at both ends, and NaN behind them all, as Spark orders them."""
+    """Order numbers by value, with infinities at both ends and NaN last, as Spark does."""
     number = float(value)
     return (True, 0.0) if math.isnan(number) else (False, number)
 

@@ -1,9 +1,8 @@
-"""The rows at one key in the portable engine's store, in pages: a change reads and writes one, however many rows are
-there.
+"""Store the rows at one key in pages for the portable engine: a change reads and writes one page.
 
-A key's entry holds its right side and, while they fit into one page, its rows; then each page is an entry of its own.
-A row lies in the page that its hash says. Where pages get full their number doubles, where rows are few again they go
-back into one: each costs a change no more than a constant.
+A key's entry holds its right side and, while they fit into one page, its rows. Beyond that each page is an entry of its
+own. A row's hash selects its page. When pages are full their number doubles; when rows are few again they return to one
+page. Amortized, each change costs a constant.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _HEAD = struct.Struct(">II")  # pages, rows
 
 
 class Pages(MutableMapping[bytes, bytes]):
-    """Row → payload, as a dict. `read` gives a page's entry; only those that are asked for are read."""
+    """A mapping from row to payload. `read` returns a page's entry; only the pages that are accessed are read."""
 
     def __init__(self, read: Callable[[int], bytes | None], pages: int = 1, rows: int = 0) -> None:
         self._read, self.pages, self._rows = read, pages, rows
@@ -27,7 +26,7 @@ class Pages(MutableMapping[bytes, bytes]):
         self._changed: set[int] = set()
 
     def copy(self) -> Pages:
-        """Itself: the store has the former rows until these are stored."""
+        """Return this object: the store holds the former rows until these are stored."""
         return self
 
     def __getitem__(self, row: bytes) -> bytes:
@@ -57,13 +56,13 @@ class Pages(MutableMapping[bytes, bytes]):
         return self._rows
 
     def listed(self) -> Iterator[tuple[bytes, bytes]]:
-        """All rows with their payloads; a page that is read for it alone is not held."""
+        """Yield all rows with their payloads; pages that are read only for this are not kept in memory."""
         for at in range(self.pages):
             page = self._held.get(at)
             yield from (_unpacked(self._read(at)) if page is None else page).items()
 
     def settle(self) -> None:
-        """Have as many pages as the rows need: before they are stored."""
+        """Adjust the number of pages to the number of rows. Call it before storing."""
         wanted = self.pages
         while self._rows > PAGE * wanted:
             wanted *= 2
@@ -78,12 +77,12 @@ class Pages(MutableMapping[bytes, bytes]):
                 self._held[self._at(row)][row] = payload
 
     def changed(self) -> dict[int, bytes | None]:
-        """The pages to store, None for one that is no more; the only page is part of the head."""
+        """Return the pages to store, None for a removed page; a single page is part of the head."""
         kept = range(self.pages if self.pages > 1 else 0)
         return {at: _packed(self._held[at]) if at in kept and self._held[at] else None for at in sorted(self._changed)}
 
     def head(self, right: bytes) -> bytes:
-        """The key's entry."""
+        """Return the key's entry."""
         rows = _packed(self._page(0)) if self.pages == 1 else b""
         return pack([_HEAD.pack(self.pages, self._rows), right, rows])
 
@@ -97,21 +96,21 @@ class Pages(MutableMapping[bytes, bytes]):
 
 
 def opened(head: bytes, read: Callable[[int], bytes | None]) -> tuple[bytes, Pages]:
-    """A key's right side and its rows, from its entry; `read` as in `Pages`."""
+    """Return a key's right side and its rows from its entry; `read` is as in `Pages`."""
     numbers, right, only = unpack(head)
     pages, rows = _HEAD.unpack(numbers)
     return right, Pages((lambda _: only) if pages == 1 else read, pages, rows)
 
 
 def filled(rows: Mapping[bytes, bytes]) -> Pages:
-    """The rows of a key that had none."""
+    """Return the rows of a key that had none before."""
     made = Pages(lambda _: None)
     made.update(rows)
     return made
 
 
 def page_key(k: bytes, page: int) -> bytes:
-    """Under which a page of a key is stored; no key is like it, since none has a zero byte behind its first."""
+    """Return the key of a page's entry. It collides with no other key, as none has a zero byte after its first."""
     return k + b"\0" + page.to_bytes(4, "big")
 
 

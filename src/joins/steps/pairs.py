@@ -1,9 +1,10 @@
-"""The step where rows of two sides meet at a key, many to many: one entry per key, with pages beside it.
+"""Join rows of two sides at a key, many to many: one entry per key, with separate pages.
 
-What each row was and is, a differ in front of each side knows (`reported`): a key hears of a row once in a batch at
-most. The pairs of a row that came or changed are told, and of one that has left the key their ends; of two rows that
-both changed once. Where rows of a side stay, one that meets none leaves alone, and that row goes when the first partner
-comes. However many rows a key has, what leaves is listed as it is asked for.
+A change detector in front of each side knows each row's former and current values (`reported`), so a key receives at
+most one message per row and batch. The step emits the pairs of a row that arrived or changed, and the ends of the pairs
+of a row that left the key; a pair whose two rows both changed is emitted once. On an outer side, a row without partner
+is emitted alone, and that result is deleted when its first partner arrives. Results are produced lazily, however many
+rows a key has.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Put = Callable[[bytes, bytes | None], None]
 
 
 class Side(NamedTuple):
-    """One side of pairs, behind its differ: the left one (0) or the right one (1); pairs go to `target`."""
+    """One side of a pairs join, after its change detector: left (0) or right (1). Pairs go to `target`."""
 
     pair: Pair
     number: int
@@ -45,21 +46,21 @@ class Side(NamedTuple):
 
     @property
     def node(self) -> Node:
-        """Whose rows they are."""
+        """The node that supplies this side's rows."""
         return (self.pair.left, self.pair.right)[self.number]
 
     @property
     def stays(self) -> bool:
-        """Whether its rows are there without a partner."""
+        """Whether rows of this side are kept without a partner (outer join)."""
         return (self.pair.left_stays, self.pair.right_stays)[self.number]
 
     def place(self, values: Values) -> bytes | None:
-        """Text of the key at which a row meets others; None where a NULL in it meets nothing."""
+        """Return the text of the key at which a row meets others; None if the key contains NULL and matches nothing."""
         key = [values[index] for index in (self.pair.left_key, self.pair.right_key)[self.number]]
         return None if None in key else text_of(key)
 
     def alone(self, name: bytes, payload: bytes | None) -> Message:
-        """A row without a partner; its end where there is no payload."""
+        """Return a row without a partner as a message; without `payload`, the end of that row."""
         lacking = (self.pair.right, self.pair.left)[self.number]
         nulls = b",".join([b"null"] * len(lacking.id_columns))
         k = name + b"," + nulls if self.number == 0 else nulls + b"," + name
@@ -74,9 +75,9 @@ class Side(NamedTuple):
 def reported(
     side: Side, before: bytes | None, after: bytes | None, ts_ms: int, trace: bytes = b""
 ) -> Iterator[Message]:
-    """What is told of a row's texts before and after a batch: that it left a key, came to one or changed there.
+    """Yield the messages of a row's change in a batch: it left a key, arrived at one, or changed there.
 
-    A row with NULL in its key meets nothing, wherever it is: it leaves from here, alone.
+    A row with NULL in its key matches nothing. On an outer side it is emitted from here, alone.
     """
     was, now = (None if text is None else values_of_text(text) for text in (before, after))
     row = was if now is None else now
@@ -96,7 +97,7 @@ def reported(
 
 
 class _Met(NamedTuple):
-    """One side of a key: its rows after the batch, how many there were before, and its changes in it by name."""
+    """One side of a key: its rows after the batch, how many there were before, and the batch's changes by name."""
 
     side: Side
     rows: Pages
@@ -104,17 +105,18 @@ class _Met(NamedTuple):
     changes: Mapping[bytes, Message]
 
     def was(self, name: bytes) -> bool:
-        """Whether a row that is there now was there before."""
+        """Return whether an existing row also existed before the batch."""
         return name not in self.changes or self.changes[name].op == PUT
 
 
 def paired_in(
     pair: Pair, target: int, table: str, k: bytes, messages: Iterable[Message], get: Get, put: Put
 ) -> Iterator[Message]:
-    """Fold a batch into one key of a store → pairs to `target`, or their ends.
+    """Fold a batch into one key of a store. Yield the pairs for `target`, or their ends.
 
-    `put` stores an entry, None removes it; all is stored before the first message leaves. `table`, for messages: whose
-    query it is. Fatal where more than `pair.most` pairs meet.
+    `put` stores an entry; None removes it. Everything is stored before the first message is emitted. `table` is named
+    in
+    error messages. Raises Fatal if more than `pair.most` pairs meet.
     """
     changes: tuple[dict[bytes, Message], dict[bytes, Message]] = ({}, {})
     for message in messages:
@@ -126,7 +128,7 @@ def paired_in(
     if left * right > pair.most:
         raise Fatal(
             f"table {table}: {left * right} pairs of {pair.alias} at {k[1:].decode()}, more than {pair.most}",
-            "ON with an equality more, or WHERE, so that fewer rows meet",
+            "add an equality to ON, or a WHERE, so that fewer rows meet",
         )
     after = pack([one.rows.head(b"") for one in sides]) if left or right else None
     if after != head:
@@ -135,7 +137,7 @@ def paired_in(
 
 
 def _opened(side: Side, k: bytes, head: bytes, changes: Mapping[bytes, Message], get: Get, put: Put) -> _Met:
-    """A side of a key with its changes, whose pages are stored."""
+    """Return one side of a key with its changes, and store its pages."""
 
     def at(page: int) -> bytes:
         return page_key(k, 2 * page + side.number)
@@ -174,14 +176,14 @@ def _ended(met: _Met) -> Iterator[bytes]:
 
 
 def _listed(one: _Met, partners: _Met, name: bytes, payload: bytes) -> Iterator[Message]:
-    """What is told of a row that is there, since its partners changed."""
+    """Yield the messages of an existing row whose partners changed."""
     side, was = one.side, one.was(name)
     for other, message in partners.changes.items():
         pair = (name, other) if side.number == 0 else (other, name)
         if message.op == GONE:
             if was:
                 yield no_row(side.target, b",".join(pair))
-        elif side.number == 0 or name not in one.changes:  # of two that changed the left one tells
+        elif side.number == 0 or name not in one.changes:  # if both rows changed, the left one emits the pair
             both = (payload, message.p) if side.number == 0 else (message.p, payload)
             yield whole_row(side.target, b",".join(pair), joined(*both, partners.side.node.width))
     if side.stays and was and not partners.before and partners.rows:

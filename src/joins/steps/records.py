@@ -1,19 +1,21 @@
-"""What travels between the steps: one kind of message, opaque where a step has nothing to compute.
+"""Messages that travel between the steps. All steps share one kind of message and parse only what they compare.
 
-    k   where it goes: one byte that names the step (a hop; 0x80 + a star; `SINK`), then the text of the key there
+    k   target: one byte that names the step (a lookup join; 0x80 + a multi-way join; `SINK`), then the text of the key
+        there
     op  what happened (below)
-    r   the row it concerns: the text of its id; of a `PART`, the one byte that says which hop of the row it fills; to
-        pairs a byte in front says the side
-    v   orders what happened to one row within one batch: the offset in the topic, the same partition for one row
+    r   the row that the message concerns: the text of its id. In a `PART` it is one byte, the number of the lookup that
+        the part fills. In messages to a pairs step, a byte for the side precedes the id
+    v   orders the changes of one row within one batch: the offset in the topic, since one row has one partition
     p   payload: 8 bytes of milliseconds (of the newest change in it), the trace, then values
 
-Values are the interior of a JSON array of canonical values, in the order of a node's columns: `1,"x",null`. So two
-payloads are concatenated with a comma and nothing is parsed on the way. Keys and ids have the same form. JSON never
-begins with a zero byte: that marks a key with NULL in it (`null_key`), which matches nothing and keeps no state.
+Values are the interior of a JSON array of canonical values, in the order of a node's columns: `1,"x",null`. Two
+payloads can therefore be concatenated with a comma, without parsing. Keys and ids have the same form. JSON never begins
+with a zero byte, so a zero byte marks a key that contains NULL (`null_key`). Such a key matches nothing and keeps no
+state.
 
-A trace is a zero byte, a count, and so many entries of `cdc.stored.traces`; it may be lacking, as it is in what a state
-has kept from before there were any. It says where values came from and is none of them: two payloads of the same values
-are equal whatever their traces and times.
+A trace is a zero byte, a count, and that many entries of `cdc.stored.traces`. It may be missing, as in state that was
+stored before traces existed. It records where values came from and is not part of them: two payloads with the same
+values are equal whatever their traces and times.
 """
 
 from __future__ import annotations
@@ -29,20 +31,20 @@ from cdc.stored import traces
 
 Values = list[Canonical]
 
-DIM_PUT = 0  # the right side of a join at k now reads p
+DIM_PUT = 0  # the right side of a join at k now has payload p
 DIM_GONE = 1
-PUT = 2  # row r now points at k, and reads p (empty for the later hops of a star). To a star: `with_part`
-MOVED = 3  # row r points elsewhere now and lives on
-GONE = 4  # row r is gone
-PART = 5  # row k of a star: its hop r reads p now (empty: there is no such row)
-ROW_GONE = 6  # to the sink: row k is gone
-ROW_PUT = 7  # to the sink: row k reads p
+PUT = 2  # row r now points at k and has payload p (empty for later lookups of a multi-way join, to which: `with_part`)
+MOVED = 3  # row r still exists but points at another key
+GONE = 4  # row r was deleted
+PART = 5  # row k of a multi-way join: its lookup r now has payload p (empty: no such row)
+ROW_GONE = 6  # to the sink: row k was deleted
+ROW_PUT = 7  # to the sink: row k has payload p
 REFUSED = 8  # p = JSON array of the fields of `RefusedRecord`
-FLOOR = 9  # p = JSON array of the fields of `TruncationPoint`
-NEW = 10  # PUT of a row that was not there before
-SURE = 11  # PUT of a row that may have been shown from where nobody said that it was
-LOST = 12  # GONE, of such a row
-PARTIAL = 13  # what group k's rows have changed in one place (`joins.steps.contributions`); v, r = ts_ms and trace
+TRUNCATION_POINT = 9  # p = JSON array of the fields of `TruncationPoint`
+NEW = 10  # PUT of a row that did not exist before
+SURE = 11  # PUT of a row that may already be visible although no message said so
+LOST = 12  # GONE of such a row
+PARTIAL = 13  # changes of group k that one partition summed (`joins.steps.contributions`); v, r = ts_ms and trace
 
 SINK = 0xFF
 MULTI_JOIN = 0x80
@@ -53,7 +55,8 @@ _HEAD = struct.Struct(">bqi")
 
 
 class Message(NamedTuple):
-    """See the module's docstring; a tuple, since every change makes several of them."""
+    """A message between steps; the module's docstring lists its fields. It is a tuple because each change makes
+    several."""
 
     k: bytes
     op: int
@@ -73,14 +76,14 @@ class RefusedRecord(NamedTuple):
     value: str | None
 
     def message(self) -> Message:
-        """As it travels to the sink."""
+        """Return the record as a message to the sink."""
         return Message(bytes([SINK]), REFUSED, b"", 0, orjson.dumps(tuple(self)))
 
 
 class RowPut(NamedTuple):
-    """A whole row of the result, in the order of the layout's columns; `ts_ms` of the newest change it shows.
+    """A whole row of the result, its values in the order of the layout's columns.
 
-    `trace`: its entries alone.
+    `ts_ms` is the time of the newest change in it. `trace` holds the trace's entries without their header.
     """
 
     values: Values
@@ -89,28 +92,30 @@ class RowPut(NamedTuple):
 
 
 class RowGone(NamedTuple):
-    """A row of the result is gone; the values of its row key columns, in the order of `row_key`."""
+    """The deletion of a result row: the values of its row key columns, in the order of `row_key`."""
 
     row_key: Values
 
 
 class TruncationPoint(NamedTuple):
-    """Of a partition whose log may reorder: what is older than `sequence` comes too late from here on."""
+    """The point in a partition of a reordering log before which records are obsolete: those with a smaller
+    `sequence`."""
 
     topic: str
     partition: int
     sequence: int
 
     def message(self) -> Message:
-        """As it travels to the sink."""
-        return Message(bytes([SINK]), FLOOR, b"", 0, orjson.dumps(tuple(self)))
+        """Return the truncation point as a message to the sink."""
+        return Message(bytes([SINK]), TRUNCATION_POINT, b"", 0, orjson.dumps(tuple(self)))
 
 
 Record = RowPut | RowGone | RefusedRecord | TruncationPoint
 
 
 def record_of(message: Message, outputs: Iterable[int]) -> Record:
-    """What the sink is told; `outputs` = per column of the layout, its index among the values of a whole row."""
+    """Decode a message to the sink; `outputs` maps each column of the layout to its index among a whole row's
+    values."""
     if message.op == ROW_PUT:
         values = values_of(message.p)
         return RowPut([values[index] for index in outputs], ts_of(message.p), trace_of(message.p)[2:])
@@ -118,44 +123,44 @@ def record_of(message: Message, outputs: Iterable[int]) -> Record:
         return RowGone(values_of_text(message.k[1:]))
     if message.op == REFUSED:
         return RefusedRecord(*orjson.loads(message.p))
-    if message.op == FLOOR:
+    if message.op == TRUNCATION_POINT:
         return TruncationPoint(*orjson.loads(message.p))
     raise AssertionError(f"op {message.op} at the sink")
 
 
 def text_of(values: Values) -> bytes:
-    """Text of a key, an id or a row's values: equal exactly when the values are."""
+    """Return the text of a key, an id or a row's values. Two texts are equal exactly when the values are."""
     return orjson.dumps(values)[1:-1]
 
 
 def values_of_text(text: bytes) -> Values:
-    """Inverse of `text_of`."""
+    """Invert `text_of`."""
     values: Values = orjson.loads(b"[" + text + b"]")
     return values
 
 
 def payload(values: Values, ts_ms: int, trace: bytes = b"") -> bytes:
-    """A row's values, the time of the newest change in them, and their trace."""
+    """Build a payload from a row's values, the time of the newest change in them, and their trace."""
     return payload_of(text_of(values), ts_ms, trace)
 
 
 def payload_of(text: bytes, ts_ms: int, trace: bytes = b"") -> bytes:
-    """The same of the values' text."""
+    """Build a payload from the text of the values."""
     return _TS.pack(ts_ms) + trace + text
 
 
 def values_of(stored: bytes) -> Values:
-    """The values of a payload."""
+    """Return the values of a payload."""
     return values_of_text(values_text(stored))
 
 
 def values_text(stored: bytes) -> bytes:
-    """Their text: what is compared."""
+    """Return the text of a payload's values; comparisons use only this text."""
     return stored[_text_at(stored) :]
 
 
 def trace_of(stored: bytes) -> bytes:
-    """The trace of a payload."""
+    """Return the trace of a payload."""
     return stored[8 : _text_at(stored)]
 
 
@@ -164,28 +169,28 @@ def _text_at(stored: bytes) -> int:
 
 
 def trace(entries: bytes) -> bytes:
-    """Entries as a trace."""
+    """Build a trace from its entries."""
     return bytes([0, len(entries) // 8]) + entries if entries else b""
 
 
 def seen(node: int, place: int) -> bytes:
-    """The trace of one row: what node number `node` read there (`cdc.stored.traces.place_of`)."""
+    """Return the trace of one row that node number `node` read at `place` (`cdc.stored.traces.place_of`)."""
     return trace(traces.entry(node, place))
 
 
 def traced(left: bytes, right: bytes) -> bytes:
-    """The trace of what two rows make."""
+    """Return the trace of a row joined from two rows."""
     return left or right if not (left and right) else trace(left[2:] + right[2:])
 
 
 def ts_of(stored: bytes) -> int:
-    """The milliseconds of a payload."""
+    """Return the milliseconds of a payload."""
     ts_ms: int = _TS.unpack_from(stored)[0]
     return ts_ms
 
 
 def joined(left: bytes, right: bytes, width: int) -> bytes:
-    """One payload of two; an empty `right` is a row that is absent: `width` NULLs."""
+    """Join two payloads into one. An empty `right` is an absent row and becomes `width` NULLs."""
     if not right:
         return left + b",null" * width
     text = values_text(left) + b"," + values_text(right)
@@ -193,18 +198,18 @@ def joined(left: bytes, right: bytes, width: int) -> bytes:
 
 
 def with_part(own: bytes, part: bytes) -> bytes:
-    """A star's row together with the part of its first hop."""
+    """Pack a row of a multi-way join together with the part of its first lookup."""
     return _LENGTH.pack(len(own)) + own + part
 
 
 def split_part(p: bytes) -> tuple[bytes, bytes]:
-    """Inverse of `with_part`."""
+    """Invert `with_part`."""
     end = 4 + _LENGTH.unpack_from(p)[0]
     return p[4:end], p[end:]
 
 
 def picked(row: Message, picks: Sequence[int] | None, tag: str | None) -> Message:
-    """A fragment's row as another one reads it: of its values the `picks`, the text `tag` in front of its name."""
+    """Return a fragment's row as another fragment reads it: only the values in `picks`, with `tag` before its name."""
     k, p = row.k, row.p
     if tag is not None:
         k = k[:1] + tag.encode() + b"," + k[1:]
@@ -215,12 +220,12 @@ def picked(row: Message, picks: Sequence[int] | None, tag: str | None) -> Messag
 
 
 def pack(parts: Iterable[bytes]) -> bytes:
-    """Several byte strings as one."""
+    """Pack several byte strings into one."""
     return b"".join(_LENGTH.pack(len(part)) + part for part in parts)
 
 
 def unpack(stored: bytes) -> list[bytes]:
-    """Inverse of `pack`."""
+    """Invert `pack`."""
     parts, at = [], 0
     while at < len(stored):
         end = at + 4 + _LENGTH.unpack_from(stored, at)[0]
@@ -230,7 +235,7 @@ def unpack(stored: bytes) -> list[bytes]:
 
 
 def dump(message: Message) -> tuple[bytes, bytes]:
-    """Key and body, as operators of Spark exchange it; inverse of `load`."""
+    """Return key and body, the form in which Spark's operators exchange a message. `load` inverts it."""
     k, op, r, v, p = message
     return k, _HEAD.pack(op, v, len(r)) + r + p
 
@@ -242,10 +247,11 @@ def load(k: bytes, body: bytes) -> Message:
 
 
 def key_text(values: Values, row: bytes) -> bytes:
-    """Text of a join key; with NULL in it, of the place of its own where the row `row` waits for nothing."""
+    """Return the text of a join key. A key that contains NULL becomes a key of the row `row` alone, which nothing
+    matches."""
     return _NULL + row if None in values else text_of(values)
 
 
 def null_key(k: bytes) -> bool:
-    """Whether a hop's k is such a place."""
+    """Return whether a lookup join's k is a key that contains NULL."""
     return k[1:2] == _NULL

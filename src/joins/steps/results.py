@@ -1,4 +1,4 @@
-"""What a group's functions say: texts of their values, and which of them do not fit their types."""
+"""Compute the results of a group's functions as texts, and report those that do not fit their types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NULL = b"null"
 
 @dataclass(slots=True, kw_only=True)
 class Contents:
-    """What a group keeps of its rows."""
+    """A group's stored contents."""
 
     rows: int
     counts: list[int]
@@ -27,7 +27,7 @@ class Contents:
 
 
 def results_of(group: Grouping, kept: Contents) -> tuple[list[bytes], list[Result]]:
-    """The texts of a group's results, and the results that were not computed: they are NULL."""
+    """Return the texts of a group's results, and the results that could not be computed and are NULL."""
     texts: list[bytes] = []
     failed: list[Result] = []
     for result in group.results:
@@ -39,7 +39,7 @@ def results_of(group: Grouping, kept: Contents) -> tuple[list[bytes], list[Resul
 
 
 def _text(result: Result, kept: Contents) -> bytes | None:
-    """A result's text, None where it does not fit its type."""
+    """Return a result's text, None if it does not fit its type."""
     of = result.of
     match result.function:
         case "count_rows":
@@ -70,7 +70,7 @@ def _value(found: Sequence[Canonical] | None) -> bytes:
 
 
 def _listed(values: Iterator[Canonical]) -> bytes | None:
-    """The list of values without NULLs; no more of it is read than may be told."""
+    """Return the text of a list of values without NULLs; stop reading when it exceeds the limit."""
     texts: list[bytes] = []
     size = 1
     for value in values:

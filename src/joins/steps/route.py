@@ -1,7 +1,7 @@
-"""A record of the log → what each step needs to hear of it: the specification of routing, and the reader of envelopes.
+"""Route records of the log to the steps: the specification of the router, and the reader of envelopes.
 
-What can not be read becomes a `RefusedRecord` with its bytes and the reason; it travels along the plan to the sink,
-which sends it to the dead-letter topic in the batch's one action. Nothing here raises for bad data.
+A record that cannot be read becomes a `RefusedRecord` with its bytes and the reason. It travels through the plan to the
+sink, which sends it to the dead-letter topic in the batch's single action. Invalid data never raises here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from joins.steps.records import (
 
 # End offsets per topic and partition, noted when the query started.
 SafeOffsets = Mapping[str, Mapping[int, int]]
-# Which of the rows satisfy a condition, over the values of one node.
+# Returns which rows satisfy a condition, given the values of one node.
 Holds = Callable[[Expression, Node, Sequence[Values]], Sequence[bool]]
 
 
@@ -45,10 +45,10 @@ class Changed(NamedTuple):
     """One change of a source's row: values in the order of `PlanSource.columns`, None where there is no row.
 
     `v` orders changes of one row: the offset, or twice the source's sequence for `latest`, which leaves room for
-    markers. `reported`: the change may be all that the log still holds of the row, so that nothing may be left out
-    because it was said before; `repairs`: the row may be shown with other values than its newest record's; `blind`:
-    NULL stands in `before` for what the record does not tell, so it may have been told otherwise. `sequence` is the
-    source's. `place` (`cdc.stored.traces`): where the record stands that tells `after`.
+    markers. `reported`: the change may be the only record of the row that the log still holds, so nothing may be
+    omitted because it was emitted before. `repairs`: the row may be visible with other values than its newest record's.
+    `blind`: NULL in `before` may stand for a value that the record does not contain. `sequence` is the source's.
+    `place` (`cdc.stored.traces`): the place of the record that contains `after`.
     """
 
     source: PlanSource
@@ -65,8 +65,9 @@ class Changed(NamedTuple):
 
 
 class Truncated(NamedTuple):
-    """A partition's marker that rows of a source's table are gone (`joins.steps.truncation`); `sequence` is the
-    source's.
+    """A partition's marker that rows of a source's table were deleted (`joins.steps.truncation`).
+
+    `sequence` is the source's.
     """
 
     source: PlanSource
@@ -76,15 +77,19 @@ class Truncated(NamedTuple):
     ts_ms: int
 
     def ends(self, change: Changed) -> bool:
-        """Whether a row is gone whose newest change this is. A log without sequences has nothing younger in front."""
+        """Return whether the marker deletes a row whose newest change is this. Without sequences it deletes all
+        rows."""
         return change.sequence < self.sequence or not self.sequence
 
 
 class LogReader:
-    """Reads the log's records; `settled`: above these offsets the log still holds everything, below compaction ran.
+    """Reads the records of the log.
 
-    There an update may be the only record of its row, as it may where a table's history is partial, so all is told.
-    `ends`: where the log ended when the plan was compiled; what is older may lack columns that came since.
+    `settled` holds the compaction-safe offsets: from there on the log still holds every record; before them it may have
+    been compacted. A compacted log may hold an update as the only record of its row, and so may a table with a partial
+    history, so such changes are emitted in full. `ends` is where the log ended when the plan was compiled; older
+    records
+    may lack columns that were added since.
     """
 
     def __init__(self, plan: Plan, settled: SafeOffsets, ends: SafeOffsets | None = None) -> None:
@@ -94,7 +99,7 @@ class LogReader:
     def read(
         self, topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None
     ) -> Changed | RefusedRecord | Truncated | None:
-        """What one record says; None for a tombstone, which repeats the delete before it."""
+        """Read one record. None for a tombstone, which repeats the delete before it."""
         if value is None:
             return None
         try:
@@ -102,7 +107,7 @@ class LogReader:
             source, columns = self._sources[topic]
             if envelope.op == "t":
                 return Truncated(source, partition, offset, envelope.sequence, envelope.ts_ms)
-            # what the plan was compiled after may lack columns that were added later
+            # records older than the plan may lack columns that were added later
             added = offset < self._ends.get(topic, {}).get(partition, 0)
             images = columns.images(envelope, key, added=added)
         except ValueError as error:
@@ -120,7 +125,7 @@ class LogReader:
 
 
 def latest_message(change: Changed) -> Message:
-    """A change on its way to its source's `latest` step, under its primary key."""
+    """Return a change as a message to its source's `latest` step, under its primary key."""
     values = change.after if change.after is not None else change.before
     assert values is not None  # a change has an image
     key = text_of([values[change.source.columns.index(name)] for name in change.source.key])
@@ -129,16 +134,16 @@ def latest_message(change: Changed) -> Message:
 
 
 def place_reported(p: bytes | None) -> int:
-    """The place of the change whose payload has come through `latest`."""
+    """Return the place of the change whose payload came through `latest`."""
     found = [one for one in entries_of(b"" if p is None else trace_of(p)[2:]) if isinstance(one, Origin)]
     return place_of(found[0].partition, found[0].offset) if found else NOWHERE
 
 
 class Read(NamedTuple):
-    """A change as node number `node` reads it: its own columns alone.
+    """A change as node number `node` reads it: only the node's own columns.
 
-    `v`, `ts_ms`, `reported`, `repairs` and `blind` as in `Changed`. `new`: the row that it puts was not told before,
-    unless `before` is there. `trace`: where `after` comes from.
+    `v`, `ts_ms`, `reported`, `repairs` and `blind` are as in `Changed`. `new`: unless `before` is set, the row that it
+    puts was not emitted before. `trace`: the origin of `after`.
     """
 
     node: int
@@ -154,11 +159,12 @@ class Read(NamedTuple):
 
 
 class Router:
-    """Turns changes into messages for the steps of a fragment, in three steps that an engine may also take by itself.
+    """Turns changes into messages for the steps of a fragment, in three steps that an engine may also call separately.
 
-    `reads` says what each of the `nodes` reads of a change, `shown` leaves out the images that its filter hides, and
-    `report` makes messages of what is left: of a row that was hidden and stays hidden none, however much is told.
-    `nodes` are those of the fragment that read tables; `first`: the number of its first node in the plan, for traces.
+    `reads` returns what each of the `nodes` reads of a change. `shown` omits the images that a node's filter hides.
+    `report` makes messages of the rest; a row that was hidden and stays hidden causes none. `nodes` are the nodes of
+    the
+    fragment that read tables; `first` is the number of its first node in the plan, for traces.
     """
 
     def __init__(self, fragment: Fragment, holds: Holds, first: int = 0) -> None:
@@ -169,7 +175,7 @@ class Router:
         self._targets: list[int] = []
         self._columns: list[list[int]] = []
         self._of: dict[str, list[int]] = {}
-        if isinstance(fragment.root, Node):  # what meets is other fragments' rows, or read by `joins.steps.by_time`
+        if isinstance(fragment.root, Node):  # other roots read fragments' rows, or `joins.steps.by_time` reads for them
             self._place(fragment.root, fragment.outlet)
 
     def _place(self, node: Node, target: int) -> None:
@@ -184,7 +190,7 @@ class Router:
             self._place(lookup.child, lookup.number)
 
     def route(self, changes: Sequence[Changed]) -> Iterator[Message]:
-        """The messages of some changes, in their order per node."""
+        """Return the messages of some changes, in their order per node."""
         some: dict[int, list[Read]] = {}
         for change in changes:
             for read in self.reads(change):
@@ -194,8 +200,8 @@ class Router:
                 yield from self.report(read)
 
     def reads(self, change: Changed) -> Iterator[Read]:
-        """What the nodes read of a change, whatever their filters say."""
-        # what a filter hid before was never told, unless the log does not say what was before
+        """Yield what the nodes read of a change, regardless of their filters."""
+        # a row that a filter hid was never emitted, unless the log does not contain its before image
         new = not change.reported and (change.new or change.before is not None)
         for number in self._of.get(change.source.topic, []):
             before, after = (_picked(image, self._columns[number]) for image in (change.before, change.after))
@@ -205,9 +211,9 @@ class Router:
             )  # fmt: skip
 
     def shown(self, reads: Sequence[Read]) -> Iterator[Read]:
-        """The same of one node, where what its filter does not let through is not there.
+        """Yield the reads of one node without the images that its filter hides.
 
-        An image before of which the record does not tell all may have passed, so it is let go wherever it stood.
+        A before image that the record contains only in part may have passed the filter, so it is retracted in any case.
         """
         node = self.nodes[reads[0].node]
         if node.filter is None:
@@ -221,7 +227,7 @@ class Router:
             yield read._replace(before=before, after=after)
 
     def report(self, read: Read) -> Iterator[Message]:
-        """What the steps hear of it."""
+        """Yield the messages that a read causes in the steps."""
         there = read.before is not None or read.after is not None
         if there and (read.reported or read.before != read.after):
             yield from messages_of(self.nodes[read.node], self._targets[read.node], read)
@@ -232,10 +238,13 @@ def _picked(values: Values | None, columns: Sequence[int]) -> Values | None:
 
 
 def messages_of(node: Node, target: int, read: Read) -> Iterator[Message]:
-    """What the steps hear of one change of a node's row.
+    """Yield the messages that one change of a node's row causes in the steps.
 
-    A leaf's row is at once what its consumer reads. Else every hop hears where the row points now and no longer; the
-    first one gets the row's values and passes them on. A row whose id changed has gone, and a new one has come.
+    The row of a leaf goes directly to its consumer. Otherwise each lookup join learns where the row points now and
+    where
+    it no longer points; the first one receives the row's values and passes them on. A row whose id changed counts as
+    one
+    deleted row and one new row.
     """
     before, after = read.before, read.after
     old = None if before is None else text_of([before[i] for i in node.id_columns])

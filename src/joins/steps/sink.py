@@ -1,7 +1,7 @@
-"""Records of the result → what is written: puts, deletes, letters for the dead, and a report for the driver.
+"""Turn records of the result into puts, deletes, dead letters, and a report for the driver.
 
-Stamps rule the sink. A batch has one stamp, deletes carry it and puts carry the next millisecond, so that a replay
-writes identical cells, a write that arrives too late loses, and delete and re-insert in one batch ends as the insert.
+A batch has one batch timestamp. Deletes carry it and puts carry the next millisecond. So a replay writes identical
+cells, a delayed write of an older batch loses, and a delete and re-insert in one batch ends as the insert.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Cells = Mapping[bytes, bytes]
 
 @dataclass(slots=True, kw_only=True)
 class Writes:
-    """What a chunk of records writes to HBase (row keys, whole rows), and what it does not."""
+    """The HBase writes of a chunk of records (row keys, whole rows), and the records that are not written."""
 
     deletes: list[bytes] = field(default_factory=list)
     puts: list[tuple[bytes, Cells]] = field(default_factory=list)
@@ -46,9 +46,8 @@ class Writes:
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """What became of a batch: counts (of those `refused`, how many rows came too `late`), and its markers' floors.
-
-    `settled`: dead-letter records of former batches whose rows were accepted.
+    """The outcome of a batch: counts, and the truncation points of its markers. `late` is the part of `refused` that
+    came too late. `settled` counts dead-letter records of earlier batches whose rows were now accepted.
     """
 
     rows_put: int = 0
@@ -59,7 +58,7 @@ class Report:
     truncation_points: list[tuple[str, int, int]] = field(default_factory=list)
 
     def add(self, writes: Writes) -> None:
-        """Count what was written."""
+        """Count the writes of a chunk."""
         self.merge(
             Report(
                 rows_put=len(writes.puts),
@@ -82,7 +81,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusals:
-    """How many dead letters a run has sent: those of `batch`, and of all batches before it. A replay counts once."""
+    """The number of dead letters of a run: in `batch`, and in all batches before it. A replay counts once."""
 
     before: int = 0
     batch: int = -1
@@ -90,19 +89,19 @@ class Refusals:
 
     @property
     def total(self) -> int:
-        """All of them: what the table lacks, or shows too long."""
+        """The total of all batches: rows that the table lacks or shows too long."""
         return max(0, self.before + self.latest)
 
     def counted(self, batch: int, refused: int) -> Refusals:
-        """With a batch that was written, perhaps not for the first time; less than 0 where it settled more."""
+        """Add a batch that was written, perhaps repeatedly. `refused` is negative if the batch settled more records."""
         if batch == self.batch:
             return Refusals(before=self.before, batch=batch, latest=refused)
         return Refusals(before=self.total, batch=batch, latest=refused) if refused else self
 
 
 class OpenRow(NamedTuple):
-    """The open dead-letter records of one row: its `place` (`cdc.model.dead_letter_end.place_of`), the newest's offset,
-    and how many there are.
+    """The open dead-letter records of one row: its `place` (`cdc.model.dead_letter_end.place_of`), the offset of the
+    newest, and their number.
     """
 
     place: str
@@ -113,7 +112,8 @@ class OpenRow(NamedTuple):
 def settlements(
     messages: Iterable[Message], refused: Iterable[RefusedRecord], rows: Mapping[str, OpenRow], table: str
 ) -> tuple[list[tuple[bytes, bytes]], int]:
-    """Keys and values of the settlements of open `rows` that these messages write, and how many records they settle."""
+    """Return keys and values of the settlements that these messages cause for open `rows`, and the settled records'
+    count."""
     again = {row_of(one, table) for one in refused}
     texts = (message.k[1:].decode() for message in messages if message.op in (ROW_PUT, ROW_GONE))
     found = [rows[text] for text in texts if text in rows and text not in again]
@@ -121,22 +121,23 @@ def settlements(
 
 
 def settlement(table: str, one: OpenRow) -> bytes:
-    """The value that settles the records of a row up to the newest that is known."""
+    """Return the value that settles a row's records up to the newest known one."""
     return settled_row("join", table, one.place, "a later change", upto=one.offset)
 
 
 def late_among(refused: Iterable[RefusedRecord]) -> int:
-    """How many of them came too late for a join by time."""
+    """Count the records that came too late for a join by time."""
     return sum(one.reason.startswith(LATE) for one in refused)
 
 
 def plain(truncation_points: Iterable[TruncationPoint]) -> list[tuple[str, int, int]]:
-    """Floors as a report carries them: JSON knows no named tuples."""
+    """Return truncation points as a report carries them: JSON has no named tuples."""
     return [(topic, partition, sequence) for topic, partition, sequence in truncation_points]
 
 
 def writes_of(records: Iterable[Record], codec: RowCodec, batch: int) -> Writes:
-    """Sort records by what they write; a row that its layout can not hold is a `RefusedRecord`, nothing else stops."""
+    """Sort records by what they write; a row that its layout cannot hold becomes a `RefusedRecord`, nothing else
+    stops."""
     writes = Writes()
     layout = codec.layout
     names = [column.name for column in layout.columns]
@@ -151,7 +152,7 @@ def writes_of(records: Iterable[Record], codec: RowCodec, batch: int) -> Writes:
                     key = [values[name] for name in layout.row_key]
                     writes.refused.append(_unstorable(layout.table, record.values, key, error))
             case RowGone() if not layout.may_hold(record.row_key):
-                continue  # no row has such a key: an inner join on the NULL hides it, so that it was never stored
+                continue  # no stored row has such a key: an inner join on the NULL hides it
             case RowGone():
                 try:
                     writes.deletes.append(codec.row_key(dict(zip(layout.row_key, record.row_key, strict=True))))
@@ -172,7 +173,7 @@ def _unstorable(table: str, values: object, key: Values, error: Exception) -> Re
 
 
 def row_of(refused: RefusedRecord, table: str) -> str | None:
-    """The text of the key of the result's row that a refusal is of; None for a record of the log, or of a part."""
+    """Return the key text of the result row that was refused; None for a record of the log or of a part."""
     own = f"table {table}"
     if refused.topic.startswith(f"{own}, row "):
         return refused.topic.removeprefix(f"{own}, row ")
@@ -182,7 +183,7 @@ def row_of(refused: RefusedRecord, table: str) -> str | None:
 
 
 def dead_letter(refused: RefusedRecord, table: str, batch: int) -> tuple[bytes, bytes]:
-    """Key and value of a dead letter: a replay repeats it under the same key."""
+    """Return key and value of a dead letter; a replay repeats it under the same key."""
     key = f"join/{table}/{refused.topic}/{refused.partition}/{refused.offset}".encode()
     value = {"format": 1, "stage": "join", "table": table, "batch": batch, **refused._asdict()}
     if (row := row_of(refused, table)) is not None:
@@ -191,7 +192,7 @@ def dead_letter(refused: RefusedRecord, table: str, batch: int) -> tuple[bytes, 
 
 
 def next_timestamp(now_ms: int, last: int) -> int:
-    """The stamp of a new batch: later than every put of the batch before, and never far from the clock."""
+    """Return the timestamp of a new batch: later than every put of the batch before, and close to the clock."""
     return max(now_ms, last + 2)
 
 
@@ -205,7 +206,7 @@ def barriers(
     incomplete: int = 0,
     watermark: int | None = None,
 ) -> list[Barrier]:
-    """One barrier per salt bucket, put after every row of the batch."""
+    """Return one barrier per salt bucket, to be written after every row of the batch."""
     return [
         Barrier(
             bucket=bucket, buckets=buckets, batch=batch, timestamp=timestamp, positions=positions, ends=ends,

@@ -1,17 +1,18 @@
-"""The specification of the stateful steps: pure functions of one key's state and one batch's messages for it.
+"""Specify the stateful steps as functions of one key's state and one batch's messages for it.
 
-Laws and the simulation run these; the portable engine runs them in Spark; the kernel must give the same messages. Each
-folds the whole batch of a key before anything leaves. Within a batch `v` orders what happened to one row; between
-batches the log does, since the messages of one row come from one partition: no state holds a version, except that of
-`latest`, which makes such an order for sources that have none.
+Property tests and the simulation run these functions, the portable engine runs them in Spark, and the kernel must emit
+the same messages. Each step folds the whole batch of a key before it emits anything. Within a batch `v` orders the
+changes of one row. Between batches the log orders them, since the messages of one row come from one partition. So no
+state holds a version, except that of `latest`, which creates such an order for sources that have none.
 
-Why every row leaves right though its keys are folded apart: at the end of a batch a row that lives points at one key
-per hop. Only there is its newest op a PUT, everywhere else MOVED, which says nothing. So each batch puts a row at most
-once, and a `gone` of the same batch, from a key that it left, is older: put beats gone.
+Results are correct although keys are folded separately: at the end of a batch a live row points at one key per lookup.
+Only there is its newest op a PUT; everywhere else it is MOVED, which emits nothing. So each batch puts a row at most
+once, and a `gone` of the same batch, from a key that the row left, is older: a put beats it.
 
-Until a marker mends them (`joins.steps.truncation`), rows that moved unseen also stand at keys where nobody looks for
-them, and speak from there when the right side changes. What a row that came says beats that, the newest most (`v`);
-between two that only spoke the bytes decide, so that a replay says the same.
+A row may have moved without a record. Until a marker repairs it (`joins.steps.truncation`), the row also remains at its
+old key and is emitted from there when the right side changes. A message caused by the row itself beats such a message,
+and the newest of them wins (`v`). Between two messages caused only by the right side the greater bytes win, so that a
+replay gives the same result.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _ENDS = (GONE, LOST)
 
 @dataclass(slots=True, kw_only=True)
 class JoinState:
-    """Of one key of a hop: its right side (empty: there is none), and the rows that point here with their payloads.
+    """State of one key of a lookup join: its right side (empty: none) and the payloads of the rows that point here.
 
     The payloads are empty where an assembling step keeps the rows.
     """
@@ -63,7 +64,7 @@ class JoinState:
 
 @dataclass(slots=True, kw_only=True)
 class MultiJoinState:
-    """Of one live row of a star: its own payload and per hop the part that it shows (empty: no such row)."""
+    """State of one live row of a multi-way join: its own payload and the part of each lookup (empty: no such row)."""
 
     own: bytes
     parts: list[bytes]
@@ -71,7 +72,7 @@ class MultiJoinState:
 
 @dataclass(slots=True, kw_only=True)
 class LatestState:
-    """Of one row of a source: the newest version seen and its payload, None once it was deleted (a tombstone)."""
+    """State of one row of a source: the newest version seen and its payload, None once it was deleted (a tombstone)."""
 
     v: int
     p: bytes | None
@@ -80,10 +81,11 @@ class LatestState:
 def lookup_step(
     join: KeyedJoin, k: bytes, state: JoinState | None, messages: Iterable[Message]
 ) -> tuple[JoinState | None, list[Message]]:
-    """Fold a batch into one key of a hop → its new state, and a message for every row that must hear of it.
+    """Fold a batch into one key of a lookup join. Return its new state and a message for every affected row.
 
-    Rows hear when they came here or changed, and all of them when the right side did. What an inner join hides leaves
-    as `gone`, unless the row can not have been shown: it was here already without a right side, or it is new.
+    A row is affected if it arrived or changed; all rows are affected if the right side changed. A row that an inner
+    join
+    hides is emitted as `gone`, unless it cannot have been visible: it was already here without a right side, or is new.
     """
     before = JoinState() if state is None else state
     right, right_changed = _newest_right(before.right, messages := list(messages))
@@ -112,7 +114,7 @@ def lookup_step(
         shown = r in sure or (bool(before.right) if r in here else not new)
         out.row(r, own, right, v=1 if came is None else came.v + 2, shown=shown)
     for r, message in newest.items():
-        # what an inner join hid here already was not shown
+        # rows already here that an inner join hid were not visible
         hidden = join.star is None and join.inner and not before.right and r in here and r not in sure
         if message.op in _ENDS and not hidden:
             out.gone(r, v=message.v + 2)
@@ -122,7 +124,7 @@ def lookup_step(
 
 
 def _newest_right(stored: bytes, messages: list[Message]) -> tuple[bytes, bool]:
-    """The right side after a batch, and whether its values are others than before."""
+    """Return the right side after a batch, and whether its values changed."""
     newest: Message | None = None
     for message in messages:
         if message.op in (DIM_PUT, DIM_GONE) and (newest is None or (message.v, message.p) >= (newest.v, newest.p)):
@@ -135,16 +137,16 @@ def _newest_right(stored: bytes, messages: list[Message]) -> tuple[bytes, bool]:
 
 
 class _Outlet:
-    """Where the rows of one hop go: on as whole rows, or to the step that assembles them.
+    """Emits the rows of one lookup join, as whole rows or to the step that assembles them.
 
-    Of a star the first hop passes the rows themselves on, with its part; the others send parts alone.
+    In a multi-way join the first lookup sends the rows themselves together with its part; the others send only parts.
     """
 
     def __init__(self, join: KeyedJoin) -> None:
         self.join, self.messages = join, list[Message]()
 
     def row(self, r: bytes, own: bytes | None, right: bytes, *, v: int, shown: bool) -> None:
-        """Row `r`; `own` is its payload if it came in this batch or is kept here, `v` orders what is said of it."""
+        """Emit row `r`. `own` is its payload if it arrived in this batch or is stored here; `v` orders the messages."""
         join = self.join
         if join.star is not None:
             if join.part == 0 and own is not None:
@@ -152,13 +154,14 @@ class _Outlet:
             else:
                 self.messages.append(Message(bytes([join.star]) + r, PART, bytes([join.part]), v, right))
         elif right or not join.inner:
-            assert own is not None  # where no star keeps the rows, this step does
+            assert own is not None  # without a multi-way join this step keeps the rows
             self.messages.append(whole_row(join.target, r, joined(own, right, join.width), v))
         elif shown:
             self.messages.append(no_row(join.target, r))
 
     def gone(self, r: bytes, *, v: int) -> None:
-        """Row `r` is deleted. To a star `v` says when: a row that moved unseen may stand at another key."""
+        """Emit the deletion of row `r`. A multi-way join needs `v`, as a row that moved unseen may be at another
+        key."""
         join = self.join
         if join.star is None:
             self.messages.append(no_row(join.target, r))
@@ -167,22 +170,22 @@ class _Outlet:
 
 
 def whole_row(target: int, r: bytes, p: bytes, v: int = 1) -> Message:
-    """A node's row as its consumer reads it: the hop that it is the right side of, or the sink. Put beats gone."""
+    """Return a node's row as a message to its consumer: the lookup join whose right side it is, or the sink."""
     return Message(bytes([target]) + r, ROW_PUT if target == SINK else DIM_PUT, b"", v, p)
 
 
 def no_row(target: int, r: bytes) -> Message:
-    """Its end; v 0."""
+    """Return the end of a node's row as a message; its version is 0, so a put beats it."""
     return Message(bytes([target]) + r, ROW_GONE if target == SINK else DIM_GONE, b"", 0, b"")
 
 
 def assemble_step(
     star: Assemble, k: bytes, state: MultiJoinState | None, messages: Iterable[Message]
 ) -> tuple[MultiJoinState | None, list[Message]]:
-    """Fold a batch into one row of a star → its new state, and the whole row or its end.
+    """Fold a batch into one row of a multi-way join. Return its new state, and the whole row or its end.
 
-    A row that came or moved finds the parts of its new keys in the same batch. Where one is missing, the log did not
-    tell the row from its beginning and did not say so: the row is refused, and stays absent until it is told whole.
+    A row that arrived or moved finds the parts of its new keys in the same batch. If a part is missing, the log lacks
+    the beginning of the row and did not say so. The row is then refused, and absent until it is received whole.
     """
     newest: Message | None = None
     reported: dict[int, tuple[int, bytes]] = {}
@@ -211,7 +214,7 @@ def assemble_step(
 
 
 def _refused(star: Assemble, row: bytes, lookup: int) -> Message:
-    reason = f"its part of join {lookup + 1} was never told: `tailorbird snapshot` of its table reads it again"
+    reason = f"its part of join {lookup + 1} was never received: run `tailorbird snapshot` of its table to re-read it"
     key = base64.b64encode(row).decode()
     return RefusedRecord(f"row of {star.of}", 0, 0, reason, key, None).message()
 
@@ -228,18 +231,18 @@ def _assembled(star: Assemble, state: MultiJoinState) -> bytes:
 
 
 def fold_step(messages: Iterable[Message]) -> list[Message]:
-    """Rows of a query without joins: the newest of the batch, no state."""
+    """Return the newest message of a batch: the step of a query without joins, which has no state."""
     return [max(messages, key=lambda message: message.v)]
 
 
 def latest_step(
     state: LatestState | None, messages: Iterable[Message]
 ) -> tuple[LatestState | None, tuple[bytes | None, bytes | None] | None]:
-    """Fold a batch of one source row → its state and its change (before, after), None where nothing is new.
+    """Fold a batch of one source row. Return its state and its change (before, after), None if nothing is new.
 
-    For sources that repeat events, reorder them or log no before images: what is not newer than the newest version
-    seen is dropped, and before is what this step passed on last. Tombstones remember deleted rows; the engine lets
-    them expire, after which an older event would bring the row back.
+    This serves sources that repeat events, reorder them or log no before images. A message that is not newer than the
+    newest version seen is dropped; the before image is what this step emitted last. Tombstones remember deleted rows.
+    The engine lets them expire; after that, an older event would bring the row back.
     """
     newest: Message | None = None
     for message in messages:
@@ -260,7 +263,7 @@ def joined_in(
     get: Callable[[bytes], bytes | None],
     put: Callable[[bytes, bytes | None], None],
 ) -> list[Message]:
-    """`lookup_step` on a key of a store → what leaves. `put` stores an entry, None removes it."""
+    """Run `lookup_step` on a key of a store and return the messages. `put` stores an entry; None removes it."""
     head = get(k)
     state, former = None, 1
     if head is not None:
@@ -283,7 +286,7 @@ def joined_in(
 
 
 def dump_multi_join(state: MultiJoinState) -> bytes:
-    """A row's state as stored; inverse of `load_multi_join`."""
+    """Serialize a row's state; `load_multi_join` inverts it."""
     return pack([state.own, *state.parts])
 
 

@@ -1,4 +1,4 @@
-"""The first rows of a group: which there are, what names each of them, and what it reads as."""
+"""Select the first rows of a group, and build their names and texts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from joins.steps.records import values_of_text
 
 
 def first_rows(top: Top, key: bytes, tuples: Tuples) -> dict[bytes, bytes]:
-    """Name → the text of what the row reads as, in their order. `key`: the text of the group's key.
+    """Return the text of each of the first rows by name, in order. `key`: the text of the group's key.
 
-    It reads the first pages alone, as many as the rows fill.
+    Only as many pages are read as the rows fill.
     """
     group = values_of_text(key)
     found: dict[bytes, bytes] = {}

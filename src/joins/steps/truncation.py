@@ -1,17 +1,23 @@
-"""A marker in the log (op `t`) says two things of its partition. Rows are gone: those whose newest record in front of
-it is older than the marker's sequence. TRUNCATE leaves one in every partition; so does a repeated snapshot, at its end:
-the rows that it has seen are younger than its marker, the others are gone. And rows that were read again may
-have moved: their records do not say from where, so what was told of them before stands where nobody retracts it.
+"""Expand a marker in the log (op `t`) into the changes that it stands for.
 
-A stateful step runs only for keys that messages name, so somebody must name these rows. The log does: who meets a
-marker reads its partition again, from the beginning to the marker. Each row that is gone leaves as a delete at the
-marker's place, and so does each image of a row that no later record of it has named as its before image. So nothing
-waits for the markers of other partitions, a replay finds the same, and no step knows of it. It takes that reading, more
-than one where the rows are more than memory should hold; and the log must still hold what the query has read, which
-compaction after `min_compaction_lag` grants.
+A marker means two things for its partition. First, rows before it whose newest record is older than the marker's
+sequence no longer exist. TRUNCATE writes a marker to every partition; so does a repeated snapshot at its end, where
+rows
+that the snapshot saw are younger than its marker. Second, rows that were re-read may have moved. Their records do not
+contain the former row image, so the image published earlier stays visible until something retracts it.
 
-Sources that repeat and reorder need no images (`latest` supplies them), but one thing more: what is older than a marker
-and comes behind it came too late. The sequence of a partition's newest marker is its floor, which is kept with the run.
+A stateful step runs only for keys that messages name, so some component must name these rows. The log does: the reader
+that meets a marker reads its partition again, from the beginning to the marker. Each deleted row leaves as a delete at
+the marker's place. So does each image of a row that no later record has named as its before image. No step waits for
+markers of other partitions, a replay gives the same result, and no other step needs to know about markers. The price is
+one more read of the partition, or several where the rows exceed the memory limit. The log must still hold what the
+query
+has read; compaction after `min_compaction_lag` guarantees this.
+
+Sources that repeat and reorder events need no images, because `latest` supplies them. They need one thing more: a
+record
+after the marker that is older than it comes too late. The sequence of a partition's newest marker is its truncation
+point, which is stored with the run.
 """
 
 from __future__ import annotations
@@ -30,7 +36,7 @@ MOST = 250_000  # rows held in memory
 
 @dataclass(slots=True)
 class _Reported:
-    """A row's newest change, None once it is gone, and its images that no later change has retracted."""
+    """The newest change of a row, None once it is deleted, and its images that no later change has retracted."""
 
     live: Changed | None = None
     stale: list[Values] = field(default_factory=list)
@@ -39,9 +45,10 @@ class _Reported:
 def repaired(
     reader: LogReader, marker: Truncated, past: Callable[[], Iterable[Past]], most: int = MOST
 ) -> Iterator[Changed]:
-    """The changes that a marker stands for; `past` begins to read what its partition holds in front of it, in order.
+    """Yield the changes that a marker stands for.
 
-    At most about `most` rows are held at a time: where there are more, half of the keys waits for another reading.
+    `past` starts a new read of the partition up to the marker, in order. At most about `most` rows are held at a time.
+    If there are more, half of the keys are left for another read.
     """
     shares = [(0, 1)]  # remainder and divisor of keys' hashes
     while shares:
@@ -56,7 +63,7 @@ def _repair(marker: Truncated, row: _Reported) -> Iterator[Changed]:
     gone = live is not None and marker.ends(live)
     after = None if live is None or gone else live.after
     images = [*([live.after] if live is not None and gone else []), *(one for one in row.stale if one != after)]
-    # of a log without order, a row seen at that moment is younger
+    # in a log without order, a row that the snapshot saw at that moment is younger
     v = 2 * marker.sequence - 1 if marker.source.needs_latest else marker.offset
     ts_ms, place = (marker.ts_ms, NOWHERE) if live is None else (live.ts_ms, live.place)
     for before in images:
@@ -66,11 +73,11 @@ def _repair(marker: Truncated, row: _Reported) -> Iterator[Changed]:
 def _read(
     reader: LogReader, marker: Truncated, past: Iterable[Past], share: tuple[int, int], most: int
 ) -> tuple[dict[bytes, _Reported], list[tuple[int, int]]]:
-    """The rows of a share of the keys, and the shares that must be read by themselves since they are too many."""
+    """Return the rows of one share of the keys, and the shares that need a read of their own because of their size."""
     source, rows, others = marker.source, dict[bytes, _Reported](), list[tuple[int, int]]()
     for offset, key, value in past:
         found = reader.read(source.topic, marker.partition, offset, key, value)
-        if isinstance(found, Truncated):  # it has ended the rows older than it, and mended the others
+        if isinstance(found, Truncated):  # it has already deleted the rows older than it and repaired the others
             rows = {
                 at: _Reported(row.live) for at, row in rows.items() if row.live is not None and not found.ends(row.live)
             }
@@ -81,7 +88,7 @@ def _read(
         if source.needs_latest and known is not None and found.sequence < known.sequence:
             continue  # repeated, or late
         if not source.needs_latest and known is not None and known.after not in (found.before, found.after):
-            assert known.after is not None  # else it was not live
+            assert known.after is not None  # otherwise it would not be live
             row.stale.append(known.after)
         row.live = None if found.after is None else found
         if row.live is None and not row.stale:

@@ -7,8 +7,8 @@ import org.apache.spark.sql.streaming.*;
 import scala.Tuple2;
 
 /**
- * The groups: what their rows have changed comes together, and a group whose row reads otherwise than before tells it:
- * `joins.steps.aggregate`. State per group: its sums and bags; a bag's pages are entries of their own.
+ * Merges the changes of each group's rows, and emits a group whose result changed: `joins.steps.aggregate`. State per
+ * group: its sums and bags; a bag's pages are entries of their own.
  */
 public final class Aggregate extends StatefulProcessor<Object, Object, Object> {
   private final String program;
@@ -56,7 +56,7 @@ public final class Aggregate extends StatefulProcessor<Object, Object, Object> {
     else if (!Arrays.equals(packed, stored)) groups.update(packed);
     List<Object> letters = new ArrayList<Object>(0);
     Map<Object, byte[]> rows = there ? held.rows(key, letters) : new HashMap<Object, byte[]>();
-    int told = out.size();
+    int sizeBefore = out.size();
     byte[] shown = Message.traced(held.trace, Message.counted(group.number, held.rows));
     for (Iterator<?> each = before.keySet().iterator(); each.hasNext(); ) {
       Object name = each.next();
@@ -69,18 +69,18 @@ public final class Aggregate extends StatefulProcessor<Object, Object, Object> {
       byte[] payload = new Bytes(64 + row.length).putLong(held.ts).put(shown).put(row).array();
       out.add(Message.result(group.target, ((ByteBuffer) one.getKey()).array(), payload, 1));
     }
-    if (out.size() > told) out.addAll(letters);
+    if (out.size() > sizeBefore) out.addAll(letters);
   }
 
   private IllegalStateException fault(byte[] key) {
-    String remedy = "`--rebuild " + group.table + "` counts them again; please report this";
+    String remedy = "run with `--rebuild " + group.table + "` to count them again, and please report this";
     return new IllegalStateException(group.named(key) + " has lost more rows than it had: " + remedy);
   }
 
-  /** What is known of one group. */
+  /** The stored content of one group. */
   private static final class Held {
     long rows, ts;
-    byte[] trace = Message.NONE; // of the newest change; none is known of groups from before there were any
+    byte[] trace = Message.NONE; // of the newest change; groups stored before traces existed have none
     private final Group group;
     private final Sum[] sums;
     private final Bag[] bags;
@@ -107,7 +107,7 @@ public final class Aggregate extends StatefulProcessor<Object, Object, Object> {
       return out.array();
     }
 
-    /** Adds what has changed; false if something would be there less than not at all. */
+    /** Applies a change; false if a count would fall below 0. */
     boolean add(Partial partial) {
       boolean newer = partial.ts > ts || partial.ts == ts && Arrays.compareUnsigned(partial.trace, trace) > 0;
       if (newer) trace = partial.trace;
@@ -124,13 +124,13 @@ public final class Aggregate extends StatefulProcessor<Object, Object, Object> {
       return sound;
     }
 
-    /** Name → what it reads as: its one row, or its first ones. */
+    /** Its texts by name: its one row, or its first rows. */
     Map<Object, byte[]> rows(byte[] key, Collection<Object> letters) {
       if (group.top != null) return group.top.rows(key, bags[0]);
       return Collections.singletonMap((Object) ByteBuffer.wrap(key), row(key, letters));
     }
 
-    /** The values of its row; a letter for each that does not fit its type. */
+    /** The values of its row; adds a dead letter for each that does not fit its type. */
     private byte[] row(byte[] key, Collection<Object> letters) {
       Bytes out = new Bytes(64);
       if (group.keys.length > 0) out.put(key);

@@ -5,8 +5,8 @@ import java.util.*;
 import org.apache.spark.sql.streaming.MapState;
 
 /**
- * One bag of one group. While its tuples fill one page, they lie in the group's value; else that has the directory: of
- * each page its number, and where in the order it begins. So a change costs the directory and one page.
+ * One bag of one group. While its tuples fill one page, they are in the group's value. Otherwise the value has the
+ * directory: each page's number and first tuple. So a change reads and writes the directory and one page.
  */
 final class Bag {
   private static final byte[] EMPTY = new byte[0];
@@ -14,9 +14,9 @@ final class Bag {
   private final int number;
   private final MapState<byte[], byte[]> pages;
   private byte[] only = EMPTY; // its one page; null: it has several
-  private List<byte[]> begins = new ArrayList<byte[]>(); // nothing at all for the first page
-  private List<byte[]> places = new ArrayList<byte[]>(); // under which each is stored
-  private byte[] first, last; // of several pages
+  private List<byte[]> begins = new ArrayList<byte[]>(); // empty for the first page
+  private List<byte[]> places = new ArrayList<byte[]>(); // the number under which each is stored
+  private byte[] first, last; // tuples, if there are several pages
   private long next; // number of a new page
 
   Bag(int number, Tally tally, MapState<byte[], byte[]> pages) {
@@ -68,7 +68,7 @@ final class Bag {
     return only.length == 0 ? null : Page.last(only);
   }
 
-  /** Its tuples in order, {tuple, count}: pages are read as they are come to. */
+  /** The tuples in order, {tuple, count}; pages are read lazily. */
   Iterator<Object> tuples() {
     return new Iterator<Object>() {
       private int page;
@@ -91,7 +91,7 @@ final class Bag {
     return (byte[]) pages.getValue((byte[]) places.get(page));
   }
 
-  /** Adds numbers of tuples (`Partial.sorted`); false if one would be there less than not at all. */
+  /** Adds to the counts of tuples (`Partial.sorted`); false if a count would fall below 0. */
   boolean change(List<Object[]> changed) {
     if (changed.isEmpty()) return true;
     Change change = new Change(changed);
@@ -103,7 +103,7 @@ final class Bag {
     return true;
   }
 
-  /** What is left of several pages is one: back into the group's value. */
+  /** Moves the tuples of a single remaining page back into the group's value. */
   private void takeIn() {
     only = stored(0);
     pages.removeKey((byte[]) places.get(0));
@@ -111,11 +111,11 @@ final class Bag {
     begins.clear();
   }
 
-  /** A new directory, made from the old one page by page. */
+  /** Builds a new directory from the old one, page by page. */
   private final class Change {
     final List<byte[]> newBegins = new ArrayList<byte[]>(), newPlaces = new ArrayList<byte[]>();
     private final List<Object[]> changed;
-    private byte[] tail; // the page that was kept last, if it was read
+    private byte[] tail; // the last page kept, if it was read
 
     Change(List<Object[]> changed) {
       this.changed = changed;
@@ -132,7 +132,7 @@ final class Bag {
     }
 
     boolean inPages() {
-      byte[] carried = EMPTY, begin = null; // of a page that got small: it goes into the next one
+      byte[] carried = EMPTY, begin = null; // content of a small page, to be merged into the next one
       int from = 0, end = places.size();
       for (int page = 0; page < end; page++) {
         int to = page + 1 < end ? until((byte[]) begins.get(page + 1), from) : changed.size();
@@ -158,7 +158,7 @@ final class Bag {
       return true;
     }
 
-    /** The first change that belongs to a page which begins there, or behind it. */
+    /** The index of the first change that belongs to a page with this first tuple, or to a later one. */
     private int until(byte[] begin, int from) {
       int to = from;
       while (to < changed.size() && Arrays.compareUnsigned((byte[]) ((Object[]) changed.get(to))[0], begin) < 0) to++;
@@ -171,7 +171,7 @@ final class Bag {
       tail = null;
     }
 
-    /** Stores a page, in parts if it is too large, the first of them at `at`. */
+    /** Stores a page; splits it if it is too large, the first part at `at`. */
     private void keep(byte[] page, byte[] begin, byte[] at) {
       List<byte[]> parts = Page.parted(page);
       if (newPlaces.isEmpty()) first = Page.first(page);

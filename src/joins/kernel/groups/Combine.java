@@ -7,11 +7,11 @@ import org.apache.spark.sql.*;
 import scala.Tuple2;
 
 /**
- * What rows contribute to their groups, added up before it travels: `joins.steps.contributions`. Of a hot group one
- * message leaves a partition, however many rows it has.
+ * Sums the contributions of rows to their groups within a partition: `joins.steps.contributions`. A hot group sends
+ * one message per partition, however many rows it has.
  */
 public final class Combine implements MapPartitionsFunction<Object, Object> {
-  private static final int MOST = 100000; // groups and tuples that are held at a time
+  private static final int MOST = 100000; // groups and tuples that are held at once
   private final String program;
 
   public Combine(String program) {
@@ -46,21 +46,21 @@ public final class Combine implements MapPartitionsFunction<Object, Object> {
     };
   }
 
-  /** The groups of a partition, and what leaves it. */
+  /** The groups of a partition, and the messages that leave it. */
   private static final class Held {
     final ArrayDeque<Object> out = new ArrayDeque<Object>();
     private final Group group;
     private final Map<Object, Partial> partials = new HashMap<Object, Partial>();
     private final int[] at;
     private final Bytes scratch = new Bytes(64);
-    private byte[] lastKey; // rows of a hot group come one behind the other
+    private byte[] lastKey; // rows of a hot group often follow one another
     private Partial last;
     private int tuples;
 
     Held(Group group) {
       this.group = group;
       at = new int[group.arguments.length + 1];
-      if (group.always != null) of(group.always, 0); // leaves in any case, so that its row is there
+      if (group.always != null) of(group.always, 0); // always emitted, so that its row exists
     }
 
     void take(Tuple2 one) {

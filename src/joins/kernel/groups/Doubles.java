@@ -5,13 +5,13 @@ import java.math.BigInteger;
 import java.math.MathContext;
 import java.math.RoundingMode;
 
-/** Doubles exactly: what they are made of, what is nearest to a fraction, and their shortest text. */
+/** Exact doubles: their mantissa and exponent, the nearest double to a fraction, and their shortest text. */
 final class Doubles {
-  private static final int BITS = 66; // of a quotient: more than a double has, and one that says "and a bit more"
-  private static final int SHORTEST = 15, LONGEST = 17; // digits that tell doubles apart
-  private static final int PLAIN = 16; // digits of whole numbers that are written out
+  private static final int BITS = 66; // of a quotient: more than a double has, and one sticky bit
+  private static final int SHORTEST = 15, LONGEST = 17; // digits that distinguish doubles
+  private static final int PLAIN = 16; // digits of whole numbers that are written without exponent
 
-  /** With `exponent`, `mantissa * 2^exponent` is the double. */
+  /** The mantissa: together with `exponent`, `mantissa * 2^exponent` is the double. */
   static long mantissa(double value) {
     long bits = Double.doubleToLongBits(value), low = bits & (1L << 52) - 1;
     long mantissa = (bits >>> 52 & 0x7FF) == 0 ? low : low | 1L << 52;
@@ -31,7 +31,7 @@ final class Doubles {
     BigInteger[] found = scaled.divideAndRemainder(shift > 0 ? below : below.shiftLeft(-shift));
     BigInteger whole = found[1].signum() == 0 ? found[0] : found[0].setBit(0);
     double near = Math.scalb(whole.doubleValue(), exponent - shift);
-    if (near < Double.MIN_NORMAL) near = power(whole, exponent - shift).doubleValue(); // else rounded twice
+    if (near < Double.MIN_NORMAL) near = power(whole, exponent - shift).doubleValue(); // otherwise rounded twice
     return above.signum() * near;
   }
 
@@ -40,7 +40,9 @@ final class Doubles {
     return new BigDecimal(value.multiply(BigInteger.valueOf(5).pow(-exponent)), -exponent);
   }
 
-  /** The shortest of 15, 16 and 17 digits that reads as the same double; a string for what JSON has no number for. */
+  /**
+   * The shortest of 15, 16 and 17 digits that parses to the same double; a string for values that JSON cannot express.
+   */
   static byte[] text(double value) {
     if (Double.isNaN(value) || Double.isInfinite(value)) return Texts.ascii('"' + Double.toString(value) + '"');
     if (value == 0) return new byte[] {'0'};

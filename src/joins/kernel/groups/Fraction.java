@@ -3,12 +3,12 @@ package tailorbird.kernel;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.math.BigInteger;
 
-/** A sum, or its part, as a value of a result's type. */
+/** Converts a sum, or a sum divided by a count, to a result's type. */
 final class Fraction {
   private final boolean binary, decimal, unsigned;
   private final Numeric type;
   private final int bits;
-  private final BigInteger unit, most; // of decimals: digits behind the point, and one more than there can be
+  private final BigInteger unit, most; // of decimals: 10^scale, and the first value that is too large
 
   Fraction(JsonNode type) {
     String kind = Message.at(type, Integer.valueOf(0)).asText();
@@ -22,7 +22,7 @@ final class Fraction {
     this.type = new Numeric(type);
   }
 
-  /** The `count`-th part of a sum; `Result.REFUSED` where it does not fit. */
+  /** The sum divided by `count`; `Result.REFUSED` where it does not fit. */
   byte[] of(Sum sum, long count) {
     BigInteger above = sum.number(), below = sum.unit().multiply(BigInteger.valueOf(count));
     int exponent = sum.exponent();
@@ -40,7 +40,7 @@ final class Fraction {
     return fits ? type.text(found) : Result.REFUSED;
   }
 
-  /** The nearest whole number, from the half on away from 0. */
+  /** The nearest whole number, halves rounded away from 0. */
   private static BigInteger rounded(BigInteger above, BigInteger below) {
     BigInteger twice = above.abs().shiftLeft(1).add(below).divide(below.shiftLeft(1));
     return above.signum() < 0 ? twice.negate() : twice;

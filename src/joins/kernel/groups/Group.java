@@ -3,18 +3,18 @@ package tailorbird.kernel;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.nio.charset.StandardCharsets;
 
-/** What a program says of rows that are grouped: `joins.query.group`. */
+/** The grouping of a program: `joins.query.group`. */
 final class Group {
   final int number, target;
-  final String table; // whose query it is
+  final String table; // the query's table, for messages
   final int[] keys, arguments;
-  final boolean[] binary; // of the keys: one double may be written in two ways
-  final byte[] always; // the key of the row that is there also without rows; null: there is none
-  final int[] totals; // per total, which argument it adds up
+  final boolean[] binary; // whether each key is a double, which can be written in two ways
+  final byte[] always; // the key of the row that exists even without rows; null: none
+  final int[] totals; // per total, the argument that it sums
   final Numeric[] types; // per total
   final SortKey[] bags;
   final Result[] results;
-  final Top top; // null: its rows are the groups
+  final Top top; // null: the result's rows are the groups
   private final Numeric[] lasts; // per bag, the last value's type
 
   Group(JsonNode group) {
@@ -36,7 +36,7 @@ final class Group {
       totals[i] = Message.at(total, "argument").asInt();
       types[i] = new Numeric(Message.at(total, "type"));
     }
-    JsonNode held = Message.at(group, "bags"), told = Message.at(group, "results");
+    JsonNode held = Message.at(group, "bags"), described = Message.at(group, "results");
     bags = new SortKey[held.size()];
     lasts = new Numeric[bags.length];
     for (int i = 0; i < bags.length; i++) {
@@ -44,40 +44,40 @@ final class Group {
       bags[i] = new SortKey(bag);
       lasts[i] = new Numeric(Message.at(each, Integer.valueOf(each.size() - 1)));
     }
-    results = new Result[told.size()];
+    results = new Result[described.size()];
     for (int i = 0; i < results.length; i++) {
-      JsonNode result = Message.at(told, Integer.valueOf(i));
+      JsonNode result = Message.at(described, Integer.valueOf(i));
       results[i] = new Result(result);
     }
     JsonNode first = Message.at(group, "top");
     top = first == null || first.isNull() ? null : new Top(first, keys.length, bags[0]);
   }
 
-  /** The group that the program of a fragment describes. */
+  /** Reads the group from a fragment's program. */
   static Group of(String program) {
-    JsonNode differs = Message.at(Message.parsed(program), "differs");
-    return new Group(Message.at(Message.at(differs, Integer.valueOf(0)), "group"));
+    JsonNode detectors = Message.at(Message.parsed(program), "change_detectors");
+    return new Group(Message.at(Message.at(detectors, Integer.valueOf(0)), "group"));
   }
 
   String named(byte[] key) {
     return "table " + table + ", group " + new String(key, StandardCharsets.UTF_8);
   }
 
-  /** A notice that a result does not fit its type. */
+  /** A dead letter for a result that does not fit its type. */
   Object letter(byte[] key, Result result) {
     Integer none = Integer.valueOf(0);
-    byte[] told = Envelope.bytes(new Object[] {named(key), none, none, "not computed: " + result.text, key, null});
-    return Message.of(Message.SINK, Message.NONE, Message.REFUSED, 0, Message.NONE, told);
+    byte[] refused = Envelope.bytes(new Object[] {named(key), none, none, "not computed: " + result.text, key, null});
+    return Message.of(Message.SINK, Message.NONE, Message.REFUSED, 0, Message.NONE, refused);
   }
 
-  /** New sums, of nothing. */
+  /** New, empty sums. */
   Sum[] sums() {
     Sum[] sums = new Sum[types.length];
     for (int i = 0; i < sums.length; i++) sums[i] = new Sum(types[i]);
     return sums;
   }
 
-  /** What a bag must know of itself beside its tuples, for the results that read it. */
+  /** The statistics that a bag keeps for the results that read it. */
   Tally tally(int bag) {
     boolean sum = false, list = false, set = false;
     for (int i = 0; i < results.length; i++) {

@@ -6,11 +6,11 @@ import java.math.BigInteger;
 import java.math.RoundingMode;
 import java.nio.charset.StandardCharsets;
 
-/** Numbers of one type as texts: integers and decimals as whole numbers of their last digit, else doubles. */
+/** Reads numbers of one type from texts: integers and decimals as unscaled numbers, others as doubles. */
 final class Numeric {
-  private static final int SAFE = 18; // so many digits fit a long
-  static final long BEYOND = Long.MIN_VALUE; // no number of `SAFE` digits
-  final boolean there, binary; // whether the type has numbers, and whether they are doubles
+  private static final int SAFE = 18; // a long holds this many digits
+  static final long BEYOND = Long.MIN_VALUE; // more digits than `SAFE`
+  final boolean there, binary; // whether the type is numeric, and whether it is a double
   final int scale;
   private final boolean decimal;
 
@@ -22,7 +22,7 @@ final class Numeric {
     scale = decimal ? Message.at(type, Integer.valueOf(2)).asInt() : 0;
   }
 
-  /** A value as a number of last digits; BEYOND where it takes `exact` to read it. */
+  /** A value as an unscaled number; BEYOND if only `exact` can read it. */
   long small(byte[] text, int start, int end) {
     int at = decimal ? start + 1 : start, last = decimal ? end - 1 : end;
     boolean negative = text[at] == '-';
@@ -41,7 +41,7 @@ final class Numeric {
     return negative ? -value : value;
   }
 
-  /** The same of any size, and however it is written. */
+  /** A value as an unscaled number of any size and notation. */
   BigInteger exact(byte[] text, int start, int end) {
     int quote = decimal ? 1 : 0;
     String number = new String(text, start + quote, end - start - 2 * quote, StandardCharsets.ISO_8859_1);
@@ -53,7 +53,7 @@ final class Numeric {
     return Double.parseDouble(new String(text, start, end - start, StandardCharsets.ISO_8859_1)) + 0.0; // no -0
   }
 
-  /** The canonical text of a whole number of last digits. */
+  /** The canonical text of an unscaled number. */
   byte[] text(BigInteger unscaled) {
     if (!decimal) return Texts.ascii(unscaled.toString());
     return Texts.ascii('"' + new BigDecimal(unscaled, scale).toPlainString() + '"');

@@ -6,15 +6,15 @@ import java.util.Arrays;
 import java.util.Base64;
 
 /**
- * Values of one type as bytes that compare, unsigned, as the values do, and from which their texts are read again. No
- * value's bytes begin another's, so several may stand one behind the other.
+ * Encodes values of one type as bytes whose unsigned order is the order of the values, and decodes them to texts. No
+ * value's bytes are a prefix of another's, so several values can be concatenated.
  */
 final class Ordered {
   private static final int NUMBER = 0, DOUBLE = 1, BOOL = 2, TEXT = 3, BYTES = 4, MOMENT = 5, TIME = 6, LIST = 7;
-  private static final int END = 0, ESCAPE = 1; // of a text; the two stand in it behind an escape, greater by one
+  private static final int END = 0, ESCAPE = 1; // of a text; both are escaped in it and increased by one
   private static final int MIDDLE = 0x80; // plus or minus the length of a number
   private static final int MICROS = 8;
-  private final int kind, turned; // all bits of a value whose order is turned
+  private final int kind, turned; // mask that inverts all bits of a value in descending order
   private final boolean nullable;
   private final Numeric numeric;
 
@@ -29,7 +29,7 @@ final class Ordered {
     if (name.equals("bool")) return BOOL;
     if (name.equals("time")) return TIME;
     if (name.equals("bytes")) return BYTES;
-    if (name.equals("list")) return LIST; // in no order that means anything: as it is written
+    if (name.equals("list")) return LIST; // lists have no meaningful order: they are compared as written
     boolean text = name.equals("string") || name.equals("json") || name.equals("point") || name.equals("geometry");
     return text ? TEXT : MOMENT;
   }
@@ -49,7 +49,7 @@ final class Ordered {
       long bits = Double.doubleToLongBits(Numeric.binary(text, start, end));
       out.putLong(bits < 0 ? ~bits : bits ^ Long.MIN_VALUE);
     } else if (kind == BOOL) out.put(text[start] == 't' ? 1 : 0);
-    else if (kind == MOMENT) escaped(text, start + 1, end - 2, out); // "…00Z" is before "…00.5Z"
+    else if (kind == MOMENT) escaped(text, start + 1, end - 2, out); // "…00Z" precedes "…00.5Z"
     else if (kind == LIST) escaped(text, start, end, out);
     else if (kind == TIME) {
       byte[] time = Texts.unquoted(text, start, end);
@@ -64,7 +64,7 @@ final class Ordered {
 
   private void number(byte[] text, int start, int end, Bytes out) {
     long small = numeric.small(text, start, end);
-    byte[] size; // without the sign
+    byte[] size; // its magnitude
     boolean negative = small < 0;
     if (small != Numeric.BEYOND) {
       long left = Math.abs(small);
@@ -89,7 +89,7 @@ final class Ordered {
     out.put(END);
   }
 
-  /** The place behind the value that begins at `from`. */
+  /** The offset after the value that begins at `from`. */
   int end(byte[] key, int from) {
     int at = from;
     if (nullable && (key[at++] ^ (byte) turned) == 0) return at;
@@ -101,7 +101,7 @@ final class Ordered {
     return at + 1;
   }
 
-  /** The canonical text of the value between two places. */
+  /** The canonical text of the value between two offsets. */
   byte[] text(byte[] key, int from, int end) {
     byte[] own = Arrays.copyOfRange(key, from, end);
     for (int i = 0; turned != 0 && i < own.length; i++) own[i] ^= turned;

@@ -6,8 +6,8 @@ import java.util.*;
 /** Tuples in their order, each behind its length and in front of its count: a page of a bag. */
 final class Page {
   static final int MOST = 4096; // bytes; a tuple that is larger has a page of its own
-  private static final int PARTED = 3072; // how full the parts of one that got larger are
-  static final int FEW = 1024; // what is smaller goes to the next page
+  private static final int PARTED = 3072; // target size of the parts of a split page
+  static final int FEW = 1024; // smaller pages are merged into the next one
 
   /**
    * Its tuples and, of the `changed` ones, {tuple, {by how many}}, those at `from` to `to`; null: one would be there
@@ -46,7 +46,7 @@ final class Page {
     return now >= 0;
   }
 
-  /** The parts of what is too large for one. */
+  /** Splits a page that is too large. */
   static List<byte[]> parted(byte[] page) {
     List<byte[]> parts = new ArrayList<byte[]>();
     int wanted = (page.length + PARTED - 1) / PARTED, start = 0;
@@ -85,7 +85,10 @@ final class Page {
     return new Bytes(one.length + other.length).put(one).put(other).array();
   }
 
-  /** What tells a page whose first tuple is `first` from the one in front of it, which ends with `before`. */
+  /**
+   * The shortest separator between a page whose first tuple is `first` and the page before it, which ends with
+   * `before`.
+   */
   static byte[] separator(byte[] before, byte[] first) {
     int same = Arrays.mismatch(before, first);
     return Arrays.copyOf(first, Math.min(first.length, same + 1));

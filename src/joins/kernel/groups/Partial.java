@@ -4,7 +4,7 @@ import java.nio.ByteBuffer;
 import java.util.*;
 import scala.Tuple2;
 
-/** By how much a group's rows have changed: their number, the totals, and the number of each tuple of the bags. */
+/** The change of a group: in its number of rows, its totals, and the count of each tuple of its bags. */
 final class Partial {
   private final Group group;
   private final byte[] key;
@@ -21,16 +21,16 @@ final class Partial {
     for (int i = 0; i < tuples.length; i++) tuples[i] = new HashMap<Object, long[]>();
   }
 
-  /** A message that rows have changed: the newest is remembered, of those of one time the greatest trace. */
+  /** Records a change's time: the newest one is kept, with the greatest trace among equal times. */
   void saw(byte[] message) {
     long time = Message.version(message);
     if (time < ts) return;
-    byte[] told = Message.row(message);
-    if (time > ts || Arrays.compareUnsigned(told, trace) > 0) trace = told;
+    byte[] other = Message.row(message);
+    if (time > ts || Arrays.compareUnsigned(other, trace) > 0) trace = other;
     ts = time;
   }
 
-  /** A row that comes (`sign` 1) or goes (-1), whose arguments lie at `at`; how many tuples more it holds. */
+  /** Adds a row (`sign` 1) or removes it (-1); its arguments are at `at`. Returns how many tuples more are held. */
   int add(byte[] text, int[] at, int sign, Bytes scratch) {
     rows += sign;
     for (int i = 0; i < sums.length; i++) {
@@ -56,7 +56,7 @@ final class Partial {
     return 1;
   }
 
-  /** As it travels to the group's step. */
+  /** The change as a message to the group's step. */
   Tuple2<byte[], byte[]> message() {
     Bytes out = new Bytes(32);
     out.putSigned(rows);
@@ -71,7 +71,7 @@ final class Partial {
     return Message.of(group.number, key, Message.PARTIAL, ts, trace, out.array());
   }
 
-  /** Adds what another place found. */
+  /** Adds the sums of another partition. */
   void merge(byte[] message) {
     ByteBuffer from = ByteBuffer.wrap(Message.payload(message));
     saw(message);
@@ -85,7 +85,7 @@ final class Partial {
     }
   }
 
-  /** The tuples of a bag in their order with their counts, those that change nothing left out. */
+  /** The tuples of a bag in order with their count changes, those of 0 omitted. */
   List<Object[]> sorted(int bag) {
     List<Object[]> changed = new ArrayList<Object[]>(tuples[bag].size());
     for (Iterator<?> each = tuples[bag].entrySet().iterator(); each.hasNext(); ) {

@@ -4,7 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.math.BigInteger;
 import java.util.*;
 
-/** One aggregate function over what a group holds, as canonical text: `joins.query.group.Result`. */
+/** One aggregate function over a group's content, as canonical text: `joins.query.group.Result`. */
 final class Result {
   static final int COUNT_ROWS = 0, COUNT = 1, SUM = 2, AVG = 3, COUNT_DISTINCT = 4, SUM_DISTINCT = 5;
   static final int FIRST = 6, LAST = 7;
@@ -12,7 +12,7 @@ final class Result {
   private static final List<String> NAMES = Arrays.asList(new String[] {
     "count_rows", "count", "sum", "avg", "count_distinct", "sum_distinct", "min", "max", "collect_list", "collect_set"
   });
-  static final byte[] REFUSED = new byte[0]; // what does not fit the type
+  static final byte[] REFUSED = new byte[0]; // marks a value that does not fit the type
   private static final int LONGEST = 1000000; // bytes of a list's text
   final int function, of;
   final String text;
@@ -30,7 +30,7 @@ final class Result {
     return function >= COUNT_DISTINCT;
   }
 
-  /** What it is, of a group with so many rows. */
+  /** The value for a group with this number of rows. */
   byte[] of(long rows, Sum[] sums, Bag[] bags) {
     if (function == COUNT_ROWS) return number(rows);
     if (!readsBag()) return ofTotal(sums[of]);

@@ -2,7 +2,7 @@ package tailorbird.kernel;
 
 import com.fasterxml.jackson.databind.JsonNode;
 
-/** Tuples of a bag as bytes in their order (`Ordered`), made of the texts of a row's arguments. */
+/** Encodes tuples of a bag as bytes in their order (`Ordered`), from the texts of a row's arguments. */
 final class SortKey {
   private final int[] arguments;
   private final int needed;
@@ -19,7 +19,7 @@ final class SortKey {
     }
   }
 
-  /** The tuple of a row whose arguments lie at `at`; false where it is not in the bag. */
+  /** Encodes the tuple of a row whose arguments are at `at`; false where it is not in the bag. */
   boolean write(byte[] text, int[] at, Bytes out) {
     for (int i = 0; i < needed; i++) {
       int argument = arguments[i];
@@ -36,7 +36,7 @@ final class SortKey {
     return values.length;
   }
 
-  /** The canonical texts of a tuple's values, from `place` on in an array. */
+  /** Decodes a tuple's values to canonical texts, from index `place` on in an array. */
   void texts(byte[] key, byte[][] into, int place) {
     int at = 0;
     for (int i = 0; i < values.length; i++) {
@@ -46,7 +46,7 @@ final class SortKey {
     }
   }
 
-  /** The canonical text of a tuple's last value. */
+  /** Decodes a tuple's last value to canonical text. */
   byte[] last(byte[] key) {
     int last = values.length - 1, at = 0;
     for (int i = 0; i < last; i++) at = values[i].end(key, at);

@@ -4,25 +4,25 @@ import java.math.BigInteger;
 import java.nio.ByteBuffer;
 
 /**
- * How many values of an argument are not NULL and, of numbers, their exact sum: `n * 2^exponent` last digits, n a long
- * while it is one. Only doubles have an exponent other than 0, and values that are no finite numbers: these are
- * counted, so that a sum is finite again once they have left.
+ * The number of an argument's values that are not NULL and, for numbers, their exact sum `n * 2^exponent`, n in units
+ * of the last digit and a long while it fits. Only doubles have an exponent other than 0, and values that are not
+ * finite. Those are counted, so the sum is finite again after their removal.
  */
 final class Sum {
   private static final byte[] NOTHING = new byte[0];
   private final Numeric type;
   long count;
   private long small;
-  private BigInteger big; // in place of `small` where it is too small
+  private BigInteger big; // replaces `small` once that is too small
   private int exponent;
   private long notNumbers, infinite, negative; // how many values are NaN, Infinity, -Infinity
-  private static final int COUNTED = 1 << 20; // stands for an exponent where such counts follow
+  private static final int COUNTED = 1 << 20; // replaces an exponent where such counts follow
 
   Sum(Numeric type) {
     this.type = type;
   }
 
-  /** A value that comes (`sign` 1) or goes (-1), unless it is NULL. */
+  /** Adds a value (`sign` 1) or removes it (-1), unless it is NULL. */
   void add(byte[] text, int start, int end, int sign) {
     if (Texts.isNull(text, start, end)) return;
     count += sign;
@@ -76,7 +76,7 @@ final class Sum {
     if (big == null && small == 0) exponent = 0;
   }
 
-  /** Whether a value is no finite number, so that the sum is `limit` and not `number`. */
+  /** Whether some value is not finite, so that the sum is `limit` and not `number`. */
   boolean isLimit() {
     return notNumbers != 0 || infinite != 0 || negative != 0;
   }
@@ -90,7 +90,7 @@ final class Sum {
     return big == null ? BigInteger.valueOf(small) : big;
   }
 
-  /** What its number is a multiple of. */
+  /** The unit of its number. */
   BigInteger unit() {
     return BigInteger.TEN.pow(type.scale);
   }
@@ -99,7 +99,7 @@ final class Sum {
     return exponent;
   }
 
-  /** Appends it, in the one form that its value has. */
+  /** Appends the sum in its unique form. */
   void write(Bytes out) {
     out.putSigned(count);
     if (!type.there) return;
@@ -113,7 +113,7 @@ final class Sum {
     out.putBlock(big == null && small == 0 ? NOTHING : number().toByteArray());
   }
 
-  /** Adds what was written. */
+  /** Adds a sum that was written. */
   void read(ByteBuffer from) {
     count += Bytes.signed(from);
     if (!type.there) return;

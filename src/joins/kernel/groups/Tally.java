@@ -2,13 +2,13 @@ package tailorbird.kernel;
 
 import java.nio.ByteBuffer;
 
-/** What a bag knows of its tuples without reading them: how many there are, and what its results need beside. */
+/** Statistics of a bag that need no read of its tuples: their number, and what its results need. */
 final class Tally {
   private final SortKey order;
   private final boolean list, set;
-  final Sum sum; // of the tuples' last values, each once; null: nobody asks
+  final Sum sum; // sum of the distinct tuples' last values; null: not needed
   long distinct;
-  long listed, once; // length of the last values' texts, with a comma each: as often as they are there, and once
+  long listed, once; // length of the last values' texts with a comma each: with their counts, and distinct
 
   Tally(SortKey order, Numeric last, boolean summed, boolean list, boolean set) {
     this.order = order;
@@ -17,7 +17,7 @@ final class Tally {
     sum = summed ? new Sum(last) : null;
   }
 
-  /** A tuple that is there `now` times and was `before`. */
+  /** Records that a tuple's count changed from `before` to `now`. */
   void changed(byte[] tuple, long before, long now) {
     int came = (now > 0 ? 1 : 0) - (before > 0 ? 1 : 0);
     distinct += came;
@@ -43,7 +43,7 @@ final class Tally {
     if (set) once = Bytes.count(from);
   }
 
-  /** The text of a tuple's last value. */
+  /** Decodes a tuple's last value to text. */
   byte[] last(byte[] tuple) {
     return order.last(tuple);
   }

@@ -4,7 +4,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 
-/** The inside of a JSON array, `1,"x",null`, as it lies in a payload: where its values are, without reading them. */
+/** Finds values in the inside of a JSON array, `1,"x",null`, as in a payload, without parsing them. */
 final class Texts {
   private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -17,7 +17,7 @@ final class Texts {
     for (int i = 1; i < at.length; i++) at[i] = place = end(text, place) + 1;
   }
 
-  /** The place behind the value that begins at `from`. */
+  /** The offset after the value that begins at `from`. */
   private static int end(byte[] text, int from) {
     int depth = 0;
     for (int i = from; i < text.length; i++) {
@@ -36,7 +36,7 @@ final class Texts {
     return i;
   }
 
-  /** Some values with commas between, behind `room` bytes. */
+  /** Some values joined with commas, after `room` bytes. */
   static byte[] picked(byte[] text, int[] at, int[] picks, int room) {
     int length = room + Math.max(0, picks.length - 1);
     for (int i = 0; i < picks.length; i++) length += at[picks[i] + 1] - 1 - at[picks[i]];
@@ -51,7 +51,7 @@ final class Texts {
     return out;
   }
 
-  /** How many values must be found for some of them to be known: an array for `find`. */
+  /** An array for `find`, large enough to locate the given values. */
   static int[] room(int[] picks) {
     int most = 0;
     for (int i = 0; i < picks.length; i++) most = Math.max(most, picks[i] + 1);
@@ -62,7 +62,7 @@ final class Texts {
     return end - start == 4 && text[start] == 'n'; // no other value begins with it
   }
 
-  /** What stands between the quotes of a text value, as UTF-8. */
+  /** The characters between the quotes of a text value, as UTF-8. */
   static byte[] unquoted(byte[] text, int start, int end) {
     for (int i = start + 1; i < end - 1; i++) if (text[i] == '\\') return unescaped(text, start, end);
     byte[] inside = new byte[end - start - 2];
@@ -75,11 +75,11 @@ final class Texts {
       String read = (String) JSON.readValue(text, start, end - start, String.class);
       return read.getBytes(StandardCharsets.UTF_8);
     } catch (IOException e) {
-      throw new IllegalStateException(e); // the kernel, or Spark, has written it
+      throw new IllegalStateException(e); // cannot happen: the kernel or Spark wrote it
     }
   }
 
-  /** UTF-8 as a text value. */
+  /** UTF-8 bytes as a text value. */
   static byte[] quoted(byte[] utf8) {
     for (int i = 0; i < utf8.length; i++) {
       boolean escapes = utf8[i] >= 0 && utf8[i] < ' ' || utf8[i] == '"' || utf8[i] == '\\';

@@ -1,13 +1,13 @@
 package tailorbird.kernel;
 
-/** A canonical TIME, `-12:30:00.25`, as the duration that it is. */
+/** Reads a canonical TIME, `-12:30:00.25`, as a duration. */
 final class Times {
   private static final long SECOND = 1000000;
 
-  /** Its microseconds; of another text 0. */
+  /** The microseconds; 0 for any other text. */
   static long micros(byte[] time) {
     int start = time.length > 0 && time[0] == '-' ? 1 : 0, colons = 0;
-    long whole = 0, part = 0; // sixtieths so far, and the number that is being read
+    long whole = 0, part = 0; // sixtieths so far, and the number being read
     for (int i = start; i < time.length; i++) {
       int digit = time[i] - '0';
       if (time[i] == '.' && colons == 2) return sign(start) * ((whole + part) * SECOND + fraction(time, i + 1));

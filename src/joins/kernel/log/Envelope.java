@@ -8,7 +8,7 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.*;
 
-/** Reads one table's envelopes: `joins.steps.envelope`. Only used columns are read, each in the type the plan knows. */
+/** Reads one table's envelopes: `joins.steps.envelope`. It reads only used columns, each in the plan's type. */
 final class Envelope {
   private static final int DEEPEST = 64, ENDLESS = Integer.MAX_VALUE;
   private static final long MOST = 1L << 62; // of a sequence: `latest` doubles it
@@ -19,9 +19,9 @@ final class Envelope {
   private final Fit[] fits;
   private final byte[][] defaults; // of columns that were added later
   private final boolean[] keys;
-  private final JsonNode ends; // by partition: what is older than the plan
+  private final JsonNode ends; // by partition: older records precede the plan
   private final Map<String, Integer> numbers = new HashMap<String, Integer>();
-  private final boolean latest; // the log makes no order
+  private final boolean latest; // the log has no order
   private final String[] faults = new String[3]; // of the last `before`, `after` and `source` of a record
 
   Envelope(JsonNode source) {
@@ -51,13 +51,13 @@ final class Envelope {
     return json;
   }
 
-  /** Fills the event, whose partition and offset are known; IOException with the reason for what is no envelope. */
+  /** Fills the event, whose partition and offset are set; IOException with the reason if it is no envelope. */
   void read(byte[] value, byte[] key, Event event) throws IOException {
     try {
       parse(value, event, true);
       if (latest && event.op == 'd' && event.before == null && key != null) parse(key, event, false);
       check(event);
-    } catch (RuntimeException e) { // whatever a record contains, it must not end the query
+    } catch (RuntimeException e) { // invalid records must never end the query
       throw new IOException(String.valueOf(e.getMessage()), e);
     }
   }
@@ -86,7 +86,7 @@ final class Envelope {
         skip(json, token);
       } else if (name.equals("before")) event.before = isObject(json, token, 0) ? image(json) : null;
       else if (name.equals("after")) event.after = isObject(json, token, 1) ? image(json) : null;
-      else if (name.equals("payload") && token == JsonToken.START_OBJECT) envelope(json, event); // beside a schema
+      else if (name.equals("payload") && token == JsonToken.START_OBJECT) envelope(json, event); // next to a schema
       else if (name.equals("source")) origin(json, event, isObject(json, token, 2));
       else skip(json, token);
     }
@@ -102,7 +102,7 @@ final class Envelope {
   private void origin(JsonParser json, Event event, boolean there) throws IOException {
     event.ts = event.sequence = 0;
     event.partial = false;
-    Long ts = Long.valueOf(0), sequence = ts; // null: no number; of a field twice the last counts
+    Long ts = Long.valueOf(0), sequence = ts; // null: no number; of a repeated field the last one counts
     while (there && json.nextToken() == JsonToken.FIELD_NAME) {
       String field = json.currentName();
       JsonToken value = json.nextToken();
@@ -129,7 +129,7 @@ final class Envelope {
   }
 
   private static Long digits(String text) {
-    int start = text.startsWith("-") ? 1 : 0; // that of others may be a list in a text
+    int start = text.startsWith("-") ? 1 : 0; // other producers may write a list in a text
     boolean number = text.length() > start && text.length() <= start + 18;
     for (int i = start; number && i < text.length(); i++) number = text.charAt(i) >= '0' && text.charAt(i) <= '9';
     return Long.valueOf(number ? Long.parseLong(text) : 0);
@@ -165,7 +165,7 @@ final class Envelope {
     complete(event.after, event, false);
   }
 
-  /** `lenient`: a value that does not fit its type was never told, so it reads as NULL in a before image. */
+  /** Reads the values of one image. `lenient` (before images): a value that does not fit its type reads as NULL. */
   private void complete(byte[][] image, Event event, boolean lenient) throws IOException {
     for (int c = 0; image != null && c < columns.length; c++) {
       if (image[c] == null) {
@@ -181,7 +181,7 @@ final class Envelope {
     }
   }
 
-  /** Whether a column that is not there was added later; else it was dropped. */
+  /** Whether a missing column was added later; otherwise it was dropped. */
   private boolean added(Event event) {
     JsonNode end = Message.at(ends, String.valueOf(event.partition));
     return end != null && event.version < end.asLong();
@@ -192,7 +192,7 @@ final class Envelope {
     return ByteBuffer.allocate(quoted.length + 2).put((byte) '"').put(quoted).put((byte) '"').array();
   }
 
-  /** Passes a value that nobody uses; IOException where a number in it is beyond all types. */
+  /** Skips an unused value; IOException if it contains a number beyond all types. */
   static void skip(JsonParser json, JsonToken token) throws IOException {
     for (int depth = 0; ; token = json.nextToken()) {
       if (token == null) throw new IOException("it ends too early");

@@ -5,11 +5,11 @@ final class Event {
   char op = ' ';
   byte[][] before, after;
   long ts, sequence, version;
-  long place = -1; // where the record stands that tells `after`: `Message.place`
-  byte[] trace; // instead, of a row that others made of records
+  long place = -1; // the place of the record that contains `after`: `Message.place`
+  byte[] trace; // replaces it for a row that a fragment made of records
   int partition;
-  boolean partial; // the log may lack what its row was before (`cdc.model.event.SourceInfo`), or this record what it is
-  boolean told; // nothing may be left out because it was said before
-  boolean blind; // NULL stands in `before` for what the record does not tell: it may have been told otherwise
-  boolean mends; // the row may be shown with other values than those of its newest record
+  boolean partial; // the log may lack the row's former values (`cdc.model.event.SourceInfo`), the record its new
+  boolean always; // the change must be emitted in full even if it was emitted before
+  boolean blind; // NULL in `before` may stand for a value that the record does not contain
+  boolean repairs; // the row may be visible with other values than those of its newest record
 }

@@ -8,8 +8,8 @@ import java.nio.charset.StandardCharsets;
 import java.util.regex.*;
 
 /**
- * A value of the log → canonical JSON of the type that the plan was compiled with: `joins.query.convert`. What has its
- * type's form already, as nearly all has, is only looked at.
+ * Converts a value of the log to canonical JSON of the type that the plan was compiled with: `joins.query.convert`. A
+ * value that already has its type's form, as nearly all do, is only checked.
  */
 final class Fit {
   private static final int OPAQUE = 0, INT = 1, DECIMAL = 2, FLOAT = 3, BOOL = 4, DATE = 5, MOMENT = 6, TEXT = 7,
@@ -20,8 +20,8 @@ final class Fit {
   private static final String DAY = "0000-00-00Z", MOMENTS = "0000-00-00T00:00:00"; // forms
   private static final BigInteger LOWEST = BigInteger.ONE.shiftLeft(63).negate();
   private static final BigInteger HIGHEST = BigInteger.ONE.shiftLeft(64).subtract(BigInteger.ONE);
-  private static final int DIGITS = 15; // of a float: so many are the same whoever writes it
-  private final int kind, precision, scale, safe; // integers of `safe` characters need no second look
+  private static final int DIGITS = 15; // of a float: every writer gives the same 15 digits
+  private final int kind, precision, scale, safe; // integers of up to `safe` characters need no further check
   private final BigInteger least, most;
   private final String name;
 
@@ -42,10 +42,10 @@ final class Fit {
     else if (name.equals("datetime") || name.equals("timestamp")) kind = MOMENT;
     else if (name.equals("point") || name.equals("geometry")) kind = SPATIAL;
     else if (name.equals("list")) kind = LIST; // of numbers: a vector
-    else kind = name.equals("string") || name.equals("json") ? TEXT : OPAQUE; // nothing else becomes bytes or a time
+    else kind = name.equals("string") || name.equals("json") ? TEXT : OPAQUE; // no other value becomes binary or a time
   }
 
-  /** The value at the parser's token, null where no exact one is. Whatever it is, it is passed. */
+  /** The value at the parser's token, null where it has no exact one. The parser always moves past it. */
   byte[] of(JsonParser json, JsonToken token) throws IOException {
     if (token == JsonToken.VALUE_NULL) return Envelope.NULL;
     if (token == JsonToken.VALUE_STRING) {
@@ -72,12 +72,12 @@ final class Fit {
     return converted(token, json.getText());
   }
 
-  /** A double that JSON has no number for. */
+  /** Whether a text is a double that JSON cannot express as a number. */
   private static boolean isBeyondJson(String text) {
     return text.equals("NaN") || text.equals("Infinity") || text.equals("-Infinity");
   }
 
-  /** An array of numbers as it is written, null for one of anything else. */
+  /** An array of numbers as written, null for an array of anything else. */
   private static byte[] numbers(JsonParser json) throws IOException {
     StringBuilder out = new StringBuilder("[");
     boolean all = true;
@@ -145,7 +145,7 @@ final class Fit {
     }
   }
 
-  /** A number as it was written; an integer beyond 64 bits is a float, of which only few digits are meant. */
+  /** A number as written; an integer beyond 64 bits is treated as a float with few significant digits. */
   private static BigDecimal exact(String text, boolean whole) {
     if (whole && text.length() < 25 && within(new BigInteger(text))) return new BigDecimal(text);
     double value = Double.parseDouble(text);
@@ -178,7 +178,7 @@ final class Fit {
     return text.getBytes(StandardCharsets.ISO_8859_1);
   }
 
-  /** As messages name the type. */
+  /** The type as messages name it. */
   public String toString() {
     return name.equals("decimal") ? name + "(" + precision + "," + scale + ")" : name;
   }

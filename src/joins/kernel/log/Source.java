@@ -14,10 +14,10 @@ final class Source {
   final int width;
   private final Envelope envelope;
   private final Node[] nodes;
-  private final JsonNode settled;
+  private final JsonNode compactionSafe;
   private final int[] key;
-  private final boolean latest; // the log makes no order
-  private final Map<Integer, Long> floors = new HashMap<Integer, Long>(); // by partition, of such a log
+  private final boolean latest; // the log has no order
+  private final Map<Integer, Long> truncationPoints = new HashMap<Integer, Long>(); // by partition, for such a log
   private final int number;
   private final Map<String, Object> kafka;
 
@@ -25,15 +25,16 @@ final class Source {
     this.number = number;
     this.kafka = kafka;
     topic = Message.at(source, "topic").asText();
-    settled = Message.at(source, "settled");
+    compactionSafe = Message.at(source, "compaction_safe");
     key = ints(Message.at(source, "key"));
     latest = Message.at(source, "latest").asBoolean();
     width = Message.at(source, "columns").size();
     envelope = new Envelope(source);
-    Iterator known = Message.at(source, "floors").fields();
+    Iterator known = Message.at(source, "truncation_points").fields();
     while (known.hasNext()) {
-      Map.Entry floor = (Map.Entry) known.next();
-      floors.put(Integer.valueOf((String) floor.getKey()), Long.valueOf(((JsonNode) floor.getValue()).asLong()));
+      Map.Entry point = (Map.Entry) known.next();
+      Integer partition = Integer.valueOf((String) point.getKey());
+      truncationPoints.put(partition, Long.valueOf(((JsonNode) point.getValue()).asLong()));
     }
     JsonNode described = Message.at(source, "nodes");
     nodes = new Node[described.size()];
@@ -57,7 +58,7 @@ final class Source {
     return sources;
   }
 
-  /** Tells one record's messages; gives a marker back. */
+  /** Emits one record's messages; returns a marker instead. */
   Event read(Row record, Collection<Object> out) {
     Event event = new Event();
     event.partition = record.getInt(1);
@@ -71,24 +72,24 @@ final class Source {
       return null;
     }
     if (event.op == 't') return event;
-    JsonNode from = Message.at(settled, String.valueOf(event.partition));
-    event.told = event.partial || from == null || event.version < from.asLong();
-    Long floor = latest ? (Long) floors.get(Integer.valueOf(event.partition)) : null;
+    JsonNode from = Message.at(compactionSafe, String.valueOf(event.partition));
+    event.always = event.partial || from == null || event.version < from.asLong();
+    Long point = latest ? (Long) truncationPoints.get(Integer.valueOf(event.partition)) : null;
     if (latest) event.version = 2 * event.sequence;
-    if (floor == null || event.sequence >= floor.longValue()) told(event, out);
+    if (point == null || event.sequence >= point.longValue()) emit(event, out);
     return null;
   }
 
-  /** A record that is a dead letter: topic, partition, offset, reason, key, value. */
+  /** A dead letter for a record: topic, partition, offset, reason, key, value. */
   static Object refused(String topic, Row record, String reason) {
-    // what can not be written as UTF-8 becomes a question mark
-    String told = new String(reason.getBytes(StandardCharsets.UTF_8), StandardCharsets.UTF_8);
-    Object[] fields = {topic, record.get(1), record.get(2), told, record.get(3), record.get(4)};
+    // characters that UTF-8 cannot encode become question marks
+    String readable = new String(reason.getBytes(StandardCharsets.UTF_8), StandardCharsets.UTF_8);
+    Object[] fields = {topic, record.get(1), record.get(2), readable, record.get(3), record.get(4)};
     return Message.of(Message.SINK, Message.NONE, Message.REFUSED, 0, Message.NONE, Envelope.bytes(fields));
   }
 
-  /** A change's messages. */
-  void told(Event event, Collection<Object> out) {
+  /** Emits a change's messages. */
+  void emit(Event event, Collection<Object> out) {
     if (!latest) {
       route(event, out);
       return;
@@ -98,34 +99,38 @@ final class Source {
     byte[] k = ByteBuffer.allocate(1 + id.length).put((byte) number).put(id).array();
     byte[] p = ByteBuffer.allocate(16 + values.length).putLong(event.ts).putLong(event.place).put(values).array();
     byte op = event.after == null ? Message.GONE : Message.PUT;
-    out.add(Message.of(Message.STAR, k, op, event.version, Message.NONE, p));
+    out.add(Message.of(Message.MULTI_JOIN, k, op, event.version, Message.NONE, p));
   }
 
   void route(Event event, Collection<Object> out) {
     for (int i = 0; i < nodes.length; i++) nodes[i].route(event, out);
   }
 
-  /** What a marker stands for: `joins.steps.truncation.mended`. Such a log's floor rises. */
+  /**
+   * Returns the changes that a marker stands for: `joins.steps.truncation.repaired`. A log without order also gets a
+   * new truncation point.
+   */
   Iterator<Event> marked(Event marker, Collection<Object> out) {
     if (latest) {
       Integer partition = Integer.valueOf(marker.partition);
-      Long sequence = Long.valueOf(marker.sequence), known = (Long) floors.get(partition);
-      floors.put(partition, known == null ? sequence : Long.valueOf(Math.max(known.longValue(), marker.sequence)));
-      byte[] floor = Envelope.bytes(new Object[] {topic, partition, sequence});
-      out.add(Message.of(Message.SINK, Message.NONE, Message.FLOOR, 0, Message.NONE, floor));
+      Long sequence = Long.valueOf(marker.sequence), known = (Long) truncationPoints.get(partition);
+      truncationPoints.put(
+          partition, known == null ? sequence : Long.valueOf(Math.max(known.longValue(), marker.sequence)));
+      byte[] point = Envelope.bytes(new Object[] {topic, partition, sequence});
+      out.add(Message.of(Message.SINK, Message.NONE, Message.TRUNCATION_POINT, 0, Message.NONE, point));
     }
-    return new Mended(this, marker);
+    return new MarkerRepair(this, marker);
   }
 
-  Past past(Event marker) throws ReflectiveOperationException {
-    return new Past(kafka, topic, marker.partition, marker.version);
+  PartitionReader past(Event marker) throws ReflectiveOperationException {
+    return new PartitionReader(kafka, topic, marker.partition, marker.version);
   }
 
   boolean latest() {
     return latest;
   }
 
-  /** A record as an event; null for a tombstone, and for what was refused when it was met. */
+  /** Reads a record as an event; null for a tombstone, and for a record that was refused earlier. */
   Event again(Object[] record, int partition) {
     if (record[2] == null) return null;
     Event event = new Event();
@@ -151,7 +156,7 @@ final class Source {
     return found;
   }
 
-  /** Some values of a row with commas between, behind `from` bytes of room. */
+  /** Some values of a row joined with commas, after `from` free bytes. */
   static byte[] joined(byte[][] row, int[] columns, int from) {
     int length = from + Math.max(0, columns.length - 1);
     for (int i = 0; i < columns.length; i++) length += row[columns[i]].length;

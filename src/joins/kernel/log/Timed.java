@@ -11,10 +11,10 @@ import org.apache.spark.sql.*;
 import scala.collection.immutable.Seq;
 
 /**
- * Records of an append-only table (topic, partition, offset, key, value) → one side of a join by time:
- * `joins.steps.by_time`. A row in time is a message to the side, its version the time in microseconds, its row's name
- * the key at which it meets others; without a payload only its time counts. What came too late, and what such a table's
- * log can not hold, is REFUSED: Spark's join would drop the first without a word and know nothing of the second.
+ * Turns records of an append-only table (topic, partition, offset, key, value) into one side of a join by time:
+ * `joins.steps.by_time`. A row in time is a message to the side; its version is the time in microseconds and its row
+ * id the join key. Without a payload only its time counts. Late rows, and records that such a table's log must not
+ * contain, are REFUSED. Spark's join would drop the former silently, and cannot detect the latter.
  */
 public final class Timed implements MapPartitionsFunction<Object, Object> {
   private static final long MICROS = 1000000, MILLIS = 1000;
@@ -51,14 +51,14 @@ public final class Timed implements MapPartitionsFunction<Object, Object> {
     };
   }
 
-  /** One side, in one batch. */
+  /** One side in one batch. */
   private static final class Side {
     private final Envelope envelope;
     private final String topic;
     private final int[] columns, id, key;
     private final int target, time, number;
-    private final Filter filter; // null: every row is there
-    private final Lone lone;
+    private final Filter filter; // null: every row passes
+    private final Unmatched unmatched;
     private final long watermark; // in milliseconds
 
     Side(JsonNode parsed, Seq[][] conditions) {
@@ -74,7 +74,7 @@ public final class Timed implements MapPartitionsFunction<Object, Object> {
       int condition = Message.at(node, "condition").asInt();
       int[] uses = Source.ints(Message.at(node, "uses"));
       filter = condition < 0 ? null : new Filter(conditions[condition], uses, columns);
-      lone = new Lone(Message.at(parsed, "alone"));
+      unmatched = new Unmatched(Message.at(parsed, "alone"));
       watermark = Watermark.ofThisBatch(Message.at(parsed, "checkpoint").asText());
     }
 
@@ -108,7 +108,7 @@ public final class Timed implements MapPartitionsFunction<Object, Object> {
       byte[] payload = Source.joined(event.after, columns, Message.TIME + trace.length);
       ByteBuffer.wrap(payload).putLong(event.ts).put(trace);
       if (passes && (at == null || meetsNothing(event.after))) {
-        if (lone.stays) out.add(lone.result(name, payload));
+        if (unmatched.stays) out.add(unmatched.result(name, payload));
         passes = false;
       }
       if (at == null) return;
@@ -129,7 +129,7 @@ public final class Timed implements MapPartitionsFunction<Object, Object> {
     }
   }
 
-  /** A canonical datetime as microseconds since 1970; null of what is no moment: NULL, a day that no calendar has. */
+  /** A canonical datetime as microseconds since 1970; null if it is none: NULL, or a day that does not exist. */
   private static Long micros(byte[] text) {
     if (Envelope.isNull(text)) return null;
     String moment = new String(text, 1, text.length - 2, StandardCharsets.ISO_8859_1);
@@ -137,7 +137,7 @@ public final class Timed implements MapPartitionsFunction<Object, Object> {
       LocalDateTime whole = LocalDateTime.parse(moment.substring(0, 19));
       if (whole.getYear() < 1) return null;
       long micros = whole.toEpochSecond(ZoneOffset.UTC) * MICROS, unit = MICROS / 10;
-      int end = Math.min(26, moment.length() - 1); // further digits are cut off
+      int end = Math.min(26, moment.length() - 1); // further digits are dropped
       for (int i = 20; i < end; i++, unit /= 10) micros += unit * (moment.charAt(i) - '0');
       return Long.valueOf(micros);
     } catch (DateTimeException e) {

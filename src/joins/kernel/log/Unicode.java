@@ -4,7 +4,10 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.*;
 
-/** Whether bytes are text at all, which Jackson asks only where it reads: UTF-8, no half of a pair, one encoding. */
+/**
+ * Checks that bytes are valid text, which Jackson does only for values it reads: UTF-8, paired surrogates, one
+ * encoding.
+ */
 final class Unicode {
   static void check(byte[] text) throws IOException {
     int at = 0;
@@ -28,7 +31,7 @@ final class Unicode {
     }
   }
 
-  /** Of escapes of surrogates, a low one must follow each high one, and stands nowhere else. */
+  /** Escapes of surrogates: a low one must follow each high one, and occur nowhere else. */
   private static void pairs(byte[] text) throws IOException {
     boolean high = false;
     for (int i = 0; i < text.length; i++) {

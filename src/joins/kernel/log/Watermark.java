@@ -8,15 +8,15 @@ import java.util.List;
 import org.apache.spark.TaskContext;
 
 /**
- * The watermark of the batch that a task works on. Spark gives it to its own operators only, but writes it down before
- * the batch begins, beside the batch's offsets; a replay of the batch finds the same one there.
+ * The watermark of the current batch. Spark gives it only to its own operators, but writes it to the offset log before
+ * the batch begins. A replay of the batch finds the same value there.
  */
 final class Watermark {
   private static final String BATCH = "streaming.sql.batchId";
 
   private Watermark() {}
 
-  /** In milliseconds since 1970; `checkpoint` is the query's folder. */
+  /** The watermark in milliseconds since 1970; `checkpoint` is the query's folder. */
   static long ofThisBatch(String checkpoint) {
     String batch = TaskContext.get().getLocalProperty(BATCH);
     if (batch == null) throw new IllegalStateException("a join by time is no part of a streaming query's batch");
@@ -29,7 +29,7 @@ final class Watermark {
     }
   }
 
-  /** As a canonical datetime. */
+  /** The watermark as a canonical datetime. */
   static String text(long millis) {
     String text = Instant.ofEpochMilli(millis).toString();
     return text.indexOf('.') < 0 ? text : text.replaceAll("0*Z$", "Z");

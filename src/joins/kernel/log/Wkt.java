@@ -8,7 +8,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.Base64;
 import java.util.regex.*;
 
-/** Debezium's struct of a geometry → its text (EWKT): `cdc.model.geometry`, which writes the same. */
+/** Converts Debezium's geometry struct to its text (EWKT): `cdc.model.geometry` writes the same. */
 final class Wkt {
   private static final String[] NAMES = {
     "", "POINT", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON", "GEOMETRYCOLLECTION"
@@ -21,13 +21,15 @@ final class Wkt {
   private static final BigDecimal LEAST = new BigDecimal("1e-15"), MOST = new BigDecimal("1e15");
   private final StringBuilder out = new StringBuilder();
   private final ByteBuffer wkb;
-  private long own; // the SRID that the WKB names itself
+  private long own; // the SRID that the WKB itself contains
 
   private Wkt(byte[] wkb) {
     this.wkb = ByteBuffer.wrap(wkb);
   }
 
-  /** The text of the object that the parser has entered, as JSON; null where it is no geometry. It is passed. */
+  /**
+   * The text, as JSON, of the object that the parser has entered; null if it is no geometry. The parser moves past it.
+   */
   static byte[] of(JsonParser json) throws IOException {
     String wkb = null;
     long srid = 0;
@@ -51,12 +53,12 @@ final class Wkt {
       srid = srid == 0 ? found.own : srid;
       String text = '"' + (srid == 0 ? "" : "SRID=" + srid + ";") + found.out + '"';
       return text.getBytes(StandardCharsets.ISO_8859_1);
-    } catch (RuntimeException e) { // bytes that make no geometry
+    } catch (RuntimeException e) { // bytes that are not a geometry
       return null;
     }
   }
 
-  /** PostgreSQL's point as older records have it, `(1.5,2)`; null for any other text. */
+  /** PostgreSQL's point in the form of older records, `(1.5,2)`; null for any other text. */
   static byte[] ofPair(String text) {
     Matcher pair = PAIR.matcher(text);
     if (!pair.matches()) return null;
@@ -111,7 +113,7 @@ final class Wkt {
     if (count > 0) out.append(')');
   }
 
-  /** How many parts follow, of so many bytes at least. */
+  /** The number of parts that follow, each of at least `least` bytes. */
   private int count(int least) {
     int count = wkb.getInt();
     if (count < 0 || (long) count * least > wkb.remaining()) throw new BufferUnderflowException();
@@ -124,7 +126,7 @@ final class Wkt {
     number(wkb.getDouble());
   }
 
-  /** A coordinate with the fewest digits that read back as the same number. */
+  /** A coordinate with the fewest digits that parse to the same number. */
   private void number(double value) {
     if (Double.isNaN(value) || Double.isInfinite(value)) {
       out.append(Double.isNaN(value) ? "nan" : value > 0 ? "inf" : "-inf");
@@ -149,7 +151,7 @@ final class Wkt {
 
   private static BigDecimal shortest(double value) {
     BigDecimal exact = new BigDecimal(value);
-    for (int digits = value < 1e-300 ? 1 : 15; digits < 17; digits++) { // up to 15 digits no two are one number
+    for (int digits = value < 1e-300 ? 1 : 15; digits < 17; digits++) { // up to 15 digits are always distinct
       BigDecimal rounded = exact.round(new MathContext(digits, RoundingMode.HALF_EVEN));
       if (rounded.doubleValue() == value) return rounded.stripTrailingZeros();
     }

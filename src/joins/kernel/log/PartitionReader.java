@@ -5,12 +5,12 @@ import java.time.Duration;
 import java.util.*;
 
 /**
- * The records in front of a marker in its partition, read again from Kafka in their order. By reflection: Kafka's
- * client comes with Spark's connector, which is not among the jars that the kernel is compiled against.
+ * Reads the records of a partition before a marker again from Kafka, in order. It uses reflection, because Kafka's
+ * client comes with Spark's connector, which is not on the kernel's compile classpath.
  */
-final class Past implements Iterator<Object[]> {
+final class PartitionReader implements Iterator<Object[]> {
   private static final String CLIENTS = "org.apache.kafka.clients.consumer.", COMMON = "org.apache.kafka.common.";
-  private static final long PATIENCE_MS = 60000;
+  private static final long TIMEOUT_MS = 60000;
   private final String what;
   private final long end;
   private final ClassLoader loader = Thread.currentThread().getContextClassLoader();
@@ -20,13 +20,13 @@ final class Past implements Iterator<Object[]> {
   private Object[] next;
 
   /** The records of a partition with offsets below `end`, as {offset, key, value}; `kafka`: a client's properties. */
-  Past(Map<String, Object> kafka, String topic, int number, long end) throws ReflectiveOperationException {
+  PartitionReader(Map<String, Object> kafka, String topic, int number, long end) throws ReflectiveOperationException {
     what = topic + ", partition " + number;
     this.end = end;
     Map<String, Object> settings = new HashMap<String, Object>(kafka);
     settings.put("isolation.level", "read_committed");
     settings.put("enable.auto.commit", "false");
-    settings.put("auto.offset.reset", "earliest"); // the beginning may be deleted while it is read
+    settings.put("auto.offset.reset", "earliest"); // retention may delete the beginning during the read
     settings.put("key.deserializer", Class.forName(COMMON + "serialization.ByteArrayDeserializer", true, loader));
     settings.put("value.deserializer", settings.get("key.deserializer"));
     consumers = Class.forName(CLIENTS + "KafkaConsumer", true, loader);
@@ -42,23 +42,23 @@ final class Past implements Iterator<Object[]> {
 
   public boolean hasNext() {
     try {
-      long deadline = System.currentTimeMillis() + PATIENCE_MS;
+      long deadline = System.currentTimeMillis() + TIMEOUT_MS;
       while (next == null && (polled.hasNext() || poll(deadline))) {
         if (polled.hasNext()) take(polled.next());
       }
       return next != null;
     } catch (ReflectiveOperationException e) {
       Object why = e.getCause() == null ? e : e.getCause();
-      throw new IllegalStateException(what + ": can not be read again: " + why, e);
+      throw new IllegalStateException(what + ": cannot be read again: " + why, e);
     }
   }
 
-  /** Asks Kafka for more; false once all in front of the marker was given. */
+  /** Polls Kafka for more; false once all records before the marker were returned. */
   private boolean poll(long deadline) throws ReflectiveOperationException {
     if (((Long) call("position", partition.getClass(), partition)).longValue() >= end) return false;
     if (System.currentTimeMillis() > deadline) {
-      String wanted = "what is in front of the marker at offset " + end;
-      throw new IllegalStateException(what + ": Kafka does not give " + wanted + "; is it running?");
+      String wanted = "the records before the marker at offset " + end;
+      throw new IllegalStateException(what + ": Kafka does not return " + wanted + "; is it running?");
     }
     polled = ((Iterable<?>) call("poll", Duration.class, Duration.ofMillis(500))).iterator();
     return true;

@@ -4,10 +4,11 @@ import java.nio.ByteBuffer;
 import java.util.*;
 
 /**
- * What a marker stands for, found by reading its partition again in front of it: `joins.steps.truncation.mended`. Rows
- * are held in memory, at most MOST of them: where there are more, half of the keys waits for another reading.
+ * Finds the changes that a marker stands for by reading its partition again up to the marker:
+ * `joins.steps.truncation.repaired`. At most MOST rows are held in memory; if there are more, half of the keys are
+ * left for another read.
  */
-final class Mended implements Iterator<Event> {
+final class MarkerRepair implements Iterator<Event> {
   private static final int MOST = 250000;
   private final Source source;
   private final Event marker;
@@ -15,13 +16,13 @@ final class Mended implements Iterator<Event> {
   private Iterator<?> rows = Collections.emptyIterator();
   private final ArrayDeque<Event> found = new ArrayDeque<Event>();
 
-  /** A row's newest record, null once it is gone, and its images that no later record has retracted. */
-  private static final class Told {
+  /** A row's newest record, null once it is deleted, and its images that no later record has retracted. */
+  private static final class RowImages {
     Event live;
     List<byte[][]> stale;
   }
 
-  Mended(Source source, Event marker) {
+  MarkerRepair(Source source, Event marker) {
     this.source = source;
     this.marker = marker;
     shares.add(new int[] {0, 1});
@@ -29,7 +30,7 @@ final class Mended implements Iterator<Event> {
 
   public boolean hasNext() {
     while (found.isEmpty() && (rows.hasNext() || !shares.isEmpty())) {
-      if (rows.hasNext()) mend((Told) rows.next());
+      if (rows.hasNext()) repair((RowImages) rows.next());
       else rows = read((int[]) shares.poll()).values().iterator();
     }
     return !found.isEmpty();
@@ -40,26 +41,26 @@ final class Mended implements Iterator<Event> {
     return (Event) found.poll();
   }
 
-  private void mend(Told row) {
+  private void repair(RowImages row) {
     boolean gone = row.live != null && ends(marker, row.live);
     byte[][] after = row.live == null || gone ? null : row.live.after;
-    if (gone) tell(row.live, row.live.after, null);
+    if (gone) add(row.live, row.live.after, null);
     for (int i = 0; row.stale != null && i < row.stale.size(); i++) {
       byte[][] image = (byte[][]) row.stale.get(i);
-      if (!same(image, after)) tell(row.live, image, after);
+      if (!same(image, after)) add(row.live, image, after);
     }
   }
 
-  private void tell(Event of, byte[][] before, byte[][] after) {
+  private void add(Event of, byte[][] before, byte[][] after) {
     Event event = new Event();
     event.op = after == null ? 'd' : 'u';
     event.before = before;
     event.after = after;
     event.ts = of == null ? marker.ts : of.ts;
     event.place = of == null ? -1 : of.place;
-    event.told = true;
-    event.mends = true;
-    // of a log without order, a row seen at that moment is younger
+    event.always = true;
+    event.repairs = true;
+    // in a log without order, a row that the snapshot saw at that moment is younger
     event.version = source.latest() ? 2 * marker.sequence - 1 : marker.version;
     found.add(event);
   }
@@ -67,7 +68,7 @@ final class Mended implements Iterator<Event> {
   private Map<Object, Object> read(int[] share) {
     Map<Object, Object> held = new LinkedHashMap<Object, Object>();
     try {
-      Past past = source.past(marker);
+      PartitionReader past = source.past(marker);
       try {
         while (past.hasNext()) {
           Event event = source.again((Object[]) past.next(), marker.partition);
@@ -88,8 +89,8 @@ final class Mended implements Iterator<Event> {
     byte[] key = source.keyOf(event);
     if (!within(key, share)) return;
     Object at = ByteBuffer.wrap(key);
-    Told row = (Told) held.get(at);
-    if (row == null) held.put(at, row = new Told());
+    RowImages row = (RowImages) held.get(at);
+    if (row == null) held.put(at, row = new RowImages());
     Event known = row.live;
     if (source.latest() && known != null && event.sequence < known.sequence) return; // repeated, or late
     if (!source.latest() && known != null && !same(known.after, event.before) && !same(known.after, event.after)) {
@@ -101,11 +102,11 @@ final class Mended implements Iterator<Event> {
     if (held.size() > MOST) halve(held, share);
   }
 
-  /** An earlier marker: it has ended the rows older than it, and mended the others. */
+  /** Applies an earlier marker: it has already deleted the rows older than it, and repaired the others. */
   private static void passed(Event earlier, Map<Object, Object> held) {
     Iterator<?> rows = held.values().iterator();
     while (rows.hasNext()) {
-      Told row = (Told) rows.next();
+      RowImages row = (RowImages) rows.next();
       row.stale = null;
       if (row.live == null || ends(earlier, row.live)) rows.remove();
     }
@@ -119,7 +120,7 @@ final class Mended implements Iterator<Event> {
   }
 
   private static boolean within(byte[] key, int[] share) {
-    int hash = Arrays.hashCode(key) * 0x9E3779B1; // alone, the low bits of numbers' texts are alike
+    int hash = Arrays.hashCode(key) * 0x9E3779B1; // without the factor, the low bits of numbers' texts are similar
     return (hash >>> 1) % share[1] == share[0];
   }
 

@@ -4,14 +4,14 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.nio.ByteBuffer;
 import java.util.*;
 
-/** How a row of one side of pairs reads where it meets none: `joins.steps.pairs.Side`. */
-final class Lone {
-  final boolean stays; // else it is not there
+/** Emits a row of one side of pairs without a partner: `joins.steps.pairs.Side`. */
+final class Unmatched {
+  final boolean stays; // outer side; otherwise the row is absent
   private final boolean right;
   private final int target;
-  private final byte[] names, values; // of the other side: NULLs, with the commas towards the row's own
+  private final byte[] names, values; // NULLs of the other side, with the comma next to the row's own
 
-  Lone(JsonNode side) {
+  Unmatched(JsonNode side) {
     stays = Message.at(side, "stays").asBoolean();
     right = Message.at(side, "side").asInt() == 1;
     target = Message.at(side, "target").asInt();
@@ -23,7 +23,7 @@ final class Lone {
     return String.join("", Collections.nCopies(count, right ? "null," : ",null")).getBytes();
   }
 
-  /** A message that it is there, or (`payload` null) no more. */
+  /** A message with the row or, if `payload` is null, with its deletion. */
   Object result(byte[] name, byte[] payload) {
     Bytes named = new Bytes(name.length + names.length);
     if (right) named.put(names).put(name);

@@ -8,37 +8,38 @@ import scala.Tuple2;
 import scala.collection.immutable.Seq;
 
 /**
- * What one row of a fragment told last, and what it tells now, for the groups and nodes that must know both:
- * `joins.steps.change_detector`. It trusts no image of the log. State per row: what it told, which is all that is compared.
+ * Emits the changes of a fragment's rows, before and after, for groups and nodes that need both:
+ * `joins.steps.change_detector`. It does not rely on before images of the log. State per row: the last version of what
+ * is compared.
  */
-public final class Differ extends StatefulProcessor<Object, Object, Object> {
+public final class ChangeDetector extends StatefulProcessor<Object, Object, Object> {
   private final String program;
   private final Seq[][] conditions;
-  private transient Hearer[] hearers;
-  private transient ValueState<byte[]> told;
+  private transient Receiver[] receivers;
+  private transient ValueState<byte[]> last;
 
-  public Differ(String program, Seq[][] conditions) {
+  public ChangeDetector(String program, Seq[][] conditions) {
     this.program = program;
     this.conditions = conditions;
   }
 
   public static Dataset<Row> apply(Dataset<Row> messages, String program) {
-    Differ differ = new Differ(program, Filter.resolved(messages.sparkSession(), program));
-    return Message.through(messages, differ, TimeMode.None());
+    ChangeDetector detector = new ChangeDetector(program, Filter.resolved(messages.sparkSession(), program));
+    return Message.through(messages, detector, TimeMode.None());
   }
 
   public void init(OutputMode mode, TimeMode time) {
-    hearers = new Hearer[128];
-    JsonNode described = Message.at(Message.parsed(program), "differs");
+    receivers = new Receiver[128];
+    JsonNode described = Message.at(Message.parsed(program), "change_detectors");
     for (int i = 0; i < described.size(); i++) {
       JsonNode one = Message.at(described, Integer.valueOf(i));
       JsonNode group = Message.at(one, "group"), side = Message.at(one, "side");
-      int number = Message.at(one, "differ").asInt();
-      if (group != null) hearers[number] = new Contributor(new Group(group));
-      else if (side != null) hearers[number] = new Meeter(side);
-      else hearers[number] = new Rereader(Message.at(one, "node"), conditions);
+      int number = Message.at(one, "change_detector").asInt();
+      if (group != null) receivers[number] = new Contributor(new Group(group));
+      else if (side != null) receivers[number] = new PairSide(side);
+      else receivers[number] = new NodeReader(Message.at(one, "node"), conditions);
     }
-    told = getHandle().getValueState("told_v1", Encoders.BINARY(), TTLConfig.NONE());
+    last = getHandle().getValueState("told_v1", Encoders.BINARY(), TTLConfig.NONE());
   }
 
   public scala.collection.Iterator<Object> handleInputRows(
@@ -52,28 +53,28 @@ public final class Differ extends StatefulProcessor<Object, Object, Object> {
     byte[] newest = null;
     while (input.hasNext()) {
       byte[] message = (byte[]) ((Tuple2) input.next())._2();
-      if (newest == null || Message.newer(message, newest)) newest = message; // a put has more bytes than an end
+      if (newest == null || Message.newer(message, newest)) newest = message; // a put has more bytes than a deletion
     }
     boolean put = newest[0] == Message.DIM_PUT;
-    byte[] before = (byte[]) told.get(), after = put ? hearers[key[0]].kept(newest) : null;
+    byte[] before = (byte[]) last.get(), after = put ? receivers[key[0]].compared(newest) : null;
     if (Arrays.equals(before, after)) return Message.asScala(out.iterator());
-    if (put) told.update(after);
-    else told.clear();
+    if (put) last.update(after);
+    else last.clear();
     byte[] trace = put ? Message.trace(newest) : Message.NONE;
-    hearers[key[0]].tell(before, after, put ? Message.time(newest) : 0, trace, out);
+    receivers[key[0]].emit(before, after, put ? Message.time(newest) : 0, trace, out);
     return Message.asScala(out.iterator());
   }
 
-  /** Whom a row's changes are told. */
-  private abstract static class Hearer {
-    /** What of a row's message is told and compared; without its time and trace. */
-    abstract byte[] kept(byte[] message);
+  /** A receiver of a row's changes. */
+  private abstract static class Receiver {
+    /** The part of a row's message that is compared and emitted, without its time and trace. */
+    abstract byte[] compared(byte[] message);
 
-    abstract void tell(byte[] before, byte[] after, long ts, byte[] trace, Collection<Object> out);
+    abstract void emit(byte[] before, byte[] after, long ts, byte[] trace, Collection<Object> out);
   }
 
-  /** A group: a row that comes adds its arguments, one that goes takes them. Kept: its key's length, it, and they. */
-  private static final class Contributor extends Hearer {
+  /** A group: a new row adds its arguments, a deleted one removes them. Compared: key length, key and arguments. */
+  private static final class Contributor extends Receiver {
     private final Group group;
     private final int[] at;
     private final int[] picks;
@@ -85,7 +86,7 @@ public final class Differ extends StatefulProcessor<Object, Object, Object> {
       at = Texts.room(picks);
     }
 
-    byte[] kept(byte[] message) {
+    byte[] compared(byte[] message) {
       Texts.find(message, Message.textAt(message, Message.ROW), at);
       Bytes kept = new Bytes(64).put(0).put(0).put(0).put(0);
       for (int i = 0; i < group.keys.length; i++) {
@@ -103,7 +104,7 @@ public final class Differ extends StatefulProcessor<Object, Object, Object> {
       return kept.array();
     }
 
-    void tell(byte[] before, byte[] after, long ts, byte[] trace, Collection<Object> out) {
+    void emit(byte[] before, byte[] after, long ts, byte[] trace, Collection<Object> out) {
       if (before != null) out.add(message(Message.TAKEN, before, ts, trace));
       if (after != null) out.add(message(Message.ADDED, after, ts, trace));
     }
@@ -116,29 +117,29 @@ public final class Differ extends StatefulProcessor<Object, Object, Object> {
     }
   }
 
-  /** Pairs: a row is told at the key where others meet it; with NULL in its key it meets nothing, and leaves alone. */
-  private static final class Meeter extends Hearer {
+  /** One side of pairs: a row is sent to the key where it meets others. With NULL in its key it matches nothing. */
+  private static final class PairSide extends Receiver {
     private final int pair;
     private final byte side;
     private final int[] id, key, at;
-    private final Lone lone;
+    private final Unmatched unmatched;
 
-    Meeter(JsonNode described) {
+    PairSide(JsonNode described) {
       pair = Message.at(described, "pair").asInt();
       side = (byte) Message.at(described, "side").asInt();
       id = Source.ints(Message.at(described, "id"));
       key = Source.ints(Message.at(described, "key"));
-      lone = new Lone(described);
+      unmatched = new Unmatched(described);
       int[] all = Arrays.copyOf(id, id.length + key.length);
       System.arraycopy(key, 0, all, id.length, key.length);
       at = Texts.room(all);
     }
 
-    byte[] kept(byte[] message) {
+    byte[] compared(byte[] message) {
       return Arrays.copyOfRange(message, Message.textAt(message, Message.ROW), message.length);
     }
 
-    void tell(byte[] before, byte[] after, long ts, byte[] trace, Collection<Object> out) {
+    void emit(byte[] before, byte[] after, long ts, byte[] trace, Collection<Object> out) {
       byte[] left = before == null ? null : place(before), here = after == null ? null : place(after);
       Texts.find(before == null ? after : before, 0, at);
       byte[] r = Texts.picked(before == null ? after : before, at, id, 1);
@@ -149,10 +150,10 @@ public final class Differ extends StatefulProcessor<Object, Object, Object> {
         byte op = Arrays.equals(left, here) ? Message.PUT : Message.NEW;
         out.add(Message.of(pair, here, op, 1, r, payload));
       }
-      if (!lone.stays) return;
+      if (!unmatched.stays) return;
       byte[] name = Arrays.copyOfRange(r, 1, r.length);
-      if (before != null && left == null && (after == null || here != null)) out.add(lone.result(name, null));
-      if (after != null && here == null) out.add(lone.result(name, payload));
+      if (before != null && left == null && (after == null || here != null)) out.add(unmatched.result(name, null));
+      if (after != null && here == null) out.add(unmatched.result(name, payload));
     }
 
     private byte[] place(byte[] row) {
@@ -162,21 +163,21 @@ public final class Differ extends StatefulProcessor<Object, Object, Object> {
     }
   }
 
-  /** A node: it reads the rows as it would a table's changes. */
-  private static final class Rereader extends Hearer {
+  /** A node that reads the rows like the changes of a table. */
+  private static final class NodeReader extends Receiver {
     private final Node node;
     private final int width;
 
-    Rereader(JsonNode described, Seq[][] conditions) {
+    NodeReader(JsonNode described, Seq[][] conditions) {
       node = new Node(described, conditions);
       width = Message.at(described, "columns").size();
     }
 
-    byte[] kept(byte[] message) {
+    byte[] compared(byte[] message) {
       return Arrays.copyOfRange(message, Message.textAt(message, Message.ROW), message.length);
     }
 
-    void tell(byte[] before, byte[] after, long ts, byte[] trace, Collection<Object> out) {
+    void emit(byte[] before, byte[] after, long ts, byte[] trace, Collection<Object> out) {
       Event event = new Event();
       event.op = before == null ? 'c' : after == null ? 'd' : 'u';
       event.before = image(before);
