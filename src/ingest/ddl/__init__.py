@@ -1,1 +1,1 @@
-"""What statements in a source's log do to its tables' columns: reads DDL, never runs it."""
+"""Compute how statements in a source's log change its tables' columns. DDL is parsed, never executed."""

@@ -1,4 +1,4 @@
-"""ALTER TABLE: reads all actions of a statement; `alteration` applies them together, as servers do."""
+"""Read all actions of an ALTER TABLE statement; `alteration` applies them together, as servers do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ingest.ddl.cursor import Cursor
 from ingest.ddl.elements import read_elements, read_key, read_period, sees_key, sees_period
 from ingest.ddl.options import read_charset_option, read_engine, read_table_option, skip_partitioning
 
-# Actions on partitions: they stand alone and end the statement. After ADD and DROP, PARTITION must follow.
+# Actions on partitions: each is the only one of its statement. After ADD and DROP, PARTITION must follow.
 _PARTITIONS = frozenset(
     "ANALYZE CHECK COALESCE DISCARD EXCHANGE IMPORT OPTIMIZE REBUILD REORGANIZE REPAIR TRUNCATE CONVERT".split()
 )
@@ -17,7 +17,7 @@ _PARTITIONS = frozenset(
 def read_alter(cursor: Cursor, database: str, charset: str | None) -> Alteration:
     """Read what follows `ALTER TABLE name`; `charset` is the default of the table's database.
 
-    DdlNotUnderstood for an action that is not known: it might change columns.
+    Raises DdlNotUnderstood for an unknown action: it might change columns.
     """
     found = Alteration()
     _wait(cursor)
@@ -44,7 +44,7 @@ def _wait(cursor: Cursor) -> None:
 
 
 def _sees_option(cursor: Cursor) -> bool:
-    """Whether a table option is next: they may follow one another without commas."""
+    """Return whether a table option is next: options may follow one another without commas."""
     start = cursor.at
     option = read_charset_option(cursor) is not None or bool(read_engine(cursor)) or read_table_option(cursor)
     cursor.at = start
@@ -60,7 +60,7 @@ def _partition_action(cursor: Cursor) -> bool:
     if not (two or converts or (cursor.sees_any(_PARTITIONS) and cursor.peek(1).upper == "PARTITION")):
         return False
     if converts:
-        raise cursor.error("a partition that becomes a table, or a table that becomes one, is not followed")
+        raise cursor.error("converting a partition to a table, or a table to a partition, is not supported")
     while not cursor.done():
         cursor.take()
     return True
@@ -106,7 +106,7 @@ def _action(cursor: Cursor, found: Alteration, database: str, charset: str | Non
 
 
 def _plain(cursor: Cursor) -> bool:
-    """Actions that touch neither columns nor keys."""
+    """Accept an action that touches neither columns nor keys."""
     if cursor.accept("ALGORITHM") or cursor.accept("LOCK"):
         cursor.accept("=")
         cursor.name()
@@ -121,7 +121,7 @@ def _plain(cursor: Cursor) -> bool:
 
 
 def _order(cursor: Cursor) -> None:
-    """ORDER BY is the last action: every comma behind it continues its list."""
+    """Read ORDER BY. It is the last action: every comma after it continues its list."""
     while True:
         cursor.column()
         if not cursor.accept("ASC"):

@@ -1,7 +1,8 @@
-"""The actions of one ALTER TABLE, and what they make of a table when applied together.
+"""Collect the actions of one ALTER TABLE, and apply them together to a table.
 
-Old names always mean the table as it was, so that columns may swap names; places (`AFTER x`) mean the new names, in
-the statement's order. Source: `mysql_prepare_alter_table` of both servers, and their answers in the tests' cases.
+Old names always refer to the table before the statement, so columns may swap names. Places (`AFTER x`) refer to the new
+names, in the statement's order. Source: `mysql_prepare_alter_table` of both servers, and their results in the tests'
+cases.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from ingest.ddl.dialect import Dialect
 from ingest.ddl.elements import named
 from ingest.ddl.errors import DdlNotUnderstood
 
-Place = str | None  # "" is FIRST, a name is AFTER it, None is where it stands, or last
+Place = str | None  # "" is FIRST, a name is AFTER it, None is unchanged, or last
 
 
 @dataclass(slots=True, kw_only=True)
 class _Step:
-    """A column's new definition: `old` is its lower-case name before, None for a column that is added."""
+    """A column's new definition. `old` is its previous name in lower case, or None for an added column."""
 
     old: str | None
     column: ColumnWords
@@ -31,7 +32,7 @@ class _Step:
 
 @dataclass(slots=True, kw_only=True)
 class Alteration:
-    """Actions read so far; names in lower case where they only serve to find a column or key."""
+    """Actions read so far. Names that only serve to find a column or key are in lower case."""
 
     steps: list[_Step] = field(default_factory=list)
     drops: dict[str, bool] = field(default_factory=dict)
@@ -72,7 +73,7 @@ class Alteration:
         self.defaults[name.lower()] = (default, if_exists)
 
     def applied(self, table: TableDefinition, dialect: Dialect) -> TableDefinition:
-        """The table afterwards; DdlNotUnderstood when the statement does not fit the table as it is known."""
+        """Return the table afterwards. Raises DdlNotUnderstood if the statement does not fit the known table."""
         if self.converts and self.convert_to is None:
             raise DdlNotUnderstood("the database's default character set is not known")
         charset = self.charset or table.charset
@@ -113,7 +114,7 @@ class Alteration:
         )  # fmt: skip
 
     def origins(self, table: TableDefinition) -> dict[str, str]:
-        """The column that each column was before, by its name now; both in lower case. An added column has none."""
+        """Map each column's name now to its name before, both in lower case. Added columns are absent."""
         steps = self._fitting({column.name.lower() for column in table.columns})
         changes = {step.old: step.column.name.lower() for step in steps if step.old is not None}
         found: dict[str, str] = {}
@@ -125,7 +126,7 @@ class Alteration:
         return found
 
     def _fitting(self, existing: set[str]) -> list[_Step]:
-        """The steps that apply, IF [NOT] EXISTS considered; DdlNotUnderstood for names that are not there."""
+        """Return the steps that apply, given IF [NOT] EXISTS. Raises DdlNotUnderstood for unknown names."""
         wanted = {
             **self.drops,
             **{name: lenient for name, (_, lenient) in self.renames.items()},
@@ -192,7 +193,7 @@ class Alteration:
 
 
 def moved(old: ColumnDefinition, new: ColumnDefinition) -> ColumnDefinition:
-    """A column's new definition: rows that were there before the column read what they read before, in the new type."""
+    """Convert a column's new definition so that rows older than the column keep their value, in the new type."""
     if not old.initial_known:
         return replace(new, initial=None, initial_known=False)
     initial, known = converted_initial(old.initial, old.column_type, new.column_type, nullable=new.nullable)

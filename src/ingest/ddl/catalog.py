@@ -1,4 +1,4 @@
-"""What is known of a server's tables at one position of its log: the state that statements are applied to."""
+"""Definitions of a server's tables at one position of its log: the state that statements are applied to."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnDefinition:
-    """A column. `column_type`, `charset` and `collation` as information_schema prints them; `default` and `rest`
-    (generation, on update, …) are words of the statement, only compared. `initial` is what rows read in it that were
-    there before the column, where that is known."""
+    """A column. `column_type`, `charset` and `collation` are as information_schema prints them.
+
+    `default` and `rest` (generation, on update, …) are text of the statement, only for comparison. `initial` is the
+    value in rows older than the column, if `initial_known`.
+    """
 
     name: str
     column_type: str
@@ -34,7 +36,7 @@ class ColumnDefinition:
 
     @property
     def column(self) -> Column:
-        """The column in the words that every stage knows."""
+        """Return the column in the form that all stages share."""
         return Column(
             name=self.name,
             column_type=self.column_type,
@@ -47,7 +49,7 @@ class ColumnDefinition:
 
 
 def definition_of(column: Column) -> ColumnDefinition:
-    """A column that is known only in the words of every stage; inverse of `ColumnDefinition.column`."""
+    """Return the definition of a column in the shared form; inverse of `ColumnDefinition.column`."""
     return ColumnDefinition(
         name=column.name,
         column_type=column.column_type,
@@ -61,7 +63,7 @@ def definition_of(column: Column) -> ColumnDefinition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A key or index; an expression among its parts is an empty name."""
+    """A key or index. A part that is an expression has an empty name."""
 
     name: str
     kind: KeyKind
@@ -72,9 +74,9 @@ class Key:
 class TableDefinition:
     """A table's columns in order, its keys, and the character set and collation of new columns (None: not known).
 
-    `identity` tells it from a table of its name that was there before it, where the server has such a number. `engine`
-    is empty where nobody told it, `sequence` says that it is one of MariaDB's sequences, `versioned` that MariaDB keeps
-    its rows' history, by the two columns named: it hides those that are none of the table's columns.
+    `identity` distinguishes it from an earlier table of the same name, if the server has such a number. `engine` is
+    empty if unknown. `sequence`: it is a sequence of MariaDB. `versioned`: the two period columns of a table whose row
+    history MariaDB keeps; the server hides those that `columns` lacks.
     """
 
     columns: tuple[ColumnDefinition, ...]
@@ -87,17 +89,17 @@ class TableDefinition:
     versioned: tuple[str, str] | None = None
 
     def column(self, name: str) -> ColumnDefinition | None:
-        """The column of that name in any case, or None."""
+        """Return the column of that name in any case, or None."""
         low = name.lower()
         return next((column for column in self.columns if column.name.lower() == low), None)
 
     @property
     def primary_key(self) -> tuple[str, ...]:
-        """The primary key's columns in key order."""
+        """Return the primary key's columns in key order."""
         return next((key.columns for key in self.keys if key.kind == "primary"), ())
 
     def shown(self) -> tuple[object, ...]:
-        """What information_schema.COLUMNS would show; two tables that show the same have not changed."""
+        """Return what information_schema.COLUMNS would show. Tables with equal results have not changed."""
         leading = {key.columns[0].lower(): key.kind for key in reversed(self.keys) if key.columns}
         primary = {name.lower() for name in self.primary_key}
         return tuple(
@@ -109,12 +111,12 @@ class TableDefinition:
         )
 
     def schema(self, table_id: TableId, version: int) -> TableSchema:
-        """The table in the words that every stage knows."""
+        """Return the table in the form that all stages share."""
         columns = tuple(definition.column for definition in self.columns)
         return TableSchema(table_id=table_id, version=version, columns=columns, primary_key=self.primary_key)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON value that `table_from_json` reads back."""
+        """Return a JSON value for `table_from_json`."""
         return {
             "columns": [asdict(column) for column in self.columns],
             "keys": [{"name": key.name, "kind": key.kind, "columns": list(key.columns)} for key in self.keys],
@@ -128,7 +130,7 @@ class TableDefinition:
 
 
 def table_from_json(value: Mapping[str, Any]) -> TableDefinition:
-    """Inverse of `TableDefinition.to_json`; KeyError or TypeError for anything else."""
+    """Decode a value of `TableDefinition.to_json`. Raises KeyError or TypeError for anything else."""
     return TableDefinition(
         columns=tuple(ColumnDefinition(**column) for column in value["columns"]),
         keys=tuple(Key(name=k["name"], kind=k["kind"], columns=tuple(k["columns"])) for k in value["keys"]),
@@ -142,14 +144,14 @@ def table_from_json(value: Mapping[str, Any]) -> TableDefinition:
 
 
 def with_keys_applied(table: TableDefinition) -> TableDefinition:
-    """The table with its keys' parts spelt as its columns are, and the primary key's columns NOT NULL.
+    """Return the table with key parts spelled like its columns, and with primary key columns NOT NULL.
 
-    DdlNotUnderstood for a primary key with a column that is not there.
+    Raises DdlNotUnderstood for a primary key with an unknown column.
     """
     spelt = {column.name.lower(): column.name for column in table.columns}
     primary = {name.lower() for name in table.primary_key}
     if missing := sorted(primary - set(spelt)):
-        raise DdlNotUnderstood(f"the primary key names {missing[0]!r}, which is no column")
+        raise DdlNotUnderstood(f"the primary key names {missing[0]!r}, which is not a column")
     keys = tuple(replace(k, columns=tuple(spelt.get(part.lower(), part) for part in k.columns)) for k in table.keys)
     columns = tuple(_required(c) if c.name.lower() in primary else c for c in table.columns)
     return replace(table, columns=columns, keys=keys)
@@ -164,11 +166,11 @@ def _required(column: ColumnDefinition) -> ColumnDefinition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalog:
-    """Databases with their default character set (and collation, where it is known), tables, and the tables whose
-    columns are not known (with why).
+    """Databases with their default character sets and collations, tables, and reasons by table whose columns are
+    unknown.
 
-    `default_charset` is the server's, for databases made without a word about it. `temporary` holds
-    (session, database, table) of temporary tables, which hide a table of their name from their session.
+    `default_charset` is the server's, for databases created without one. `temporary` holds (session, database, table)
+    of temporary tables, which hide a table of the same name from their session.
     """
 
     default_charset: str | None = None
@@ -179,19 +181,19 @@ class Catalog:
     temporary: frozenset[tuple[int, str, str]] = frozenset()
 
     def with_table(self, name: TableName, table: TableDefinition) -> Catalog:
-        """The catalog with that table as the one known under its name."""
+        """Return the catalog with that table under its name."""
         return replace(self, tables={**self.tables, name: table}, unknown=_without(self.unknown, name))
 
     def without_table(self, name: TableName) -> Catalog:
-        """The catalog without that table, known or not."""
+        """Return the catalog without that table, known or not."""
         return replace(self, tables=_without(self.tables, name), unknown=_without(self.unknown, name))
 
     def with_unknown(self, name: TableName, why: str) -> Catalog:
-        """The catalog with that table's columns not known."""
+        """Return the catalog with that table's columns unknown."""
         return replace(self, tables=_without(self.tables, name), unknown={name: why, **self.unknown})
 
     def with_database(self, database: str, charset: str | None, collation: str | None = None) -> Catalog:
-        """The catalog with that database's default character set and collation."""
+        """Return the catalog with that database's default character set and collation."""
         others = {name: known for name, known in self.collations.items() if name != database}
         return replace(
             self,
@@ -200,7 +202,7 @@ class Catalog:
         )
 
     def without_database(self, database: str) -> Catalog:
-        """The catalog without that database and all its tables."""
+        """Return the catalog without that database and all its tables."""
         return replace(
             self,
             databases={name: charset for name, charset in self.databases.items() if name != database},

@@ -1,4 +1,4 @@
-"""Character sets: their names, the widest character of each, and which one a collation belongs to."""
+"""Character sets: names, width of the widest character, and the set that a collation belongs to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WIDE = frozenset({"ucs2", "utf16", "utf16le", "utf32"})
 
 
 def charset_named(name: str, dialect: Dialect) -> str:
-    """A character set's name as the server prints it; DdlNotUnderstood for one that is not known."""
+    """Return a character set's name as the server prints it. Raises DdlNotUnderstood for an unknown one."""
     low = name.lower()
     if low in ("utf8", "utf8mb3"):
         return dialect.utf8
@@ -31,7 +31,7 @@ def charset_named(name: str, dialect: Dialect) -> str:
 
 
 def charset_of_collation(collation: str, dialect: Dialect) -> str | None:
-    """The character set that a collation implies; None for MariaDB's collations that fit several (uca1400_…)."""
+    """Return the character set that a collation implies; None for MariaDB's collations of several sets (uca1400_…)."""
     low = collation.lower()
     if low.startswith("uca1400_") and dialect.maria:
         return None
@@ -42,7 +42,7 @@ _GENERAL = frozenset({"ascii", "cp1250", "cp1251", "greek", "hebrew", "koi8r", "
 
 
 def default_collation(charset: str, dialect: Dialect) -> str | None:
-    """The collation of a character set that is named without one, as servers ship; None where that is not sure."""
+    """Return the default collation of a character set in an unmodified server; None if it is uncertain."""
     if charset == "latin1":
         return "latin1_swedish_ci"
     if charset == "utf8mb4" and not dialect.maria and dialect.version >= 80001:
@@ -53,10 +53,10 @@ def default_collation(charset: str, dialect: Dialect) -> str | None:
 
 
 def bin_collation(charset: str) -> str:
-    """The collation of a character set that compares by code points."""
+    """Return the collation of a character set that compares by code points."""
     return f"{charset}_bin"
 
 
 def width_of(charset: str) -> int:
-    """Bytes of a character set's longest character."""
+    """Return the bytes of a character set's longest character."""
     return WIDTHS["utf8mb3" if charset == "utf8" else charset]

@@ -1,4 +1,4 @@
-"""Column types: from the many ways to write one to the one way in which information_schema prints it."""
+"""Parse column types in all their spellings, and print them as information_schema does."""
 
 from __future__ import annotations
 
@@ -39,9 +39,11 @@ BY_CODE = "_bin"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeWords:
-    """A type as written. `text` is the printed type, but for character types (`stem`, `length`, `members`), whose
-    printed type and character set follow from the table's and are made by `resolved`. A member that was written in
-    hexadecimal or binary digits is bytes of that set."""
+    """A type as written. `text` is the printed type, except for character types (`stem`, `length`, `members`).
+
+    The printed type and character set of those depend on the table; `resolved` computes them. A member that was written
+    in hexadecimal or binary digits is bytes of that set.
+    """
 
     text: str = ""
     stem: str = ""
@@ -55,7 +57,7 @@ class TypeWords:
 
 
 def read_type(cursor: Cursor) -> TypeWords:
-    """Read a column's type with its numeric and character set options; DdlNotUnderstood for an unknown one."""
+    """Read a column's type with its numeric and character set options. Raises DdlNotUnderstood for an unknown type."""
     word = cursor.take()
     name, dialect = word.upper, cursor.dialect
     if name in _INTEGERS:
@@ -107,7 +109,7 @@ def read_type(cursor: Cursor) -> TypeWords:
 
 
 def _characters(cursor: Cursor, name: str) -> TypeWords | None:
-    """The types that hold text or bytes; None when the word is none of them."""
+    """Read a type that holds text or bytes; None for any other type."""
     national = name == "NATIONAL" or name in ("NCHAR", "NVARCHAR")
     if name == "NATIONAL":
         name = cursor.take().upper
@@ -148,7 +150,7 @@ def _characters(cursor: Cursor, name: str) -> TypeWords | None:
 
 
 def _text_length(cursor: Cursor) -> int | None:
-    """A text type's length; MySQL 8 takes 0 for a length like others, the rest for none."""
+    """Read a text type's length. MySQL 8 treats 0 as a length, other servers as no length."""
     length = _length(cursor)
     return None if length == 0 and (cursor.dialect.maria or cursor.dialect.version < 80000) else length
 
@@ -203,7 +205,7 @@ def _length(cursor: Cursor) -> int | None:
 
 
 def _whole(cursor: Cursor) -> int:
-    """A number in a type's brackets: of `19.5` servers take what stands before the point."""
+    """Read a number in a type's brackets. Of `19.5`, servers use the part before the point."""
     whole, point, digits = cursor.peek().text.partition(".")
     if cursor.peek().kind != "number" or not point or not whole.isdecimal() or not (whole + digits).isascii():
         return cursor.number()
@@ -212,7 +214,7 @@ def _whole(cursor: Cursor) -> int:
 
 
 def _pair(cursor: Cursor) -> tuple[int | None, int | None]:
-    """`(M)` or `(M,D)`."""
+    """Read `(M)` or `(M,D)`."""
     if not cursor.accept("("):
         return None, None
     first, second = _whole(cursor), None
@@ -244,7 +246,7 @@ def _members(cursor: Cursor) -> tuple[str | bytes, ...]:
 
 
 def _member(cursor: Cursor) -> str | bytes:
-    """A member of ENUM or SET: a text, or its bytes as `0x61`, `x'61'`, `0b1100001` or `b'1100001'`."""
+    """Read a member of ENUM or SET: a text, or its bytes as `0x61`, `x'61'`, `0b1100001` or `b'1100001'`."""
     word = cursor.peek()
     if word.upper in ("X", "B") and cursor.peek(1).kind == "string":
         cursor.take()
@@ -270,7 +272,7 @@ def _text_of(member: str | bytes, charset: str) -> str:
     try:
         return found(member)
     except (UnicodeDecodeError, LookupError, ValueError) as error:
-        raise DdlNotUnderstood(f"a member of ENUM or SET is no text in {charset}") from error
+        raise DdlNotUnderstood(f"a member of ENUM or SET is not valid text in {charset}") from error
 
 
 def _with_charset(cursor: Cursor, words: TypeWords) -> TypeWords:
@@ -279,9 +281,9 @@ def _with_charset(cursor: Cursor, words: TypeWords) -> TypeWords:
 
 
 def read_charset(cursor: Cursor) -> tuple[str | None, str | None]:
-    """Character set options of a column, in any order and number: the set and the collation, None where none is said.
+    """Read character set options of a column, in any order and number: (set, collation), each None if absent.
 
-    The collation is `BY_CODE` for the attribute BINARY: the set's own that compares by code points.
+    The collation is `BY_CODE` for the attribute BINARY: the set's own collation that compares by code points.
     """
     charset: str | None = None
     collation: str | None = None
@@ -304,7 +306,7 @@ def read_charset(cursor: Cursor) -> tuple[str | None, str | None]:
 
 
 def resolved(words: TypeWords, default_charset: str | None, dialect: Dialect) -> tuple[str, str | None]:
-    """The printed type and the character set of a column in a table with that default (None: not known)."""
+    """Return the printed type and character set of a column in a table with that default (None: not known)."""
     if not words.stem:
         return words.text, None
     charset = words.charset or default_charset
@@ -320,7 +322,10 @@ def resolved(words: TypeWords, default_charset: str | None, dialect: Dialect) ->
 
 
 def _listed_charset(charset: str, dialect: Dialect) -> str | None:
-    """MySQL 8 shows no character set for an enum of bytes, the others show `binary`."""
+    """Return the character set as information_schema shows it.
+
+    MySQL 8 shows none for an enum of bytes, others `binary`.
+    """
     return None if charset == BINARY and not dialect.maria and dialect.version >= 80000 else charset
 
 
@@ -345,9 +350,9 @@ _SIZED = re.compile(r"(char|varchar)\((\d+)\)")
 
 
 def converted(column_type: str, charset: str | None, to: str, dialect: Dialect) -> tuple[str, str | None]:
-    """Type and character set of a column after CONVERT TO CHARACTER SET; bytes and numbers stay what they are.
+    """Return type and character set of a column after CONVERT TO CHARACTER SET. Bytes and numbers are unchanged.
 
-    DdlNotUnderstood for an enum or set between bytes and wide characters: servers garble its members then.
+    Raises DdlNotUnderstood for an enum or set between bytes and wide characters: servers corrupt its members.
     """
     if charset is None or charset == BINARY:
         return column_type, charset
@@ -358,7 +363,7 @@ def converted(column_type: str, charset: str | None, to: str, dialect: Dialect) 
         length = _BLOB_LENGTHS[_BLOB_OF[bare]] // width_of(charset)
         return sized(bare, None if bare == "longtext" else length, to)
     if (charset in WIDE) != (to in WIDE):
-        raise DdlNotUnderstood(f"members of {bare.partition('(')[0]} columns are garbled by a conversion to {to}")
+        raise DdlNotUnderstood(f"members of {bare.partition('(')[0]} columns are corrupted by a conversion to {to}")
     return column_type, _listed_charset(to, dialect)
 
 

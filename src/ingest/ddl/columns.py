@@ -1,4 +1,4 @@
-"""One column definition: `name type attributes`, as CREATE TABLE and ALTER TABLE spell it."""
+"""Parse a column definition, `name type attributes`, of CREATE TABLE and ALTER TABLE."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _OPERATORS = frozenset("+ - * / % | & ^ < > = ! DIV MOD AND OR XOR".split())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnWords:
-    """A column as written; its character set and printed type follow from its table's by `definition`.
+    """A column as written. `definition` derives its character set and printed type from its table's.
 
-    `nullable` is None where nothing was said; `keys` are those declared with the column.
+    `nullable` is None if not specified. `keys` are those declared with the column.
     """
 
     name: str
@@ -38,9 +38,9 @@ class ColumnWords:
     def definition(
         self, charset: str | None, collation: str | None, dialect: Dialect, convert_to: str | None = None
     ) -> ColumnDefinition:
-        """The column in a table with these defaults; DdlNotUnderstood if the character set is needed and not known.
+        """Return the column in a table with these defaults. DdlNotUnderstood if a needed character set is unknown.
 
-        `convert_to` is the set of a CONVERT TO in the same statement, which goes before the column's own words.
+        `convert_to` is the set of a CONVERT TO in the same statement, which takes precedence over the column's own.
         """
         words = self.type
         if convert_to and words.stem and words.charset != BINARY and (words.charset or charset) != BINARY:
@@ -63,7 +63,7 @@ class ColumnWords:
 
     def _initial(self, column_type: str, *, nullable: bool) -> tuple[Canonical, bool]:
         if self.type.timestamp and not nullable and not self.default:
-            return None, False  # the first of a table is CURRENT_TIMESTAMP by nature
+            return None, False  # the first one of a table defaults to CURRENT_TIMESTAMP
         if self.default and self.literal is None:
             return None, False
         computed = any(word in self.rest for word in ("AUTO_INCREMENT", "AS (", ROW_START, ROW_END)) or self.type.serial
@@ -71,7 +71,7 @@ class ColumnWords:
 
 
 def sees_partitioning(cursor: Cursor) -> bool:
-    """Whether partitioning is next: ALTER TABLE takes it behind its last action without a comma."""
+    """Return whether partitioning is next: ALTER TABLE accepts it after its last action without a comma."""
     return cursor.sees("PARTITION", "BY") or cursor.sees("REMOVE", "PARTITIONING")
 
 
@@ -132,7 +132,7 @@ def read_column(cursor: Cursor, name: str) -> ColumnWords:
 
 
 def _key_of(cursor: Cursor, name: str) -> Key | None:
-    """Read the key that a column's own words make of it; None where none is next."""
+    """Read the key that a column's own attributes declare; None if none is next."""
     if cursor.accept("UNIQUE"):
         if not cursor.accept("KEY"):
             cursor.accept("INDEX")
@@ -145,14 +145,14 @@ def _key_of(cursor: Cursor, name: str) -> Key | None:
 
 
 def period(columns: Iterable[ColumnDefinition]) -> tuple[str, str]:
-    """The columns that tell since and until when a row of a system-versioned table holds."""
+    """Return the columns with the start and end of a row's validity in a system-versioned table."""
     columns = list(columns)
     start = next((column.name for column in columns if ROW_START in column.rest), "row_start")
     return start, next((column.name for column in columns if ROW_END in column.rest), "row_end")
 
 
 def collated(words: TypeWords, charset: str, inherited: str | None, dialect: Dialect) -> str | None:
-    """The collation of a column whose character set is that, in a table whose default collation is `inherited`."""
+    """Return the collation of a column with that character set, in a table whose default collation is `inherited`."""
     if words.collation == BY_CODE:
         return bin_collation(charset)
     if words.collation:
@@ -163,20 +163,20 @@ def collated(words: TypeWords, charset: str, inherited: str | None, dialect: Dia
 
 
 def shown_default(words: str) -> str:
-    """A default as far as information_schema tells defaults apart: a quoted number is one, NULL is none."""
+    """Return a default in the form that information_schema distinguishes: a quoted number is a number, NULL is none."""
     text = words[1:] if words[:1] in ("'", '"') else words
     return "" if text == "NULL" else text
 
 
 def _compressed(cursor: Cursor) -> None:
     if not cursor.dialect.maria:
-        raise cursor.error("COMPRESSED is an attribute of MariaDB's columns")
+        raise cursor.error("COMPRESSED is a column attribute of MariaDB only")
     if cursor.accept("="):
         cursor.label()
 
 
 def _attribute(cursor: Cursor) -> None:
-    """One attribute that changes neither type nor nullability; an error for a word that is none."""
+    """Read one attribute that changes neither type nor nullability. Raises an error for any other word."""
     if cursor.accept("ON", "UPDATE"):
         cursor.name()
         if cursor.sees("("):
@@ -223,7 +223,7 @@ def _plain_attribute(cursor: Cursor) -> bool:
 
 
 def skip_reference(cursor: Cursor) -> None:
-    """Skip what follows REFERENCES: a table, its columns, and what to do when they change."""
+    """Skip what follows REFERENCES: a table, its columns, and the actions for their changes."""
     cursor.table("")
     if cursor.sees("("):
         cursor.skip_group()
@@ -261,7 +261,7 @@ def _skip_operand(cursor: Cursor) -> None:
     if cursor.accept("NEXT", "VALUE", "FOR"):
         cursor.table("")
         return
-    cursor.accept(".")  # the tokenizer takes `.5` for a dot and a number
+    cursor.accept(".")  # the tokenizer splits `.5` into a dot and a number
     word = cursor.take()
     if word.kind == "number" and cursor.peek().glued and cursor.accept("."):
         return

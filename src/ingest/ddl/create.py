@@ -1,4 +1,4 @@
-"""CREATE TABLE: from its words to a table."""
+"""Parse CREATE TABLE into a table definition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SELECTS = frozenset("SELECT AS IGNORE REPLACE WITH VALUES TABLE (".split())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOptions:
-    """The options of a table that matter: the default character set and collation of its columns, and what it is."""
+    """Relevant options of a table: the default character set and collation of its columns, and its kind."""
 
     charset: str | None
     collation: str | None
@@ -26,9 +26,10 @@ class TableOptions:
 
 
 def read_create(cursor: Cursor, catalog: Catalog, name: TableName, database: str) -> TableDefinition:
-    """Read what follows `CREATE TABLE name`; other tables stand in `database` unless they are qualified.
+    """Read what follows `CREATE TABLE name`. Unqualified names of other tables refer to `database`.
 
-    DdlNotUnderstood where the columns cannot be told from the statement."""
+    Raises DdlNotUnderstood if the statement does not define the columns.
+    """
     if cursor.accept("LIKE"):
         return _like(cursor, catalog, database)
     if cursor.sees("(", "LIKE"):
@@ -61,9 +62,9 @@ def table_of(
     cursor: Cursor,
     chosen: tuple[ColumnDefinition, ...] = (),
 ) -> TableDefinition:
-    """The table of these columns and keys, with the options that it gives to columns without.
+    """Return the table of these columns and keys; the options are the defaults of its columns.
 
-    `chosen` are those of a SELECT: they come last, as they were declared if they were.
+    `chosen` are the columns of a SELECT: they come last, with their declaration if they have one.
     """
     charset, collation = options.charset, options.collation
     made = [column.definition(charset, collation, cursor.dialect) for column in columns]
@@ -88,7 +89,7 @@ def table_of(
 
 
 def _options(cursor: Cursor, default: str | None, collated: str | None) -> TableOptions:
-    """What a table's options leave it with, given the default character set and collation of its database."""
+    """Read a table's options, given the default character set and collation of its database."""
     charset, collation, inherited = default, None, True
     engine, sequence, versioned = "", False, False
     while True:
@@ -125,7 +126,10 @@ def _sees_select(cursor: Cursor) -> bool:
 
 
 def _selected(cursor: Cursor, catalog: Catalog, database: str) -> tuple[ColumnDefinition, ...]:
-    """Columns of `[AS] SELECT *|column, … FROM one known table`; other SELECTs need the server's type rules."""
+    """Read the columns of `[AS] SELECT *
+
+    column, … FROM one known table`; other SELECTs need the server's type rules.
+    """
     if not cursor.accept("IGNORE"):
         cursor.accept("REPLACE")
     cursor.accept("AS")
@@ -144,10 +148,10 @@ def _selected(cursor: Cursor, catalog: Catalog, database: str) -> tuple[ColumnDe
     if table is None:
         raise DdlNotUnderstood(f"table {'.'.join(source)} is not known")
     if not cursor.done() and not cursor.sees("WHERE") and not cursor.sees("LIMIT") and not cursor.sees("ORDER", "BY"):
-        raise cursor.error("columns that come from this SELECT are not told by the statement")
+        raise cursor.error("the statement does not define the columns of this SELECT")
     while not cursor.done():
         if cursor.sees("UNION") or cursor.sees("EXCEPT") or cursor.sees("INTERSECT"):
-            raise cursor.error("columns that come from this SELECT are not told by the statement")
+            raise cursor.error("the statement does not define the columns of this SELECT")
         if cursor.sees("("):
             cursor.skip_group()
         else:
@@ -165,7 +169,7 @@ def _selected(cursor: Cursor, catalog: Catalog, database: str) -> tuple[ColumnDe
 
 def _plain(column: ColumnDefinition, name: str) -> ColumnDefinition:
     if "AS (" in column.rest:
-        raise DdlNotUnderstood("a generated column in a SELECT is not told by the statement")
+        raise DdlNotUnderstood("the statement does not define a generated column of its SELECT")
     return ColumnDefinition(
         name=name,
         column_type=column.column_type,

@@ -1,4 +1,4 @@
-"""Walking over a statement's words: look, take, insist."""
+"""A cursor over a statement's words, with the parser's basic operations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BEYOND_BMP = re.compile("[\U00010000-\U0010ffff]")  # names are stored in three
 
 
 class Cursor:
-    """A place in a statement's words. Words are matched as keywords only where they are not quoted."""
+    """A position in a statement's words. Only unquoted words match keywords."""
 
     __slots__ = ("_at", "_words", "dialect")
 
@@ -33,20 +33,20 @@ class Cursor:
         self._at = index
 
     def peek(self, ahead: int = 0) -> Word:
-        """The next word or one behind it, END after the last."""
+        """Return the next word or one after it, END after the last."""
         index = self._at + ahead
         return self._words[index] if index < len(self._words) else END
 
     def sees(self, *keywords: str) -> bool:
-        """Whether the next words are these keywords or symbols."""
+        """Return whether the next words are these keywords or symbols."""
         return all(self.peek(i).upper == keyword for i, keyword in enumerate(keywords))
 
     def sees_any(self, keywords: frozenset[str] | set[str]) -> bool:
-        """Whether the next word is one of these keywords."""
+        """Return whether the next word is one of these keywords."""
         return self.peek().upper in keywords
 
     def take(self) -> Word:
-        """The next word, consumed; an error at the end."""
+        """Consume and return the next word. Raises an error at the end."""
         word = self.peek()
         if word is END:
             raise self.error("the statement ends too early")
@@ -61,12 +61,12 @@ class Cursor:
         return True
 
     def expect(self, *keywords: str) -> None:
-        """Consume these keywords; an error if they are not next."""
+        """Consume these keywords. Raises an error if they are not next."""
         if not self.accept(*keywords):
             raise self.error(f"expected {' '.join(keywords)}")
 
     def name(self) -> str:
-        """A column, table, key or character set name, quoted or not; double quotes may stand around names too."""
+        """Read a column, table, key or character set name, quoted or not; double quotes may enclose names, too."""
         word = self.peek()
         if word.kind in ("word", "name") or (word.kind == "string" and word.quote == '"'):
             self._at += 1
@@ -74,11 +74,11 @@ class Cursor:
         raise self.error("expected a name")
 
     def label(self) -> str:
-        """A name that may also be written as a string: character sets, collations, engines."""
+        """Read a name that may also be a string: of a character set, collation or engine."""
         return self.take().text if self.peek().kind == "string" else self.name()
 
     def table(self, database: str) -> tuple[str, str]:
-        """A table's name with the database it stands in, `database` unless it is qualified."""
+        """Read a table's name and return it with its database: `database` unless it is qualified."""
         if self.accept("."):
             return self.dialect.table_name(database, self._part())
         first = self._part()
@@ -88,20 +88,20 @@ class Cursor:
 
     def _part(self) -> str:
         word = self.peek()
-        if word.kind == "number":  # behind a dot a name may consist of digits
+        if word.kind == "number":  # after a dot a name may consist of digits
             self._at += 1
             return word.text
         return self.name()
 
     def column(self) -> str:
-        """A column's name; `table.column` and `database.table.column` are allowed and mean the column."""
+        """Read a column's name; `table.column` and `database.table.column` mean the column."""
         name = self.name()
         while self.accept("."):
             name = self._part()
         return name
 
     def string(self) -> str:
-        """A string literal."""
+        """Read a string literal."""
         word = self.take()
         if word.kind != "string":
             self._at -= 1
@@ -109,7 +109,7 @@ class Cursor:
         return word.text
 
     def number(self) -> int:
-        """A whole number."""
+        """Read a whole number."""
         word = self.take()
         if word.kind != "number" or not word.text.isascii() or not word.text.isdigit() or len(word.text) > 20:
             self._at -= 1
@@ -128,23 +128,23 @@ class Cursor:
         return tuple(self._words[start : self._at])
 
     def since(self, start: int) -> str:
-        """The words since an index as one text, for comparing definitions."""
+        """Return the words since an index as one text, for comparing definitions."""
         return " ".join(
             w.quote + w.text if w.kind == "string" else w.upper or w.text for w in self._words[start : self._at]
         )
 
     def words_since(self, start: int) -> tuple[Word, ...]:
-        """The words since an index."""
+        """Return the words since an index."""
         return tuple(self._words[start : self._at])
 
     def done(self) -> bool:
-        """Whether nothing but a closing semicolon is left."""
+        """Return whether only closing semicolons are left."""
         ahead = 0
         while self.peek(ahead).upper == ";":
             ahead += 1
         return self.peek(ahead) is END
 
     def error(self, reason: str) -> DdlNotUnderstood:
-        """The error that says what was expected here and what stands here instead."""
+        """Return an error with the reason and the words at this place."""
         rest = " ".join(w.quote + w.text + w.quote for w in self._words[self._at : self._at + _SHOWN])
         return DdlNotUnderstood(f"{reason} at {rest!r}" if rest else f"{reason} at the end")

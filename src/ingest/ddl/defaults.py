@@ -1,6 +1,6 @@
-"""A column's default → the canonical value that rows read which were there before the column; only where it is sure.
+"""Compute from a column's default the canonical value of rows older than the column, if it is certain.
 
-An explicit literal is converted as the server stores it; without one it is NULL, or the type's implicit value where the
+An explicit literal is converted as the server stores it. Without one it is NULL, or the type's implicit value if the
 column is NOT NULL. Expressions, CURRENT_TIMESTAMP, AUTO_INCREMENT, generated columns, zero dates, and timestamps (whose
 text is in the session's zone) are not known. Source: MySQL's reference manual, "Data Type Default Values".
 """
@@ -27,19 +27,21 @@ from ingest.ddl.lexer import Word, words_of
 _UNKNOWN: tuple[Canonical, bool] = (None, False)
 _INTEGERS = ("int8", "int16", "int32", "int64", "uint64")
 _TEMPORAL_WORDS = ("DATE", "TIME", "TIMESTAMP")
-# MariaDB's types whose texts have several forms: as bytes, from which `DECLARED_BYTES` prints the server's
+# MariaDB's types whose texts have several forms, as bytes; `DECLARED_BYTES` prints the server's form
 _PACKED: dict[str, Callable[[str], bytes]] = {
     "uuid": lambda text: UUID(text).bytes,
     "inet4": lambda text: IPv4Address(text).packed,
     "inet6": lambda text: IPv6Address(text if ":" in text else f"::ffff:{text}").packed,
 }
-_PACKED_ZERO = {"uuid": "0" * 32, "inet4": "0.0.0.0", "inet6": "::"}  # no address to listen on
+_PACKED_ZERO = {"uuid": "0" * 32, "inet4": "0.0.0.0", "inet6": "::"}  # an IP value, not a listening address
 _DAY = re.compile(r"\d{4}-\d\d-\d\d(?: 00:00:00(?:\.0+)?)?")
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?)?")
 _CLOCK = re.compile(r"-?\d{2,3}:\d\d:\d\d(?:\.(\d{1,6}))?")
 _MEMBER = re.compile(r"'((?:[^']|'')*)'")
 _SIZE = re.compile(r"\((\d+)")
-_EXACT: dict[str, tuple[str, ...]] = {  # what a value of each kind may become without a loss, beside its own kind
+_EXACT: dict[
+    str, tuple[str, ...]
+] = {  # kinds that a value of each kind converts to without loss, in addition to its own kind
     **dict.fromkeys(_INTEGERS, (*_INTEGERS, "decimal", "string")),
     "decimal": ("string",),
     "date": ("datetime", "string"),
@@ -56,7 +58,7 @@ class Literal:
 
 
 def literal_of(words: tuple[Word, ...]) -> Literal | None:
-    """The literal that the words behind DEFAULT are; None for an expression."""
+    """Return the literal that follows DEFAULT; None for an expression."""
     if not words:
         return None
     first, rest = words[0], words[1:]
@@ -93,7 +95,7 @@ def _bits(digits: str, base: int) -> Literal | None:
 
 
 def initial_of(literal: Literal | None, column_type: str, *, nullable: bool) -> tuple[Canonical, bool]:
-    """The value under a default (None: without one) and whether it is known."""
+    """Return (value of a default, whether it is known). `literal` is None without a default."""
     if literal is None or literal.kind == "null":
         return (None, True) if nullable else _implicit(column_type)
     try:
@@ -104,7 +106,7 @@ def initial_of(literal: Literal | None, column_type: str, *, nullable: bool) -> 
 
 
 def converted_initial(value: Canonical, old: str, new: str, *, nullable: bool) -> tuple[Canonical, bool]:
-    """What becomes of such a value when the column takes another type; known where the conversion is exact."""
+    """Convert such a value to another column type. It stays known if the conversion is exact."""
     if value is None:
         return (None, True) if nullable else _implicit(new)
     if old == new:
@@ -123,9 +125,9 @@ def converted_initial(value: Canonical, old: str, new: str, *, nullable: bool) -
 
 
 def shown_initial(row: Mapping[str, object], dialect: Dialect) -> tuple[Canonical, bool]:
-    """The value that a row of information_schema.COLUMNS (`column_default`, `extra`, …) tells, as far as it does.
+    """Return (value, known) from a row of information_schema.COLUMNS (`column_default`, `extra`, …).
 
-    It is the default as it is now: a later SET DEFAULT hides what older rows read.
+    It is the current default: a later SET DEFAULT hides the value of older rows.
     """
     shown, extra, column_type = row["column_default"], str(row["extra"] or "").upper(), str(row["column_type"])
     nullable = row["is_nullable"] == "YES"
@@ -152,7 +154,7 @@ def _kind(column_type: str) -> str:
 
 
 def _implicit(column_type: str) -> tuple[Canonical, bool]:
-    """The type's own value, which a column that is NOT NULL and has no default gives to older rows."""
+    """Return the type's implicit value, which older rows have in a NOT NULL column without a default."""
     kind = _kind(column_type)
     if kind in ("", "date", "datetime", "timestamp", "list", *SPATIAL):  # zero dates have no canonical form
         return _UNKNOWN
@@ -165,7 +167,7 @@ def _implicit(column_type: str) -> tuple[Canonical, bool]:
 
 
 def _value(literal: Literal, column_type: str) -> Canonical:
-    """The literal as the column stores it; None or ValueError where that is not known."""
+    """Return the literal as the column stores it. None or ValueError if that is not known."""
     type_, text = from_mysql(column_type), literal.text
     if type_.kind == "bytes" or type_.kind == "bool":
         return _bytes(literal, column_type)

@@ -1,4 +1,4 @@
-"""Which server wrote a statement: its version and session decide what the same words mean and how types are printed."""
+"""Dialects of servers: version and session decide the meaning of statements and the printed form of types."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Literal
 
 from cdc.model.errors import UsageError
 
-# Of the others no statement is read: their logs have none.
+# The other servers' logs have no statements to parse.
 ServerName = Literal["mysql", "mariadb", "postgresql", "kafka", "syslog", "maxscale"]
 
-# What `tailorbird ddl` assumes when it is told no version.
+# Default versions of `tailorbird ddl`.
 NEWEST = {"mysql": 90700, "mariadb": 101100}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """A server and the parts of a session's sql_mode that change what DDL means.
+    """A server and the parts of a session's sql_mode that affect DDL.
 
-    `version` is written as in executable comments: 80036 is 8.0.36, 101106 is 10.11.6. `explicit_timestamps` is
-    explicit_defaults_for_timestamp, None for the version's default; `fold_names` is lower_case_table_names > 0.
-    Where names are folded, `spelt` and `spelt_databases` map tables and databases in small letters to how the topology
-    writes them. `strict`: the session's sql_mode refuses values that a column cannot hold, and does not adjust them.
+    `version` has the form of executable comments: 80036 is 8.0.36, 101106 is 10.11.6. `explicit_timestamps` is
+    explicit_defaults_for_timestamp, or None for the version's default. `fold_names` is lower_case_table_names > 0. If
+    names are folded, `spelt` and `spelt_databases` map lower-case tables and databases to their spelling in the
+    topology. `strict`: the session's sql_mode refuses values that a column cannot hold, instead of adjusting them.
     """
 
     server: ServerName
@@ -38,33 +38,33 @@ class Dialect:
 
     @property
     def maria(self) -> bool:
-        """Whether the server is a MariaDB."""
+        """Return whether the server is MariaDB."""
         return self.server == "mariadb"
 
     @property
     def prints_widths(self) -> bool:
-        """Whether integer types are printed with their display width (`int(11)`)."""
+        """Return whether integer types are printed with their display width (`int(11)`)."""
         return self.maria or self.version < 80019
 
     @property
     def utf8(self) -> str:
-        """The name under which information_schema shows the three-byte UTF-8."""
+        """Return the name under which information_schema shows the three-byte UTF-8."""
         return "utf8mb3" if self.version >= (100601 if self.maria else 80029) else "utf8"
 
     @property
     def timestamps_are_plain(self) -> bool:
-        """Whether a TIMESTAMP column without a word about NULL takes NULL, as every other type does."""
+        """Return whether a TIMESTAMP column without NULL or NOT NULL accepts NULL, like every other type."""
         if self.explicit_timestamps is not None:
             return self.explicit_timestamps
         return self.version >= (101000 if self.maria else 80000)
 
     @property
     def default_charset(self) -> str:
-        """character_set_server as the version ships with it; capture asks the server instead."""
+        """Return the version's default character_set_server. Capture queries the server instead."""
         return "utf8mb4" if self.version >= (110600 if self.maria else 80001) else "latin1"
 
     def in_mode(self, sql_mode: str) -> Dialect:
-        """The dialect of a session with that sql_mode (names joined by commas, as @@sql_mode shows them)."""
+        """Return the dialect of a session with that sql_mode (names joined by commas, as @@sql_mode shows them)."""
         names = {name.strip().upper() for name in sql_mode.split(",")}
         return replace(
             self,
@@ -75,7 +75,7 @@ class Dialect:
         )
 
     def in_mode_bits(self, sql_mode: int) -> Dialect:
-        """The same for the sql_mode that a Query event carries as a number (Q_SQL_MODE_CODE)."""
+        """Return the dialect for the sql_mode number of a Query event (Q_SQL_MODE_CODE)."""
         return replace(
             self,
             ansi_quotes=bool(sql_mode & 1 << 2),
@@ -85,7 +85,7 @@ class Dialect:
         )
 
     def runs_comment(self, marker: str) -> bool:
-        """Whether the server executes a comment that begins with `marker` (`/*!`, `/*!80013`, `/*M!100100`)."""
+        """Return whether the server executes a comment that begins with `marker` (`/*!`, `/*!80013`, `/*M!100100`)."""
         if marker.startswith("/*M!") and not self.maria:
             return False
         digits = marker.rpartition("!")[2]
@@ -93,17 +93,17 @@ class Dialect:
             return True
         wanted = int(digits)
         if self.maria and not marker.startswith("/*M!") and 50700 <= wanted <= 99999:
-            return False  # MySQL's own since the servers parted
+            return False  # MySQL-specific since MariaDB's fork
         return wanted <= self.version
 
     def database_name(self, name: str) -> str:
-        """A database's name, however a statement or the log writes it: as the topology does, else as the server."""
+        """Return a database's name in the topology's spelling, else in the server's."""
         if not self.fold_names:
             return name
         return self.spelt_databases.get(name.lower(), name.lower())
 
     def table_name(self, database: str, table: str) -> tuple[str, str]:
-        """The same of a table and its database."""
+        """Return a table and its database in the same spelling."""
         if not self.fold_names:
             return database, table
         name = database.lower(), table.lower()
@@ -111,7 +111,7 @@ class Dialect:
 
 
 def dialect_of(server: str, version: int | None = None) -> Dialect:
-    """The dialect of a server by name, its newest known version unless told; UsageError for other servers."""
+    """Return the dialect of a server, by default its newest known version. Raises UsageError for other servers."""
     if server == "mysql":
         return Dialect(server="mysql", version=version or NEWEST["mysql"])
     if server == "mariadb":

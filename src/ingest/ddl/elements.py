@@ -1,4 +1,4 @@
-"""What stands between the brackets of CREATE TABLE and behind ADD: columns, keys and constraints."""
+"""Parse columns, keys and constraints in CREATE TABLE's brackets and after ADD."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CONSTRAINTS = frozenset("PRIMARY UNIQUE FOREIGN CHECK".split())
 
 
 def sees_key(cursor: Cursor) -> bool:
-    """Whether a key or constraint is next, not a column."""
+    """Return whether a key or constraint is next, not a column."""
     return (
         cursor.sees_any(_STARTS)
         or cursor.sees("CHECK", "(")
@@ -25,12 +25,12 @@ def sees_key(cursor: Cursor) -> bool:
 
 
 def sees_period(cursor: Cursor) -> bool:
-    """Whether a PERIOD of MariaDB is next."""
+    """Return whether a PERIOD of MariaDB is next."""
     return cursor.sees("PERIOD", "FOR") or cursor.sees("PERIOD", "IF", "NOT", "EXISTS", "FOR")
 
 
 def read_period(cursor: Cursor) -> tuple[str, ...]:
-    """Read the PERIOD that is next: its two columns, which are NOT NULL from then on."""
+    """Read a PERIOD: its two columns, which become NOT NULL."""
     cursor.expect("PERIOD")
     cursor.accept("IF", "NOT", "EXISTS")
     cursor.expect("FOR")
@@ -40,7 +40,7 @@ def read_period(cursor: Cursor) -> tuple[str, ...]:
 
 
 def read_key(cursor: Cursor) -> Key | None:
-    """Read the key or constraint that is next; None for one without columns, such as a CHECK."""
+    """Read a key or constraint; None for one without columns, such as a CHECK."""
     symbol = ""
     if cursor.accept("CONSTRAINT"):
         cursor.accept("IF", "NOT", "EXISTS")
@@ -71,7 +71,7 @@ def read_key(cursor: Cursor) -> Key | None:
 
 
 def _head(cursor: Cursor) -> str:
-    """An optional name, with IF NOT EXISTS before and USING or TYPE behind it."""
+    """Read an optional name, preceded by IF NOT EXISTS and followed by USING or TYPE."""
     cursor.accept("IF", "NOT", "EXISTS")
     name = ""
     if not cursor.sees("(") and not cursor.sees("USING") and not (cursor.sees("TYPE") and cursor.peek(1).upper != "("):
@@ -97,7 +97,7 @@ def skip_key_options(cursor: Cursor) -> None:
 
 
 def key_parts(cursor: Cursor) -> tuple[str, ...]:
-    """The bracketed parts of a key: column names, an empty name for an expression."""
+    """Read the bracketed parts of a key: column names, an empty name for an expression."""
     cursor.expect("(")
     parts: list[str] = []
     while True:
@@ -118,7 +118,7 @@ def key_parts(cursor: Cursor) -> tuple[str, ...]:
 
 
 def read_elements(cursor: Cursor) -> tuple[list[ColumnWords], list[Key]]:
-    """Read a bracketed list of columns, keys and constraints; the cursor stands behind the opening bracket."""
+    """Read a list of columns, keys and constraints, after its opening bracket."""
     columns: list[ColumnWords] = []
     keys: list[Key] = []
     required: set[str] = set()
@@ -139,7 +139,7 @@ def read_elements(cursor: Cursor) -> tuple[list[ColumnWords], list[Key]]:
 
 
 def named(keys: Iterable[Key]) -> tuple[Key, ...]:
-    """Keys with the names that servers give to those without one: their first column's, then with _2, _3, …"""
+    """Return the keys with the default names of servers: the first column's name, then with _2, _3, …"""
     out: list[Key] = []
     taken: set[str] = set()
     numbers: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Why a statement could not be read: the reason, never a guess."""
+"""Error for statements that could not be parsed: it states the reason, never a guess."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ REMEDY = "the table is quarantined until its columns are known again: its next T
 
 
 class DdlNotUnderstood(Skippable):
-    """A statement that may change columns in a way that is not known; what it names is quarantined, the rest flows."""
+    """A statement that may change columns in an unknown way.
+
+    The tables that it names are quarantined; others continue.
+    """
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, REMEDY)

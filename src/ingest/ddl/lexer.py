@@ -1,6 +1,6 @@
-"""A statement as words: comments dropped, executable comments opened as its server would.
+"""Split a statement into words. Comments are dropped; executable comments are opened as their server would.
 
-sqlglot's tokenizer cuts the text; its parser is not used. It knows no keywords here, since nearly every word of MySQL's
+sqlglot's tokenizer splits the text; its parser is not used. It has no keywords here, since nearly every word of MySQL's
 grammar may also name a column.
 """
 
@@ -18,7 +18,7 @@ from ingest.ddl.errors import DdlNotUnderstood
 
 Kind = Literal["word", "name", "string", "number", "symbol", "end"]
 
-# What hides text from the tokenizer or from the server. Possessive quantifiers keep an unclosed quote from costing
+# Text that is hidden from the tokenizer or from the server. Possessive quantifiers keep an unclosed quote from costing
 # quadratic time.
 _HIDING = r"""
       (?P<quoted> '(?:[^'{0}]|{1}'')*+' | "(?:[^"{2}]|{3}"")*+" | `(?:[^`]|``)*+` )
@@ -30,13 +30,13 @@ _HIDING = r"""
 
 
 def _hiding(single: bool, double: bool) -> re.Pattern[str]:
-    """The pattern for quotes in which a backslash escapes, or does not."""
+    """Return the pattern for quotes in which a backslash escapes, or does not."""
     plain, escaped = ("", ""), (r"\\", r"\\.|")
     return re.compile(_HIDING.format(*(escaped if single else plain), *(escaped if double else plain)), _FLAGS)
 
 
 _FLAGS = re.VERBOSE | re.DOTALL
-# By (backslash escapes, double quotes stand around names).
+# By (backslash escapes, double quotes enclose names).
 _PATTERNS = {
     (escapes, ansi): _hiding(escapes, escapes and not ansi) for escapes in (True, False) for ansi in (True, False)
 }
@@ -45,9 +45,9 @@ _COMMENT_EDGE = re.compile(r"/\*|\*/")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Word:
-    """One token. `text` is its value (quotes and escapes resolved), `upper` the keyword it may be, "" if quoted.
+    """One token. `text` is its value without quotes and escapes, `upper` its keyword form, "" if quoted.
 
-    `glued` says that no space stands before it, `quote` which quote it was in.
+    `glued`: no space precedes it. `quote` is its quote character.
     """
 
     kind: Kind
@@ -72,13 +72,13 @@ class _Cutter(Tokenizer):
 
 
 class _PlainCutter(_Cutter):
-    """The same under NO_BACKSLASH_ESCAPES."""
+    """The tokenizer under NO_BACKSLASH_ESCAPES."""
 
     STRING_ESCAPES: ClassVar[list[str]] = ["'", '"']
 
 
 class _AnsiCutter(_Cutter):
-    """The same under ANSI_QUOTES."""
+    """The tokenizer under ANSI_QUOTES."""
 
     QUOTES: ClassVar[list[str | tuple[str, str]]] = ["'"]
     IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ["`", '"']
@@ -86,7 +86,7 @@ class _AnsiCutter(_Cutter):
 
 
 class _PlainAnsiCutter(_AnsiCutter):
-    """The same under both."""
+    """The tokenizer under both modes."""
 
     STRING_ESCAPES: ClassVar[list[str]] = ["'"]
 
@@ -100,13 +100,16 @@ _CUTTERS = {
 
 
 def words_of(sql: str, dialect: Dialect) -> list[Word]:
-    """Cut a statement into words; DdlNotUnderstood for text that cannot be cut, such as an unclosed quote."""
+    """Split a statement into words.
+
+    Raises DdlNotUnderstood for text that cannot be split, such as an unclosed quote.
+    """
     text = opened(sql, dialect)
     cutter = _CUTTERS[dialect.backslash_escapes, dialect.ansi_quotes]()
     try:
         tokens = cutter.tokenize(text)
     except TokenError as error:
-        raise DdlNotUnderstood("the statement cannot be cut into words: a quote is not closed") from error
+        raise DdlNotUnderstood("the statement cannot be split into words: a quote is not closed") from error
     words: list[Word] = []
     end = -1
     for token in tokens:
@@ -115,7 +118,7 @@ def words_of(sql: str, dialect: Dialect) -> list[Word]:
         end = token.end
         word = _word(raw, token.token_type, glued=glued, dialect=dialect)
         before = words[-1] if words else END
-        # names such as 2024_orders, which begin with digits, arrive in two parts
+        # names that begin with digits, such as 2024_orders, arrive in two parts
         if word.kind in ("word", "number") and glued and before.kind in ("number", "word") and raw[0] != ".":
             joined = before.text + word.text
             words[-1] = Word(kind="word", text=joined, upper=joined.upper(), glued=before.glued)
@@ -142,7 +145,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "\x1a", 
 
 
 def unquoted(raw: str, *, backslash_escapes: bool) -> str:
-    """The value of a quoted string literal, as MySQL reads it."""
+    """Return the value of a quoted string literal, as MySQL reads it."""
     quote, body = raw[0], raw[1:-1].replace(raw[0] * 2, raw[0]) if "\\" not in raw else raw[1:-1]
     if "\\" not in raw:
         return body
@@ -153,7 +156,7 @@ def unquoted(raw: str, *, backslash_escapes: bool) -> str:
 
 
 def opened(sql: str, dialect: Dialect) -> str:
-    """The text that the server reads: comments become a space, executable ones lose their brackets."""
+    """Return the text that the server reads: comments become a space, executable ones lose their delimiters."""
     parts = _PATTERNS[dialect.backslash_escapes, dialect.ansi_quotes]
     out: list[str] = []
     at, inside = 0, 0
@@ -177,7 +180,7 @@ def opened(sql: str, dialect: Dialect) -> str:
 
 
 def _comment_end(sql: str, start: int, *, nested: bool) -> int:
-    """Index behind the comment that is open at `start`; only comments that could be executed may hold others."""
+    """Return the index after the comment that is open at `start`. Only executable comments may nest."""
     depth, at = 1, start
     while depth and (edge := _COMMENT_EDGE.search(sql, at)):
         at = edge.end()

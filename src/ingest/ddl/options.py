@@ -1,4 +1,4 @@
-"""Options of tables and databases; only character sets matter to columns, the rest is recognised and passed."""
+"""Parse options of tables and databases. Only character sets affect columns; others are recognised and skipped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ingest.ddl.charsets import charset_named, charset_of_collation, default_col
 from ingest.ddl.cursor import Cursor
 from ingest.ddl.dialect import Dialect
 
-# Options with a value, an equals sign may stand between.
+# Options with a value, after an optional equals sign.
 _VALUED = frozenset(
     """AUTOEXTEND_SIZE AUTO_INCREMENT AVG_ROW_LENGTH CHECKSUM TABLE_CHECKSUM COMMENT COMPRESSION CONNECTION
     DELAY_KEY_WRITE ENCRYPTION ENCRYPTED ENCRYPTION_KEY_ID ENGINE_ATTRIBUTE SECONDARY_ENGINE_ATTRIBUTE
@@ -20,9 +20,9 @@ _VALUED = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CharsetOption:
-    """What an option says about the default character set: its name, or that it is the one of the level above.
+    """A default character set option: a set, or the instruction to inherit it from the level above.
 
-    Neither is told by MariaDB's collations that fit several sets.
+    MariaDB's collations that fit several sets specify neither.
     """
 
     charset: str | None = None
@@ -30,7 +30,7 @@ class CharsetOption:
     collation: str | None = None
 
     def collated(self, current: str | None, dialect: Dialect) -> str | None:
-        """The default collation after the option, given the one before it; None where it is not known."""
+        """Return the default collation after the option, given the previous one; None if it is not known."""
         if self.collation or self.inherited or not self.charset:
             return self.collation
         if current and charset_of_collation(current, dialect) == self.charset:
@@ -38,12 +38,17 @@ class CharsetOption:
         return default_collation(self.charset, dialect)
 
     def applied(self, current: str | None, above: str | None) -> str | None:
-        """The default character set after the option, given the one before it and that of the level above."""
+        """Return the default character set after the option, given the previous one and that of the level above."""
         return above if self.inherited else self.charset or current
 
 
 def read_charset_option(cursor: Cursor) -> CharsetOption | None:
-    """Read `[DEFAULT] CHARACTER SET | CHARSET | COLLATE [=] name` if it is next; a collation names its set."""
+    """Read `[DEFAULT] CHARACTER SET
+
+    CHARSET
+
+    COLLATE [=] name` if it is next; a collation implies its set.
+    """
     start = cursor.at
     cursor.accept("DEFAULT")
     if cursor.accept("CHARACTER", "SET") or cursor.accept("CHARSET") or cursor.accept("CHAR", "SET"):
@@ -104,7 +109,7 @@ def _skip_value(cursor: Cursor) -> None:
 
 
 def skip_partitioning(cursor: Cursor) -> None:
-    """Skip PARTITION BY and all its definitions; what follows a table's partitions is a SELECT or nothing."""
+    """Skip PARTITION BY and all its definitions. Only a SELECT may follow a table's partitions."""
     while not cursor.done() and not any(cursor.sees(word) for word in ("SELECT", "AS", "IGNORE", "REPLACE", "WITH")):
         if cursor.sees("("):
             cursor.skip_group()

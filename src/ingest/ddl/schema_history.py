@@ -1,4 +1,4 @@
-"""Statements and metadata as changes of the schema history; and the catalog back out of it at any position."""
+"""Convert statements and metadata to changes of the schema history, and restore the catalog at any position."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from ingest.ddl.statements import apply
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """What became of a statement: the history and catalog behind it, and the change to write, None if there is none.
+    """Result of a statement: the history and catalog after it, and the change to write (None: no change).
 
-    `database` is the session's default one afterwards; `error` says why the statement was not understood; `rewritten`
-    as in `Applied`.
+    `database` is the session's default database afterwards. `error` is the reason why the statement was not understood.
+    `rewritten` is as in `Applied`.
     """
 
     history: History
@@ -50,7 +50,7 @@ def follow(
     dialect: Dialect,
     session: int = 0,
 ) -> Followed:
-    """Fold one statement from a source's log; `position` is the one behind it, `catalog` what held before it.
+    """Apply one statement of a source's log. `position` is the place after it, `catalog` the state before it.
 
     Capture calls it for each statement in order and writes `change` in the transaction that moves its position.
     """
@@ -59,7 +59,7 @@ def follow(
     states: list[TableState] = []
     for state in _table_states(history, catalog, after, source):
         held = history.held(state.table_id, position.sequence)
-        if held:  # read again, and perhaps understood meanwhile
+        if held:  # read again; it may have been understood in the meantime
             after = _with_state(after, held)
         states.append(held or state)
     databases = tuple(
@@ -109,7 +109,7 @@ def _table_states(history: History, before: Catalog, after: Catalog, source: str
 
 
 def _known(last: TableState | None, table_id: TableId, table: TableDefinition) -> TableState:
-    """The state of a table whose columns are known; its version only counts on when they differ from the last."""
+    """Return the state of a table whose columns are known. Its version only increases if they differ from the last."""
     version = last.version if last else 0
     schema = table.schema(table_id, version)
     if last is None or last.unknown or last.schema != schema:
@@ -118,14 +118,14 @@ def _known(last: TableState | None, table_id: TableId, table: TableDefinition) -
 
 
 def begun(catalog: Catalog, source: str, position: Position) -> SchemaChange:
-    """The first change of a history: what the server's information_schema showed at a position."""
+    """Return the first change of a history: the server's information_schema at a position."""
     databases = tuple(_database(source, name, catalog) for name in sorted(catalog.databases))
     states = tuple(_table_states(History(), Catalog(), catalog, source))
     return SchemaChange(position=position, ddl="", tables=states, databases=databases)
 
 
 def adopted(history: History, before: Catalog, after: Catalog, *, source: str, position: Position) -> SchemaChange:
-    """The change from one catalog to another that a server shows, where the statements between them are not known."""
+    """Return the change between two catalogs of a server when the statements between them are not known."""
     databases = tuple(_database(source, name, after) for name in sorted({*before.databases, *after.databases}))
     states = tuple(_table_states(history, before, after, source))
     return SchemaChange(position=position, ddl="", tables=states, databases=databases)
@@ -135,11 +135,11 @@ def reported(
     history: History, catalog: Catalog, table_id: TableId, columns: Iterable[Column], primary_key: Iterable[str],
     *, position: Position,
 ) -> Followed:  # fmt: skip
-    """Fold what the log's metadata, information_schema or a person says of a table: it ends a quarantine.
+    """Apply a table definition from the log's metadata, information_schema or a user. It ends a quarantine.
 
-    It amends the table's last change, for the columns have been these ever since; a table that was never seen is known
-    from `position` on. Nothing changes when it is what was known. Keys and the default character set stay as they were;
-    a table seen for the first time takes its database's.
+    It amends the table's last change, because the columns have been these since then. A table that is new is known from
+    `position` on. A definition that is already known changes nothing. Keys and the default character set stay as they
+    were; a new table takes its database's.
     """
     name: TableName = (table_id.database, table_id.table)
     known = catalog.tables.get(name)
@@ -167,7 +167,7 @@ def reported(
 
 
 def _enriched(column: ColumnDefinition, known: TableDefinition | None) -> ColumnDefinition:
-    """A column as the log's metadata tells it, with what metadata never tells and is known of the same column."""
+    """Return a column of the log's metadata, with attributes that metadata lacks from the known column."""
     held = known.column(column.name) if known else None
     if held is None:
         return column
@@ -188,10 +188,10 @@ def _with_state(catalog: Catalog, state: TableState) -> Catalog:
 
 
 def catalog_at(history: History, source: str, position: Position, default_charset: str | None) -> Catalog:
-    """The catalog that held at a position: where a capture begins that resumes there.
+    """Return the catalog at a position, for a capture that resumes there.
 
     `default_charset` is the server's character_set_server. Temporary tables of sessions that were open are not known:
-    their statements then name tables that do not exist, which quarantines nothing that is captured.
+    their statements then name tables that do not exist, which quarantines no captured table.
     """
     found = [d for d in history.databases_at(position) if d.source == source]
     catalog = Catalog(
@@ -225,12 +225,12 @@ def catalog_of(
     columns: Iterable[Row], statistics: Iterable[Row], tables: Iterable[Row], schemata: Iterable[Row],
     default_charset: str | None, dialect: Dialect | None = None,
 ) -> Catalog:  # fmt: skip
-    """The catalog that a server's information_schema shows: where a first start begins.
+    """Return the catalog of a server's information_schema, for a first start.
 
-    Rows have lower-case names and come ordered: COLUMNS by ordinal_position, STATISTICS by seq_in_index; TABLES gives
-    the default character set as `character_set_name` (joined by collation), `table_type` and `engine`, SCHEMATA
-    as `default_character_set_name`. Defaults are read where COLUMNS has `column_default` and `extra`, and the dialect
-    tells how they are printed; what `generation_expression` says of a row's period is kept.
+    Rows have lower-case names and are ordered: COLUMNS by ordinal_position, STATISTICS by seq_in_index. TABLES contains
+    the default character set as `character_set_name` (joined by collation), `table_type` and `engine`; SCHEMATA has it
+    as `default_character_set_name`. Defaults are read if COLUMNS has `column_default` and `extra`, and the dialect is
+    given, which determines their printed form. Of `generation_expression`, only period columns are kept.
     """
     parts: dict[TableName, list[ColumnDefinition]] = {}
     for row in columns:
@@ -274,7 +274,7 @@ def catalog_of(
 
 
 def _shown(row: Row, dialect: Dialect | None) -> ColumnDefinition:
-    """A column as a row of COLUMNS shows it."""
+    """Return a column from a row of COLUMNS."""
     charset = row["character_set_name"]
     initial, known = shown_initial(row, dialect) if dialect and "column_default" in row else (None, False)
     return ColumnDefinition(
@@ -291,7 +291,7 @@ def _shown(row: Row, dialect: Dialect | None) -> ColumnDefinition:
 
 
 def _rest(extra: str) -> str:
-    """What EXTRA tells that `ingest.ddl.rewrites` must know of a column; its expression is not in it."""
+    """Return what `ingest.ddl.rewrites` needs of EXTRA. It does not contain the expression."""
     if "GENERATED" in extra and "DEFAULT_GENERATED" not in extra:
         return "AS (?)"
     return "AUTO_INCREMENT" if "AUTO_INCREMENT" in extra else ""

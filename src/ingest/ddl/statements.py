@@ -1,4 +1,4 @@
-"""Which statement it is, what it names, and what the catalog becomes: the one way in."""
+"""Apply a statement to a catalog. This is the package's only entry point."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PASSED = frozenset(
     RELEASE REPAIR REPLACE RESET RESIGNAL RESTART REVOKE ROLLBACK SAVEPOINT SELECT SET SHOW SHUTDOWN SIGNAL START STOP
     TRUNCATE UNINSTALL UNLOCK UPDATE VALUES WITH XA (""".split()
 )
-# What CREATE, ALTER and DROP may concern beside tables and databases.
+# Objects of CREATE, ALTER and DROP other than tables and databases.
 _OTHER_THINGS = frozenset(
     """EVENT FUNCTION INSTANCE LIBRARY LOGFILE PACKAGE PROCEDURE RESOURCE ROLE SEQUENCE SERVER SPATIAL_REFERENCE
     TABLESPACE TRIGGER UNDO USER VIEW MATERIALIZED MASKING""".split()
@@ -36,12 +36,12 @@ _INDEX_KINDS = frozenset("UNIQUE FULLTEXT SPATIAL VECTOR INDEX".split())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What a statement did to a catalog.
+    """Effects of a statement on a catalog.
 
-    `changed` are tables made, or shown differently by information_schema than before; `gone` those that are no more;
-    `error` says why a statement was not understood, and `quarantined` which tables' columns are unknown since.
-    `database` is the default one afterwards, which only USE changes. `rewritten` are the columns whose values in older
-    rows only the server knows (`ingest.ddl.rewrites`), by table; `*` where any row may be gone.
+    `changed`: tables that were created, or that information_schema shows differently. `gone`: dropped tables. `error`:
+    the reason why the statement was not understood; `quarantined`: tables whose columns are unknown since. `database`
+    is the default database afterwards, which only USE changes. `rewritten`: columns by table whose values in older rows
+    only the server knows (`ingest.ddl.rewrites`); `*` if rows may be gone.
     """
 
     catalog: Catalog
@@ -54,9 +54,10 @@ class Applied:
 
 
 def apply(catalog: Catalog, sql: str, *, database: str, dialect: Dialect, session: int = 0) -> Applied:
-    """Apply a statement that a server executed; never raises: what is not understood quarantines what it names.
+    """Apply a statement that a server executed. Never raises: a statement that is not understood quarantines its
+    tables.
 
-    `database` is the session's default one, `session` its id, which temporary tables belong to.
+    `database` is the session's default database, `session` its id, which temporary tables belong to.
     """
     reader = _Reader(catalog=catalog, database=database, session=session)
     try:
@@ -82,7 +83,7 @@ def apply(catalog: Catalog, sql: str, *, database: str, dialect: Dialect, sessio
 def _quarantine(
     catalog: Catalog, sql: str, database: str, dialect: Dialect, targets: list[TableName], why: str
 ) -> Applied:
-    """The answer to a statement that was not understood; without targets, every table whose name it contains."""
+    """Quarantine a statement that was not understood: its targets, or every table whose name it contains."""
     if not targets:
         low = sql.lower()
         targets = [name for name in catalog.tables if name[1].lower() in low]
@@ -94,7 +95,7 @@ def _quarantine(
 
 @dataclass(slots=True, kw_only=True)
 class _Reader:
-    """One statement being read; `targets` are the tables that it concerns, `made` the one that it creates."""
+    """Reader of one statement. `targets` are the tables that it concerns, `made` the one that it creates."""
 
     catalog: Catalog
     database: str
@@ -105,7 +106,7 @@ class _Reader:
     ignoring: bool = False
 
     def read(self, cursor: Cursor) -> Catalog:
-        """The catalog after the statement; DdlNotUnderstood, with `targets` set, if it cannot be told."""
+        """Return the catalog after the statement. Raises DdlNotUnderstood, with `targets` set, if it is unknown."""
         if cursor.done():
             return self.catalog
         word = cursor.peek().upper
@@ -142,7 +143,7 @@ class _Reader:
         return table
 
     def _hidden(self, name: TableName) -> bool:
-        """Whether a temporary table of this session hides the table of that name."""
+        """Return whether a temporary table of this session hides the table of that name."""
         return (self.session, *name) in self.catalog.temporary
 
     def _create(self, cursor: Cursor) -> Catalog:
@@ -352,7 +353,7 @@ class _Reader:
         return self.catalog.with_table(name, with_keys_applied(replace(table, keys=kept)))
 
     def _other(self, cursor: Cursor) -> Catalog:
-        """CREATE, ALTER or DROP of something that has no columns of its own; an error for what is not known."""
+        """Read CREATE, ALTER or DROP of an object without columns. Raises an error for an unknown one."""
         while not cursor.done() and not cursor.sees_any(_OTHER_THINGS):
             if cursor.sees("DEFINER"):
                 self._definer(cursor)
@@ -362,7 +363,7 @@ class _Reader:
             elif cursor.accept("SQL", "SECURITY"):
                 cursor.name()
             elif not any(cursor.accept(word) for word in _BEFORE_THINGS):
-                raise cursor.error("expected a table, database or another known thing")
+                raise cursor.error("expected a table, a database or another known object")
         if cursor.done():
             raise cursor.error("the statement ends too early")
         return self.catalog

@@ -1,1 +1,1 @@
-"""What a source tells, in commit order, whatever it is: facts, and its tables at that place of its log."""
+"""Decode what any source reports, in commit order: its log events, and its tables at each position of its log."""

@@ -1,7 +1,7 @@
-"""Columns as a TABLE_MAP with full metadata states them, in the words of a schema.
+"""Convert columns of a TABLE_MAP with full metadata to schema columns.
 
-The metadata in the log belongs to the very rows behind it, so it decides; information_schema only knows how a table
-looks now. Source: MySQL's Table_map_event with binlog_row_metadata=FULL.
+The metadata in the log belongs to the rows that follow it, so it takes precedence; information_schema only shows the
+table's current state. Source: MySQL's Table_map_event with binlog_row_metadata=FULL.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ingest.binlog.format.columns import GEOMETRIES, LoggedColumn
 from ingest.binlog.format.tablemap import TableMap
 from ingest.events.hidden import Trim
 
-# Names of the columns that MySQL adds for functional indexes; no statement can see them. Before 8.0.16 an MD5.
+# Names of the columns that MySQL adds for functional indexes; statements cannot use them. Before 8.0.16 an MD5.
 _HIDDEN, _HIDDEN_OLD = "!hidden!", re.compile(r"[0-9a-f]{32}")
 _INTEGERS = {T.TINY: "tinyint", T.SHORT: "smallint", T.INT24: "mediumint", T.LONG: "int", T.LONGLONG: "bigint"}
 _PLAIN = {T.FLOAT: "float", T.DOUBLE: "double", T.DATE: "date", T.NEWDATE: "date", T.YEAR: "year", T.JSON: "json"}
@@ -23,7 +23,7 @@ _TEMPORAL = {
     T.TIME2: "time", T.TIME: "time",
 }  # fmt: skip
 _BLOBS = {1: "tiny", 2: "", 3: "medium", 4: "long"}
-# Bytes of a character set's longest character, where that is not one.
+# Bytes of a character set's longest character, if more than one.
 _WIDTHS = {
     "utf8mb4": 4, "utf8mb3": 3, "utf8": 3, "ucs2": 2, "utf16": 4, "utf16le": 4, "utf32": 4, "gb18030": 4, "gbk": 2,
     "big5": 2, "sjis": 2, "cp932": 2, "ujis": 3, "eucjpms": 3, "euckr": 2, "gb2312": 2,
@@ -39,13 +39,15 @@ _CHARACTER = {
 
 
 def is_hidden(name: str) -> bool:
-    """Whether MySQL made a column for itself."""
+    """Return whether MySQL added a column for internal use."""
     return name.startswith(_HIDDEN) or bool(_HIDDEN_OLD.fullmatch(name))
 
 
 def described(table: TableMap, trim: Trim | None = None) -> tuple[tuple[Column, ...], tuple[str, ...]]:
-    """Columns and primary key of a TABLE_MAP with full metadata, without what the server hides: MariaDB keeps the end
-    of a row's time in its primary key."""
+    """Return columns and primary key of a TABLE_MAP with full metadata, without what the server hides.
+
+    MariaDB has the end of a row's validity in the primary key of system-versioned tables.
+    """
     hidden, end = (trim.hidden, trim.end) if trim else (frozenset[str](), "")
     shown = [column for column in table.columns if not is_hidden(column.name) and column.name not in hidden]
     key = [table.columns[index].name for index, _ in table.primary_key]
@@ -53,7 +55,7 @@ def described(table: TableMap, trim: Trim | None = None) -> tuple[tuple[Column, 
 
 
 def same_columns(left: tuple[Column, ...], right: tuple[Column, ...]) -> bool:
-    """Whether two lists of columns mean the same rows, however their types are printed."""
+    """Return whether two lists of columns describe the same rows, however their types are printed."""
     return [_meaning(column) for column in left] == [_meaning(column) for column in right]
 
 
@@ -63,7 +65,7 @@ def _meaning(column: Column) -> tuple[str, str, bool, str | None]:
 
 
 def _normal(column_type: str) -> str:
-    """A column type without what the log does not carry: display widths and zerofill."""
+    """Return a column type without what the log lacks: display widths and zerofill."""
     text = column_type.lower() if "'" not in column_type else column_type
     text = _COMPRESSED.sub("", text.replace(" zerofill", ""))
     text = text.replace("geomcollection", "geometrycollection")
@@ -76,9 +78,9 @@ def _column(column: LoggedColumn) -> Column:
 
 
 def _type(column: LoggedColumn) -> str:
-    """The type as information_schema prints it, without display width."""
+    """Return the type as information_schema prints it, without display width."""
     kind, unsigned = column.type, " unsigned" if column.unsigned else ""
-    if column.declared in _DECLARED:  # the log has them as BINARY
+    if column.declared in _DECLARED:  # logged as BINARY
         return column.declared
     if kind in _INTEGERS:
         return _INTEGERS[kind] + unsigned
@@ -98,7 +100,7 @@ def _type(column: LoggedColumn) -> str:
         return _BLOBS[column.size] + ("blob" if binary else "text")
     if kind in (T.STRING, T.VAR_STRING, T.VARCHAR, T.MARIA_VARCHAR_COMPRESSED):
         base = "binary" if binary else "char"
-        # a compressed one has a byte more: how it is compressed
+        # a compressed column has one byte more, for the compression method
         width = (column.width - (kind == T.MARIA_VARCHAR_COMPRESSED)) // _WIDTHS.get(column.charset or "", 1)
         return f"{'' if kind == T.STRING else 'var'}{base}({width})"
     if kind == T.GEOMETRY:

@@ -1,7 +1,7 @@
-"""Foreign keys by which a server changes rows without logging them: ON UPDATE and ON DELETE CASCADE and SET NULL; pure.
+"""Track foreign keys by which a server changes rows without logging them: ON UPDATE or ON DELETE CASCADE or SET NULL.
 
-InnoDB applies them below the log: the parent's change stands there, the children's do not. What is known here tells
-which children a parent's change may have changed. A foreign key too many costs a look that finds nothing.
+InnoDB applies them below the log: the log contains the parent's change but not the children's. These keys show which
+children a parent's change may have changed. A superfluous foreign key costs one search without results.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CHANGING = ("CASCADE", "SET NULL")
 
 
 class ForeignKey(NamedTuple):
-    """One foreign key that changes its child: `columns` of `child` name `referenced` columns of `parent`."""
+    """One foreign key that changes its child: `columns` of `child` reference the `referenced` columns of `parent`."""
 
     child: TableId
     columns: tuple[str, ...]
@@ -28,12 +28,15 @@ class ForeignKey(NamedTuple):
 
     @property
     def silent(self) -> bool:
-        """Whether it changes rows at all, or only refuses."""
+        """Return whether it changes rows; other foreign keys only refuse changes."""
         return self.on_delete in CHANGING or self.on_update in CHANGING
 
 
 class ChangedChildren(NamedTuple):
-    """Rows of a child whose `columns` had the values `old`, as JSON; `new` are those that they have now, if told."""
+    """Rows of a child whose `columns` had the values `old`, as JSON.
+
+    `new`: their current values, or None if unknown.
+    """
 
     columns: tuple[str, ...]
     old: tuple[Any, ...]
@@ -45,13 +48,13 @@ class ChangedChildren(NamedTuple):
 
 
 def changed_children_from(stored: list[Any]) -> ChangedChildren:
-    """What a checkpoint's state keeps."""
+    """Decode an entry of a checkpoint's state."""
     columns, old, new = stored
     return ChangedChildren(tuple(columns), tuple(old), None if new is None else tuple(new))
 
 
 class ForeignKeys:
-    """The foreign keys of a source that change rows, those of tables that are not captured too."""
+    """Foreign keys of a source that change rows, including those of tables that are not captured."""
 
     def __init__(self, found: Iterable[ForeignKey] = ()) -> None:
         self.known = frozenset(each for each in found if each.silent)
@@ -60,14 +63,14 @@ class ForeignKeys:
             self.by_parent.setdefault(each.parent, []).append(each)
 
     def to_json(self) -> list[Any]:
-        """For a checkpoint's state."""
+        """Encode the foreign keys for a checkpoint's state."""
         return [
             [*_named(r.child), r.columns, *_named(r.parent), r.referenced, r.on_delete, r.on_update]
             for r in sorted(self.known, key=str)
         ]
 
     def below(self, tables: Iterable[TableId]) -> list[TableId]:
-        """All tables whose rows may change with rows of these, and these; in order."""
+        """Return these tables and all tables whose rows may change with theirs, in order."""
         found, waiting = list[TableId](), list(tables)
         while waiting:
             table = waiting.pop(0)
@@ -79,7 +82,10 @@ class ForeignKeys:
     def affected(
         self, table: TableId, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
     ) -> Iterator[tuple[TableId, ChangedChildren]]:
-        """Which children a parent's change changes. Columns that an image lacks, and NULLs, tell nothing."""
+        """Yield the children that a parent's change changes.
+
+        Columns that the image lacks, and NULLs, reference no rows.
+        """
         for each in self.by_parent.get(table, ()):
             if before is None or not all(name in before for name in each.referenced):
                 continue
@@ -96,7 +102,7 @@ class ForeignKeys:
                     yield each.child, ChangedChildren(each.columns, old, reported)
 
     def followed(self, event: RowsLogged) -> Iterator[tuple[TableId, ChangedChildren]]:
-        """The same for all rows of an event."""
+        """Yield the children that all rows of an event change."""
         if event.operation == "insert":
             return
         for change in event.rows:
@@ -104,13 +110,13 @@ class ForeignKeys:
             yield from self.affected(event.table, _values(before), None if after is None else _values(after))
 
     def unsure(self, table: TableId, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-        """Whether an update sets columns that children refer to, and does not tell what was in them."""
+        """Return whether an update sets columns that children reference, and lacks their old values."""
         hidden = set(after) - set(before)
         return any(hidden & set(each.referenced) for each in self.by_parent.get(table, ()))
 
 
 def foreign_keys_from(stored: Iterable[list[Any]], source: str) -> ForeignKeys:
-    """What a checkpoint's state keeps."""
+    """Decode a checkpoint's state."""
     return ForeignKeys(
         ForeignKey(
             TableId(source=source, database=entry[0], table=entry[1]), tuple(entry[2]),
@@ -121,7 +127,7 @@ def foreign_keys_from(stored: Iterable[list[Any]], source: str) -> ForeignKeys:
 
 
 def alike(value: Any) -> Any:
-    """What all values have in common that a server may take for equal: without case, accents and blanks at the end."""
+    """Return one value for all values that a server may treat as equal: without case, accents and trailing blanks."""
     if not isinstance(value, str):
         return value
     plain = "".join(c for c in unicodedata.normalize("NFKD", value) if not unicodedata.combining(c))

@@ -1,8 +1,8 @@
-"""Columns that a server hides, in the log's rows: what MariaDB keeps of unique texts and of rows' history; pure.
+"""Handle columns that a server hides but logs: MariaDB's hashes of unique texts, and periods of row history.
 
-A hidden column stands behind all others. A system-versioned table of MariaDB has two columns for the time in which a
-row holds, hidden or not. Its history is rows of the same table: an UPDATE logs the new row and inserts the old one with
-its end, a DELETE is an update that sets the end. Readers are told the rows that hold now, as a SELECT shows them.
+A hidden column follows all others. A system-versioned table of MariaDB has two columns for the period in which a row is
+valid, hidden or not. Its history is rows of the same table: an UPDATE logs the new row and inserts the old one with its
+end, a DELETE is an update that sets the end. Readers receive the current rows only, as a SELECT shows them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ingest.ddl.dialect import Dialect
 from ingest.events.log_events import Image, Operation, RefusedImage, Row
 
 _HASHES = re.compile(r"DB_ROW_HASH_\d+")
-# The end of a row that holds: the last TIMESTAMP there is, of 31 bits and (from MariaDB 11.5 on) of 32.
+# The end of a current row: the last TIMESTAMP, of 31 bits and (from MariaDB 11.5 on) of 32.
 _NEVER = ("2038-01-19", "2106-02-07")
 _LAST = ".999999"
 Rows = Sequence[Any]
@@ -27,13 +27,13 @@ Rows = Sequence[Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trim:
-    """What is taken from the rows of a table: the columns that the server hides, and rows that ended, by `end`."""
+    """Removes columns that the server hides, and rows of the past according to column `end`, from a table's rows."""
 
     hidden: frozenset[str]
     end: str = ""
 
     def rows(self, operation: Operation, rows: Rows) -> list[tuple[Operation, Rows]]:
-        """Rows that an event changed, as changes of the rows that hold, in their order."""
+        """Convert the rows that an event changed to changes of the current rows, in their order."""
         if not self.end:
             for row in rows:
                 for image in row if operation == "update" else (row,):
@@ -64,7 +64,7 @@ class Trim:
 
 
 def trim_of(definition: TableDefinition | None, columns: Sequence[LoggedColumn]) -> Trim | None:
-    """What is to be taken from the rows of a table that is known as `definition` and was logged with these columns."""
+    """Return the trim for a table with this definition, logged with these columns; None if nothing is to be removed."""
     known = {column.name for column in definition.columns} if definition else set()
     versioned = (definition.versioned if definition else None) or ("", "")
     names = [column.name for column in columns]
@@ -76,10 +76,10 @@ def trim_of(definition: TableDefinition | None, columns: Sequence[LoggedColumn])
 
 
 def hints_of(definition: TableDefinition, dialect: Dialect) -> list[ColumnHint]:
-    """The columns of a table as its rows are logged: those that every SELECT shows, then those that the server hides.
+    """Return a table's columns as its rows are logged: those that every SELECT shows, then those that the server hides.
 
-    How many columns for unique texts there are (MariaDB), or for functional indexes (MySQL 8.0.13 to 8.0.17), the
-    log says: at most one for each such key.
+    The log determines how many columns for unique texts (MariaDB) or functional indexes (MySQL 8.0.13 to 8.0.17) it
+    has: at most one for each such key.
     """
     hints = [ColumnHint(name=c.name, type=c.column_type, charset=c.charset) for c in definition.columns]
     known = {column.name for column in definition.columns}

@@ -1,6 +1,6 @@
-"""Tables that are not captured although the topology wants them: why, what helps, what a position tells of it; pure.
+"""Describe tables that are not captured although the topology lists them: reason, remedy, and state in a position.
 
-A table is left out alone: the rest of its source goes on. Its rows are passed over until the cause is gone; then the
+Only that table is left out: the rest of its source continues. Its rows are skipped until the cause is gone; then the
 table is read.
 """
 
@@ -13,12 +13,13 @@ from cdc.model.errors import Skippable
 from cdc.model.schema import TableId
 
 Kind = tuple[str, str]  # TABLE_TYPE and ENGINE, as information_schema.TABLES shows them
-_INSTEAD = "leave it out of `tables:` (under `filter_policy: accept`, list it there without a word)"
+_INSTEAD = "leave it out of `tables:` (under `filter_policy: accept`, list it there without options)"
 
 
 class LeftOut(TypedDict):
-    """What a position tells of a table that is left out: since when (commit time at its source, or the clock's), how
-    many of its rows were passed over since, why, and the remedy."""
+    """State of a table that is left out: commit time at its source (or the clock's) since when, skipped rows since
+    then, reason and remedy.
+    """
 
     since_ms: int
     rows: int
@@ -27,7 +28,7 @@ class LeftOut(TypedDict):
 
 
 def left_out_of(state: Mapping[str, Any]) -> dict[str, LeftOut]:
-    """The tables that are left out, `database.table`, of a position's state."""
+    """Return the tables that are left out, by `database.table`, from a position's state."""
     return {
         name: LeftOut(
             since_ms=found.get("since_ms", 0), rows=found.get("rows", 0), why=found["why"], remedy=found["remedy"]
@@ -37,8 +38,10 @@ def left_out_of(state: Mapping[str, Any]) -> dict[str, LeftOut]:
 
 
 def refused_kind(table: TableId, engine: str, *, sequence: bool) -> Skippable | None:
-    """Why the rows of a table of this kind are not captured; None where they are. An engine that nobody told is taken
-    for InnoDB."""
+    """Return why rows of a table of this kind are not captured, or None if they are.
+
+    An unknown engine counts as InnoDB.
+    """
     if sequence:
         return Skippable(f"table {table} is a sequence of MariaDB: it has no rows of data", _INSTEAD)
     if engine and engine.lower() != "innodb":
@@ -50,15 +53,15 @@ def refused_kind(table: TableId, engine: str, *, sequence: bool) -> Skippable | 
 
 
 def absent(table: TableId, kind: Kind | None, user: str = "") -> Skippable:
-    """Why a table that the topology lists is not among those that the server shows."""
+    """Return why a table that the topology lists is not among the server's tables."""
     if kind is not None and "VIEW" in kind[0].upper():
         return Skippable(
-            f"table {table} is a view: the log tells no rows of it",
+            f"table {table} is a view: the log contains no rows of it",
             "capture the tables that it reads, and make its SELECT a query under `tables:`",
         )
     grantee = f"'{user}'@'%'" if user else "the user of the source"
     return Skippable(
-        f"table {table} is not there, or the user of the source may not SELECT from it",
-        f"create it, or GRANT SELECT ON {table.database}.* TO {grantee}, or correct `tables:`; it is captured as soon "
-        "as it is there",
+        f"table {table} does not exist, or the source's user may not SELECT from it",
+        f"create it, or GRANT SELECT ON {table.database}.* TO {grantee}, or correct `tables:`; capture starts as soon "
+        "as it exists",
     )

@@ -1,9 +1,8 @@
-"""What a source's log tells, in commit order: the facts that a source yields and `transactions` turns into records.
+"""Log events of a source in commit order: sources yield them, and `transactions` turns them into records.
 
-A source yields, per transaction, one TransactionBegan, any number of the others, and one TransactionEnded, or one
-TransactionLogged for all of these; CaughtUp stands between transactions wherever nothing more is waiting at the
-moment. A transaction that is cut off (a lost connection) never gets its TransactionEnded: whoever reads the facts drops
-what belongs to it.
+Per transaction, a source yields one TransactionBegan, any number of the others, and one TransactionEnded; or one
+TransactionLogged for all of these. CaughtUp is yielded between transactions whenever no more events are waiting. An
+interrupted transaction (a lost connection) never gets its TransactionEnded: the reader drops its events.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ Row = dict[str, Canonical]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedImage:
-    """A row image of which a value has no canonical form, such as the date 0000-00-00, or which is no row at all.
+    """A row image with a value that has no canonical form, such as the date 0000-00-00, or an invalid row.
 
-    `values` are its columns in canonical form; those of `columns`, which cannot be represented, as the server prints
-    them. `columns` maps each of these to the reason. `why` is the reason where the row as a whole is refused, and empty
-    where only columns are: then the source's `unrepresentable` decides (`ingest.records.images`).
+    `values` are its columns in canonical form; those in `columns` cannot be represented, and are as the server prints
+    them. `columns` maps each of these to the reason. `why` is the reason if the row as a whole is refused. It is empty
+    if only columns are: then the source's `unrepresentable` setting decides (`ingest.records.images`).
     """
 
     values: dict[str, Any]
@@ -34,7 +33,7 @@ class RefusedImage:
 
     @property
     def reason(self) -> str:
-        """Why the row is refused, with the names of the columns."""
+        """Return the reason for the refusal, with the names of the columns."""
         return self.why or "; ".join(f"column {name}: {why}" for name, why in self.columns.items())
 
 
@@ -44,7 +43,7 @@ NotLoggedReason = Literal["statement", "incident", "xa", "rollback"]
 
 
 class TransactionBegan(NamedTuple):
-    """A source transaction; `gtid` is empty where it has none, `commit_us` its commit time at the source (UTC)."""
+    """A source transaction. `gtid` is empty without GTIDs; `commit_us` is its commit time at the source (UTC)."""
 
     gtid: str
     commit_us: int
@@ -54,7 +53,7 @@ class TransactionBegan(NamedTuple):
 
 
 class StatementLogged(NamedTuple):
-    """A statement that may change tables as a whole; `session` owns temporary tables, `sql_mode` its bits."""
+    """A statement that may change whole tables. `session` owns temporary tables; `sql_mode` is the mode's bits."""
 
     database: str
     sql: str
@@ -63,7 +62,7 @@ class StatementLogged(NamedTuple):
 
 
 class TableDescribed(NamedTuple):
-    """The columns that the log itself states for the rows that follow, and the primary key (empty: none)."""
+    """Columns that the log itself states for the rows that follow, and the primary key (empty: none)."""
 
     table: TableId
     columns: tuple[Column, ...]
@@ -71,14 +70,17 @@ class TableDescribed(NamedTuple):
 
 
 class TableAltered(NamedTuple):
-    """The table is this from here on, as its server tells it: where statements are not logged."""
+    """A table's definition from here on, as its server reports it; used if statements are not logged."""
 
     table: TableId
     definition: TableDefinition
 
 
 class TableEmptied(NamedTuple):
-    """All rows of a table are gone; it counts as a row of its transaction, of which a part may have been published."""
+    """All rows of a table were deleted.
+
+    It counts as a row of its transaction, part of which may have been published.
+    """
 
     table: TableId
     file: str
@@ -88,8 +90,8 @@ class TableEmptied(NamedTuple):
 class RowsLogged(NamedTuple):
     """Rows of one table that one event changed: images, or (before, after) pairs for an update.
 
-    A `before` of an update that is None was not logged, and that of a delete may be the key alone. `plain` says that
-    none of them is refused. `file` and `pos` are where the event begins in the source's log.
+    An update's `before` is None if it was not logged; a delete's image may be the key alone. `plain`: no image is
+    refused. `file` and `pos` are the event's start in the source's log.
     """
 
     table: TableId
@@ -113,7 +115,7 @@ class RowsQuarantined(NamedTuple):
 
 
 class RowsPartial(NamedTuple):
-    """Rows of one table whose images lack columns, in the shape of RowsLogged: they tell the keys, and what was set."""
+    """Rows of one table whose images lack columns, in the form of RowsLogged: they hold the keys and what was set."""
 
     table: TableId
     operation: Operation
@@ -123,11 +125,11 @@ class RowsPartial(NamedTuple):
 
 
 class RowsNotLogged(NamedTuple):
-    """Rows that changed and that the log does not show; `tables` are (database, table) in lower case, None: any table.
+    """Changed rows that the log does not contain. `tables` are (database, table) in lower case; None means any table.
 
     `why`: a `statement` was logged as text; the log has a gap (`incident`); the rows of a prepared `xa` transaction are
-    not in the log any more; a transaction that was published in part is undone (`rollback`). `sql` is the statement, or
-    what happened and where.
+    no longer in the log; a partly published transaction was undone (`rollback`). `sql` is the statement, or what
+    happened and where.
     """
 
     tables: tuple[tuple[str, str], ...] | None
@@ -136,21 +138,21 @@ class RowsNotLogged(NamedTuple):
 
 
 class TableInvalidated(NamedTuple):
-    """Rows of one table read otherwise than the log tells, for the reason given: the table is to be read again."""
+    """The rows of one table differ from what the log contains, for the given reason: the table must be re-read."""
 
     table: TableId
     why: str
 
 
 class TransactionEnded(NamedTuple):
-    """The transaction is committed at the source; `file` and `pos` name the event behind it."""
+    """The transaction is committed at the source. `file` and `pos` are the place of the event after it."""
 
     file: str
     pos: int
 
 
 class TransactionLogged(NamedTuple):
-    """A whole transaction of one event of rows; the same as its three facts one by one."""
+    """A whole transaction with one rows event; equivalent to its three events."""
 
     began: TransactionBegan
     rows: RowsLogged
@@ -158,7 +160,7 @@ class TransactionLogged(NamedTuple):
 
 
 class CaughtUp(NamedTuple):
-    """Nothing more is waiting: what has been read may be committed at once. Repeated while the source is idle."""
+    """No more events are waiting: what has been read may be committed at once. Repeated while the source is idle."""
 
 
 CAUGHT_UP = CaughtUp()
@@ -180,5 +182,5 @@ LogEvent = (
 
 
 def one_by_one(log_event: LogEvent) -> tuple[LogEvent, ...]:
-    """The facts that a fact stands for."""
+    """Return the log events that an event consists of."""
     return log_event if isinstance(log_event, TransactionLogged) else (log_event,)

@@ -1,10 +1,10 @@
-"""Raw events of a binary log → facts, in commit order. Pure: the reader brings the events.
+"""Turn raw events of a binary log into log events, in commit order. The reader supplies the raw events.
 
-Rows are withheld until their transaction is committed: at its end, or at XA COMMIT where it was prepared. What cannot
-be decoded is kept as bytes. What changed rows without showing them is reported as such, and the tables concerned are
-read again: images without all columns (RowsPartial); else (RowsUntold) a statement logged as text, an incident of the
-server, an event of an unknown type, an XA transaction whose rows the log no longer holds, and the published part of a
-transaction that is rolled back.
+Rows are withheld until their transaction is committed: at its end, or at XA COMMIT if it was prepared. What cannot be
+decoded is kept as bytes. Changes without complete images are reported, and the tables concerned are repaired: images
+that lack columns (RowsPartial); else (RowsNotLogged) a statement logged as text, an incident of the server, an event of
+an unknown type, an XA transaction whose rows are no longer in the log, and the published part of a transaction that is
+rolled back.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ from ingest.events.withheld import Withheld
 
 __all__ = ["ENVELOPE", "BinlogEvents"]
 T = EventType
-# The files of LOAD DATA as a log of statements carries them; the statement itself comes behind.
+# Files of LOAD DATA in a log of statements; the statement itself follows.
 _FILE_PARTS = frozenset({int(T.BEGIN_LOAD_QUERY), int(T.APPEND_BLOCK), int(T.DELETE_FILE)})
 _QUERIES = frozenset({int(T.QUERY), int(T.MARIA_QUERY_COMPRESSED)})
-_PREPARED_XA = 64  # a flag of MariaDB's GTID event: the group is an XA transaction that is prepared
+_PREPARED_XA = 64  # flag of MariaDB's GTID event: the group is a prepared XA transaction
 ReadAgain = Callable[[PreparedTransaction, AnyGtidSet | None], AbstractContextManager[BinlogReader]]
 
 
 class BinlogEvents:
-    """The facts of one reader; iterate it once. `idle` says whether the next event would have to be waited for.
+    """Log events of one reader; iterate it once. `idle` returns whether the next event would have to be waited for.
 
-    `state` is the checkpoint's, which holds the XA transactions that are prepared. `read_again` opens the log at the
-    group of one of them; without it, and where that fails, the tables are read again.
+    `state` is the checkpoint's, with the prepared XA transactions. `read_again` opens the log at the group of one of
+    them. Without it, or if that fails, the tables are re-read.
     """
 
     def __init__(
@@ -73,33 +73,33 @@ class BinlogEvents:
         self._rows = RowEvents(reader.stream, tables)
         self._prepared, self._read_again = PreparedTransactions(state or {}, tables.source), read_again
         self._withheld = Withheld()
-        # What stands before this place is done, although a server that is asked by GTIDs sends it again: what is in no
-        # transaction, and behind the last one that is done. None once a transaction has begun.
+        # Events before this place are already processed, although a server that is queried by GTIDs sends them again:
+        # events outside transactions, after the last processed transaction. None once a transaction has begun.
         self._done: tuple[str, int] | None = self.place
         self._began_at = TransactionBegan("", 0, 0, "", 0)
         self._before: AnyGtidSet | None = None
-        # Of the open transaction: whether there is one, whether it is XA, and whether not all its rows are in memory.
+        # Open transaction: whether there is one, whether it is XA, and whether some of its rows are not in memory.
         self._open = self._xa = self._spilled = self._releasing = False
         self._texts: list[RowsNotLogged] = []  # of a transaction that may be prepared
 
     @property
     def gtid_set(self) -> str:
-        """All transactions that ended; empty without GTIDs. One whose rows are being handed out is not among them."""
+        """Return all transactions that ended, without one whose rows are being released; empty without GTIDs."""
         known = self._before if self._releasing else self._stream.progress.gtids
         return str(known) if known is not None else ""
 
     @property
     def place(self) -> tuple[str, int]:
-        """Where the next event begins."""
+        """Return where the next event begins."""
         return self._stream.progress.file, self._stream.progress.position
 
     @property
     def state(self) -> dict[str, Any]:
-        """See `interfaces.Stream`: the XA transactions that are prepared."""
+        """See `interfaces.Stream`: the prepared XA transactions."""
         return self._prepared.state
 
     def reached(self, position: Position) -> bool:
-        """Whether all up to a position has been read."""
+        """Return whether everything up to a position has been read."""
         progress = self._stream.progress
         known = progress.gtids
         if position.gtid_set and known is not None:
@@ -162,9 +162,9 @@ class BinlogEvents:
         yield TransactionEnded(self._stream.progress.file, self._stream.progress.position)
 
     def _withhold(self, event: RowsEvent) -> bool:
-        """Withhold an event; whether the transaction is to be published in parts from here on.
+        """Withhold an event. Returns whether the transaction must be published in parts from here on.
 
-        One that may be prepared is not: what does not fit into memory is read again from the log at its commit.
+        If one that may be prepared does not fit into memory, it is read again from the log at its commit instead.
         """
         if not self._withheld.add(event) and not self._xa:
             return False
@@ -174,18 +174,18 @@ class BinlogEvents:
         return not self._xa
 
     def _committed(self) -> Iterator[LogEvent]:
-        """The rows of the open transaction, which is committed."""
+        """Yield the rows of the open transaction, which is committed."""
         self._releasing = True
         yield from chain.from_iterable(map(self._rows.log_events, self._withheld.take()))
         self._releasing = False
 
     def _rolled_back(self) -> Iterator[LogEvent]:
-        """The open transaction is rolled back: no rows but those that were published before."""
+        """Drop the rows of the rolled-back transaction; report tables of rows that were already published."""
         if tables := self._withheld.undo():
             yield _again(tables, "rollback", f"a transaction of {self._began_at.file}:{self._began_at.pos}")
 
     def _transactions(self) -> Iterator[LogEvent]:
-        """The transactions of one event of rows that have arrived: what they tell one by one, and much sooner."""
+        """Yield buffered transactions of one rows event each: the same as event by event, but much faster."""
         buffer = self._reader.whole_buffer()
         if buffer is None:
             return
@@ -219,7 +219,7 @@ class BinlogEvents:
         self._reader.took_whole()
 
     def _statement(self, raw: RawEvent) -> Iterator[LogEvent]:
-        """A statement is a transaction of its own, unless it stands inside one."""
+        """Handle a statement. It is a transaction of its own, unless it is inside one."""
         progress = self._stream.progress
         query = parse_event(raw)
         assert isinstance(query, Query), "a query event parses to Query"
@@ -230,7 +230,7 @@ class BinlogEvents:
         elif not self._tables.concerns(query.database, sql):
             pass
         elif changes_rows(sql) and self._xa:
-            self._texts.append(self._unknown(query.database, sql))  # its rows are not to be seen before XA COMMIT
+            self._texts.append(self._unknown(query.database, sql))  # its rows must not be read before XA COMMIT
         elif changes_rows(sql):
             yield self._unknown(query.database, sql)
         else:
@@ -242,7 +242,7 @@ class BinlogEvents:
             yield from self._ended()
 
     def _control(self, sql: str, first: str, raw: RawEvent) -> Iterator[LogEvent]:
-        """A statement about the transaction: its end, a savepoint, or the end of one that was prepared."""
+        """Handle a statement about the transaction: its end, a savepoint, or the end of a prepared one."""
         if first.startswith("ROLLBACK") and not self._stream.progress.in_transaction:
             yield from self._rolled_back()
         elif first.startswith("XA "):
@@ -258,7 +258,7 @@ class BinlogEvents:
             yield _again(tables, "rollback", f"a part of the transaction of {self._began_at.file}:{self._began_at.pos}")
 
     def _prepare(self, raw: RawEvent) -> Iterator[LogEvent]:
-        """An XA transaction is prepared, or committed at once in one phase."""
+        """Handle XA_PREPARE: the XA transaction is prepared, or committed at once in one phase."""
         at_once, xid = xid_of_event(raw.data)
         withheld, began = self._withheld, self._began_at
         transaction = PreparedTransaction(
@@ -281,7 +281,7 @@ class BinlogEvents:
         self._releasing = False
 
     def _changed(self, tables: tuple[TableId, ...]) -> tuple[TableId, ...]:
-        """These tables, and those that statements logged as text changed."""
+        """Return these tables, and those that statements logged as text changed."""
         if not self._texts:
             return tables
         named = {name for text in self._texts for name in text.tables or ()}
@@ -301,7 +301,7 @@ class BinlogEvents:
         self._releasing = False
 
     def _facts_of(self, transaction: PreparedTransaction, raw: RawEvent) -> Iterator[LogEvent]:
-        """The rows of an XA transaction, placed where it is committed: from memory, or from the log once more."""
+        """Yield the rows of an XA transaction, placed at its commit: from memory, or read again from the log."""
         if transaction.events is not None:
             for event in transaction.events:
                 for log_event in self._rows.log_events(event):
@@ -324,8 +324,8 @@ class BinlogEvents:
             yield _again(transaction.tables, "xa", f"{why}{where} ({error.reason})")
 
     def group(self, transaction: PreparedTransaction) -> Iterator[Any]:
-        """The rows of a prepared transaction, at whose place this reader stands. BinlogError where it is not there."""
-        self._xa = False  # the rows are committed: nothing is kept longer than Withheld does
+        """Yield the rows of a prepared transaction whose group is here. Raises BinlogError if it is not."""
+        self._xa = False  # the rows are committed: Withheld alone decides how long they are kept
         for raw in self._reader.raw_events():
             code = raw[0]
             if code in ROWS_EVENTS:
@@ -338,20 +338,20 @@ class BinlogEvents:
                 self._began(raw)
                 self._xa = False
                 if self._began_at.gtid != transaction.gtid:
-                    raise BinlogError(f"{self._began_at.gtid or 'another transaction'} stands there")
+                    raise BinlogError(f"{self._began_at.gtid or 'another transaction'} is there")
             elif code in _QUERIES:
                 query = parse_event(raw)
                 assert isinstance(query, Query), "a query event parses to Query"
                 named = xid_of_statement(query.text)
                 if named is not None and named[1] != transaction.xid:
-                    raise BinlogError("another XA transaction stands there")
+                    raise BinlogError("another XA transaction is there")
                 if changes_rows(query.text.strip()) and self._tables.concerns(query.database, query.text):
                     yield self._unknown(query.database, query.text)
                 if tables := self._withheld.control(query.text):
                     yield _again(tables, "rollback", f"a part of the transaction of {transaction.file}")
             elif code == 38:  # XA_PREPARE
                 if xid_of_event(raw.data)[1] != transaction.xid:
-                    raise BinlogError("another XA transaction stands there")
+                    raise BinlogError("another XA transaction is there")
                 yield from chain.from_iterable(map(self._rows.log_events, self._withheld.take()))
                 return
         raise BinlogError("the log ends there")
@@ -373,10 +373,10 @@ class BinlogEvents:
             try:
                 self._stream.check_known(raw)
             except UnsupportedEvent:
-                yield from self._lost(raw, f"{event_name(raw.code)} is not known and may carry rows")
+                yield from self._lost(raw, f"{event_name(raw.code)} is an unknown event type that may contain rows")
 
     def _lost(self, raw: RawEvent, why: str) -> Iterator[LogEvent]:
-        """Rows of any table may have changed: all are read again, in a transaction of its own where none is open."""
+        """Report a possible loss of rows, as a transaction if none is open. All tables are re-read."""
         alone = not self._open
         if alone:
             if self._done is not None and (raw.file, raw.offset) < self._done:
@@ -394,6 +394,6 @@ def _again(tables: tuple[TableId, ...] | None, why: NotLoggedReason, what: str) 
 
 
 def _sql_mode(status: bytes) -> int:
-    """The sql_mode among a query's status variables, which begin with flags (0) and then it (1); 0 when absent."""
+    """Return the sql_mode from a query's status variables: flags (0), then sql_mode (1). 0 without it."""
     at = 5 if status[:1] == b"\0" else 0
     return int(U64(status, at + 1)[0]) if status[at : at + 1] == b"\1" and len(status) >= at + 9 else 0

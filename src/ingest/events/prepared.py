@@ -1,8 +1,8 @@
-"""XA transactions that are prepared and neither committed nor rolled back yet; pure.
+"""Track XA transactions that are prepared and neither committed nor rolled back yet.
 
-Their rows are published at XA COMMIT. Until then they are kept in memory as they were logged, up to `MOST` bytes for
-all of them; the rows of any other are read again from the log at XA COMMIT, by the place that the checkpoint keeps.
-Where the log is gone by then, the tables are read again instead.
+Their rows are published at XA COMMIT. Until then they are kept in memory as logged, up to `MOST` bytes in total. The
+rows of other transactions are read again from the log at XA COMMIT, at the place that the checkpoint keeps. If that
+part of the log is gone by then, the tables are re-read instead.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ingest.binlog.format.packed import U32, take
 from ingest.events.log_events import RowsNotLogged
 from ingest.events.row_events import RowsEvent
 
-STATE = "prepared"  # in a checkpoint's state: the transactions that are prepared
+STATE = "prepared"  # key of the prepared transactions in a checkpoint's state
 MOST = 32 << 20
-MANY = 500  # transactions that a checkpoint keeps; if the oldest beyond them is committed, all tables are read again
+MANY = 500  # transactions that a checkpoint keeps; if an older one is committed, all tables are re-read
 _NAME = re.compile(
     r"\s*XA\s+(COMMIT|ROLLBACK|START|BEGIN)\s+(X?)'([^']*)'(?:\s*,\s*(X?)'([^']*)')?(?:\s*,\s*(\d+))?", re.IGNORECASE
 )
@@ -28,10 +28,10 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedTransaction:
-    """A prepared transaction. `file` and `pos` are where its group begins in the log, `gtid` the group's own GTID.
+    """A prepared transaction. `file` and `pos` are where its group begins in the log, `gtid` is the group's own GTID.
 
-    `tables` are the captured tables that it changed; `events` its rows, None where they have to be read again;
-    `unknown` what its statements changed that were logged as text.
+    `tables` are the captured tables that it changed; `events` its rows, or None if they must be read again; `unknown`
+    the changes of its statements that were logged as text.
     """
 
     xid: str
@@ -45,7 +45,7 @@ class PreparedTransaction:
 
 
 class PreparedTransactions:
-    """All prepared transactions of a source, by XID, from what a checkpoint's state holds on."""
+    """Prepared transactions of a source by XID, initialised from a checkpoint's state."""
 
     def __init__(self, state: Mapping[str, Any], source: str) -> None:
         self._known: dict[str, PreparedTransaction] = {}
@@ -62,7 +62,7 @@ class PreparedTransactions:
 
     @property
     def state(self) -> dict[str, Any]:
-        """What a checkpoint must remember; empty where nothing is prepared and nothing is stored."""
+        """Return the state for a checkpoint; empty if nothing is prepared and nothing is stored."""
         if not self._known and not self._stored:
             return {}
         self._stored = True
@@ -74,11 +74,11 @@ class PreparedTransactions:
         }
 
     def room(self, size: int) -> bool:
-        """Whether the rows of one more transaction, of so many bytes, may be kept in memory."""
+        """Return whether the rows of one more transaction, with so many bytes, may be kept in memory."""
         return self._bytes + size <= MOST
 
     def add(self, transaction: PreparedTransaction) -> None:
-        """Take note of a transaction that is prepared; an older one of its XID is over."""
+        """Add a prepared transaction. An older one with the same XID has ended."""
         self.remove(transaction.xid)
         self._known[transaction.xid] = transaction
         self._bytes += _size(transaction)
@@ -86,11 +86,11 @@ class PreparedTransactions:
             self.remove(next(iter(self._known)))
 
     def get(self, xid: str) -> PreparedTransaction | None:
-        """The transaction of an XID; None where it was prepared before the capture began."""
+        """Return the transaction of an XID, or None if it was prepared before the capture began."""
         return self._known.get(xid)
 
     def remove(self, xid: str) -> None:
-        """The transaction is over."""
+        """Remove a transaction that has ended."""
         known = self._known.pop(xid, None)
         if known is not None:
             self._bytes -= _size(known)
@@ -101,7 +101,9 @@ def _size(transaction: PreparedTransaction) -> int:
 
 
 def xid_of_statement(statement: str) -> tuple[str, str] | None:
-    """(COMMIT, ROLLBACK, START or BEGIN; XID) of an XA statement as servers log it; None for any other statement."""
+    """Return (COMMIT, ROLLBACK, START or BEGIN; XID) of an XA statement as servers log it, or None for other
+    statements.
+    """
     found = _NAME.match(statement)
     if found is None:
         return None
@@ -113,10 +115,13 @@ def xid_of_statement(statement: str) -> tuple[str, str] | None:
 
 
 def xid_of_event(data: bytes) -> tuple[bool, str]:
-    """(whether it is committed at once, in one phase; XID) of an XA_PREPARE event. ValueError if it is cut short."""
+    """Return (whether it is committed at once, in one phase; XID) of an XA_PREPARE event.
+
+    ValueError if it is truncated.
+    """
     at = HEADER_SIZE
-    first, behind = take(data, at + 13, U32(data, at + 5)[0])
-    second, _ = take(data, behind, U32(data, at + 9)[0])
+    first, following = take(data, at + 13, U32(data, at + 5)[0])
+    second, _ = take(data, following, U32(data, at + 9)[0])
     return bool(data[at]), _xid(U32(data, at + 1)[0], first, second)
 
 

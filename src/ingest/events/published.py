@@ -1,5 +1,7 @@
-"""A table as its server has it → the schema that its rows leave with: the key that tells them apart, columns as they
-leave. Capture publishes by it, and `doctor` judges by it what capture would refuse."""
+"""Derive the published schema of a table from its server's schema: its key, and its columns as published.
+
+Capture publishes with it, and `doctor` uses it to predict what capture would refuse.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,11 @@ _NO_KEY = ("list", *SPATIAL)
 
 
 def published(schema: TableSchema, keys: Iterable[Key], rule: TableRule | None) -> TableSchema:
-    """The schema of the records of a table with these keys, of which the topology says `rule`.
+    """Return the schema of a table's records, given the table's keys and the topology's `rule` for it.
 
-    Columns whose type is not captured are left out, and named in `left_out` unless the topology ignores them.
-    Skippable, with the reason and the remedy, where its rows can not be told: nothing that identifies a row, a key
-    whose type is not captured, or one that the topology hides.
+    Columns whose type is not captured are left out, and listed in `left_out` unless the topology ignores them. Raises
+    Skippable, with reason and remedy, if the rows cannot be published: no column identifies a row, the type of a key
+    column is not captured, or the topology hides a key column.
     """
     key = (rule.message_key_columns if rule else ()) or schema.primary_key or _unique_key(schema, keys)
     if not key:
@@ -62,18 +64,18 @@ def published(schema: TableSchema, keys: Iterable[Key], rule: TableRule | None) 
 
 
 def not_captured(schema: TableSchema) -> list[Column]:
-    """The columns whose type has no logical type: what a newer server brings."""
+    """Return the columns whose type has no logical type, such as types of a newer server."""
     found = []
     for column in schema.columns:
         try:
             _ = column.type
-        except ValueError:  # no error: who calls leaves the column out, and says so
+        except ValueError:  # no error: the caller leaves the column out and reports it
             found.append(column)
     return found
 
 
 def _unique_key(schema: TableSchema, keys: Iterable[Key]) -> tuple[str, ...]:
-    """The first unique key without NULLs, where a table has no primary key."""
+    """Return the first unique key without NULLs, for a table without a primary key."""
     nullable = {column.name for column in schema.columns if column.nullable}
     for key in keys:
         if key.kind == "unique" and all(key.columns) and not nullable & set(key.columns):
@@ -82,7 +84,7 @@ def _unique_key(schema: TableSchema, keys: Iterable[Key]) -> tuple[str, ...]:
 
 
 def _shaped(schema: TableSchema, rule: TableRule) -> Iterator[Column]:
-    """The columns that leave: without ignored ones; what is masked is a text."""
+    """Yield the published columns: without ignored ones, and masked ones as texts."""
     for column in schema.columns:
         if rule.leaves_out(column.name):
             continue

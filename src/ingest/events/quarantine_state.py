@@ -1,4 +1,4 @@
-"""What a capture's position tells of the tables in quarantine; pure."""
+"""Decode a position's state of the tables in quarantine."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, TypedDict
 
 
 class QuarantinedTable(TypedDict):
-    """What a position tells of a table in quarantine: the number of its first event, how many there are, when the first
-    was committed at its source, and why the last could not be decoded.
+    """State of a table in quarantine: sequence of its first event, number of events, commit time of the first event at
+    its source, and why the last one could not be decoded.
     """
 
     sequence: int
@@ -18,7 +18,10 @@ class QuarantinedTable(TypedDict):
 
 
 def quarantined_tables(state: Mapping[str, Any]) -> dict[str, QuarantinedTable]:
-    """The tables in quarantine, `database.table`, of a position's state; older ones have the first number alone."""
+    """Return the tables in quarantine, by `database.table`, of a position's state.
+
+    Older states only have the sequence.
+    """
     return {
         name: QuarantinedTable(sequence=found, events=0, since_ms=0, why="") if isinstance(found, int) else found
         for name, found in state.get("kept", {}).items()

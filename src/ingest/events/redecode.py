@@ -1,8 +1,8 @@
-"""Rows that were kept as raw events, decoded once their columns are known; pure.
+"""Decode rows that were kept as raw events, once their columns are known.
 
-A table whose rows cannot be decoded keeps all of them, in the quarantine topic, until somebody tells its columns: the
-server, where nothing happened to the table since, or a person. Then they are published in their order, under numbers of
-their own, before any later row of the table.
+All rows of a table that cannot be decoded are kept in the quarantine topic until its columns are known: from the server
+if the table has not changed since, or from a user. Then they are published in order, with new sequence numbers, before
+any later row of the table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ingest.events.row_events import ENVELOPE, OPERATION, judged_rows
 
 
 def decoded(dead_letter: Mapping[str, Any], columns: Sequence[Column]) -> tuple[TransactionBegan, RowsLogged]:
-    """A record of the quarantine as the facts that it would have been. Skippable when these are not its columns."""
+    """Decode a quarantine record to its log events. Raises Skippable if the columns do not fit."""
     table = TableId(source=dead_letter["source"], database=dead_letter["database"], table=dead_letter["table"])
     event, mapped = base64.b64decode(dead_letter["event"]), base64.b64decode(dead_letter["table_map"])
     hints = [ColumnHint(name=c.name, type=c.column_type, charset=c.charset) for c in columns]
@@ -58,7 +58,7 @@ def _fields(table: Any) -> dict[str, Any]:
 
 
 def waiting(dead_letters: Iterable[Mapping[str, Any]], table: TableId, first: int) -> list[Mapping[str, Any]]:
-    """The letters of a table from a number of the sequence on, in order."""
+    """Return the quarantine records of a table from a sequence number on, in order."""
     mine = (
         dead_letter
         for dead_letter in dead_letters

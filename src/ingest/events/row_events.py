@@ -1,7 +1,7 @@
-"""Table maps and rows events of a binary log → facts about rows; pure.
+"""Decode table maps and rows events of a binary log.
 
-An event's rows are decoded only when its fact is asked for, so that rows of an open transaction can be withheld as the
-bytes that were logged.
+The rows of an event are decoded only when its log events are requested. So the rows of an open transaction can be
+withheld as logged bytes.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _PARTIAL = int(EventType.PARTIAL_UPDATE_ROWS)
 
 
 class RowsEvent(NamedTuple):
-    """One rows event of a captured table. `decoder` is None where the table's columns are not known: `why` says so.
+    """One rows event of a captured table. `decoder` is None if the table's columns are not known: `why` is the reason.
 
-    `width` is the number of columns of a whole row; `map` the TABLE_MAP event.
+    `width` is the number of columns of a whole row; `map` is the TABLE_MAP event.
     """
 
     raw: RawEvent
@@ -59,14 +59,14 @@ class RowEvents:
     def __init__(self, stream: EventStream, tables: Tables) -> None:
         self._stream, self._tables = stream, tables
         self._described: dict[tuple[str, str], TableDecoder] = {}
-        # Of the decoders that serve captured tables: whose rows they read, and how many columns a whole row has.
+        # Decoders of captured tables: the table of each, and the number of columns of a whole row.
         self.known: dict[TableDecoder, tuple[TableId, int]] = {}
         self._trims: dict[TableDecoder, Trim] = {}
         self._kept: dict[bytes, tuple[TableId, str]] = {}
         self._maps: dict[bytes, bytes] = {}
 
     def map(self, raw: RawEvent) -> TableDescribed | None:
-        """Take note of a TABLE_MAP; a fact where it says, for the first time, what a captured table looks like."""
+        """Register a TABLE_MAP. Returns a log event if it defines a captured table's columns for the first time."""
         data, size = raw.data, self._stream.id_size
         key = data[HEADER_SIZE : HEADER_SIZE + size]
         table = _table_named(data, HEADER_SIZE + size + 2)
@@ -89,11 +89,11 @@ class RowEvents:
         columns = [c for c in decoder.table.columns if not is_hidden(c.name) and c.name not in gone]
         if not all(column.named for column in columns):
             decoder.whole = False
-            self._kept[key] = (self._id(table), "the log does not name its columns, and no statement told them")
+            self._kept[key] = (self._id(table), "the log does not name its columns, and no statement defines them")
             return None
         self._kept.pop(key, None)
         if before is not None:
-            # Each change from one to the other is told.
+            # report each change from one to the other
             before.whole = False
             self.known.pop(before, None)
         decoder.whole = trim is None
@@ -108,7 +108,10 @@ class RowEvents:
         return self._tables.id_of(table)
 
     def event(self, raw: RawEvent) -> RowsEvent | None:
-        """A rows event of a captured table, not decoded yet; None for any other table. MissingTableMap without one."""
+        """Return an undecoded rows event of a captured table, None for other tables.
+
+        Raises MissingTableMap without a map.
+        """
         key = raw.data[HEADER_SIZE : HEADER_SIZE + self._stream.id_size]
         if self._kept and key in self._kept:
             table, why = self._kept[key]
@@ -120,7 +123,7 @@ class RowEvents:
         return RowsEvent(raw, table, decoder, width, "", self._maps[key])
 
     def log_events(self, event: RowsEvent) -> Iterator[RowsLogged | RowsPartial | RowsQuarantined]:
-        """The facts of an event: its rows where they can be decoded, else its bytes."""
+        """Yield the log events of an event: its rows if they can be decoded, else its bytes."""
         raw, table, decoder, width, why, _ = event
         if decoder is None:
             yield self._keep(event, why)
@@ -147,7 +150,7 @@ class RowEvents:
 
 
 def judged_rows(decoder: TableDecoder, event: bytes, id_size: int) -> list[Any]:
-    """The rows of an event of which one value has no canonical form."""
+    """Return the rows of an event in which a value has no canonical form."""
     shown = TableDecoder(decoder.table, _SHOWN).decode(event[4], event, id_size)
     columns = decoder.table.columns
     if OPERATION[event[4]] == "update":
@@ -160,7 +163,7 @@ def _reported(image: Image) -> dict[str, Any]:
 
 
 def _table_named(data: bytes, at: int) -> tuple[str, str]:
-    """Database and table of a TABLE_MAP, whose names begin at `at`."""
+    """Return database and table of a TABLE_MAP whose names begin at `at`."""
     size = data[at]
     database = data[at + 1 : at + 1 + size].decode(errors="replace")
     at += size + 2

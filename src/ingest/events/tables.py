@@ -36,11 +36,10 @@ _BEGINNING = Position(file="", pos=0, gtid_set="", sequence=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablesChanged:
-    """What became of a statement or of metadata: records of the history, schemas to publish, effects on whole tables.
+    """Result of a statement or of metadata: history records, schemas to publish, effects on whole tables.
 
-    `numbered` says whether it took a number of the sequence; `refused` maps captured tables that are in quarantine from
-    here on to the reason. `rewritten` are captured tables of which only the server knows what a statement made of their
-    rows.
+    `numbered`: it took a sequence number. `refused` maps captured tables that are in quarantine from here on to the
+    reason. `rewritten`: captured tables whose rows the statement changed in a way that only the server knows.
     """
 
     history: tuple[HistoryRecord, ...] = ()
@@ -52,12 +51,11 @@ class TablesChanged:
 
 
 class Tables:
-    """The tables of one source. `captured` says which tables' rows are wanted, `databases` are those it follows.
+    """Tables of one source. `captured` returns whether a table's rows are captured; `databases` are those it follows.
 
-    `listed` are those that the topology names, there or not; `kinds` what the server shows of each relation now, where
-    its log does not tell it; `refused` which tables its capture leaves out, and why. `passed` are the tables that are
-    left out, by `database.table`, `reported` those of them that were told of; `unsettled` says that it may be others
-    now.
+    `listed`: tables in the topology, whether they exist or not. `kinds`: the server's current relations, if its log
+    lacks them. `refused`: tables that its capture leaves out, and why. `passed`: tables that are left out, by
+    `database.table`; `reported`: those of them that were reported. `unsettled`: the set may have changed.
     """
 
     def __init__(
@@ -79,19 +77,19 @@ class Tables:
         self._pause = self._again = 0.0
         self.source, self._captured = source, captured
         self.databases = frozenset(database.lower() for database in databases)
-        # names that are no word, as they stand in quotes
+        # names that are not plain words, as they appear in quotes
         self._odd = [name.replace(q, 2 * q) for name in self.databases if not _WORD.fullmatch(name) for q in '`"']
         self._dialect, self._default_charset = dialect, default_charset
         self.history, self.catalog = History(), Catalog(default_charset=default_charset)
-        self.written = 0  # records of the history since it was last read or restated
+        self.written = 0  # history records since the last read or restatement
         self._unknown, self._shown = True, dict[TableId, tuple[str, ...]]()
 
     def captured(self, database: str, table: str) -> bool:
-        """Whether a table's rows are wanted; names as the log, a statement or the topology writes them."""
+        """Return whether a table's rows are captured. Names are as in the log, a statement or the topology."""
         return self._captured(*self._dialect.table_name(database, table))
 
     def effects(self, event: StatementLogged) -> list[TableEffect]:
-        """What a statement does to whole tables, under their names here."""
+        """Return a statement's effects on whole tables, under their names here."""
         name = self._dialect.table_name
         found: list[TableEffect] = []
         for effect in effects(event.database, event.sql):
@@ -100,23 +98,23 @@ class Tables:
         return found
 
     def begin(self, catalog: Catalog) -> TablesChanged:
-        """Take what the server shows now as the beginning of the history."""
+        """Start the history with the server's current catalog."""
         change = begun(catalog, self.source, _BEGINNING)
         self.history, self.catalog = History().record(change), catalog
         return self._changed(change)
 
     def restore(self, found: Iterable[HistoryRecord], position: Position) -> None:
-        """Take the history that a log holds, and stand where the position is."""
+        """Load the history from a log, and move to the position."""
         self.history = history_from_records(found, self.source)
         self.catalog = catalog_at(self.history, self.source, position, self._default_charset)
         self._unknown = self.unsettled = True
 
     def forget(self, position: Position) -> None:
-        """Nobody returns to a place before the position any more."""
+        """Drop the history before the position: no reader returns there."""
         self.history, self.written = self.history.since(position), 0
 
     def concerns(self, database: str, sql: str) -> bool:
-        """Whether a statement is about a followed database, at first sight."""
+        """Return whether a statement may concern a followed database."""
         low = sql[:100_000].lower()
         return (
             database.lower() in self.databases
@@ -125,18 +123,18 @@ class Tables:
         )
 
     def schema_at(self, table: tuple[str, str], position: Any) -> Sequence[ColumnHint] | None:
-        """The decoder's question (`ingest.binlog.SchemaSource`): a table's columns where the log is being read."""
+        """Return a table's columns at the current log position (`ingest.binlog.SchemaSource`)."""
         known = self.catalog.tables.get(self._dialect.table_name(*table)) if self.captured(*table) else None
         if known is None:
             return None
         return hints_of(known, self._dialect)
 
     def trim(self, table: TableId, columns: Sequence[LoggedColumn]) -> Trim | None:
-        """What is to be taken from the rows of a table that are logged with these columns; None where nothing is."""
+        """Return the trim for rows of a table that are logged with these columns; None if nothing is to be removed."""
         return trim_of(self.catalog.tables.get((table.database, table.table)), columns)
 
     def schema(self, table: TableId) -> TableSchema:
-        """The schema that rows have here. Skippable, with the reason, when they cannot be published under any."""
+        """Return the schema of rows here. Raises Skippable, with the reason, if they cannot be published."""
         state = self.history.last_state(table)
         if state is None or state.schema is None:
             why = state.unknown if state and state.unknown else "it is not known"
@@ -147,8 +145,7 @@ class Tables:
         return self._published(state.schema)
 
     def why_left_out(self, table: TableId) -> Skippable | None:
-        """Why no row of a table can be published whatever the log says; None where rows are published, or kept until
-        its columns are known."""
+        """Return why no row of a table can be published; None if rows are published or await their columns."""
         name = (table.database, table.table)
         if name in self._refused:
             return Skippable(*self._refused[name])
@@ -162,7 +159,7 @@ class Tables:
         return self._unread.get(table)
 
     def left_out(self) -> dict[TableId, Skippable]:
-        """All tables that are left out here, with the reasons; sequences only where the topology lists them."""
+        """Return all tables that are left out here, with the reasons; sequences only if the topology lists them."""
         known = [self.id_of(name) for name in (*self.catalog.tables, *self._refused) if self.captured(*name)]
         found: dict[TableId, Skippable] = {}
         for table in sorted({*known, *self._listed}, key=str):
@@ -172,7 +169,7 @@ class Tables:
         return found
 
     def pass_over(self, table: TableId, why: Skippable, rows: int, ms: int) -> None:
-        """Rows of a table that is left out were read: the table must be read when it is captured again."""
+        """Count skipped rows of a table that is left out: it must be read when it is captured again."""
         if self._is_sequence(table) and table not in self._listed:
             return
         name = table.name
@@ -182,25 +179,24 @@ class Tables:
         self.unsettled = self.unsettled or held is None
 
     def cannot_read(self, tables: Mapping[TableId, Skippable], now: float, ask: float) -> None:
-        """Tables could not be read beside the log: they are left out for a while, each time for longer."""
+        """Leave out tables that could not be read during capture, for a while that grows each time."""
         self._unread |= tables
         self._pause = min(max(6 * ask, 2 * self._pause), _LONGEST_PAUSE)
         self._again, self.unsettled = now + self._pause, True
 
     def try_again(self, now: float) -> None:
-        """Let tables be read that could not be, if it is time."""
+        """Retry tables that could not be read, if it is time."""
         if self._unread and now >= self._again:
             self._unread.clear()
             self.unsettled = True
 
     def show_kinds(self, kinds: Mapping[tuple[str, str], Kind]) -> None:
-        """What the server shows of its relations now."""
+        """Set the server's current relations."""
         self.unsettled, self._kinds = self.unsettled or self._kinds != kinds, dict(kinds)
 
     @property
     def asks(self) -> list[TableId]:
-        """Captured tables of which the server may know more than its log told: columns that no statement told, the
-        engine of a table that was made without a word about it, the existence of a table that is listed."""
+        """Captured tables of which the server may know more: columns, the engine, or that a listed table exists."""
         unknown = [name for name in self.catalog.unknown if self.captured(*name)]
         unkind = [
             name
@@ -221,8 +217,7 @@ class Tables:
             raise why
 
     def _without_topic(self, table: TableId) -> Skippable | None:
-        """Why Kafka refuses the table's topic: it differs in `.` and `_` alone from one of a table that is listed, or
-        whose name comes first."""
+        """Return why Kafka refuses the table's topic: a listed or earlier table's differs only in `.` and `_`."""
         if len(self.databases) < 2:
             return None
         topic, own = distinguished(escaped_table(table)), (table not in self._listed, table.name)
@@ -230,19 +225,19 @@ class Tables:
             first = (other not in self._listed, other.name) < own and self.captured(other.database, other.table)
             if first and distinguished(escaped_table(other)) == topic:
                 return Skippable(
-                    f"table {table}: Kafka does not tell its topic from that of {other}",
-                    "capture one of the two only (under `filter_policy: accept`, list the other without a word)",
+                    f"table {table}: Kafka cannot distinguish its topic from that of {other}",
+                    "capture one of the two only (under `filter_policy: accept`, list the other without options)",
                 )
         return None
 
     def read_schema(self, table: TableId) -> TableSchema:
-        """The same with the types of masked columns: what a snapshot reads before it masks. Skippable as `schema`."""
+        """Return `schema` with the types of masked columns, for a snapshot, which reads before masking."""
         published = self.schema(table)
         kept = {column.name for column in published.columns}
         return replace(published, columns=tuple(c for c in self.catalog_columns(table) if c.name in kept))
 
     def catalog_columns(self, table: TableId) -> tuple[Column, ...]:
-        """All columns of a table here, ignored ones too. Skippable as `schema`."""
+        """Return all columns of a table here, including ignored ones. Skippable as `schema`."""
         self.schema(table)
         state = self.history.last_state(table)
         assert state is not None, "it has a schema"
@@ -250,27 +245,28 @@ class Tables:
         return state.schema.columns
 
     def named(self, name: str) -> TableId:
-        """The table that `database.table` means, in signals and in the states of what is under way.
+        """Return the table that `database.table` means in signals and states.
 
-        A dot may stand in either name, so it is the one that is captured; without one, the first dot parts them.
+        A dot may be in either name, so the captured table is chosen; without one, the first dot separates them.
         """
         whole, *splits = meanings(name, "")
         splits = splits or [whole]
         return self.id_of(next((split for split in splits if self.captured(*split)), splits[0]))
 
     def id_of(self, name: tuple[str, str]) -> TableId:
-        """The id of a table by its database and name, as the log, a statement or the topology writes them."""
+        """Return a table's id from its database and name, as the log, a statement or the topology writes them."""
         database, table = self._dialect.table_name(*name)
         return TableId(source=self.source, database=database, table=table)
 
     def exists(self, table: TableId) -> bool:
-        """Whether there is such a table here, its columns known or not."""
+        """Return whether the table exists here, its columns known or not."""
         name = (table.database, table.table)
         return name in self.catalog.tables or name in self.catalog.unknown
 
     def shape(self, table: TableId) -> Callable[[Row], None] | None:
-        """What takes away ignored columns and those of types that are not captured, and masks others, in place; None
-        where nothing is to be done.
+        """Return the function that masks an image in place, or None if there is nothing to do.
+
+        It also removes ignored columns and those whose type is not captured.
         """
         rule = self._rules.get(table) or TableRule(exact_case=True)
         state = self.history.last_state(table)
@@ -280,23 +276,23 @@ class Tables:
         return shape_of(rule)
 
     def hides(self, table: TableId) -> bool:
-        """Whether the topology says that columns of a table may not leave as they are."""
+        """Return whether the topology hides or masks columns of a table."""
         rule = self._rules.get(table)
         return rule is not None and shape_of(rule) is not None
 
     def where(self, table: TableId) -> str:
-        """What limits the rows that a first snapshot reads; empty where nothing does."""
+        """Return the condition that limits a first snapshot's rows; empty if there is none."""
         rule = self._rules.get(table)
         return rule.where if rule else ""
 
     def adopt(self, catalog: Catalog, position: Position) -> TablesChanged:
-        """Take what the server shows now as what holds from a position on, whatever was known before."""
+        """Replace the known catalog by the server's, from a position on."""
         change = adopted(self.history, self.catalog, catalog, source=self.source, position=position)
         self.history, self.catalog = self.history.record(change), catalog
         return self._changed(change)
 
     def publishable(self, table: TableId) -> Iterator[TableSchema]:
-        """The schema of one table, if it is captured and can be published."""
+        """Yield the schema of one table, if it is captured and can be published."""
         if self.captured(table.database, table.table):
             try:
                 yield self.schema(table)
@@ -305,17 +301,17 @@ class Tables:
 
     @property
     def can_be_read(self) -> bool:
-        """Whether the server holds the tables: what topics and messages tell is nowhere else."""
+        """Return whether the server has tables to read: other sources have their rows in topics or messages only."""
         return self._dialect.server in ("mysql", "mariadb", "postgresql")
 
     def schemas(self) -> Iterator[TableSchema]:
-        """Schemas of all captured tables that can be published."""
+        """Yield the schemas of all captured tables that can be published."""
         for database, name in sorted(self.catalog.tables):
             if self.captured(database, name):
                 yield from self.publishable(self.id_of((database, name)))
 
     def take_left_out(self) -> list[TableSchema]:
-        """Schemas that leave out columns whose type is not captured, each of them once, and again when others are."""
+        """Return each schema with columns of uncaptured types once, and again if these columns change."""
         if not self._unknown:
             return []
         self._unknown = False
@@ -324,7 +320,7 @@ class Tables:
         return [s for s in schemas if s.left_out and self._shown[s.table_id] != before.get(s.table_id)]
 
     def statement(self, event: StatementLogged, position: Position) -> TablesChanged:
-        """Fold a statement; `position` is the one behind it, with the number it takes if it changes anything."""
+        """Apply a statement. `position` is the place after it, with the number it takes if it changes anything."""
         dialect = self._dialect.in_mode_bits(event.sql_mode)
         known = {name for name in (*self.catalog.tables, *self.catalog.unknown) if self.captured(*name)}
         followed = follow(
@@ -333,7 +329,7 @@ class Tables:
         )  # fmt: skip
         found = self.effects(event)
         made = {(effect.database, effect.table) for effect in found if effect.kind == "create"}
-        touched = tuple(  # what CREATE OR REPLACE drops is there afterwards, and empty
+        touched = tuple(  # a table that CREATE OR REPLACE drops exists afterwards, and is empty
             replace(effect, kind="truncate") if (effect.database, effect.table) in made else effect
             for effect in found
             if effect.kind != "create" and (self._ours(effect, known) or effect.kind == "drop_database")
@@ -342,7 +338,7 @@ class Tables:
         return replace(self._took(followed), effects=touched, rewritten=tuple(map(self.id_of, rewritten)))
 
     def described(self, event: TableDescribed, position: Position) -> TablesChanged:
-        """Fold the log's metadata; it ends a quarantine, and changes nothing where it says what is known."""
+        """Apply the log's metadata. It ends a quarantine, and changes nothing if it states what is known."""
         known = self.catalog.tables.get((event.table.database, event.table.table))
         if known is not None and (known.primary_key == event.primary_key or not event.primary_key):
             held = known.schema(event.table, 0)
@@ -353,7 +349,7 @@ class Tables:
         )
 
     def altered(self, event: TableAltered, position: Position) -> TablesChanged:
-        """Fold what a server says a table is from a position on; it changes nothing where that is known."""
+        """Apply a server's table definition from a position on. It changes nothing if the definition is known."""
         name = (event.table.database, event.table.table)
         if self.catalog.tables.get(name) == event.definition:
             return TablesChanged()
@@ -388,7 +384,7 @@ class Tables:
         return published(schema, self._keys(schema), self._rules.get(schema.table_id))
 
     def is_unique(self, schema: TableSchema) -> bool:
-        """Whether no two rows share the key that a table is captured under, so that a walk along it misses none."""
+        """Return whether no two rows share the key that a table is captured under, so a walk along it misses no row."""
         nullable = {column.name for column in schema.columns if column.nullable}
         return not nullable & set(schema.primary_key) and any(
             key.kind in ("primary", "unique") and set(key.columns) == set(schema.primary_key)

@@ -1,7 +1,6 @@
-"""Values in canonical form (`cdc.model.types`) from the texts that servers print: of a SELECT, and of rows that were
-refused.
+"""Convert texts that servers print, in SELECTs and for refused rows, to values in canonical form (`cdc.model.types`).
 
-The decoder of the log makes canonical values itself (`ingest.binlog.format.canonical`); both ways share its functions.
+The log's decoder makes canonical values itself (`ingest.binlog.format.canonical`); both share its functions.
 """
 
 from __future__ import annotations
@@ -42,7 +41,8 @@ _TEXTS: dict[str, Callable[[str], Canonical]] = {
 
 
 def from_text(column: Column) -> FromText:
-    """Function value as a SELECT returns it (session in UTC; FLOAT selected as DOUBLE) → canonical value, never NULL.
+    """Return a function from a SELECT's value (session in UTC; FLOAT selected as DOUBLE) to a canonical value, never
+    NULL.
 
     Text arrives as str, binary strings and BIT as bytes.
     """
@@ -66,8 +66,10 @@ def from_text(column: Column) -> FromText:
 
 
 def select_expression(column: Column, quoted: str) -> str:
-    """What a snapshot selects for a column: FLOAT as DOUBLE, since MySQL prints FLOAT with six digits only; a VECTOR in
-    hexadecimal, since clients take it for text.
+    """Return the SELECT expression of a column for a snapshot.
+
+    FLOAT is selected as DOUBLE, since MySQL prints FLOAT with only six digits. A VECTOR is selected in hexadecimal,
+    since clients treat it as text.
     """
     if column.type.kind == "list":
         return f"HEX({quoted})"
@@ -75,7 +77,7 @@ def select_expression(column: Column, quoted: str) -> str:
 
 
 def judged(columns: Sequence[LoggedColumn], row: Row) -> Image:
-    """A row whose dates and times are the server's texts → canonical; those without canonical form keep their text."""
+    """Convert a row whose dates and times are the server's texts. Those without a canonical form keep their text."""
     values, refused = dict(row), dict[str, str]()
     for column in columns:
         value = row.get(column.name)

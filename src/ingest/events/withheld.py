@@ -1,8 +1,8 @@
-"""Rows events of an open transaction, withheld until they can no longer be rolled back; pure.
+"""Withhold the rows events of an open transaction until they can no longer be rolled back.
 
-A server may log changes and roll them back: MariaDB does so wherever a transaction makes or drops a temporary table.
-So the rows of a transaction are published when it is committed. A transaction of more than `MOST` bytes is published in
-parts: if it is rolled back after that, the tables concerned are read again.
+A server may log changes and roll them back: MariaDB does so if a transaction creates or drops a temporary table. So the
+rows of a transaction are published when it is committed. A transaction of more than `MOST` bytes is published in parts.
+If it is rolled back after that, the tables concerned are re-read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ROLLBACK_TO = re.compile(r"\s*ROLLBACK\s+(?:WORK\s+)?TO\s+(?:SAVEPOINT\s+)?(.+?
 
 
 class Withheld:
-    """The rows events of one transaction. `bytes` is their size; of the tables in `released` some were handed out."""
+    """Rows events of one transaction. `bytes` is their size; `released` are tables of which events were handed out."""
 
     def __init__(self) -> None:
         self.events: list[RowsEvent] = []
@@ -28,18 +28,18 @@ class Withheld:
         self._savepoints: dict[str, int] = {}
 
     def add(self, event: RowsEvent) -> bool:
-        """Withhold one more event; whether there are so many now that they must be handed out."""
+        """Withhold one more event. Returns whether so many are withheld that they must be handed out."""
         self.events.append(event)
         self.bytes += len(event.raw.data)
         return self.bytes > MOST
 
     @property
     def tables(self) -> tuple[TableId, ...]:
-        """The tables of all events, those that were handed out among them."""
+        """Return the tables of all events, including those that were handed out."""
         return tuple({**self.released, **{event.table: None for event in self.events}})
 
     def take(self) -> list[RowsEvent]:
-        """Hand out the events: what was published of them cannot be taken back any more."""
+        """Hand out the events: their published records cannot be undone."""
         found, self.events = self.events, []
         self.released.update((event.table, None) for event in found)
         self._before += len(found)
@@ -47,16 +47,22 @@ class Withheld:
         return found
 
     def control(self, statement: str) -> tuple[TableId, ...]:
-        """Obey SAVEPOINT or ROLLBACK TO; the tables to read again, because what is undone was handed out before."""
+        """Execute SAVEPOINT or ROLLBACK TO.
+
+        Returns the tables to re-read, because undone events were handed out before.
+        """
         if found := _SAVEPOINT.fullmatch(statement):
             self._savepoints[_name(found[1])] = self._before + len(self.events)
         elif found := _ROLLBACK_TO.fullmatch(statement):
-            # a savepoint that is not known stands before all that was logged of the transaction
+            # an unknown savepoint precedes all logged events of the transaction
             return self.undo(self._savepoints.get(_name(found[1]), 0))
         return ()
 
     def undo(self, mark: int = 0) -> tuple[TableId, ...]:
-        """Drop the events from the mark on; the tables to read again, because some of them were handed out before."""
+        """Drop the events from the mark on.
+
+        Returns the tables to re-read, because some events were handed out before.
+        """
         kept = max(0, mark - self._before)
         self.bytes -= sum(len(event.raw.data) for event in self.events[kept:])
         del self.events[kept:]
@@ -64,7 +70,7 @@ class Withheld:
 
 
 def _name(text: str) -> str:
-    """A savepoint's name, which servers compare without regard to case."""
+    """Return a savepoint's name in lower case, because servers compare names without regard to case."""
     if text[:1] == "`" and text[-1:] == "`":
         text = text[1:-1].replace("``", "`")
     return text.lower()
