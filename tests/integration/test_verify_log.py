@@ -267,7 +267,7 @@ def test_a_capture_that_does_not_run_is_reported(
     reason.
     """
     monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
-    monkeypatch.setattr("tailorbird.verify.log.kafka_records._PATIENCE", 0.3)
+    monkeypatch.setattr("tailorbird.verify.log.kafka_records._TIMEOUT", 0.3)
     captured = capture("t")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
     process = captured.start()

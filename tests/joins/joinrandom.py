@@ -9,7 +9,8 @@ from typing import Any
 from cdc.model.types import Canonical
 from tests.joins.joincase import Case
 
-_KEYS = [{"id": "int"}, {"id": "int"}, {"id": "bigint"}, {"code": "varchar(9)"}, {"a": "int", "b": "int"}]
+_KEYS = [{"id": "int"}, {"id": "int"}, {"id": "bigint"}, {"code": "varchar(9)"}, {"a": "int", "b": "int"},
+         {"id": "int", "region": "varchar(9)"}]  # fmt: skip
 _VALUES = ["int?", "bigint?", "decimal(6,2)?", "varchar(9)?", "date?", "datetime(3)?", "double?", "tinyint?"]
 
 
@@ -100,8 +101,11 @@ class Generator:
             inner = self.chance.random() < 0.5
             alias = Alias(f"j{len(joins)}", by_name[name], inner and parent.inner)
             conditions = []
+            fixed = self.chance.choice([*columns]) if len(columns) > 1 and self.chance.random() < 0.4 else None
             for theirs, ours in columns.items():
-                sides = [f"{alias.name}.{theirs}", f"{parent.name}.{ours}"]
+                # a constant may stand for a part of the key
+                constant = _literal(alias.table.columns[theirs], self.chance) if theirs == fixed else ""
+                sides = [f"{alias.name}.{theirs}", constant or f"{parent.name}.{ours}"]
                 self.chance.shuffle(sides)
                 conditions.append(" = ".join(sides))
             if self.chance.random() < 0.2:
@@ -219,6 +223,11 @@ class Generator:
 
     def _value(self, type_: str) -> Canonical:
         return value_of(type_, self.chance)
+
+
+def _literal(type_: str, chance: random.Random) -> str:
+    value = value_of(type_, chance)
+    return f"'{value}'" if isinstance(value, str) else str(value)
 
 
 def value_of(type_: str, chance: random.Random) -> Canonical:

@@ -130,7 +130,7 @@ def test_the_law_notices_a_barrier_over_a_bound_timestamp(monkeypatch: pytest.Mo
             self._last = next_timestamp(now_ms, self._last)
             return self._last
 
-    monkeypatch.setitem(globals(), "Stamps", Hasty)
+    monkeypatch.setitem(globals(), "BatchTimestamps", Hasty)
     with pytest.raises(AssertionError, match=r"is half written|is hidden"):
         run_schedules()
 
@@ -142,7 +142,7 @@ def test_the_law_notices_that_a_death_forgets(monkeypatch: pytest.MonkeyPatch) -
         def __init__(self, *, last: int, committed: int, bound: bool) -> None:
             super().__init__(last=last, committed=committed, bound=False)
 
-    monkeypatch.setitem(globals(), "Stamps", Forgetful)
+    monkeypatch.setitem(globals(), "BatchTimestamps", Forgetful)
     with pytest.raises(AssertionError, match=r"is half written|is hidden"):
         run_schedules()
 

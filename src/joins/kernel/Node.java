@@ -2,6 +2,7 @@ package tailorbird.kernel;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
 import java.util.*;
 import scala.collection.immutable.Seq;
 
@@ -9,6 +10,7 @@ import scala.collection.immutable.Seq;
 final class Node {
   private final int[] columns, id, lookups; // no lookups: a leaf
   private final int[][] keys;
+  private final byte[][] constants; // the rest of each key, as text; empty where columns are all of it
   private final int target, number; // the latter for traces; -1: events bring their own
   private final Filter filter; // null: every row passes
 
@@ -22,8 +24,10 @@ final class Node {
     filter = condition < 0 ? null : new Filter(conditions[condition], uses, columns);
     lookups = Source.ints(Message.at(node, "lookups"));
     keys = new int[lookups.length][];
+    constants = new byte[lookups.length][];
     for (int i = 0; i < lookups.length; i++) {
       keys[i] = Source.ints(Message.at(Message.at(node, "keys"), Integer.valueOf(i)));
+      constants[i] = Message.at(Message.at(node, "constants"), Integer.valueOf(i)).asText().getBytes(StandardCharsets.UTF_8);
     }
   }
 
@@ -70,6 +74,8 @@ final class Node {
         return ByteBuffer.allocate(1 + rowId.length).put((byte) 0).put(rowId).array();
       }
     }
-    return Source.joined(row, keys[lookup], 0);
+    byte[] key = Source.joined(row, keys[lookup], 0), rest = constants[lookup];
+    if (rest.length == 0) return key;
+    return ByteBuffer.allocate(key.length + 1 + rest.length).put(key).put((byte) ',').put(rest).array();
   }
 }

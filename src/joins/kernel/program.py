@@ -289,6 +289,7 @@ def _reader(node: Node, number: int, numbers: list[int], target: int) -> dict[st
         "id": [numbers[index] for index in node.id_columns],
         "lookups": [lookup.number for lookup in node.lookups],
         "keys": [[numbers[index] for index in lookup.columns] for lookup in node.lookups],
+        "constants": [text_of(list(lookup.constants)).decode() for lookup in node.lookups],
         "target": target,
     }
 

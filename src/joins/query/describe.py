@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from sqlglot import exp
+
+from cdc.model.types import Canonical
 from joins.query.group import Grouping
 from joins.query.nodes import Derived, Interval, LookupJoin, Node, Pair, Root
 from joins.query.plan import Fragment, KeyedJoin, Plan, Step
@@ -13,8 +16,14 @@ from joins.query.plan import Fragment, KeyedJoin, Plan, Step
 def condition_of(node: Node, lookup: LookupJoin) -> str:
     """The ON of a hop, as a query would say it."""
     child = lookup.child
-    pairs = zip(child.id_columns, lookup.columns, strict=True)
-    return " AND ".join(f"{child.alias}.{child.columns[c]} = {node.alias}.{node.columns[n]}" for c, n in pairs)
+    theirs = [f"{node.alias}.{node.columns[n]}" for n in lookup.columns] + [shown(one) for one in lookup.constants]
+    pairs = zip(child.id_columns, theirs, strict=True)
+    return " AND ".join(f"{child.alias}.{child.columns[c]} = {one}" for c, one in pairs)
+
+
+def shown(constant: Canonical) -> str:
+    """A constant as a query writes it."""
+    return exp.convert(constant).sql("spark")
 
 
 def key_of(fragment: Fragment, group: Grouping) -> str:

@@ -58,7 +58,7 @@ def _compared(plan: Plan) -> Iterator[tuple[tuple[Node, int], tuple[Node, int]]]
     """The columns that joins compare, each with its node."""
     for node in plan.nodes():
         for lookup in node.lookups:
-            for own, theirs in zip(lookup.columns, lookup.child.id_columns, strict=True):
+            for own, theirs in zip(lookup.columns, lookup.child.id_columns, strict=not lookup.constants):
                 yield (node, own), (lookup.child, theirs)
     for fragment in plan.fragments:
         if isinstance(root := fragment.root, Interval):

@@ -55,9 +55,10 @@ class Expression:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupJoin:
-    """A join of a node: `columns` of it (indexes) hold the id of a row of `child`; NULL in one matches nothing.
+    """A join of a node: `columns` of it (indexes), then `constants`, are the id of a row of `child`.
 
-    `number` is unique in the plan. The child's values begin at `offset` of the node's flat list.
+    NULL in a column matches nothing. `number` is unique in the plan. The child's values begin at `offset` of the node's
+    flat list.
     """
 
     number: int
@@ -65,6 +66,7 @@ class LookupJoin:
     inner: bool
     child: Node
     offset: int
+    constants: tuple[Canonical, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -260,7 +260,11 @@ def _nameless(node: Root) -> object:
         sides = [_nameless(node.left), _nameless(node.right)]
         return [*sides, node.left_key, node.right_key, node.left_stays, node.right_stays]
     expression = None if node.filter is None else node.filter.sql
-    lookups = [(lookup.columns, lookup.inner, _nameless(lookup.child)) for lookup in node.lookups]
+    lookups = [
+        # constants only where there are some: plans of earlier versions keep their fingerprint
+        (lookup.columns, lookup.inner, _nameless(lookup.child), *([lookup.constants] if lookup.constants else []))
+        for lookup in node.lookups
+    ]
     source: object
     if isinstance(node.source, PlanSource):
         source = (str(node.source.table_id), node.source.key, node.source.needs_latest)

@@ -79,9 +79,12 @@ class TreeCompiler:
         offset, lookups = len(columns), list[LookupJoin]()
         for child in branch.children:
             number = self.planning.number()
-            node = self._node(child, [own for own, _ in child.pairs], number)
+            node = self._node(child, [own for own, _ in (*child.pairs, *child.constants)], number)
             at = tuple(columns.index(theirs) for _, theirs in child.pairs)
-            lookups.append(LookupJoin(number=number, columns=at, inner=child.inner, child=node, offset=offset))
+            constants = tuple(value for _, value in child.constants)
+            lookups.append(
+                LookupJoin(number=number, columns=at, inner=child.inner, child=node, offset=offset, constants=constants)
+            )
             offset += node.width
         return Node(
             alias=branch.alias,

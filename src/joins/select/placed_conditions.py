@@ -35,6 +35,7 @@ class PlacedConditions:
                 assert branch.parent is not None  # pairs lead to a parent
                 used[branch.alias].add(own)
                 used[branch.parent.alias].add(theirs)
+            used[branch.alias].update(own for own, _ in branch.constants)
         conditions = (*self.filters, *(one for some in self.own.values() for one in some))
         for node in (*(item.expression for item in self.items), *(one.expression for one in conditions)):
             for column in node.find_all(exp.Column):

@@ -7,13 +7,13 @@ o ON o.customer_id = c.id` has orders as its root. A LEFT JOIN leads from what s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
 from sqlglot import exp
 
-from cdc.model.types import SPATIAL, LogicalType
+from cdc.model.types import SPATIAL, Canonical, LogicalType
 from cdc.topology.topology import Topology
 from joins.select.flat import Condition, Flat, FlatJoin
 from joins.select.rows import keys_of
@@ -27,6 +27,8 @@ _INEXACT = {"float32", "float64", "json", "list", *SPATIAL}
 class Branch:
     """A table in the tree; `pairs` = (its column, the parent's column) of the join that leads to it.
 
+    `constants` = (its column, value): what the join's conditions say of the rest of its key.
+
     `residual`: what else a LEFT JOIN asks of its row, so that it is found.
     """
 
@@ -34,6 +36,7 @@ class Branch:
     parent: Branch | None = None
     inner: bool = True
     pairs: tuple[tuple[str, str], ...] = ()
+    constants: tuple[tuple[str, Canonical], ...] = ()
     residual: tuple[Condition, ...] = ()
     children: list[Branch] = field(default_factory=list)
 
@@ -162,6 +165,7 @@ class _Builder:
     def _attach(self, alias: str, branches: Mapping[str, Branch]) -> tuple[Branch, list[Condition]] | None:
         join = self.left.get(alias)
         equalities = self._of_left(join) if join is not None else self.pool
+        constants = self._constants(alias, [*self.inner_on, *self.flat.where] if join is None else join.on)
         for parent in branches.values():
             pairs: dict[str, str] = {}
             used: list[Condition] = []
@@ -172,7 +176,8 @@ class _Builder:
                 if self.mismatch(alias, seen[0], parent.alias, seen[2]) is None:
                     pairs[seen[0]] = seen[2]
                     used.append(equality.condition)
-            if not any(key and {*key} <= {*pairs} for key in keys_of(self.shapes[alias])):
+            key = next((key for key in keys_of(self.shapes[alias]) if key and {*key} <= {*pairs, *constants}), None)
+            if key is None or not pairs:
                 continue
             residual = () if join is None else tuple(c for c in join.on if not any(c is one for one in used))
             if any(
@@ -180,11 +185,13 @@ class _Builder:
             ):
                 continue
             ordered = [name for name in self.shapes[alias].places() if name in pairs]
+            fixed = tuple((name, constants[name]) for name in key if name not in pairs)
             branch = Branch(
                 alias=alias,
                 parent=parent,
                 inner=join is None,
                 pairs=tuple((c, pairs[c]) for c in ordered),
+                constants=fixed,
                 residual=residual,
             )
             if join is None:
@@ -193,6 +200,23 @@ class _Builder:
                     above.inner, above = True, above.parent
             return branch, used
         return None
+
+    def _constants(self, alias: str, conditions: Sequence[Condition]) -> dict[str, Canonical]:
+        """The table's columns that a condition sets equal to a literal of their type. The condition stays a filter."""
+        found: dict[str, Canonical] = {}
+        for condition in conditions:
+            node = condition.expression.unnest()
+            if not isinstance(node, exp.EQ):
+                continue
+            for side, other in (
+                (node.this.unnest(), node.expression.unnest()),
+                (node.expression.unnest(), node.this.unnest()),
+            ):
+                if isinstance(side, exp.Column) and side.table == alias:
+                    value = _literal(other, self._type(alias, side.name))
+                    if value is not None:
+                        found.setdefault(side.name, value)
+        return found
 
     def _of_left(self, join: FlatJoin) -> list[_Equality]:
         return [equality for condition in join.on if (equality := _equality(condition)) is not None]
@@ -243,6 +267,17 @@ class _Builder:
 
     def _refuse(self, place: Place, what: str, expected: str) -> NoReturn:
         refuse(self.topology, place, what, expected)
+
+
+def _literal(node: exp.Expr, type_: LogicalType) -> Canonical:
+    """The canonical value of a literal of exactly this type; None where it is none: texts and integers only."""
+    if isinstance(node, exp.Literal) and node.is_string and type_.kind == "string":
+        return str(node.this)
+    negative = isinstance(node, exp.Neg)
+    number = node.this.unnest() if isinstance(node, exp.Neg) else node
+    if isinstance(number, exp.Literal) and number.is_int and type_.kind in _INTEGERS:
+        return -int(number.this) if negative else int(number.this)
+    return None
 
 
 def _equality(condition: Condition) -> _Equality | None:

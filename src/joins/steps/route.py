@@ -259,8 +259,16 @@ def messages_of(node: Node, target: int, read: Read) -> Iterator[Message]:
         return
     for part, lookup in enumerate(node.lookups):
         here = bytes([lookup.number])
-        left = None if before is None or old is None else key_text([before[i] for i in lookup.columns], old)
-        right = None if after is None or new is None else key_text([after[i] for i in lookup.columns], new)
+        left = (
+            None
+            if before is None or old is None
+            else key_text([*(before[i] for i in lookup.columns), *lookup.constants], old)
+        )
+        right = (
+            None
+            if after is None or new is None
+            else key_text([*(after[i] for i in lookup.columns), *lookup.constants], new)
+        )
         if left is not None and old is not None and (renamed or left != right):
             yield Message(here + left, (LOST if read.repairs else GONE) if renamed else MOVED, old, read.v, b"")
         if right is None or new is None or after is None:

@@ -176,7 +176,7 @@ def _strangers(node: Node, number: int, events: Mapping[int, Witness]) -> Iterat
     for lookup in node.lookups:
         own, theirs = (_values(events.get(at)) for at in (number, below))
         if own is not None and theirs is not None and isinstance(node.source, PlanSource):
-            pairs = zip(lookup.columns, lookup.child.id_columns, strict=True)
+            pairs = zip(lookup.columns, lookup.child.id_columns, strict=not lookup.constants)
             if any(own.get(node.columns[o]) != theirs.get(lookup.child.columns[t]) for o, t in pairs):
                 yield below
         yield from _strangers(lookup.child, below, events)
