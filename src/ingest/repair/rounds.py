@@ -145,7 +145,7 @@ class RepairRunner(OpenRepairs):
             repair.search = Search(self.topic(table), repair.round_keys, (), MOST)
         repair.stage, repair.fresh = "holding", True
 
-    def _ask(
+    def _request(
         self, table: TableId, repair: TableRepair, reader: SharedChunkReader, position: Callable[[], Position]
     ) -> None:
         try:
