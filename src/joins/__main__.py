@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 _HERE = Path(__file__).resolve().parent
-# spark-submit runs this file as a script: its own folder comes first on the path, the one above it is meant
+# spark-submit runs this file as a script, so its own folder is first on the path instead of the one above it
 sys.path[:] = [str(_HERE.parent), *(entry for entry in sys.path if Path(entry or ".").resolve() != _HERE)]
 
 from cdc.model.errors import TailorbirdError  # noqa: E402  # as above
@@ -16,21 +16,21 @@ from cdc.process.proc_log_lines import log_lines  # noqa: E402  # after the path
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run joins until they are stopped; the exit code: 0 stopped, 1 failed, 2 used wrongly."""
+    """Run joins until they are stopped. Return the exit code: 0 stopped, 1 failed, 2 wrong usage."""
     parser = argparse.ArgumentParser(
         prog="python -m joins",
         description="Keep joined tables of HBase equal to their SELECTs over the sources, in one Spark application.",
         epilog="Example: python -m joins topologies/shop.yml --table orders_wide",
     )
     parser.add_argument("topology", help="the topology's YAML file")
-    parser.add_argument("--table", action="append", default=[], help="which table, again for more; else all of them")
-    parser.add_argument("--rebuild", action="store_true", help="forget the state and read the log from its beginning")
+    parser.add_argument("--table", action="append", default=[], help="a table to join; repeatable (default: all)")
+    parser.add_argument("--rebuild", action="store_true", help="discard the state and read the log from its beginning")
     parser.add_argument(
         "--metrics-port",
         type=int,
         action="append",
         default=[],
-        help="serve Prometheus on 127.0.0.1 (0 = not), a table each",
+        help="serve Prometheus metrics on this port of 127.0.0.1, one per table (0: off)",
     )
     options = parser.parse_args(arguments)
     log_lines("logfmt")

@@ -1,4 +1,4 @@
-"""Wires a process of joins: the tables of a topology that it is given, one Spark application; until SIGTERM."""
+"""Run a process of joins: some tables of a topology in one Spark application, until SIGTERM."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 
 def choose_table(topology: Topology, name: str | None) -> Table:
-    """The table that a command means: the named one, or the only one; UsageError otherwise."""
+    """Return the table that a command names, or the only one; UsageError otherwise."""
     known = ", ".join(topology.tables)
     if name is None and len(topology.tables) == 1:
         return next(iter(topology.tables.values()))
@@ -41,21 +41,20 @@ def choose_table(topology: Topology, name: str | None) -> Table:
 
 
 def run(file: str, names: Sequence[str], *, rebuild: bool = False, ports: Sequence[int] = ()) -> None:
-    """Join tables (none named: all) until SIGTERM or SIGINT, each with a port for its metrics (none: nowhere).
+    """Join tables (none named: all) until SIGTERM or SIGINT, each with a port for its metrics (none: no metrics).
 
-    Raises TailorbirdError when a table that is alone can not start or must not go on, and as `TableJoins.run` does
-    where there are many. However it ends, the next start goes on with each batch that was not committed, and writes the
-    same cells again.
+    Raises TailorbirdError if a single table cannot start or must not continue; for several tables it raises like
+    `TableJoins.run`. However it ends, the next start replays each uncommitted batch and writes the same cells.
     """
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     for library in ("py4j", "thriftpy2", "happybase", "sqlglot"):
-        logging.getLogger(library).setLevel(logging.CRITICAL)  # we report their failures in our own words
+        logging.getLogger(library).setLevel(logging.CRITICAL)  # we report their failures in our own messages
     topology = _as_declared(file, names) if rebuild else load_topology(file)
     tables = [choose_table(topology, name) for name in dict.fromkeys(names)] or list(topology.tables.values())
     if ports and len(ports) != len(tables):
-        raise UsageError(f"{len(ports)} metrics ports for {len(tables)} tables", "give each table one, or none")
+        raise UsageError(f"{len(ports)} metrics ports for {len(tables)} tables", "give each table a port, or none")
     served = dict(zip((table.name for table in tables), ports or [0] * len(tables), strict=True))
     if rebuild:
         forget_state(topology, tables)
@@ -70,12 +69,12 @@ def run(file: str, names: Sequence[str], *, rebuild: bool = False, ports: Sequen
         else:
             join_table(topology, tables[0], stop, spark=spark, port=served[tables[0].name])
     finally:
-        if not stop.is_set():  # else its JVM got the signal as well
+        if not stop.is_set():  # otherwise its JVM received the signal as well
             spark.close()
 
 
 def _as_declared(file: str, names: Sequence[str]) -> Topology:
-    """What runs, once these tables (none named: all) are what the file says of them."""
+    """Declare these tables (none named: all) as in the file, and return the topology that runs from then on."""
     topology = read_file(file)
     versions = kept_versions(topology.name)
     if not versions.tables:
@@ -87,18 +86,19 @@ def _as_declared(file: str, names: Sequence[str]) -> Topology:
 
 
 def settle_rebuilt(topology: Topology, tables: Sequence[Table]) -> None:
-    """Settle the dead letters of tables that are rebuilt; while Kafka is away they wait on, and that is told."""
+    """Settle the dead letters of rebuilt tables; if Kafka is unavailable, log that they remain open."""
     names = [table.name for table in tables]
     try:
         resolve_dead_letters(topology.log.brokers, topology.name, names)
     except Retriable as error:
         remedy = f"tailorbird dead-letters resolve {topology.file}"
-        log.warning("dead letters from before the rebuild wait on", tables=names, reason=str(error), remedy=remedy)
+        log.warning("dead letters from before the rebuild remain open", tables=names, reason=str(error), remedy=remedy)
 
 
 def inspect_state(file: str, table_name: str, key: str) -> list[Held]:
-    """What a table's join holds under a key; UsageError for a key that is no JSON, an engine or a table without it, and
-    where Kafka does not tell the tables' schemas.
+    """Return what a table's join stores under a key.
+
+    Raises UsageError if the key is no JSON, if the engine or table has no such state, or if Kafka lacks the schemas.
     """
     from joins.engine.spark_session import close_session, open_session
     from joins.inspection.spark_entries import entries  # imported here: pyspark costs a second
@@ -107,13 +107,13 @@ def inspect_state(file: str, table_name: str, key: str) -> list[Held]:
     table = choose_table(topology, table_name)
     checkpoint = checkpoint_folder(topology, table) / "spark"
     if table.engine != "jvm" or not (checkpoint / "state").is_dir():
-        raise UsageError(f"{checkpoint} holds no state of the JVM engine", "run the join first; a copy 1:1 has none")
+        raise UsageError(f"{checkpoint} holds no state of the JVM engine", "run the join first; 1:1 copies have none")
     servers, wanted = topology.log.brokers, tables_of(topology, table)
     deadline = time.monotonic() + _INSPECT_TIMEOUT
     schemas = read_schemas(servers, topology.name, wanted, lambda _: None, lambda: time.monotonic() > deadline)
     if missing := sorted(str(table_id) for table_id in wanted - set(schemas)):
-        what = f"Kafka at {servers} does not tell the schema of {', '.join(missing)}"
-        raise UsageError(what, "is it running, and is this the topology that the join has run with?")
+        what = f"Kafka at {servers} has no schema of {', '.join(missing)}"
+        raise UsageError(what, "check that Kafka runs, and that this topology is the one of the running join")
     plan = compile_plan(topology, table, schemas)
     try:
         keys = keys_of(plan, key)

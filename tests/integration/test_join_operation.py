@@ -104,7 +104,7 @@ def test_rows_in_a_topic_metrics_and_state(make: Callable[..., Joined]) -> None:
     joined.file.write_text(known.replace(joined.servers, f"127.0.0.1:{free_port()}"))
     unavailable = state_of(joined, str(fact))
     assert unavailable.returncode == 2
-    assert "does not tell the schema of crm.crm.far, shop.shop.facts, shop.shop.near" in unavailable.stderr
+    assert "has no schema of crm.crm.far, shop.shop.facts, shop.shop.near" in unavailable.stderr
     joined.file.write_text(known)
 
     subprocess.run(["rm", "-rf", str(joined.folder / "checkpoints")], check=True)

@@ -64,8 +64,8 @@ def test_a_packed_environment_is_sent_and_used() -> None:
     [
         (["--deploy-mode", "cluster"], "does not run inside the cluster"),
         (["--deploy-mode=cluster"], "does not run inside the cluster"),
-        (["--master", "yarn"], "--master can not be given"),
-        (["--py-files=x.zip"], "--py-files can not be given"),
+        (["--master", "yarn"], "--master cannot be given"),
+        (["--py-files=x.zip"], "--py-files cannot be given"),
         (["x.py"], "is no option of spark-submit"),
     ],
 )

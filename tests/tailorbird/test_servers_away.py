@@ -20,7 +20,7 @@ COMMANDS = {
     "dead-letters list": "Kafka at {away}: the dead letters are not told: ",
     "explain-plan": "no schema of shop.shop.orders in the log at {away}, nor can its server tell; ",
     "verify": "Kafka at {away}: ",
-    "state inspect": "Kafka at {away} does not tell the schema of shop.shop.orders; is it running, ",
+    "state inspect": "Kafka at {away} has no schema of shop.shop.orders; check that Kafka runs, ",
 }
 
 

@@ -1,1 +1,1 @@
-"""Executors on other machines: the spark-submit command, what it ships, and what they must have."""
+"""Run joins on a Spark cluster: the spark-submit command, the files that it ships, and checks of the executors."""

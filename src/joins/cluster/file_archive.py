@@ -1,4 +1,4 @@
-"""Our sources as a zip, as `--py-files` ships them to executors."""
+"""Pack Tailorbird's sources into the zip that `--py-files` ships to executors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _PACKAGES = ("cdc", "joins")
 
 
 def write_archive(root: Path, target: Path) -> Path:
-    """Pack the packages that executors import, from the folder that holds them; replaced whole."""
+    """Pack the packages that executors import, from the folder `root`; the file is replaced atomically."""
     target.parent.mkdir(parents=True, exist_ok=True)
     new = target.with_suffix(".new")
     with zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as packed:

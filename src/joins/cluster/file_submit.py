@@ -1,4 +1,4 @@
-"""The command of a table's join on a cluster, with all that it ships ready."""
+"""Build the command of a table's join on a cluster, and the files that it ships."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from joins.engine.spark_session import STREAMING, jars_of, jvm_options
 def cluster_command(
     topology: Topology, table: Table, *, master: str, environment: str | None = None, more: Sequence[str] = ()
 ) -> list[str]:
-    """The words of the command; `environment` and `more` as in `submit_command`.
+    """Return the command's words; `environment` and `more` are as in `submit_command`.
 
-    UsageError where the packed environment is not there, or Spark's jars are not.
+    Raises UsageError if the packed environment or Spark's jars are missing.
     """
     if environment is not None and "://" not in environment and not Path(environment).is_file():
         raise UsageError(f"{environment}: no such file", "pack one: venv-pack -o environment.tar.gz (docs/cluster.md)")

@@ -1,7 +1,7 @@
-"""What executors on other machines must have, asked of each before a query begins: its checkpoint and its packages.
+"""Check every executor on other machines before a query starts: its checkpoint folder and its packages.
 
-Without the question, a worker that does not see the checkpoint's folder would begin with an empty state, and one
-without a package would fail task by task until the query ends.
+Without the check, a worker that does not see the checkpoint folder would start with an empty state, and one without a
+package would fail task by task until the query ends.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from pyspark.sql import SparkSession
 from cdc.model.errors import UsageError
 from joins.cluster.proc_executor import Answer, answer
 
-_TASKS_PER_CORE = 4  # so that no executor is left out
+_TASKS_PER_CORE = 4  # enough to reach every executor
 
 log = structlog.get_logger()
 
 
 def check_executors(session: SparkSession, folder: Path) -> None:
-    """UsageError, naming the hosts, where executors do not read what the driver has just written into `folder`, or lack
-    a package. Waits until the cluster has given the first executor.
+    """Raise UsageError, naming the hosts, if executors cannot read what the driver wrote into `folder`, or lack a
+    package.
+
+    Wait until the cluster has provided the first executor.
     """
     context = session.sparkContext
     folder.mkdir(parents=True, exist_ok=True)
@@ -41,8 +43,8 @@ def check_executors(session: SparkSession, folder: Path) -> None:
 def _judge(folder: Path, answers: set[Answer]) -> None:
     blind = sorted({host for host, sees, _ in answers if not sees})
     if blind:
-        what = f"{folder} is not the same on {', '.join(blind)} as where the driver runs"
-        raise UsageError(what, "set TAILORBIRD_HOME to a folder that all of the cluster's machines share")
+        what = f"{folder} on {', '.join(blind)} is not the driver's folder"
+        raise UsageError(what, "set TAILORBIRD_HOME to a folder that all machines of the cluster share")
     lacking = sorted({f"{name} on {host}" for host, _, names in answers for name in names})
     if lacking:
         what = f"executors lack {', '.join(lacking)}"

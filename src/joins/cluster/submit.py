@@ -1,4 +1,4 @@
-"""The spark-submit command of a join: what a cluster needs that `tailorbird join` does by itself. Pure."""
+"""Build the spark-submit command of a join, with everything that `tailorbird join` sets by itself."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from cdc.model.errors import UsageError
 from cdc.topology.topology import Table, Topology
 
 _ENVIRONMENT = "environment"  # the folder that executors unpack `--environment` to
-# Each is ours to set: by the topology, or because a join is right only so.
+# Options that Tailorbird sets: from the topology, or because a join is only correct with them.
 _OURS = {
     "--master": "name it before the `--`: tailorbird submit … --master URL",
     "--name": "the name is the topology's and the table's",
-    "--py-files": "Tailorbird's sources are shipped; ship packages of yours with --environment FILE.tar.gz",
+    "--py-files": "Tailorbird's sources are shipped; ship your own packages with --environment FILE.tar.gz",
     "--archives": "ship Python packages with --environment FILE.tar.gz",
-    "--class": "a join is no Java program",
+    "--class": "a join is not a Java program",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shipped:
-    """What goes to every executor: our sources, Kafka's connector and the kernel; `environment`, if given, is a packed
-    Python environment (conda-pack, venv-pack) that has the packages Tailorbird needs.
+    """The files that go to every executor: Tailorbird's sources, Kafka's connector and the kernel.
+
+    `environment`, if given, is a packed Python environment (conda-pack, venv-pack) with the packages Tailorbird needs.
     """
 
     archive: Path
@@ -44,11 +45,12 @@ def submit_command(
     python: str,
     more: Sequence[str] = (),
 ) -> list[str]:
-    """The command's words. Driver in the client, executors anywhere.
+    """Return the command's words. The driver runs in the client, executors run anywhere.
 
-    `settings` are those of Spark that must be set before its JVM starts; `java` the options of the driver's JVM;
-    `python` the interpreter here and, at the same path, on every node that is not sent one; `more` further options of
-    spark-submit, which stand behind ours and so win. UsageError for one that can not be given.
+    `settings`: Spark settings that must be set before its JVM starts. `java`: options of the driver's JVM. `python`:
+    the
+    interpreter here and, at the same path, on every node that receives no environment. `more`: further options of
+    spark-submit, which come last and therefore win. Raises UsageError for an option that is not allowed.
     """
     _check(more)
     command = ["spark-submit", "--master", master, "--deploy-mode", "client", "--name", f"{topology.name}.{table.name}"]
@@ -67,7 +69,7 @@ def _check(more: Sequence[str]) -> None:
     words = [word.partition("=")[0] for word in more]
     for word in words:
         if word in _OURS:
-            raise UsageError(f"{word} can not be given to spark-submit", _OURS[word])
+            raise UsageError(f"{word} cannot be given to spark-submit", _OURS[word])
     if "--deploy-mode" in words and "client" not in more and "--deploy-mode=client" not in more:
         raise UsageError(
             "a join's driver does not run inside the cluster: its topology file, its checkpoint's record and its"
@@ -81,7 +83,7 @@ def _check(more: Sequence[str]) -> None:
 
 
 def shown(command: Sequence[str]) -> str:
-    """The command for a shell, an option a line."""
+    """Format the command for a shell, one option per line."""
     lines: list[str] = []
     for word in command:
         starts = word.startswith("--") or not lines or word.endswith("__main__.py")

@@ -1,1 +1,1 @@
-"""The plan as a streaming query of Spark, and what runs beside it."""
+"""Run the plan as a streaming query of Spark, and manage its session and checkpoint."""

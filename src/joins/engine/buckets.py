@@ -1,7 +1,7 @@
-"""Buckets: the grouping keys of the stateful operators, one per Spark partition.
+"""Choose buckets, the grouping keys of the stateful operators, one per Spark partition.
 
-Spark's fixed cost per group and partition is far above that of a row, so state is grouped by bucket and not by key. A
-bucket's number is chosen so that Spark's own hash sends each bucket to a partition of its own: with numbers 0 … n-1
+Spark's fixed cost per group and partition is far above that of a row, so state is grouped by bucket and not by key.
+Bucket numbers are chosen so that Spark's own hash sends each bucket to a partition of its own. With the numbers 0 … n-1
 some partitions would get two buckets and others none.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 
 _MASK = 0xFFFFFFFF
-_SEED = 42  # of Spark's HashPartitioning
+_SEED = 42  # seed of Spark's HashPartitioning
 
 
 def _rotated(value: int, by: int) -> int:
@@ -18,7 +18,7 @@ def _rotated(value: int, by: int) -> int:
 
 
 def spark_hash(value: int) -> int:
-    """Spark's `hash(int)`: Murmur3 (x86, 32 bits) of the 4 bytes with seed 42, as a signed number."""
+    """Compute Spark's `hash(int)`: Murmur3 (x86, 32 bits) of the 4 bytes with seed 42, as a signed number."""
     k = _rotated(value * 0xCC9E2D51 & _MASK, 15) * 0x1B873593 & _MASK
     h = (_rotated(_SEED ^ k, 13) * 5 + 0xE6546B64 & _MASK) ^ 4
     h = (h ^ h >> 16) * 0x85EBCA6B & _MASK
@@ -28,7 +28,7 @@ def spark_hash(value: int) -> int:
 
 
 def bucket_numbers(partitions: int) -> tuple[int, ...]:
-    """One number per partition p, such that Spark sends a group of that number to p."""
+    """Return one number per partition p, such that Spark sends a group with that number to p."""
     numbers: dict[int, int] = {}
     candidate = 0
     while len(numbers) < partitions:
@@ -38,5 +38,5 @@ def bucket_numbers(partitions: int) -> tuple[int, ...]:
 
 
 def bucket_of(text: str, numbers: tuple[int, ...]) -> int:
-    """The bucket of a key's text; the same in every process and release, since checkpoints depend on it."""
+    """Return the bucket of a key's text. Checkpoints depend on it, so it is the same in every process and release."""
     return numbers[zlib.crc32(text.encode()) % len(numbers)]

@@ -1,8 +1,8 @@
-"""Why a query failed, found in what Spark says of it: the innermost cause, and what helps. Pure.
+"""Find out why a query failed: extract the innermost cause and its remedy from Spark's error text.
 
-Spark's text wraps a failure in up to five others: the query's, the job's, the task's with its Java stack, the Python
-worker's trace; the first line tells least of all. The cause is the last heading of an exception: Java tells causes from
-the outermost to the innermost, and Python ends a trace with what was raised.
+Spark wraps a failure in up to five others: the query's, the job's, the task's with its Java stack, the Python worker's
+trace. The first line is the least useful one. The cause is the last heading of an exception: Java lists causes from the
+outermost to the innermost, and Python ends a trace with the exception that was raised.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ _HEADING = re.compile(
     r"(?P<name>[A-Z]\w*(?:Error|Exception|Failure|Throwable)|Fatal|Retriable)"
     r"(?::\s*(?P<said>.*))?$"
 )
-# what Spark puts around a query's failure, with an id that is another at every start
+# Spark's wrapper around a query's failure, with an id that changes at every start
 _WRAPPED = re.compile(r"\[STREAM_FAILED\] Query \[[^]]*\] terminated with exception: | SQLSTATE: \w{5}")
 _SNAPSHOT = "first `tailorbird snapshot TOPOLOGY source.table` of the topic's table, then `tailorbird join … --rebuild`"
 _REMEDIES = (
     (
         "No space left on device",
-        "make room on the volume of TAILORBIRD_HOME; the next start goes on where this was",
+        "make room on the volume of TAILORBIRD_HOME; the next start resumes where this one ended",
     ),
     ("Some data may have been lost", _SNAPSHOT),
     ("UnknownTopicOrPartition", f"its topic is gone; {_SNAPSHOT}"),
     ("OutOfMemoryError", "a lower max_changes_per_batch needs less memory"),
-    ("ModuleNotFoundError", "a Python of the executors lacks this package: docs/cluster.md"),
+    ("ModuleNotFoundError", "install this package in the executors' Python: docs/cluster.md"),
     ("PYTHON_VERSION_MISMATCH", "executors need the driver's version of Python: docs/cluster.md"),
     ("Permission denied", "let this user write to TAILORBIRD_HOME"),
     ("ConcurrentModificationException", "another process runs this join; stop one of them"),
@@ -36,12 +36,12 @@ _REMEDIES = (
 
 
 def cause_of(error: BaseException) -> str:
-    """The innermost cause in one line: the exception's name and what it says."""
+    """Return the innermost cause in one line: the exception's name and message."""
     return _cause(_WRAPPED.sub("", str(error))) or type(error).__name__
 
 
 def remedy_for(error: BaseException) -> str:
-    """What helps against a failure that is known; empty where it is not."""
+    """Return the remedy for a known failure, or an empty text."""
     text = str(error)
     return next((remedy for sign, remedy in _REMEDIES if sign in text), "")
 
@@ -51,7 +51,7 @@ def _cause(text: str) -> str:
     headings = [(place, found) for place, line in enumerate(lines) if (found := _HEADING.match(line))]
     for place, heading in reversed(headings):
         said = (heading["said"] or "").strip()
-        if said.startswith("Traceback"):  # its own words stand at the trace's end; without them it says nothing
+        if said.startswith("Traceback"):  # the real message is at the trace's end
             continue
         if not said and place + 1 < len(lines) and not lines[place + 1].startswith(("at ", "...", "Caused by")):
             said = lines[place + 1]

@@ -1,6 +1,6 @@
-"""The folder of a query's checkpoint: Spark's own files, and beside them the query's record.
+"""Manage the folder of a query's checkpoint: Spark's own files and the query's record.
 
-<folder>/query.json   what the state was made for, and how far the run's first complete cut is
+<folder>/query.json   what the state depends on, and the progress towards the run's first complete cut
 <folder>/lock         held by the one process that may run the query
 <folder>/spark/       Spark's checkpoint
 """
@@ -22,21 +22,22 @@ from joins.steps.sink import Refusals
 
 FORMAT = 1
 _RECORD = "query.json"
-_LARGE = 1000  # changes of a batch whose time is more than what any batch costs
+_LARGE = 1000  # changes of a batch whose duration exceeds the fixed cost of a batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryRecord:
     """One run of a query, from an empty state to its last batch.
 
-    `fingerprint`, `partitions` and `engine` (empty: not known) are what the state depends on. `first_timestamp` is
-    older than every write of the run.
-    `target` are the log's ends when the run began: once they are covered the cut is `complete`, rows of former runs are
-    swept away and barriers begin. From then on the barriers keep how far each source has come. `truncation_points`:
-    topic → partition → sequence (`joins.steps.truncation`). `settled`, `counts` and `topics`: what is known of the log
-    since the run began (`joins.stores.compaction`): per partition where the zone ends that may be compacted and how
-    many records it held, and the topics' ids at the broker. `refused`: what the table lacks. `began_ms` and `whole_ms`:
-    when the run began, and when it was complete (0: not known), for who wants to know how long the next one will take.
+    `fingerprint`, `partitions` and `engine` (empty: unknown) are what the state depends on. `first_timestamp` is older
+    than every write of the run. `target` holds the log's ends when the run began. Once they are covered, the cut is
+    `complete`: rows of former runs are deleted, barriers start, and from then on the barriers hold each source's
+    progress. `truncation_points`: topic → partition → sequence (`joins.steps.truncation`).
+
+    `settled`, `counts` and `topics` describe the log at the run's beginning (`joins.stores.compaction`): per partition
+    the compaction-safe offset and the number of records before it, and the topics' ids at the broker. `refused` counts
+    the rows that the table lacks. `began_ms` and `whole_ms` are when the run began and when it was complete (0:
+    unknown), from which `plan` estimates how long the next run takes.
     """
 
     id: str
@@ -56,7 +57,7 @@ class QueryRecord:
 
 
 class QueryCheckpoint:
-    """A query's folder, in which Spark checkpoints; UsageError if another process holds it."""
+    """A query's checkpoint folder; UsageError if another process holds it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -66,11 +67,11 @@ class QueryCheckpoint:
         self._lock = _locked(folder / "lock")
 
     def record(self) -> QueryRecord | None:
-        """The run that this folder holds; None if it is empty. Fatal if it is unreadable."""
+        """Return the run that this folder holds, None if it is empty. Raises Fatal if it is unreadable."""
         return stored_record(self.folder)
 
     def store(self, record: QueryRecord) -> None:
-        """Replace the record, whole or not at all."""
+        """Replace the record atomically."""
         new = self._record.with_suffix(".new")
         with new.open("w") as file:
             json.dump({"format": FORMAT, **asdict(record)}, file)
@@ -79,33 +80,34 @@ class QueryCheckpoint:
         new.replace(self._record)
 
     def clear(self) -> None:
-        """Forget the run and its state; the next one begins from the log's beginning."""
+        """Delete the run and its state; the next run starts at the log's beginning."""
         self._record.unlink(missing_ok=True)
         shutil.rmtree(self.spark, ignore_errors=True)
 
     def close(self) -> None:
-        """Let another process have the folder."""
+        """Release the folder for another process."""
         self._lock.close()
 
     def last_committed(self) -> int:
-        """The last batch that Spark committed; -1 before the first."""
+        """Return the last batch that Spark committed; -1 before the first."""
         return max((int(path.name) for path in (self.spark / "commits").glob("[0-9]*")), default=-1)
 
     def committed(self) -> list[dict[str, dict[int, int]]]:
-        """Where the last committed batch ends, as `levels`; empty before the first."""
+        """Return the ends of the last committed batch, as `levels` does; empty before the first."""
         batch = self.last_committed()
         return self.levels(batch) if batch >= 0 else []
 
     def levels(self, batch: int) -> list[dict[str, dict[int, int]]]:
-        """Where a planned batch ends in each partition of the log, as Spark wrote it down before the batch began: once
-        per level of the plan that reads topics, the lowest first, since each has a source of its own.
+        """Return the end of a planned batch in each partition of the log, as Spark stored it before the batch began.
+
+        The list has one entry per level of the plan that reads topics, the lowest first: each is a Spark source.
         """
         # Spark's offset log: a version, the batch's metadata, then one line per source, `-` for one without data yet
         found = [{} if line == "-" else json.loads(line) for line in self._planned(batch)[2:]]
         return [_offsets(ends) for ends in found]
 
     def watermark(self, batch: int) -> int:
-        """The watermark (ms) of a planned batch, from the same file."""
+        """Return the watermark (ms) of a planned batch, from the same file."""
         return int(json.loads(self._planned(batch)[1])["batchWatermarkMs"])
 
     def _planned(self, batch: int) -> list[str]:
@@ -113,7 +115,7 @@ class QueryCheckpoint:
 
 
 def stored_record(folder: Path) -> QueryRecord | None:
-    """What `QueryCheckpoint.record` tells, also while a process holds the folder."""
+    """Return what `QueryCheckpoint.record` does, even while a process holds the folder."""
     file = folder / _RECORD
     if not file.exists():
         return None
@@ -128,19 +130,19 @@ def stored_record(folder: Path) -> QueryRecord | None:
         value["refused"] = Refusals(**value.get("refused", {}))
         return QueryRecord(**value)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Fatal(f"{file}: {error}", "start with --rebuild, which makes the state anew") from error
+        raise Fatal(f"{file}: {error}", "start with --rebuild, which recreates the state") from error
 
 
 def measured_rate(folder: Path, record: QueryRecord) -> float | None:
-    """How many changes a second a query takes, also while a process holds its folder.
+    """Return how many changes per second a query processes, even while a process holds its folder.
 
-    Of the large batches whose files Spark still keeps, from a batch's plan to its commit; else of the whole run until
-    it was complete. None where there was too little to read for either.
+    It is measured over the large batches whose files Spark still keeps, from a batch's plan to its commit; otherwise
+    over the whole run until it was complete. None if there is too little data for either.
     """
     spark, taken, seconds = folder / "spark", 0, 0.0
     commits = sorted(int(path.name) for path in (spark / "commits").glob("[0-9]*"))
     for before, batch in pairwise(commits):
-        if batch != before + 1:  # Spark removes old ones meanwhile
+        if batch != before + 1:  # Spark has removed the batch between them
             continue
         try:
             changes = _read_until(spark, batch) - _read_until(spark, before)
@@ -156,7 +158,7 @@ def measured_rate(folder: Path, record: QueryRecord) -> float | None:
 
 
 def _read_until(spark: Path, batch: int) -> int:
-    """How many offsets of all partitions of all levels stand before a planned batch's end."""
+    """Sum the offsets of all partitions of all levels at a planned batch's end."""
     lines = (spark / "offsets" / str(batch)).read_text().splitlines()[2:]
     levels = (_offsets(json.loads(line)) for line in lines if line != "-")
     return sum(offset for level in levels for ends in level.values() for offset in ends.values())

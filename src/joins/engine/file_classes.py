@@ -1,4 +1,5 @@
-"""Where the archive of a JVM's classes lies: in the cache, named by the Java and the jars that it was made of."""
+"""Locate the archive of a JVM's classes in the cache; its name depends on the Java and the jars that it was made
+from."""
 
 from __future__ import annotations
 
@@ -11,22 +12,22 @@ from pathlib import Path
 
 from cdc.model.artefacts import cache_folder
 
-_KEPT = 4  # archives of other jars: 150 MB each, and the newest belong to checkouts that are at work
+_KEPT = 4  # number of archives kept: 150 MB each, and the newest belong to checkouts in use
 
 
 def archive_of(jars: Sequence[Path], spark: Path) -> Path:
-    """The archive for a class path of these jars and those of `spark`, pyspark's folder; made or not."""
+    """Return the path of the archive for a class path of these jars and those of `spark`, pyspark's folder."""
     java = Path(os.environ["JAVA_HOME"]) / "bin" / "java" if "JAVA_HOME" in os.environ else shutil.which("java") or ""
     release = Path(os.path.realpath(java)).parents[1] / "release"
     parts = [version("pyspark"), str(spark), *map(str, jars), release.read_text() if release.exists() else str(java)]
-    # a JVM refuses the archive of jars that were installed anew, although all names are the same
+    # a JVM refuses the archive if its jars were reinstalled, even if all names are the same
     parts += [str(jar.stat().st_mtime_ns) for jar in [*jars, *sorted((spark / "jars").glob("spark-core*.jar"))]]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
     return cache_folder(os.environ) / "classes" / f"{digest}.jsa"
 
 
 def forget_older(archive: Path) -> None:
-    """Remove the archives that were made before the newest few."""
+    """Remove all but the newest few archives."""
     found = sorted(archive.parent.glob("*.jsa"), key=lambda file: file.stat().st_mtime)
     for file in found[:-_KEPT]:
         file.unlink(missing_ok=True)

@@ -1,4 +1,5 @@
-"""The file of secrets that Kafka's Java clients read, so that none stands in a plan, a command line or an event log."""
+"""Write the file of secrets that Kafka's Java clients read, so that no plan, command line or event log contains
+them."""
 
 from __future__ import annotations
 
@@ -13,10 +14,10 @@ from cdc.model.errors import UsageError
 
 
 def java_properties(brokers: Brokers, folder: Path) -> dict[str, str]:
-    """What Java's clients are given; where there are secrets, they are in a file in `folder` that only its owner reads.
+    """Return the properties for Java's clients. Secrets go to a file in `folder` that only its owner can read.
 
-    Executors read the file under the same path. It is named by its content: what was written is never changed under a
-    query that runs. UsageError where the certificate or its key can not be used.
+    Executors read the file under the same path. Its name depends on its content, so the file of a running query never
+    changes. Raises UsageError if the certificate or its key cannot be used.
     """
     security = brokers.security
     certificates = key = ""
@@ -33,10 +34,10 @@ def java_properties(brokers: Brokers, folder: Path) -> dict[str, str]:
 
 
 def _write(file: Path, text: str) -> None:
-    """Have the file whole, whoever else writes it: it is renamed into place."""
+    """Write the file atomically: it is renamed into place, even if several processes write it."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as scratch:  # of mode 0600
+        with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as scratch:  # mode 0600
             scratch.write(text)
         Path(scratch.name).replace(file)
     except OSError as error:
@@ -44,19 +45,19 @@ def _write(file: Path, text: str) -> None:
 
 
 def _escaped(value: str) -> str:
-    """A value as a file of Java's properties has it: everything but letters and digits as \\uXXXX."""
+    """Escape a value for a Java properties file: everything but letters and digits as \\uXXXX."""
     units = value.encode("utf-16-be")
     codes = [int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2)]
     return "".join(chr(code) if code < 128 and chr(code).isalnum() else f"\\u{code:04x}" for code in codes)
 
 
 def _pkcs8(file: str, password: str | None) -> str:
-    """The key in the only form that Java reads."""
+    """Return the key in the only format that Java reads."""
     try:
         key = serialization.load_pem_private_key(_read("key_file", file), password.encode() if password else None)
     except (ValueError, TypeError) as error:
         raise UsageError(
-            f"log.security.key_file {file}: {error}", "name a private key in PEM form; key_password, where it has one"
+            f"log.security.key_file {file}: {error}", "name a private key in PEM format; set key_password if it has one"
         ) from error
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -67,4 +68,4 @@ def _read(key: str, file: str) -> bytes:
     try:
         return Path(file).read_bytes()
     except OSError as error:
-        raise UsageError(f"log.security.{key} {file}: {error.strerror}", "name a readable file in PEM form") from error
+        raise UsageError(f"log.security.{key} {file}: {error.strerror}", "name a readable PEM file") from error

@@ -1,4 +1,4 @@
-"""The join's counters and its health."""
+"""Publish the join's metrics and its health."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from joins.steps.sink import Report
 
 
 class JoinMetrics:
-    """What became of the batches of one table; served on 127.0.0.1 when given a port."""
+    """The metrics of one table's batches; served on 127.0.0.1 if a port is given."""
 
     def __init__(self, table: str, port: int) -> None:
         self.health = Standing()
@@ -32,14 +32,14 @@ class JoinMetrics:
         ).labels("join")
         self._late = Counter(
             "tailorbird_join_late_rows_total",
-            "Rows that came behind the watermark of a join by time, and are dead letters.",
+            "Rows that arrived after the watermark of a join by time, and are dead letters.",
             ["table"],
             registry=registry,
         ).labels(table)
         self._watermarks = gauge(
-            "watermark_seconds", "Up to which time (since 1970) a join by time waits for no row any more."
+            "watermark_seconds", "Time (since 1970) before which a join by time accepts no more rows."
         )
-        self._batch = gauge("batch", "The last batch that was written whole.").labels(table)
+        self._batch = gauge("batch", "The last batch that was written completely.").labels(table)
         self._input = gauge("input_changes_per_second", "Changes read per second in the last batch.").labels(table)
         self._phase = gauge("batch_seconds", "Time of the last batch by phase, as Spark reports it.", "phase")
         self._state_rows = gauge(
@@ -50,11 +50,11 @@ class JoinMetrics:
         self._seconds = gauge("lag_seconds", "Age of the oldest source position the table does not show.", "source")
         self._positions = gauge("lag_positions", "Source positions that the table does not show.", "source")
         self._drifted = gauge(
-            "drifted_columns", "Used columns that their source has no more, or has in another type."
+            "drifted_columns", "Used columns that their source has dropped, or changed to another type."
         ).labels(table)
         self._cuts = Counter(
             "tailorbird_join_cuts_total",
-            "Batches whose end was told, by whether they end exactly at a position of the source.",
+            "Batches whose end was published, by whether they end exactly at a position of the source.",
             ["table", "source", "exact"],
             registry=registry,
         )
@@ -63,14 +63,14 @@ class JoinMetrics:
             serve_operation(port, lambda: (self.health.judge(time.monotonic()), {}), registry)
 
     def written(self, batch: int, report: Report) -> None:
-        """A batch was written whole."""
+        """Count a batch that was written completely."""
         self._rows.inc(report.rows_put + report.rows_gone)
         self._dead.inc(report.refused)
         self._late.inc(report.late)
         self._batch.set(batch)
 
     def progress(self, progress: BatchProgress) -> None:
-        """How the last batch went."""
+        """Publish the progress of the last batch."""
         self._input.set(progress.changes_per_second)
         self._behind.set(progress.behind)
         for phase, seconds in progress.phases.items():
@@ -81,20 +81,20 @@ class JoinMetrics:
             self._state_bytes.labels(self._table, operator.name).set(operator.bytes)
 
     def cut(self, positions: Positions) -> None:
-        """What the barriers of a batch say of each source."""
+        """Count the cuts that a batch's barriers contain, per source."""
         for source, position in positions.items():
             self._cuts.labels(self._table, source, str(position["exact"]).lower()).inc()
 
     def watermark(self, milliseconds: int) -> None:
-        """The last batch's, of a table that joins by time."""
+        """Publish the last batch's watermark, for a table that joins by time."""
         self._watermarks.labels(self._table).set(milliseconds / 1000)
 
     def drifted(self, columns: int) -> None:
-        """What newer schemas say of used columns."""
+        """Publish how many used columns newer schemas changed."""
         self._drifted.set(columns)
 
     def lag(self, lags: Mapping[str, Lag]) -> None:
-        """How far the table is behind each source's committed positions."""
+        """Publish how far the table lags each source's committed positions."""
         for source, lag in lags.items():
             self._seconds.labels(self._table, source).set(lag.seconds)
             self._positions.labels(self._table, source).set(lag.positions)

@@ -1,4 +1,4 @@
-"""What the JVM needs around it: a Java, an environment, a folder, and its chatter kept out of our log."""
+"""Prepare the JVM's surroundings: a Java, an environment, a folder, and a file for its output."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pathlib import Path
 from cdc.model.artefacts import cache_folder, runtime_folder
 from cdc.model.errors import UsageError
 
-# how every line of our log begins; it may come amid a line of the JVM, which writes some of them piece by piece
+# the start of every line of our log; it may occur within a line of the JVM, which writes some lines piecewise
 _OURS = re.compile(rb"timestamp=\d{4}-\d\d-\d\dT")
 
 
 def prepare_environment(spark_home: Path) -> None:
-    """Point Spark at the pyspark and the Python that run this, and at a Java; UsageError if there is none."""
+    """Point Spark to this process's pyspark and Python, and to a Java; UsageError if there is none."""
     os.environ["SPARK_HOME"] = str(spark_home)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -29,7 +29,7 @@ def prepare_environment(spark_home: Path) -> None:
 
 
 def find_java() -> None:
-    """Have a Java where Spark looks for it: the machine's, or the one that was fetched; UsageError if there is none."""
+    """Make a Java available to Spark: the installed or the downloaded one; UsageError if there is none."""
     if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
         java = runtime_folder(cache_folder(os.environ))
         if not (java / "bin" / "java").exists():
@@ -38,13 +38,13 @@ def find_java() -> None:
 
 
 def empty_folder(folder: Path) -> None:
-    """Make a folder, or empty it: a run that was killed leaves its files there."""
+    """Create a folder, or empty it, as a killed run leaves its files there."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
 
 
 def exit_code(process: subprocess.Popen[bytes], settling: float) -> int | None:
-    """How a process ended, negative for a signal; None if it still runs after `settling` seconds."""
+    """Return a process's exit code, negative for a signal; None if it still runs after `settling` seconds."""
     try:
         return process.wait(settling)
     except subprocess.TimeoutExpired:
@@ -53,9 +53,9 @@ def exit_code(process: subprocess.Popen[bytes], settling: float) -> int | None:
 
 @contextlib.contextmanager
 def apart(file: Path) -> Iterator[None]:
-    """Children started within write their stderr to `file`; lines of our own log among them come out at our stderr.
+    """Redirect the stderr of children started within to `file`; lines of our own log among it go to our stderr.
 
-    Called around the start of the JVM, whose Python workers inherit it from there. The file is begun anew.
+    Use it around the start of the JVM, whose Python workers inherit the redirection. The file is overwritten.
     """
     reading, writing = os.pipe()
     ours = os.dup(2)
@@ -72,12 +72,12 @@ def apart(file: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def ctrl_c_kept() -> Iterator[None]:
-    """Keep the process's own handler of SIGINT: pyspark sets one that raises in the middle of anything."""
+    """Keep the process's own handler of SIGINT: pyspark sets one that raises at any point."""
     ours = signal.getsignal(signal.SIGINT)
     try:
         yield
     finally:
-        if threading.current_thread() is threading.main_thread():  # pyspark does it there alone, too
+        if threading.current_thread() is threading.main_thread():  # pyspark sets its handler only there, too
             signal.signal(signal.SIGINT, ours)
 
 

@@ -1,4 +1,4 @@
-"""Spark's progress report of a batch → what we tell of it. Pure: reads the report's JSON."""
+"""Convert Spark's progress report of a batch to the figures that the join publishes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """One stateful operator: entries of its store (None where nobody counts them) and bytes, after a batch."""
+    """One stateful operator after a batch: entries in its store (None if not counted) and bytes."""
 
     name: str
     rows: int | None
@@ -29,9 +29,9 @@ class BatchProgress:
 
 
 def progress_of(report: Mapping[str, Any], state: Sequence[Operator] = ()) -> BatchProgress:
-    """From the JSON of a `StreamingQueryProgress`; KeyError when it is none.
+    """Parse the JSON of a `StreamingQueryProgress`; KeyError if it is none.
 
-    `state` stands for the report's own operators where it is known: Spark counts rows only by a read before each write.
+    `state`, if known, replaces the report's own operators: Spark counts rows only with a read before each write.
     """
     operators = report["stateOperators"]
     return BatchProgress(
@@ -45,7 +45,7 @@ def progress_of(report: Mapping[str, Any], state: Sequence[Operator] = ()) -> Ba
 
 
 def mean_milliseconds(reports: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """The mean batch of some reports, by phase, the longest first."""
+    """Return the mean duration of some batches by phase, the longest first."""
     phases = {phase for report in reports for phase in report["durationMs"]}
     means = {phase: round(sum(one["durationMs"].get(phase, 0) for one in reports) / len(reports)) for phase in phases}
     return dict(sorted(means.items(), key=lambda phase: (-phase[1], phase[0])))
@@ -58,7 +58,7 @@ def _operator(number: int, report: Mapping[str, Any]) -> Operator:
 
 
 def _behind(source: Mapping[str, Any]) -> int:
-    """Offsets between where the batch ended and where the log did, over all partitions."""
+    """Count the offsets between the end of the batch and the end of the log, over all partitions."""
     latest, reached = source.get("latestOffset"), source.get("endOffset")
     if not isinstance(latest, dict) or not isinstance(reached, dict):
         return 0

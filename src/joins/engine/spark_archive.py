@@ -1,8 +1,8 @@
-"""Makes the archive of classes with which a join's JVM starts in half the time.
+"""Create the class archive with which a join's JVM starts in half the time.
 
-Run by `make setup` (`python -m joins.engine.spark_archive`): a session with a small join loads what joins load, and its
-JVM writes it down as it ends. Every session that finds the archive uses it; a JVM that is not the one it was made by
-does without. Source: JEP 350, Dynamic CDS Archives.
+`make setup` runs it (`python -m joins.engine.spark_archive`): a session with a small join loads the classes that joins
+need, and its JVM writes them to the archive when it ends. Every session that finds the archive uses it; another JVM
+ignores it. Source: JEP 350, Dynamic CDS Archives.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _RECORD = "topic STRING, partition INT, offset BIGINT, key BINARY, value BINARY"
 
 
 def make_archive() -> Path:
-    """Make the archive unless it is there; its path."""
+    """Create the archive unless it exists, and return its path."""
     prepare_environment(SPARK)
     archive = class_archive()
     if archive.exists():
@@ -62,19 +62,19 @@ def make_archive() -> Path:
 
 
 def _archived(folder: Path, file: Path) -> None:
-    """Write what a small join has loaded to `file`."""
+    """Write the classes that a small join has loaded to `file`."""
     options = f"-XX:ArchiveClassesAtExit={file} -Xlog:disable"
     session = open_session("archive", partitions=2, scratch=folder / "spark", engine="jvm", jvm=options)
     _join(session, folder)
     gateway: Any = session.sparkContext._gateway
     close_session(session)
     gateway.shutdown()
-    gateway.proc.stdin.close()  # so the JVM ends in order, and writes before it does
+    gateway.proc.stdin.close()  # makes the JVM end normally, which writes the archive
     gateway.proc.wait(300)
 
 
 def _join(session: SparkSession, folder: Path) -> None:
-    """A join of two batches, with state, from files."""
+    """Run a join of two batches with state, from files."""
     topology = read_topology(_TOPOLOGY, file="archive.yml", environ={})
     schemas = {}
     for table, columns in _COLUMNS.items():

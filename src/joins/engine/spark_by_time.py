@@ -1,10 +1,11 @@
-"""A join by time on Spark's own join of two streams with watermarks: rows of both sides' logs → rows that meet.
+"""Run a join by time on Spark's own join of two streams with watermarks.
 
-Every row that a side has to tell passes the join, since Spark lets a stream be read only once: what is no row to be met
-(dead letters, rows that leave alone at once) fails the part of the condition that asks one side, `real`, and leaves an
-outer join in the same batch, without a state. So the join is a full outer one, whatever the query asked; what nobody
-asked for ends behind it. Rows wait in Spark's state until the watermark has passed the last time that they could meet;
-the join drops no late row, for `kernel/log/Timed.java` has told those apart by the same watermark before.
+All messages of both sides pass the join, since Spark reads a stream only once. Messages that are no rows to be matched
+(dead letters, rows emitted alone at once) fail the condition's one-sided part `real`, and leave an outer join in the
+same batch, without state. So the join is always a full outer one; rows that the query does not ask for are dropped
+after
+it. Rows wait in Spark's state until the watermark has passed the last time at which they could match. The join itself
+drops no late row: `kernel/log/Timed.java` has already refused those by the same watermark.
 """
 
 from __future__ import annotations
@@ -22,27 +23,27 @@ from joins.query.plan import SINK, Fragment, Plan
 from joins.steps.by_time import TimedSide, sides_of
 from joins.steps.records import DIM_PUT, ROW_PUT
 
-# Steps behind a join by time fold by names and look at no watermark, so that rows which come late to them are none.
+# Steps after a join by time fold by id and ignore the watermark, so no row is late for them.
 CHECKS = "spark.sql.streaming.statefulOperator.checkCorrectness.enabled"
-# What waits for the watermark leaves in the batch behind the one that moved it, also where no news makes one.
+# Rows that waited for the watermark leave in the batch after the one that advanced it, even if there is no new data.
 WAITS = "spark.sql.streaming.noDataMicroBatches.enabled"
-# One store for a partition of the join's state in place of four, each of which commits in every batch.
+# One store per partition of the join's state instead of four, each of which would commit in every batch.
 STORES = "spark.sql.streaming.join.stateFormatVersion"
 _LENGTH = "CAST(conv(hex(substring(m, 10, 4)), 16, 10) AS INT)"
 _MICROS = "CAST(conv(hex(substring(m, 2, 8)), 16, 10) AS BIGINT)"
 
 
 def set_up_by_time(spark: SparkSession, plan: Plan) -> None:
-    """Set a session up for a query that begins: it reads these settings as it does."""
+    """Configure a session for a query that is about to start, as Spark reads these settings at that time."""
     spark.conf.set(CHECKS, str(not plan.by_time).lower())
     spark.conf.set(WAITS, str(plan.by_time).lower())
     spark.conf.set(STORES, "3")
 
 
 def met_by_time(routed: Callable[[Any], DataFrame], part: FragmentProgram, fragment: Fragment) -> DataFrame:
-    """Rows (k, m): the pairs of a fragment's join by time, left rows that meet none where they stay, and notices.
+    """Return rows (k, m): the pairs of a fragment's join by time, unmatched left rows of an outer join, and notices.
 
-    `routed` gives a side's messages (k, m) by its program.
+    `routed` returns a side's messages (k, m), given its program.
     """
     interval = fragment.root
     assert isinstance(interval, Interval), "a fragment with sides joins by time"
@@ -54,13 +55,13 @@ def met_by_time(routed: Callable[[Any], DataFrame], part: FragmentProgram, fragm
 
 
 def _seconds(micros: int) -> str:
-    """An interval of Spark's SQL; a literal, from which Spark finds how long rows are to be kept."""
+    """Return an interval in Spark's SQL; it is a literal, from which Spark derives how long rows must be kept."""
     sign, rest = "-" if micros < 0 else "", abs(micros)
     return f"INTERVAL '{sign}{rest // 1_000_000}.{rest % 1_000_000:06}' SECOND"
 
 
 def _opened(messages: DataFrame, side: TimedSide) -> DataFrame:
-    """A side's messages with what the join looks at: whether it is a row to be met, at which key, and its time."""
+    """Return a side's messages with the columns of the join: whether it is a row to match, its key, and its time."""
     at = "lr"[side.number]
     timed, put = f"substring(k, 1, 1) = X'{side.target:02X}'", f"substring(m, 1, 1) = X'{DIM_PUT:02X}'"
     opened = messages.selectExpr(
@@ -76,7 +77,7 @@ def _opened(messages: DataFrame, side: TimedSide) -> DataFrame:
 
 
 def _reported(joined: DataFrame, interval: Interval, sides: list[TimedSide]) -> DataFrame:
-    """What leaves of the joined rows, as messages."""
+    """Convert the joined rows to messages."""
     outlet = sides[0].outlet
     head = f"X'{ROW_PUT if outlet == SINK else DIM_PUT:02X}000000000000000100000000'"
     to, left, right = f"X'{outlet:02X}'", "substring(l_k, 2)", "substring(r_k, 2)"
@@ -104,7 +105,7 @@ def _text(payload: str) -> str:
 
 
 def _trace() -> str:
-    """SQL of the trace of a pair: the entries of both, or what rows from before there were traces have."""
+    """Return SQL for the trace of a pair: the entries of both; empty for rows stored before traces existed."""
     left, right = (f"substring({p}, 11, {text_at(p)} - 11)" for p in ("l_p", "r_p"))
     entries = f"concat({left}, {right})"
     count = f"unhex(lpad(hex(CAST(length({entries}) / 8 AS INT)), 2, '0'))"

@@ -1,9 +1,10 @@
-"""A plan's expressions in Spark: WHERE and computed values over whole rows, and conditions over a node's values.
+"""Evaluate a plan's expressions in Spark: WHERE and computed values over whole rows, and filters over nodes' values.
 
-Whole rows are opaque to the stateful steps; here, behind them, their JSON is parsed once and each value that an
-expression uses is cast to its type. Values that no expression uses are never read: a whole row leaves with its own
-values as they came and the computed ones behind them. All text is Spark SQL and every form gives NULL where it fails,
-so that no row can end the query; rows with such a NULL are told beside the row, for the dead letters.
+Whole rows are opaque to the stateful steps. After those, this module parses their JSON once and casts each value that
+an
+expression uses to its type. Unused values are never read: a whole row leaves with its original values and the computed
+ones appended. All text is Spark SQL, and every form returns NULL on failure, so that no row can end the query. A row
+with such a NULL also causes a dead letter.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from joins.query.plan import SINK, Finish, Fragment
 from joins.query.value_types import family, spark_type
 from joins.steps.records import DIM_GONE, DIM_PUT, REFUSED, ROW_GONE, ROW_PUT
 
-# parts of a message `m` (`joins.steps.records`): at an outlet it has no r; a whole row's time and trace lead its values
+# parts of a message `m` (`joins.steps.records`): at an outlet it has no r; a whole row's time and trace precede its
+# values
 _VERSION, _PAYLOAD = "substring(m, 2, 8)", "substring(m, 14)"
 _BASE64 = f"replace(base64({_PAYLOAD}), '\\r\\n', '')"  # Spark may break it into lines
 
 
 def text_at(payload: str, begins: int = 1) -> str:
-    """Spark SQL of where the values' text begins in binary `payload`, whose payload begins at place `begins`."""
+    """Return Spark SQL for the position of the values' text in binary `payload`, whose payload begins at `begins`."""
     at = begins + 8
     count = f"CAST(conv(hex(substring({payload}, {at + 1}, 1)), 16, 10) AS INT)"
     return f"IF(substring({payload}, {at}, 1) = X'00', {at + 2} + 8 * {count}, {at})"
@@ -35,7 +37,7 @@ _VALUES = f"substring(m, {text_at('m', 14)})"
 
 
 def typed(values: str, index: int, type_: LogicalType) -> str:
-    """Spark SQL of value number `index` of `values` (SQL of an array<string> of canonical values), as its type."""
+    """Return Spark SQL of value number `index` of `values` (SQL of an array<string> of canonical values), typed."""
     text = f"{values}[{index}]"
     match family(type_):
         case "text":
@@ -50,24 +52,24 @@ def typed(values: str, index: int, type_: LogicalType) -> str:
 
 
 def bound(sql: str, values: str, types: Sequence[LogicalType]) -> str:
-    """A plan's SQL with its placeholders replaced; `values` = SQL of an array<string>."""
+    """Return a plan's SQL with its placeholders replaced; `values` is SQL of an array<string>."""
     return sql.format(*(typed(values, index, type_) for index, type_ in enumerate(types)))
 
 
 def predicate(expression: Expression, values: str, types: Sequence[LogicalType]) -> str:
-    """Spark SQL of a condition over canonical values, true or false: what is NULL does not hold."""
+    """Return Spark SQL of a condition over canonical values: true or false, where NULL counts as false."""
     return f"coalesce({bound(expression.sql, values, types)}, FALSE)"
 
 
 def canonical(sql: str, type_: LogicalType) -> str:
-    """Spark SQL of a computed value as JSON text of its canonical form."""
+    """Return Spark SQL of a computed value as JSON text of its canonical form."""
     match family(type_):
         case "bool":
             text = f"CAST({sql} AS STRING)"
         case "number" if type_.kind in ("decimal", "uint64"):
             text = f"concat('\"', CAST({sql} AS STRING), '\"')" if type_.kind == "decimal" else f"CAST({sql} AS STRING)"
         case "number" if type_.kind.startswith("float"):
-            # NaN and infinities, of which JSON has no numbers, are strings
+            # NaN and infinities are strings, as JSON has no such numbers
             finite = f"abs({sql}) < CAST('Infinity' AS DOUBLE)"
             text = f"IF({finite}, CAST({sql} AS STRING), concat('\"', CAST({sql} AS STRING), '\"'))"
         case "number":
@@ -84,11 +86,10 @@ def canonical(sql: str, type_: LogicalType) -> str:
 
 
 def finish(rows: DataFrame, fragment: Fragment, named: str) -> DataFrame:
-    """Rows (k, m), messages at a fragment's outlet → the same with computed values behind those of whole rows, and
-    WHERE applied.
+    """Append computed values to the whole rows among a fragment's messages (k, m), and apply WHERE.
 
-    A whole row that does not satisfy WHERE becomes its end. For each row in which an expression failed a `REFUSED` row
-    leaves beside it, which calls the fragment as it is `named`. Everything else passes. Called only where the fragment
+    A whole row that does not satisfy WHERE becomes a deletion. For each row in which an expression failed, a `REFUSED`
+    row is emitted as well, which names the fragment as `named`. All other messages pass. Call it only if the fragment
     has something to compute. Messages stay bytes (`joins.steps.records`).
     """
     put, gone = (ROW_PUT, ROW_GONE) if fragment.outlet == SINK else (DIM_PUT, DIM_GONE)
@@ -128,7 +129,7 @@ def _byte(number: int) -> str:
 
 
 def _dead_letter(named: str) -> str:
-    """SQL of the `REFUSED` row that tells `reason`."""
+    """Return SQL of the `REFUSED` row that contains `reason`."""
     reason = "substring(to_json(array(reason)), 2, length(to_json(array(reason))) - 2)"
     about = f"to_json(array(concat('{named}, row ', decode(substring(k, 2), 'UTF-8'))))"
     dead_letter = f"concat(substring({about}, 1, length({about}) - 1), ',0,0,', {reason}, ',null,\"', {_BASE64}, '\"]')"
@@ -137,7 +138,7 @@ def _dead_letter(named: str) -> str:
 
 
 def _reason(finish_: Finish, where: str, is_put: str) -> str | None:
-    """A plan's SQL of what failed in a row that WHERE lets pass, or in WHERE itself; None where nothing can."""
+    """Return SQL for what failed in a row that passes WHERE, or in WHERE itself; None if nothing can fail."""
     reasons: list[str] = []
     if finish_.where is not None:
         reasons += [*_failed(finish_.where), f"WHEN NOT {where} THEN NULL"]

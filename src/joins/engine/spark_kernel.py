@@ -1,8 +1,8 @@
-"""The plan's steps by the kernel in Java: DataFrames in and out, no row ever crosses to Python in between.
+"""Run the plan's steps in the Java kernel: DataFrames in and out, without passing rows to Python in between.
 
-A level of a tree is one keyed join (all its hops) and, where the level has stars, one assembling step. Every level
-reads the topics of its own tables, so that no fact travels through the steps of deeper levels. A fragment's rows pass
-its expressions, then its group, and come to the one fragment that reads them.
+A level of a tree is one keyed join (all its lookups) and, if it has multi-way joins, one assembling step. Every level
+reads the topics of its own tables, so that changes do not travel through the steps of deeper levels. A fragment's rows
+pass its expressions, then its group, and go to the one fragment that reads them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Read = Callable[[tuple[str, ...]], DataFrame]
 
 
 def kernel_flow(read: Read, parts: Sequence[FragmentProgram], plan: Plan) -> DataFrame:
-    """Rows (k binary, m binary) of the last fragment's whole rows, before its expressions: `ROW_PUT`, `ROW_GONE`,
-    `REFUSED`, `TRUNCATION_POINT`. `parts`: the plan's program.
+    """Return the last fragment's whole rows (k binary, m binary) before its expressions: `ROW_PUT`, `ROW_GONE`,
+    `REFUSED`, `TRUNCATION_POINT`. `parts` is the plan's program.
 
-    `read(topics)` gives the log's records of these topics: topic, partition, offset, key, value.
+    `read(topics)` returns the log's records of these topics: topic, partition, offset, key, value.
     """
-    done: list[DataFrame] = []  # per fragment, what the one that reads it hears
+    done: list[DataFrame] = []  # per fragment, the messages for the fragment that reads it
     for fragment, part in zip(plan.fragments, parts, strict=True):
         rows = met_by_time(partial(_side, read), part, fragment) if part.sides else _whole_rows(read, part.levels, done)
         if fragment is plan.last:
@@ -41,12 +41,12 @@ def kernel_flow(read: Read, parts: Sequence[FragmentProgram], plan: Plan) -> Dat
 
 
 def _side(read: Read, side: Level) -> DataFrame:
-    """What a side of a join by time reads."""
+    """Return the rows that one side of a join by time reads."""
     return _step("Timed", read(side.topics), with_conditions(side))
 
 
 def _whole_rows(read: Read, levels: Sequence[Level], done: Sequence[DataFrame]) -> DataFrame:
-    """What leaves a fragment's tree, level by level."""
+    """Return the messages that leave a fragment's tree, level by level."""
     messages: DataFrame | None = None
     for level in levels:
         come = [] if messages is None else [messages]
@@ -65,13 +65,13 @@ def _whole_rows(read: Read, levels: Sequence[Level], done: Sequence[DataFrame]) 
 
 
 def with_conditions(level: Level) -> str:
-    """A level's program with its filters in Spark's SQL, over a row's values as texts: the array `image`."""
+    """Return a level's program with its filters in Spark's SQL, over a row's values as texts: the array `image`."""
     conditions = [predicate(f, "image", node.types) for node in level.filters if (f := node.filter) is not None]
     return json.dumps({**json.loads(level.program), "conditions": conditions})
 
 
 def finished(rows: DataFrame, plan: Plan, fragment: Fragment) -> DataFrame:
-    """Rows (k, m) of either engine with a fragment's expressions and WHERE applied, rows (k, m) again."""
+    """Apply a fragment's expressions and WHERE to rows (k, m) of either engine; returns rows (k, m)."""
     if fragment.finish.plain:
         return rows
     named = f"table {plan.sink.table}" + ("" if fragment is plan.last else f", part {fragment.number + 1}")
@@ -82,7 +82,7 @@ def _step(name: str, rows: DataFrame, program: str) -> DataFrame:
     session: Any = rows.sparkSession
     jvm = session.sparkContext._jvm
     if not callable(getattr(jvm.tailorbird.kernel, name)):
-        # a jar added to a running JVM is seen by threads that look through this loader; py4j has one thread per ours
+        # only threads with this class loader see a jar added to a running JVM; py4j has one thread per Python thread
         jvm.java.lang.Thread.currentThread().setContextClassLoader(
             session._jsparkSession.sharedState().jarClassLoader()
         )

@@ -1,9 +1,9 @@
-"""The streaming query: Kafka's records through the plan's steps into HBase, a batch at a time.
+"""Run the streaming query: Kafka's records pass the plan's steps into HBase, batch by batch.
 
-A batch is done in this order, each step only after the one before: its stamp is bound to it; its rows are written, by
-all partitions, in exactly one Spark action (a second action would run the stateful steps twice); barriers are put;
-Spark commits. A crash anywhere replays the batch from the same offsets and the same state under the same stamp, which
-writes identical cells.
+Each batch has four stages, strictly in this order. Its batch timestamp is bound to it. All partitions write its rows in
+exactly one Spark action (a second action would run the stateful steps twice). Barriers are put. Spark commits. After a
+crash at any point Spark replays the batch from the same offsets and state under the same timestamp, which writes
+identical cells.
 """
 
 from __future__ import annotations
@@ -63,11 +63,10 @@ def start_query(
     max_changes: int,
     tombstone_ms: int,
 ) -> StreamingQuery:
-    """Start the query; it goes on where its checkpoint ends, or at the log's beginning.
+    """Start the query; it resumes where its checkpoint ends, or starts at the log's beginning.
 
-    A batch has at most about `max_changes` changes, however far the log is ahead. `kafka`: the
-    properties of Java's clients of `servers`, secrets not among them. `ends` and `tombstone_ms` as in
-    `program_of`.
+    A batch has at most about `max_changes` changes, however large the lag. `kafka`: properties of Java's clients of
+    `servers`, without secrets. `ends` and `tombstone_ms` are as in `program_of`.
     """
     parts: tuple[FragmentProgram, ...] = ()
     if engine == "jvm":
@@ -89,8 +88,8 @@ def start_query(
             spark.readStream.format("kafka")
             .options(**{f"kafka.{name}": value for name, value in kafka.items()})
             .option("kafka.isolation.level", "read_committed")
-            # a range of committed records ends with a commit marker, behind which the consumer waits for what is not
-            # there: with Kafka's 500 ms that was half of a small batch
+            # a range of committed records ends with a commit marker, after which the consumer waits for more records:
+            # Kafka's default of 500 ms would be half of a small batch's time
             .option("kafka.fetch.max.wait.ms", "10")
             .option("subscribe", ",".join(topics))
             .option("startingOffsets", "earliest")
@@ -106,7 +105,7 @@ def start_query(
 
 
 def reports(query: StreamingQuery, after: int) -> list[Mapping[str, Any]]:
-    """Spark's reports of the batches behind number `after` that had changes, oldest first, as far as Spark keeps them.
+    """Return Spark's reports of the batches after number `after` that had changes, oldest first, as far as kept.
 
     pyspark's own property asks the JVM some hundred times per report.
     """
@@ -116,11 +115,11 @@ def reports(query: StreamingQuery, after: int) -> list[Mapping[str, Any]]:
 
 
 class BatchSink:
-    """Writes batches; called by Spark on the driver, one at a time. `failure` = what ended the query, if we did.
+    """Writes batches. Spark calls it on the driver, one batch at a time. `failure` is the error that ended the query.
 
-    `state`: what the stateful operators hold, asked now and then. `raised`: a batch has set floors that the running
-    query does not know: it must be started anew. `void`: the log was compacted while it was read, so that the run must
-    begin again. `thinned`: asks how many records of what the run found when it began are gone, by topic.
+    `state`: the size of the stateful operators, updated periodically. `raised`: a batch set truncation points that the
+    running query does not know, so the query must be restarted. `void`: the log was compacted while it was read, so the
+    run must start over. `thinned` counts, by topic, the records that disappeared since the run began.
     """
 
     def __init__(
@@ -149,7 +148,7 @@ class BatchSink:
         committed = checkpoint.last_committed()
         run = Run(id=record.id, first_timestamp=record.first_timestamp, committed=committed)
         self.sink = self._patiently(lambda: target.sink(run, clock_ms))
-        # of a run that is not complete yet, readers were told by a former one
+        # while a run is incomplete, readers still use the barriers of a former one
         self._reported: Positions = self._patiently(target.reached) if record.complete else {}
         self._cuts = Cuts(self._reported)
         self._batch = committed
@@ -160,20 +159,20 @@ class BatchSink:
 
     @property
     def ends(self) -> bool:
-        """Whether the running query must end, for another to begin."""
+        """Whether the running query must end so that another can start."""
         return self.raised or self.void
 
     def begin(self) -> None:
-        """A query begins that knows all floors."""
+        """Reset for a query that starts and knows all truncation points."""
         self.raised, self.failure = False, None
 
     def write(self, rows: DataFrame, batch: int) -> None:
-        """Write one batch whole, then its barriers."""
+        """Write one batch completely, then its barriers."""
         self.metrics.health.begun(time.monotonic())
         try:
             with self._busy:
                 if self.ends:
-                    raise Retriable("the query must know the floors of the batch before", "it starts anew by itself")
+                    raise Retriable("the query needs the last batch's truncation points", "it restarts by itself")
                 self._write(rows, batch)
         except TailorbirdError as error:
             self.failure = error
@@ -197,7 +196,7 @@ class BatchSink:
             self._state_at, self.state = self.clock_ms(), stores(rows.sparkSession)
 
     def keep(self, batch: int, report: Report) -> None:
-        """Keep what markers have set and what was refused, before the batch is committed that met them."""
+        """Store the truncation points and the number of refusals of a batch before it is committed."""
         known = {topic: dict(partitions) for topic, partitions in self.record.truncation_points.items()}
         for topic, partition, sequence in report.truncation_points:
             before = known.setdefault(topic, {}).get(partition, 0)
@@ -213,7 +212,7 @@ class BatchSink:
             self.checkpoint.store(record)
 
     def settled(self, records: int) -> None:
-        """So many dead-letter records wait no longer, since later records of their keys were accepted."""
+        """Reduce the count of dead letters by `records`, as later records of their keys were accepted."""
         if records:
             with self._busy:
                 refused = self.record.refused
@@ -221,7 +220,7 @@ class BatchSink:
                 self.checkpoint.store(self.record)
 
     def _finish(self, batch: int) -> None:
-        """Tell readers, once the run has seen all that there was when it began: before, it would promise too much."""
+        """Publish the cut, once the run has read everything that existed when it began; earlier it would be wrong."""
         self._levels, self._batch = self.checkpoint.levels(batch), batch
         self._watermark = self._watermark_of(batch)
         if self._watermark is not None:
@@ -240,23 +239,21 @@ class BatchSink:
         self.metrics.cut(cut.positions)
 
     def _prove_whole(self) -> None:
-        """Retriable, and nothing is told of the run, if what it read was not the log of one moment."""
+        """Check that the run read the log of one moment; otherwise raise Retriable and publish nothing of the run."""
         gone = self._patiently(self.thinned)
-        if self.stopped():  # then not all may have been counted
+        if self.stopped():  # then the count may be incomplete
             raise Retriable("stopped while the log was counted", "the next start counts again")
         if gone:
             self.void = True
-            log.warning(
-                "compacted while it was read", table=self.layout.table, records_gone=gone, remedy="begins again"
-            )
-            raise Retriable("the log was compacted while it was read", "the run begins again by itself")
+            log.warning("compacted while it was read", table=self.layout.table, records_gone=gone, remedy="starts over")
+            raise Retriable("the log was compacted while it was read", "the run starts over by itself")
 
     def follow_positions(self) -> None:
-        """Read what capture has committed, and put barriers again if a finished batch covers more than it told.
+        """Read new positions of capture, and put barriers again if a finished batch covers more than they contain.
 
-        Called by the main thread again and again, beside the batches: asking Kafka takes as long as a tenth of a small
-        batch. A transaction's rows and its position become readable one partition after the other, so a batch may hold
-        the rows while their position is not there to be read. Without news there would be no later batch to tell it.
+        The main thread calls it repeatedly while batches run, since asking Kafka takes as long as a tenth of a small
+        batch. A transaction's rows and its position become readable one partition after the other. So a batch may hold
+        rows whose position is not readable yet, and without new data no later batch would publish it.
         """
         for position in self._patiently(lambda: self.positions.read(self._reported)):
             with self._counting:
@@ -273,12 +270,12 @@ class BatchSink:
             self._busy.release()
 
     def lags(self) -> dict[str, Lag]:
-        """How far the table is behind each source."""
+        """Return the table's lag for each source."""
         with self._counting:
             return self._cuts.lags(self.clock_ms())
 
     def _cut(self) -> Cut:
-        """What the table is equal to behind the last finished batch, by the positions that are known now."""
+        """Return the cut of the last finished batch, by the positions known now."""
         with self._counting:
             positions = self._cuts.cover(*self._levels)
         return Cut(
@@ -290,7 +287,7 @@ class BatchSink:
         )
 
     def _watermark_of(self, batch: int) -> int | None:
-        """What a batch of joins by time waits for no more, in ms; None of other tables, and before the first batch."""
+        """Return a batch's watermark in ms; None for other tables than joins by time, and before the first batch."""
         return self.checkpoint.watermark(batch) if self.plan.by_time and batch >= 0 else None
 
     def _patiently(self, action: Callable[[], T]) -> T:
@@ -307,7 +304,7 @@ class BatchSink:
 
 
 def settling(write: Writer) -> Writer:
-    """`write`, behind which the worker settles."""
+    """Return `write`, followed by the worker's `settle`."""
 
     def written(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from write(batches)

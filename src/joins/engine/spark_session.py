@@ -1,6 +1,6 @@
-"""The Spark session of a join: settings, the Kafka connector's jars, Java.
+"""Open the Spark session of a join: settings, the Kafka connector's jars, Java.
 
-Works both ways: `python -m joins`, which starts the JVM itself, and `spark-submit`, whose JVM already runs.
+It works with `python -m joins`, which starts the JVM itself, and with `spark-submit`, whose JVM already runs.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from joins.engine.proc_jvm import apart, ctrl_c_kept, empty_folder, exit_code, p
 from joins.engine.workers.file_python import worker_python
 from joins.kernel.proc_kernel import build
 
-# Spark's search for an interrupt in an error's text recurses at every character, and a query whose thread overflows
-# there never ends: 4 MB hold 5,000 characters while nothing is compiled yet, 16 MB 21,000; what is not used of a stack
-# costs no memory. For the Python engine one compiler tier starts in two thirds of the time and half of the memory: what
-# is hot runs in Python or in RocksDB. The kernel needs the second one, but only for what is really hot: else it takes
-# the start's time from a small machine.
+# Spark's search for an interrupt in an error's text recurses at every character, and a query whose thread overflows its
+# stack there never ends. Before compilation 4 MB hold 5,000 characters and 16 MB 21,000; unused stack costs no memory.
+# For the Python engine a single compiler tier starts in two thirds of the time and half of the memory, as its hot code
+# is in Python or RocksDB. The kernel needs the second tier, but only for really hot code: otherwise compilation delays
+# the start on a small machine.
 _SECOND_TIER_LATER = (
     "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=2400 -XX:Tier4CompileThreshold=60000 "
     "-XX:Tier4BackEdgeThreshold=160000"
 )
-# A thread of Spark's driver that ends for want of memory leaves its query waiting for ever: better the whole JVM ends,
-# as Spark has it for executors on YARN. The join says so and starts anew where the last batch was committed.
+# If a thread of Spark's driver dies from lack of memory, its query waits forever. So the whole JVM exits, as Spark
+# configures for executors on YARN. The join reports it and restarts after the last committed batch.
 _END_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
 _JVM = {
     "jvm": f"-XX:+UseSerialGC -Xss16m {_END_WITHOUT_MEMORY} {_SECOND_TIER_LATER}",
@@ -46,17 +46,17 @@ STREAMING = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # what each batch wrote, most of a checkpoint's bytes: a third less than lz4 for the same time (ADR 58)
+    # compresses each batch's files, most of a checkpoint's bytes: a third smaller than lz4 in the same time (ADR 58)
     "spark.sql.streaming.stateStore.compression.codec": "zstd",
-    # a get before every put, for a figure in the progress report
+    # avoids a get before every put, which would only serve a figure in the progress report
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     "spark.sql.streaming.stateStore.rocksdb.blockCacheSizeMB": "256",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    # each look for new data asks Kafka for its offsets; the default of 10 ms burns a core while nothing happens
+    # each poll for new data asks Kafka for its offsets; the default of 10 ms keeps a core busy on an idle query
     "spark.sql.streaming.pollingDelay": "50ms",
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.adaptive.enabled": "false",
-    # a second file of checksums beside every file of the checkpoint
+    # avoids a second file with checksums for every file of the checkpoint
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -65,8 +65,8 @@ STREAMING = {
 
 
 # Without Hadoop's native library, Spark's default way to write a small file on a local disk forks some 30 processes a
-# batch (readlink for each rename, chmod for each file and its checksums), a quarter of a small batch's time. This way
-# forks chmod once per file, and with the kernel's `LocalFiles` not even that.
+# batch (readlink for each rename, chmod for each file and its checksums), a quarter of a small batch's time. This
+# setting forks one chmod per file, and with the kernel's `LocalFiles` none.
 _LOCAL_CHECKPOINT = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -75,7 +75,7 @@ _LOCAL_CHECKPOINT = {
 
 
 def spark_log(scratch: Path) -> Path:
-    """Where Spark's own log goes, unless spark-submit started the JVM."""
+    """Return the path of Spark's own log, unless spark-submit started the JVM."""
     return scratch / "spark.log"
 
 
@@ -88,10 +88,11 @@ def open_session(
     jvm: str = "",
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session that can read Kafka and run an engine; `partitions` of every shuffle, `scratch` for Spark's files that
-    need not last, `jvm` more options for a JVM that it starts, `settings` more of Spark's.
+    """Open a session that can read Kafka and run an engine.
 
-    UsageError when the connector's jars or Java are missing.
+    `partitions` is the number of partitions of every shuffle. `scratch` is for Spark's temporary files. `jvm` adds
+    options for a JVM that it starts, `settings` adds Spark settings. Raises UsageError if the connector's jars or Java
+    are missing.
     """
     jars = jars_of(engine)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
@@ -121,7 +122,7 @@ def open_session(
             session.sql(f"ADD JAR '{jar}'")
     else:
         if local:
-            # Hadoop makes its file systems before Spark has added any jar, and only this path's classes are archived
+            # Hadoop creates its file systems before Spark adds any jar, and only this path's classes are archived
             builder = builder.config("spark.driver.extraClassPath", os.pathsep.join(map(str, jars_of("jvm"))))
             builder = builder.config("spark.hadoop.fs.file.impl", "tailorbird.kernel.LocalFiles")
         else:
@@ -142,28 +143,30 @@ def open_session(
 
 
 def _submitted_settings() -> dict[str, str]:
-    """What spark-submit was told. It stands in its JVM alone: before the gateway is open, SparkConf is empty."""
+    """Return the settings given to spark-submit. Only its JVM has them: before the gateway opens, SparkConf is
+    empty."""
     SparkContext._ensure_initialized()
     return dict(SparkConf().getAll())
 
 
 def is_local(master: str) -> bool:
-    """Whether executors are threads of the driver, which share its files and classes."""
+    """Return whether executors are threads of the driver, which share its files and classes."""
     return master == "local" or master.startswith("local[")
 
 
 def jvm_options(engine: Engine) -> str:
-    """How the driver's JVM is started."""
+    """Return the options for starting the driver's JVM."""
     return _JVM[engine]
 
 
 def close_session(session: SparkSession, settling: float = 30.0) -> None:
-    """Stop a session, and first the state stores of a local one; nothing where its JVM has ended.
+    """Stop a session, after the state stores of a local one; do nothing if its JVM has ended.
 
-    A JVM that ends while RocksDB compacts may wait for ever: it takes down RocksDB's threads only once it no longer
-    lets any thread in, and one of them that wants to log something stands at the door. One that we started and that is
-    not done after `settling` seconds is killed: behind a query whose workers did not start, Spark stops for minutes,
-    and a join begins anew behind a kill as behind any other end.
+    A JVM that ends while RocksDB compacts may wait forever: it stops RocksDB's threads only after it has closed to new
+    threads, and one of those that wants to log waits to enter. A JVM started by us that is not done after `settling`
+    seconds is killed. If its workers did not start, Spark needs minutes to stop. A join resumes after a kill as after
+    any
+    other end.
     """
     if jvm_exit_code(session) is not None:
         return
@@ -173,7 +176,7 @@ def close_session(session: SparkSession, settling: float = 30.0) -> None:
         if process is None or wait([stopping], settling).done:
             stopping.result()
             return
-        process.kill()  # whatever it is asked now fails
+        process.kill()  # any further request to it fails
         process.wait()
         if process.stdin is not None:
             process.stdin.close()
@@ -191,28 +194,29 @@ def _stop(session: SparkSession) -> None:
 
 
 def jvm_exit_code(session: SparkSession, settling: float = 0.0) -> int | None:
-    """How a session's JVM ended, negative for a signal; None while it runs, and where spark-submit has started it.
+    """Return the exit code of a session's JVM, negative for a signal; None while it runs, or if spark-submit started
+    it.
 
-    `settling`: so many seconds may pass until it has, since its connections close first.
+    Wait up to `settling` seconds for its end, as its connections close first.
     """
     process = getattr(session.sparkContext._gateway, "proc", None)
     return None if process is None else exit_code(process, settling)
 
 
 def _write_no_checksums(session: SparkSession) -> None:
-    # a property of Hadoop's one object for local files, which no setting reaches
+    # a property of Hadoop's single object for local files, which no setting reaches
     context = session.sparkContext
     assert context._jvm is not None, "an open session has its JVM"
     context._jvm.org.apache.hadoop.fs.FileSystem.getLocal(context._jsc.hadoopConfiguration()).setWriteChecksum(False)
 
 
 def class_archive() -> Path:
-    """The classes of a local session's JVM, archived or not: see `joins.engine.spark_archive`."""
+    """Return the path of the class archive of a local session's JVM: see `joins.engine.spark_archive`."""
     return archive_of(jars_of("jvm"), SPARK)
 
 
 def jars_of(engine: Engine) -> list[Path]:
-    """What Spark needs beside itself: Kafka's connector, and the kernel."""
+    """Return the jars that Spark needs in addition to its own: Kafka's connector, and the kernel."""
     return [*_connector(), *([build()] if engine == "jvm" else [])]
 
 
@@ -220,5 +224,5 @@ def _connector() -> list[Path]:
     folder = spark_connector_folder(os.environ)
     jars = sorted(folder.glob("*.jar"))
     if not jars:
-        raise UsageError(f"{folder}: Spark's Kafka connector is not there", "run `tailorbird stack fetch`")
+        raise UsageError(f"{folder}: Spark's Kafka connector is missing", "run `tailorbird stack fetch`")
     return jars

@@ -1,8 +1,8 @@
-"""Asks the RocksDB stores of a local session how much they hold.
+"""Ask the RocksDB stores of a local session for their size.
 
-Spark counts a store's rows by reading before each write, a tenth of a join's time; RocksDB estimates them for nothing.
-Spark passes no such figure on, so its stores are asked through the JVM. On a cluster they live in the executors: there
-Spark's report is all that there is.
+Spark counts a store's rows with a read before each write, which takes a tenth of a join's time. RocksDB estimates them
+for free, but Spark does not pass that figure on, so the stores are asked through the JVM. On a cluster they are in the
+executors, and only Spark's report is available.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDB"
 
 
 def stores(session: SparkSession) -> tuple[Operator, ...]:
-    """Rows (RocksDB's estimate) and bytes of every stateful operator, by its number; () on a cluster.
+    """Return rows (RocksDB's estimate) and bytes of every stateful operator by its number; () on a cluster.
 
-    To be called between batches only: a store that is just being loaded has no database to ask.
+    Call it only between batches: a store that is being loaded has no database yet.
     """
     jvm: Any = session.sparkContext._jvm
     found: dict[int, tuple[int, int]] = {}

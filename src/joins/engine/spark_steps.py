@@ -1,9 +1,9 @@
-"""The plan's steps as operators of Spark, all on opaque messages: per fragment routing, then one stateful operator per
-stage; behind a fragment's expressions two for its groups.
+"""Run the plan's steps as Spark operators on opaque messages.
 
-Every operator takes and gives rows (bucket, k, m): a message of `joins.steps.records`. So no column is converted
-between Python and the JVM more than once, and one operator serves all steps of a stage. What an operator has nothing to
-do with passes through it.
+Each fragment has routing, then one stateful operator per stage, and two for its groups after its expressions. Every
+operator takes and returns rows (bucket, k, m) with a message of `joins.steps.records`. So no column is converted
+between
+Python and the JVM more than once, and one operator serves all steps of a stage. Messages for other steps pass through.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from joins.stores.kafka_log import past
 
 MESSAGES = "bucket int, k binary, m binary"
 _ARROW = pa.schema([("bucket", pa.int32()), ("k", pa.binary()), ("m", pa.binary())])
-NOWHERE = Brokers("")  # of a log without markers, which nobody reads again
+NOWHERE = Brokers("")  # for a log without markers, which is never read again
 Batches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -47,11 +47,13 @@ def dataflow(
     servers: Brokers = NOWHERE,
     ends: SafeOffsets | None = None,
 ) -> DataFrame:
-    """Rows of Kafka's source (topic, partition, offset, key, value) → whole rows and notices, as messages.
+    """Convert rows of Kafka's source (topic, partition, offset, key, value) to whole rows and notices, as messages.
 
-    `read(topics)` gives those of some topics; it is called once for each fragment that reads tables (`readers`).
-    `servers` of the log, which markers read again; `settled` and `ends` as in `joins.steps.route`. The result's
-    `bucket` has no meaning. Called once per start; the number of partitions is frozen in the checkpoint.
+    `read(topics)` returns the rows of some topics; it is called once for each fragment that reads tables (`readers`).
+    `servers`: the log's brokers, from which partitions are read again for markers. `settled` and `ends` are as in
+    `joins.steps.route`. The result's `bucket` has no meaning. Call it once per start; the checkpoint fixes the number
+    of
+    partitions.
     """
     if unordered := [str(source.table_id) for source in plan.sources if source.needs_latest]:
         raise UsageError(f"engine python can not order the log of {unordered[0]}", "use `engine: jvm` for this table")
@@ -78,18 +80,18 @@ def dataflow(
 
 
 def topics_of(fragment: Fragment) -> tuple[str, ...]:
-    """The topics that a fragment reads, each once, sorted."""
+    """Return the topics that a fragment reads, each once, sorted."""
     sources = (node.source for node in fragment.root.walk())
     return tuple(sorted({source.topic for source in sources if isinstance(source, PlanSource)}))
 
 
 def readers(plan: Plan) -> int:
-    """How many fragments read the log, each by itself."""
+    """Count the fragments that read the log, each with a source of its own."""
     return sum(1 for fragment in plan.fragments if topics_of(fragment))
 
 
 def _joined(rows: DataFrame, plan: Plan, fragment: Fragment, numbers: tuple[int, ...]) -> DataFrame:
-    """Messages through the stateful steps of a fragment's tree, stage by stage, or of its pairs."""
+    """Pass messages through the stateful steps of a fragment's tree, stage by stage, or through its pairs."""
     if receivers := receivers_of(fragment):
         rows = _through(rows, receivers, numbers)
     if isinstance(pair := fragment.root, Pair):
@@ -105,7 +107,7 @@ def _through(rows: DataFrame, stage: Stage, numbers: tuple[int, ...]) -> DataFra
 
 
 def _bucketed(rows: DataFrame, numbers: tuple[int, ...]) -> DataFrame:
-    """Rows (k, m) with their buckets: `bucket_at` in Spark's SQL."""
+    """Return rows (k, m) with their buckets: `bucket_at` in Spark's SQL."""
     place = f"CAST(crc32(encode(decode(k, 'ISO-8859-1'), 'UTF-8')) % {len(numbers)} AS INT) + 1"
     found = f"element_at(array({', '.join(map(str, numbers))}), {place})"
     return rows.selectExpr(f"IF(substring(k, 1, 1) = X'FF', {numbers[0]}, {found}) AS bucket", "k", "m")
@@ -113,7 +115,7 @@ def _bucketed(rows: DataFrame, numbers: tuple[int, ...]) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What a fragment reads of the log, and what is known of that; `noticed`: topics whose notices others emit."""
+    """A fragment's view of the log and its offsets. `noticed`: topics whose notices other fragments emit."""
 
     plan: Plan
     fragment: Fragment
@@ -123,11 +125,11 @@ class _Reading:
     noticed: frozenset[str]
 
     def router(self) -> Router:
-        """What makes messages of changes."""
+        """Return the router that turns changes into messages."""
         return Router(self.fragment, _in_spark, self.plan.first_node(self.fragment))
 
     def beginnings(self) -> list[Message]:
-        """What leaves whatever is read: groups that are always there begin where the first of their tables is read."""
+        """Return the messages that do not depend on input: a permanent group starts with the first of its tables."""
         found: list[Message] = []
         for fragment in self.plan.fragments:
             first = min(one.number for one in _below(self.plan, fragment) if topics_of(one))
@@ -136,7 +138,7 @@ class _Reading:
         return found
 
     def changes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[list[Message], list[Changed]]]:
-        """Notices and changes of the log's records, a batch or a chunk at a time."""
+        """Yield notices and changes of the log's records, a batch or a chunk at a time."""
         reader = LogReader(self.plan, self.settled, self.ends)
         yield self.beginnings(), []
         for batch in batches:
@@ -148,7 +150,7 @@ class _Reading:
                     changed.append(found)
                 elif isinstance(found, RefusedRecord):
                     notices += [found.message()] if topic not in self.noticed else []
-                elif found is not None:  # it may stand for very many changes
+                elif found is not None:  # a marker may expand to very many changes
                     before = partial(past, self.servers, topic, partition, offset)
                     for some in _chunks(repaired(reader, found, before)):
                         yield [], some
@@ -156,7 +158,7 @@ class _Reading:
 
 
 def _below(plan: Plan, fragment: Fragment) -> Iterator[Fragment]:
-    """A fragment and those whose rows come to it."""
+    """Yield a fragment and the fragments whose rows it receives."""
     yield fragment
     for node in fragment.root.walk():
         if isinstance(node.source, Derived):
@@ -174,7 +176,7 @@ def _in_spark(condition: Expression, node: Node, rows: Any) -> list[bool]:
 
 
 def _routed(changes: DataFrame, reading: _Reading, partitions: int, numbers: tuple[int, ...]) -> DataFrame:
-    """Records of the log → messages."""
+    """Convert records of the log to messages."""
     log = changes.select("topic", "partition", "offset", "key", "value").coalesce(partitions)
     nodes = reading.router().nodes
     if filtered(nodes):
@@ -184,7 +186,7 @@ def _routed(changes: DataFrame, reading: _Reading, partitions: int, numbers: tup
 
 
 def _routing(reading: _Reading, numbers: tuple[int, ...]) -> Batches:
-    """Records of the log → messages, of nodes without filters."""
+    """Return the conversion of records of the log to messages, for nodes without filters."""
 
     def route(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         router = reading.router()
@@ -195,7 +197,7 @@ def _routing(reading: _Reading, numbers: tuple[int, ...]) -> Batches:
 
 
 def _reads(reading: _Reading) -> Batches:
-    """Records of the log → `READS`: messages, and what the nodes with filters read."""
+    """Return the conversion of records of the log to `READS`: messages, and what nodes with filters read."""
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         router = reading.router()
@@ -209,7 +211,7 @@ def _reads(reading: _Reading) -> Batches:
 
 
 def _reporting(reading: _Reading, numbers: tuple[int, ...]) -> Batches:
-    """`READS` without hidden rows → messages."""
+    """Return the conversion of `READS` without hidden rows to messages."""
 
     def report(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         router = reading.router()
@@ -222,7 +224,7 @@ def _reporting(reading: _Reading, numbers: tuple[int, ...]) -> Batches:
 
 
 def _picking(fragment: Fragment, numbers: tuple[int, ...]) -> Batches:
-    """A fragment's rows as the one that reads them knows them; notices pass."""
+    """Return the conversion of a fragment's rows to the form that their reader expects; notices pass."""
 
     def pick(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -1,4 +1,4 @@
-"""What a stateful operator of the portable engine does: the steps of one stage, for every key of a bucket."""
+"""Run the steps of one stage for every key of a bucket, within a stateful operator of the portable engine."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from joins.steps.pairs import Side, paired_in
 from joins.steps.records import Message, dump, load
 from joins.steps.state import assemble_step, dump_multi_join, joined_in, load_multi_join
 
-CHUNK = 10_000  # rows that leave together
+CHUNK = 10_000  # rows per output frame
 
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """A grouping, where its rows go, and whose query it is."""
+    """A grouping, the target of its rows, and the query's table."""
 
     group: Grouping
     target: int
@@ -33,19 +33,19 @@ class Grouped:
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """Pairs, where they go, and whose query it is."""
+    """Pairs, their target, and the query's table."""
 
     pair: Pair
     target: int
     table: str
 
 
-# A `Grouping` is the differ in front of its groups, a `Reread` or `Side` the one in front of a node.
+# A `Grouping` stands here for the change detector before its groups, a `Reread` or `Side` for the one before a node.
 Stage = Mapping[int, Step | Reread | Side | Grouping | Grouped | Paired]
 
 
 class StageWork:
-    """The steps of one stage, for every key of a bucket; a key's entries are values of a map of Spark's, `states`."""
+    """The steps of one stage for every key of a bucket; a key's entries are values of Spark's map `states`."""
 
     states: Any
 
@@ -85,7 +85,7 @@ class StageWork:
                 yield from combined(step, self._contributed(step, groups))
 
     def _contributed(self, group: Grouping, groups: dict[bytes, list[Message]]) -> Iterator[Transition]:
-        """What the rows of the bucket contribute now, and what they did."""
+        """Yield the changes in what the bucket's rows contribute."""
         picks = contribution(group)
         for k, messages in groups.items():
             if (found := self._difference(k, messages, picks)) is not None:
@@ -117,7 +117,7 @@ class StageWork:
 
 
 def _frames(messages: Iterable[Message], numbers: tuple[int, ...]) -> Iterator[pd.DataFrame]:
-    """Frames of at most a chunk of rows, so that a hot key's many rows never stand in memory at once."""
+    """Yield frames of at most one chunk of rows, so that a hot key's many rows are never in memory at once."""
     chunk: list[Message] = []
     for message in messages:
         chunk.append(message)
@@ -139,5 +139,5 @@ def _frame(messages: list[Message], numbers: tuple[int, ...]) -> pd.DataFrame:
 
 
 def bucket_at(k: bytes, numbers: tuple[int, ...]) -> int:
-    """The bucket of a message; what is meant for the sink meets no further step."""
+    """Return the bucket of a message; messages to the sink need no particular one."""
     return numbers[0] if k[0] == SINK else bucket_of(k.decode("latin-1"), numbers)

@@ -1,1 +1,1 @@
-"""What a plan's expressions mean, evaluated in Python: one value at a time, as Spark computes it, or not at all."""
+"""Evaluate a plan's expressions in Python: exactly as Spark computes them, or not at all."""

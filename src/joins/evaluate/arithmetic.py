@@ -1,4 +1,5 @@
-"""Arithmetic as Spark does it: NULL beyond a type, decimals rounded half up to the digits of the result's type."""
+"""Arithmetic with Spark's semantics: NULL beyond a type's range, decimals rounded half up to the result type's
+scale."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _EXACT = Context(prec=39, rounding=ROUND_HALF_UP)
 _WIDE = Context(prec=400, rounding=ROUND_HALF_UP)
 
 
-_DIVIDED = 39  # digits behind the point that Spark keeps of a quotient before it takes its type
+_DIVIDED = 39  # decimal places of a quotient that Spark keeps before it applies the result type
 
 
 def _wide(value: Any) -> Decimal:
@@ -55,7 +56,7 @@ def _exact_remainder(a: Decimal, b: Decimal) -> Decimal | None:
     try:
         return Context(prec=39).remainder(a, b)
     except (InvalidOperation, DivisionImpossible):
-        raise UnknownValue("the rest of a division of numbers that are far apart") from None
+        raise UnknownValue("the remainder of a division of numbers of very different size") from None
 
 
 def _float_divide(a: float, b: float) -> float | None:
@@ -95,7 +96,7 @@ def arithmetic_of(name: str) -> Prepare:
         kinds = (a.type.kind, b.type.kind)
         near = a.near or b.near
         if near and name == "try_mod":
-            raise UnknownValue("a rest of a power or a logarithm")
+            raise UnknownValue("a remainder of a power or a logarithm")
         if NULL in (a.type, b.type):
             return constant(None, NULL)
         if "float64" in kinds or ("float32" in kinds and (kinds[0] != kinds[1] or name == "try_divide")):
@@ -120,7 +121,7 @@ def arithmetic_of(name: str) -> Prepare:
 
 
 def _as_decimal(part: Prepared) -> LogicalType:
-    """The decimal that Spark makes of an operand beside a decimal."""
+    """Return the decimal type to which Spark converts an operand whose other operand is a decimal."""
     if part.type.kind == "decimal":
         return part.type
     precision = part.digits or INTEGERS.get(part.type.kind) or 20
@@ -170,7 +171,7 @@ def plain(function: Callable[[Any, Any], Any]) -> Prepare:
 
 
 def real(function: Callable[..., float | None], *, near: bool) -> Prepare:
-    """A function of doubles, whose own faults are NaN and infinity."""
+    """A function of doubles, whose invalid results are NaN and infinity."""
 
     def prepare(parts: Sequence[Prepared]) -> Prepared:
         each = [part.of for part in parts]

@@ -1,4 +1,4 @@
-"""The functions of compiled expressions, by name."""
+"""Define the functions of compiled expressions by name."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ from joins.query.value_types import BOOL, DATE, DATETIME, INT32, STRING, family
 
 
 def _call(type_: LogicalType, function: Callable[..., Any], *wanted: str) -> Prepare:
-    """A function that is NULL where an argument is; `wanted` are the families of its arguments, the last ones may lack.
-    `whole` stands for an INT or smaller."""
+    """A function that is NULL if an argument is NULL; `wanted` are the families of its arguments, the last of which may
+    be
+    omitted. `whole` means an INT or smaller."""
 
     def prepare(parts: Sequence[Prepared]) -> Prepared:
         converts = []

@@ -1,6 +1,6 @@
-"""Casts as Spark's `try_cast` does them: NULL where a value does not fit; and the texts of numbers.
+"""Casts with the semantics of Spark's `try_cast`: NULL if a value does not fit. Also the texts of numbers.
 
-A double's text differs between versions of Java beyond 15 digits, so such texts are not told.
+Beyond 15 digits, a double's text differs between versions of Java, so such texts are unknown.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _SPECIAL = {"inf": math.inf, "+inf": math.inf, "infinity": math.inf, "+infinity"
             "-infinity": -math.inf, "nan": math.nan}  # fmt: skip
 _TRUE, _FALSE = {"t", "true", "y", "yes", "1"}, {"f", "false", "n", "no", "0"}
 _CONTROL = "".join(map(chr, [*range(0x21), 0x7F]))
-_LONGEST = 400  # of a number's text, with its exponent: longer ones are not computed with
+_LONGEST = 400  # of a number's text, with its exponent: longer ones are not evaluated
 Convert = Callable[[Any], Any]
 
 
 def whole(value: int, type_: LogicalType) -> int | None:
-    """An integer of a type; None beyond it."""
+    """Return an integer of a type; None beyond its range."""
     return value if -(2 ** BITS[type_.kind]) <= value < 2 ** BITS[type_.kind] else None
 
 
 def decimal(value: Decimal, type_: LogicalType) -> Decimal | None:
-    """A decimal of a type, rounded half up; None where it has too many digits. `uint64` is Spark's DECIMAL(20,0)."""
+    """Return a decimal of a type, rounded half up; None with too many digits. `uint64` is Spark's DECIMAL(20,0)."""
     precision, scale = (20, 0) if type_.kind == "uint64" else (type_.precision, type_.scale)
     if value.adjusted() > _LONGEST:
         return None
@@ -47,7 +47,7 @@ def decimal(value: Decimal, type_: LogicalType) -> Decimal | None:
 
 
 def single(value: float) -> float:
-    """A double as the nearest float."""
+    """Round a double to the nearest float."""
     try:
         found: float = struct.unpack(">f", struct.pack(">f", value))[0]
     except OverflowError:
@@ -56,7 +56,7 @@ def single(value: float) -> float:
 
 
 def short(value: float, *, float32: bool = False) -> str:
-    """The shortest digits that read back as a number; Untold where versions of Java disagree about them."""
+    """Return the shortest text that parses to the number; UnknownValue where versions of Java disagree."""
     if value and not (1e-30 if float32 else 1e-290) < abs(value) < (1e30 if float32 else 1e290):
         raise UnknownValue("the text of a number that is very large or small")
     shorter = (f"{value:.{n}g}" for n in range(1, 10))
@@ -84,7 +84,7 @@ def _double_text(value: float, *, float32: bool) -> str:
 
 
 def _number(text: str) -> Decimal | None:
-    """A number that is written out; None for others. Untold for digits that only Java reads as such."""
+    """Parse a number in plain notation; None for others. UnknownValue for digits that only Java accepts."""
     if not _NUMBER.fullmatch(text):
         if any(c.isdigit() and not c.isascii() for c in text):
             raise UnknownValue(f"digits of another script: {text!r}")
@@ -125,7 +125,7 @@ def _text_to_double(to: LogicalType) -> Convert:
         if to.kind == "float64":
             return value
         near = single(value)
-        if math.isfinite(near) and near != value:  # rounded twice: told only where once gives the same
+        if math.isfinite(near) and near != value:  # rounded twice: known only if rounding once gives the same
             exact, half = Fraction(Decimal(bare)), Fraction(value)
             if exact != half and abs(half - Fraction(near)) * 2**25 > abs(Fraction(near)):
                 raise UnknownValue(f"text as a float: {text!r}")
@@ -154,7 +154,7 @@ def _double_to_integer(to: LogicalType) -> Convert:
 
 
 def _decimal_to_integer(of: LogicalType, to: LogicalType) -> Convert:
-    """Spark cuts the fraction off; where it keeps no long, an INT or smaller goes by way of a double."""
+    """Truncate as Spark does; unless the decimal fits a long, a cast to INT or smaller goes through a double."""
     by_double: Callable[[float], int | None] = _double_to_integer(to)
 
     def convert(value: Decimal) -> int | None:
@@ -163,7 +163,7 @@ def _decimal_to_integer(of: LogicalType, to: LogicalType) -> Convert:
             return cut
         rounded = by_double(float(value))
         if of.precision <= 18 and cut != rounded:
-            raise UnknownValue("the whole part of a decimal that is very near to the next one")
+            raise UnknownValue("the integer part of a decimal that is very near to the next integer")
         found: int | None = cut if of.precision <= 18 else rounded
         return found
 
@@ -185,7 +185,7 @@ def _double_to_decimal(of: LogicalType, to: LogicalType) -> Convert:
 
 
 def converter(of: LogicalType, to: LogicalType) -> Convert:
-    """What casts a value of a type that is there to another one; Untold where no such cast is known."""
+    """Return the cast of non-NULL values from one type to another; UnknownValue if no such cast is known."""
     if of == to or {of.kind, to.kind} <= {"datetime", "timestamp"} or {of.kind, to.kind} <= {"string", "json", "time"}:
         return lambda value: value
     match family(of), family(to):
@@ -253,7 +253,7 @@ def _to_number(of: LogicalType, to: LogicalType) -> Convert:
 
 
 def _near(value: int | Decimal) -> float:
-    """The float nearest to an exact number; Untold where rounding it twice might show."""
+    """Return the float nearest to an exact number; UnknownValue if rounding twice might give another one."""
     wide = float(value)
     found = single(wide)
     if Fraction(value) != Fraction(wide) and found != wide:

@@ -1,4 +1,4 @@
-"""Comparisons, three-valued logic and choices among values, as Spark means them: NaN equals NaN and is the greatest."""
+"""Comparisons, three-valued logic and choices with Spark's semantics: NaN equals NaN and is the greatest value."""
 
 from __future__ import annotations
 

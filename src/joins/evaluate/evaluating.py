@@ -1,9 +1,9 @@
-"""A compiled expression → a function of the values that it reads.
+"""Turn a compiled expression into a function of the values that it reads.
 
-Values are None, bool, int, Decimal, float, str, bytes; dates are days and moments microseconds since 1970 UTC. A
-function returns what Spark computes, or raises `UnknownValue`: for expressions that are not known here when they are
-prepared, for single values where they are computed. Powers and logarithms differ by an ulp between libraries, so what
-depends on more than their size is not told either.
+Values are None, bool, int, Decimal, float, str, bytes; dates are days and datetimes microseconds since 1970 UTC. A
+function returns what Spark computes, or raises `UnknownValue`: unsupported expressions raise when they are prepared,
+unsupported values when they are computed. Powers and logarithms differ by an ulp between libraries, so a result that
+depends on more than their magnitude is unknown, too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SPARK_TYPES = {
 
 @lru_cache(maxsize=4096)
 def prepared(sql: str, types: tuple[LogicalType, ...]) -> Prepared:
-    """What computes a compiled expression over values of these types; Untold where that is not known here."""
+    """Return the function of a compiled expression over values of these types; UnknownValue if it is not supported."""
     return _prepare(read(sql), types)
 
 

@@ -1,6 +1,7 @@
-"""Dates as days and moments as microseconds since 1970 UTC, in the proleptic Gregorian calendar, as Spark counts them.
+"""Dates as days and datetimes as microseconds since 1970 UTC, in the proleptic Gregorian calendar, as Spark counts
+them.
 
-Texts are read as `SparkDateTimeUtils` (Spark 4) reads them.
+Texts are parsed as `SparkDateTimeUtils` (Spark 4) parses them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _PATTERN = {"yyyy": 0, "MM": 1, "dd": 2, "HH": 3, "mm": 4, "ss": 5}
 
 
 def days_of(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01 of a date that there is."""
+    """Return the days since 1970-01-01 of a valid date."""
     y = year - (month <= 2)
     era, of_era = divmod(y, 400)
     of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
@@ -24,7 +25,7 @@ def days_of(year: int, month: int, day: int) -> int:
 
 
 def civil(days: int) -> tuple[int, int, int]:
-    """Year, month, day."""
+    """Return year, month and day."""
     era, of_era = divmod(days + 719_468, 146_097)
     years = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
     of_year = of_era - (365 * years + years // 4 - years // 100)
@@ -44,29 +45,29 @@ def _is_date(year: int, month: int, day: int) -> bool:
 
 
 def clock(micros: int) -> tuple[int, int, int]:
-    """Hour, minute, second of a moment."""
+    """Return hour, minute and second of a datetime."""
     seconds = micros % DAY // 1_000_000
     return seconds // 3600, seconds // 60 % 60, seconds % 60
 
 
 def day_of_week(days: int) -> int:
-    """1 for Sunday to 7 for Saturday."""
+    """Return 1 for Sunday to 7 for Saturday."""
     return (days + 4) % 7 + 1
 
 
 def day_of_year(days: int) -> int:
-    """1 for the first of January."""
+    """Return 1 for the first of January."""
     return days - days_of(civil(days)[0], 1, 1) + 1
 
 
 def last_day(days: int) -> int:
-    """The last day of a day's month."""
+    """Return the last day of a day's month."""
     year, month, _ = civil(days)
     return days_of(year, month, _length(year, month))
 
 
 def truncated(unit: str, micros: int) -> int:
-    """The begin of the unit of time that a moment lies in; weeks begin on Monday."""
+    """Truncate a datetime to a unit of time; weeks begin on Monday."""
     if unit in _UNITS:
         return micros - micros % _UNITS[unit]
     days = micros // DAY
@@ -84,7 +85,7 @@ def truncated(unit: str, micros: int) -> int:
 
 
 def formatted(micros: int, pattern: str) -> str:
-    """A moment by a pattern of yyyy MM dd HH mm ss."""
+    """Format a datetime by a pattern of yyyy MM dd HH mm ss."""
     parts = (*civil(micros // DAY), *clock(micros))
     if not 1 <= parts[0] <= 9999:
         raise UnknownValue("date_format of a year beyond 1 to 9999")
@@ -95,7 +96,7 @@ def formatted(micros: int, pattern: str) -> str:
 
 
 def date_text(days: int) -> str:
-    """A date as Spark casts it to text."""
+    """Return a date as Spark casts it to text."""
     year, month, day = civil(days)
     if not 1 <= year <= 9999:
         raise UnknownValue("a year beyond 1 to 9999 as text")
@@ -103,7 +104,7 @@ def date_text(days: int) -> str:
 
 
 def moment_text(micros: int) -> str:
-    """A moment as Spark casts it to text."""
+    """Return a datetime as Spark casts it to text."""
     hour, minute, second = clock(micros)
     fraction = f".{micros % 1_000_000:06d}".rstrip("0") if micros % 1_000_000 else ""
     return f"{date_text(micros // DAY)} {hour:02d}:{minute:02d}:{second:02d}{fraction}"
@@ -114,7 +115,7 @@ def _trimmed(text: str) -> str:
 
 
 def date_of(text: str) -> int | None:
-    """The days of a text; None where it is no date: `[+-]y…y[-[m]m[-[d]d[( |T)…]]]`."""
+    """Parse the days of a text; None if it is no date: `[+-]y…y[-[m]m[-[d]d[( |T)…]]]`."""
     found = re.fullmatch(
         r"([+-]?)([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?", _trimmed(text), re.DOTALL
     )
@@ -133,7 +134,7 @@ _MOMENT = re.compile(
 
 
 def moment_of(text: str) -> int | None:
-    """The microseconds of a text without its zone, which is left out; None where it is no moment."""
+    """Parse the microseconds of a text, ignoring its zone; None if it is no datetime."""
     trimmed = _trimmed(text)
     if trimmed[:1] == "" or (trimmed[0] not in "+-" and not trimmed[0].isascii()):
         return None
@@ -160,7 +161,7 @@ def moment_of(text: str) -> int | None:
 
 
 def _no_moment(text: str) -> int | None:
-    """Letters where the date should stand make it none; behind a time they may name a zone."""
+    """Return None if letters are where the date should be; after a time they may name a zone, which is unknown."""
     if re.match(r"[+-]?[0-9-]*[^0-9 T:.+-]", text):
         return None
     raise UnknownValue(f"text as a moment: {text!r}")

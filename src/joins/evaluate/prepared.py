@@ -1,4 +1,4 @@
-"""Prepared expressions: what computes a value, its type, and what several of them have in common."""
+"""Prepared expressions: a function that computes the value, its type, and helpers for combining several."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Evaluate = Callable[[Values], Any]
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What computes an expression, its type, and whether it is known only up to the last digits of a double.
+    """The function of an expression, its type, and whether a double is only known up to its last digits (`near`).
 
-    `digits`: of a whole number that is written out, of which Spark counts no more beside a decimal.
+    `digits`: the digits of an integer literal, by which Spark chooses its decimal type next to a decimal.
     """
 
     of: Evaluate
@@ -41,7 +41,8 @@ def constant(value: Any, type_: LogicalType) -> Prepared:
 
 
 def exactly(part: Prepared, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A function of one value; of a near one only where its neighbours give the same."""
+    """Return a function of one value; for a near value it requires that the neighbouring doubles give the same
+    result."""
     if not part.near:
         return function
 
@@ -55,13 +56,13 @@ def exactly(part: Prepared, function: Callable[[Any], Any]) -> Callable[[Any], A
 
 
 def unified(parts: Sequence[Prepared]) -> LogicalType:
-    """The one type of several values, as the compiler has cast them."""
+    """Return the common type of several values, as the compiler has cast them."""
     kinds = {part.type for part in parts} - {NULL}
     if len(kinds) > 1:
         wanted = NULL
         for kind in kinds:
             found = common(wanted, kind)
-            # values of these need no conversion
+            # values of these types need no conversion
             if found is None or (family(found) not in ("text", "moment") and found.kind not in INTEGERS):
                 raise UnknownValue(f"values of {len(kinds)} types")
             wanted = found
@@ -72,7 +73,7 @@ def unified(parts: Sequence[Prepared]) -> LogicalType:
 
 
 def ordered(type_: LogicalType) -> Callable[[Any], Any]:
-    """What values of a type are compared by."""
+    """Return the sort key by which values of a type are compared."""
     if family(type_) == "text":
         return str.encode
     if type_.kind.startswith("float"):

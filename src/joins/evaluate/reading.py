@@ -1,7 +1,7 @@
-"""Compiled expressions (`joins.query.expressions`), Spark SQL with `{i}` for value i, as trees.
+"""Parse compiled expressions (`joins.query.expressions`), Spark SQL with `{i}` for value i, into trees.
 
-The grammar is what the compiler writes and nothing else: a text that it does not cover raises `UnknownValue`, so that
-an expression is never evaluated as something that it is not.
+The grammar covers only what the compiler writes. Any other text raises `UnknownValue`, so that an expression is never
+evaluated as something else.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Kind = Literal["value", "text", "number", "null", "true", "false", "date", "mome
 class Syntax:
     """An expression: its kind, the name of what is called, the type of a CAST, a literal, and its parts in order.
 
-    Operators are calls of their sign; the parts of a CASE are condition, value, …, and the value of ELSE at last.
+    Operators are calls named by their sign. The parts of a CASE are condition, value, …, and finally the value of ELSE.
     """
 
     kind: Kind
@@ -34,7 +34,7 @@ class Syntax:
 
 
 def read(text: str) -> Syntax:
-    """The tree of a compiled expression; Untold for a text outside of the grammar."""
+    """Return the tree of a compiled expression; UnknownValue for a text outside of the grammar."""
     reader = _Reader(_tokens(text))
     tree = reader.either()
     if reader.at != len(reader.tokens):
@@ -56,7 +56,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
 
 def _plain(quoted: str) -> str:
-    """The text of a literal as `joins.query.expressions.escaped` wrote it."""
+    """Return the text of a literal that `joins.query.expressions.escaped` wrote."""
     doubled = quoted[1:-1].replace("{{", "{").replace("}}", "}")
     if re.search(r"\\[^\\']", re.sub(r"\\\\", "", doubled)):
         raise UnknownValue(f"a literal has an escape: {quoted}")
@@ -64,13 +64,13 @@ def _plain(quoted: str) -> str:
 
 
 class _Reader:
-    """Reads tokens by recursive descent."""
+    """Parses tokens by recursive descent."""
 
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
         self.tokens, self.at = tokens, 0
 
     def _peek(self, ahead: int = 0) -> str:
-        """The next token in capitals; empty for literals and at the end."""
+        """Return the next token in capitals; empty for literals and at the end."""
         if self.at + ahead >= len(self.tokens):
             return ""
         kind, text = self.tokens[self.at + ahead]
@@ -89,7 +89,7 @@ class _Reader:
         return True
 
     def either(self) -> Syntax:
-        """A disjunction, which is any expression."""
+        """Parse a disjunction, which is any expression."""
         tree = self._both()
         while self._eat("OR"):
             tree = Syntax(kind="call", name="or", parts=(tree, self._both()))
@@ -201,7 +201,7 @@ class _Reader:
         return Syntax(kind="case", parts=tuple(parts))
 
     def _type(self) -> str:
-        """The rest of a CAST: Spark's name of a type, without blanks."""
+        """Parse the rest of a CAST: Spark's name of a type, without blanks."""
         text = ""
         depth = 0
         while self.at < len(self.tokens):

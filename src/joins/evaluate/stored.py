@@ -1,4 +1,4 @@
-"""Canonical values (`cdc.model.types`) ⇄ the values that expressions are evaluated over."""
+"""Convert canonical values (`cdc.model.types`) to the values of expressions, and back."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from joins.query.value_types import family
 
 
 def to_native(type_: LogicalType, value: Canonical) -> Any:
-    """A canonical value as expressions read it."""
+    """Convert a canonical value for expressions."""
     if value is None or isinstance(value, list):
         return value
-    if isinstance(value, dict):  # as the log has a geometry
+    if isinstance(value, dict):  # a geometry in the log's form
         return ewkt_of(value)
     if type_.kind in ("decimal", "uint64"):
         return Decimal(str(value))
@@ -38,12 +38,12 @@ def to_native(type_: LogicalType, value: Canonical) -> Any:
 
 
 def to_canonical(type_: LogicalType, value: Any) -> Canonical:
-    """What an expression gave in canonical form; Untold for dates that have none."""
+    """Convert an expression's result to canonical form; UnknownValue for dates that have none."""
     if value is None:
         return None
     if isinstance(value, list):
         assert type_.element is not None  # only lists have members
-        return [to_canonical(type_.element, member) for member in value]  # type: ignore[misc]  # no NULL is among them
+        return [to_canonical(type_.element, member) for member in value]  # type: ignore[misc]  # lists contain no NULL
     match family(type_):
         case "date":
             return f"{_date(value)}Z"

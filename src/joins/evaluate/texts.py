@@ -1,4 +1,5 @@
-"""Functions of texts as Spark computes them: characters are code points, a place before the first one is none."""
+"""Text functions with Spark's semantics: characters are code points; a position before the first one selects
+nothing."""
 
 from __future__ import annotations
 
@@ -17,19 +18,19 @@ _FEW_DIGITS = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 
 
 def _known(text: str) -> str:
-    """The text; Untold for characters that this version of Python does not know yet."""
+    """Return the text; UnknownValue for characters that this version of Python does not know yet."""
     if not text.isascii() and any(unicodedata.category(c) == "Cn" for c in text):
         raise UnknownValue("the capitals of a character that is not known here")
     return text
 
 
 def upper(text: str) -> str:
-    """In capitals."""
+    """Convert to upper case."""
     return _known(text).upper()
 
 
 def lower(text: str) -> str:
-    """In small letters."""
+    """Convert to lower case."""
     return _known(text).lower()
 
 
@@ -38,28 +39,28 @@ def _between(text: str, start: int, end: int) -> str:
 
 
 def substring(text: str, place: int, length: int = _MOST) -> str:
-    """`length` characters from a place: from 1 on, negative ones count from the end, 0 is 1."""
+    """Return `length` characters from a position: 1 is the first, negative ones count from the end, 0 equals 1."""
     start = place - 1 if place > 0 else len(text) + place if place < 0 else 0
     return _between(text, start, max(-_MOST - 1, min(_MOST, start + length)))
 
 
 def left(text: str, count: int) -> str:
-    """The first characters."""
+    """Return the first characters."""
     return substring(text, 1, count)
 
 
 def right(text: str, count: int) -> str:
-    """The last characters."""
+    """Return the last characters."""
     return "" if count <= 0 else substring(text, -count)
 
 
 def replace(text: str, search: str, by: str = "") -> str:
-    """All that is found, replaced; nothing is not found."""
+    """Replace all occurrences; an empty `search` never occurs."""
     return text.replace(search, by) if search else text
 
 
 def padded(text: str, length: int, fill: str, *, before: bool) -> str:
-    """A text of exactly a length, filled up or cut."""
+    """Pad or truncate a text to an exact length."""
     missing = length - len(text)
     if missing <= 0 or not fill:
         return text[: max(0, length)]
@@ -68,28 +69,28 @@ def padded(text: str, length: int, fill: str, *, before: bool) -> str:
 
 
 def sha2(text: str, bits: int) -> str | None:
-    """The digest of 224, 256 (or 0), 384 or 512 bits; None of others."""
+    """Return the SHA-2 digest of 224, 256 (or 0), 384 or 512 bits; None for others."""
     name = {0: "sha256", 224: "sha224", 256: "sha256", 384: "sha384", 512: "sha512"}.get(bits)
     return None if name is None else hashlib.new(name, text.encode()).hexdigest()
 
 
 def md5(text: str) -> str:
-    """The digest."""
+    """Return the MD5 digest."""
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
 def split_part(text: str, by: str, number: int) -> str:
-    """Part number 1, 2, …; empty beyond the last one."""
+    """Return part number 1, 2, …; empty beyond the last one."""
     parts = text.split(by)
     return parts[number - 1] if number <= len(parts) else ""
 
 
-# what `joins.query.spatial` asks of a geometry's text: the same in Java's expressions and in Python's
+# patterns that `joins.query.spatial` applies to a geometry's text: they match alike in Java and in Python
 _OF_GEOMETRY = ("^(SRID=[0-9]+;)?POINT[(]([^ ]+) ([^)]+)[)]$", "^SRID=([0-9]+);")
 
 
 def regexp_extract(text: str, pattern: str, group: int) -> str:
-    """A group of what is found; empty where nothing is."""
+    """Return a group of the first match; empty without a match."""
     if pattern not in _OF_GEOMETRY or "\n" in text:
         raise UnknownValue(f"the expression {pattern}")
     found = re.search(pattern, text)
@@ -97,7 +98,7 @@ def regexp_extract(text: str, pattern: str, group: int) -> str:
 
 
 def regexp_replace(text: str, pattern: str, by: str) -> str:
-    """What is found, replaced."""
+    """Replace all matches."""
     if pattern not in _OF_GEOMETRY or by:
         raise UnknownValue(f"the expression {pattern}")
     return re.sub(pattern, by, text)
@@ -105,17 +106,17 @@ def regexp_replace(text: str, pattern: str, by: str) -> str:
 
 @lru_cache(maxsize=1024)
 def like(pattern: str) -> re.Pattern[str]:
-    """The expression that matches what LIKE does."""
+    """Return the regular expression of a LIKE pattern."""
     signs = {"%": ".*", "_": "."}
     return re.compile("".join(signs.get(c, re.escape(c)) for c in pattern), re.DOTALL)
 
 
 class _Object(list[tuple[str, Any]]):
-    """An object of JSON, its members in their order, those that come twice too."""
+    """A JSON object: its members in order, duplicates included."""
 
 
 class _Number(str):
-    """A number of JSON as it is written."""
+    """A JSON number as written."""
 
     __slots__ = ()
 
@@ -131,7 +132,7 @@ _DECODER = json.JSONDecoder(
 
 @lru_cache(maxsize=1024)
 def json_steps(path: str) -> tuple[str | int, ...]:
-    """The steps of a path `$.a['b'][0]`; Untold for any other."""
+    """Parse the steps of a path `$.a['b'][0]`; UnknownValue for any other."""
     steps: list[str | int] = []
     at = 1
     while at < len(path):
@@ -145,7 +146,7 @@ def json_steps(path: str) -> tuple[str | int, ...]:
 
 
 def get_json_object(text: str, path: str) -> str | None:
-    """What lies at a path of a text of JSON: a text without its quotes, all else as JSON; None where nothing does."""
+    """Return the value at a path of a JSON text: a string without quotes, all else as JSON; None without a value."""
     steps = json_steps(path)
     try:
         value = _DECODER.decode(text)
@@ -170,7 +171,7 @@ def get_json_object(text: str, path: str) -> str | None:
             if not found:
                 return None
             if len(found) > 1:
-                raise UnknownValue("a member of JSON that is there twice")
+                raise UnknownValue("a member of JSON that occurs twice")
             value = found[0]
     if value is None:
         return None if steps else "null"
@@ -197,7 +198,7 @@ def _written(value: Any) -> str:
 
 
 def _fraction(number: str) -> str:
-    """Plain ones of few digits as they are: others Spark may write anew."""
+    """Return plain numbers of few digits unchanged: Spark may write others differently."""
     if re.fullmatch(r"-?(?:[1-9][0-9]{0,5}|0)\.(?:[0-9]{0,7}[1-9]|0)", number) and number not in ("-0.0",):
         whole, _, part = number.lstrip("-").partition(".")
         if whole != "0" or part == "0" or not part.startswith("000"):

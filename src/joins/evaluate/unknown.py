@@ -1,4 +1,4 @@
-"""Raised where an expression's value is not known to be what Spark computes."""
+"""Define the error for an expression whose value may differ from Spark's."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a join holds, told from its checkpoint."""
+"""Read a join's state from its checkpoint."""

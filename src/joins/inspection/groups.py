@@ -1,4 +1,4 @@
-"""A group as the kernel stores it (`Aggregate.java`, `Sum.java`, `Bag.java`) → what it counts and sums."""
+"""Decode a group as the kernel stores it (`Aggregate.java`, `Sum.java`, `Bag.java`) into its counts and sums."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _EXACT = Context(prec=4000)
 
 
 def group_parts(group: Grouping, stored: bytes) -> tuple[int, list[tuple[str, Values]]]:
-    """The time of the newest change in a group, and its parts: `rows`, then per sum and per bag the functions that read
-    it, in words, and what they read."""
+    """Return the time of the newest change in a group, and its parts: `rows`, then per sum and per bag the names of the
+    functions that read it, and their values."""
     read = _Group(stored)
     ts_ms = int.from_bytes(read.next(8), "big", signed=True)
     parts: list[tuple[str, Values]] = [("rows", [read.count()])]
@@ -40,10 +40,10 @@ def _named(results: list[Result]) -> str:
 
 
 class _Group(Packed):
-    """A group's entry."""
+    """Reads a group's entry."""
 
     def total(self, type_: LogicalType) -> Values:
-        """How many values there are and, of numbers, their sum."""
+        """Return the number of values and, for numbers, their sum."""
         count: Canonical = self.signed()
         if not summed(type_):
             return [count]
@@ -54,7 +54,7 @@ class _Group(Packed):
         return [count, float(number * Fraction(2) ** exponent) if type_.kind.startswith("float") else number]
 
     def bag(self, last: LogicalType, functions: set[str]) -> int:
-        """How many different tuples there are; all of the bag is read."""
+        """Return the number of distinct tuples; the whole bag is read."""
         distinct = self.count()
         if "sum_distinct" in functions:
             self.total(last)
@@ -62,7 +62,7 @@ class _Group(Packed):
             if function in functions:
                 self.count()
         pages = self.count()
-        if pages == 0:  # its one page is part of the group
+        if pages == 0:  # its only page is part of the group
             self.block()
             return distinct
         self.count()

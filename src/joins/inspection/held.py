@@ -1,4 +1,4 @@
-"""The kernel's stored state, told in the plan's words. Pure: entries in, descriptions out."""
+"""Describe the kernel's stored state in the plan's terms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Entry = tuple[str, bytes, bytes | None, bytes]  # variable, k, the key within it
 
 
 class Where(NamedTuple):
-    """A step, in words, and what it groups, if it does."""
+    """A step by its description, and its grouping, if it has one."""
 
     step: str
     group: Grouping | None
@@ -27,9 +27,11 @@ class Where(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """One entry: in which step, what it is (`right side`, `row`, `whole row`, `newest`, `rows`, a function), and its
-    values: of a group the number of its rows, of a sum the number of its values and the sum, of values that a function
-    keeps how many different ones there are.
+    """One stored entry: its step, its kind (`right side`, `row`, `whole row`, `newest`, `rows`, a function), its
+    values.
+
+    The values of a group are its number of rows; of a sum, its number of values and the sum; of values that a function
+    keeps, the number of distinct ones.
     """
 
     step: str
@@ -39,12 +41,12 @@ class Held:
     ts_ms: int | None
 
     def to_json(self) -> dict[str, Any]:
-        """As `--json` prints it."""
+        """Return the entry as `--json` prints it."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 def keys_of(plan: Plan, key: str) -> dict[bytes, Where]:
-    """Every k under which the state may hold something of a key: `7`, `"a"` or `"a",7`; ValueError if it is no JSON."""
+    """Return every k under which the state may hold a key: `7`, `"a"` or `"a",7`; ValueError if it is no JSON."""
     values_of_text(key.encode())
     found: dict[int, Where] = {}
     for fragment in plan.fragments:
@@ -66,7 +68,7 @@ def _name(step: Step) -> str:
 
 
 def described(entries: Iterable[Entry], keys: Mapping[bytes, Where]) -> list[Held]:
-    """The entries of these keys, right sides first, then rows in the order of their ids."""
+    """Describe the entries of these keys, right sides first, then rows in the order of their ids."""
     found: list[Held] = []
     for variable, k, row, value in entries:
         if k not in keys:
@@ -92,16 +94,16 @@ def described(entries: Iterable[Entry], keys: Mapping[bytes, Where]) -> list[Hel
 
 
 def _reported(step: str, group: Grouping | None, value: bytes) -> Held:
-    """What a row told last: to a group the values of its key, and the arguments of the functions behind them."""
+    """Describe the last row emitted; in a group, the values of its key and then the arguments of the functions."""
     parts = [value] if group is None else split_part(value)
     values = [one for part in parts for one in values_of_text(part)]
     return Held(step=step, what="row", row=None, values=values, ts_ms=None)
 
 
 def _key(step: str, value: bytes) -> Iterator[Held]:
-    """The right side of a key, if it has one, and its rows while they are few: behind a byte with their number."""
+    """Describe the right side of a key, if any, and its rows while they are few: after a byte with their number."""
     end = 5 + int.from_bytes(value[1:5], "big")
-    # where rows are entries of their own, what follows is a bound of their number
+    # where rows are entries of their own, a bound of their number follows
     parts = [value[5:end]] if value[:1] == _APART else unpack(value[1:])
     if parts[0]:
         yield _held(step, "right side", None, parts[0])
@@ -110,7 +112,7 @@ def _key(step: str, value: bytes) -> Iterator[Held]:
 
 
 def _met(step: str, value: bytes) -> Iterator[Held]:
-    """The rows of both sides of a key while they are few: behind a zero byte, each side behind its number."""
+    """Describe the rows of both sides of a key while they are few: after a zero byte, each side after its number."""
     stored = Packed(value)
     if stored.next(1) == b"\0":
         for side in ("left", "right"):

@@ -1,21 +1,21 @@
-"""Reads what the kernel's `Bytes.java` writes."""
+"""Read what the kernel's `Bytes.java` writes."""
 
 from __future__ import annotations
 
 
 class Packed:
-    """Stored bytes, read from the front."""
+    """Stored bytes, read from the start."""
 
     def __init__(self, stored: bytes) -> None:
         self._stored, self._at = stored, 0
 
     def next(self, length: int) -> bytes:
-        """The next bytes."""
+        """Return the next `length` bytes."""
         self._at += length
         return self._stored[self._at - length : self._at]
 
     def count(self) -> int:
-        """A number, seven bits a byte, the lowest first."""
+        """Read a number with seven bits per byte, the lowest first."""
         value, shift = 0, 0
         while True:
             (byte,) = self.next(1)
@@ -25,10 +25,10 @@ class Packed:
                 return value
 
     def signed(self) -> int:
-        """A number that may be negative."""
+        """Read a number that may be negative."""
         value = self.count()
         return value >> 1 ^ -(value & 1)
 
     def block(self) -> bytes:
-        """Bytes behind their length."""
+        """Read bytes that are preceded by their length."""
         return self.next(self.count())

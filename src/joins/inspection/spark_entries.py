@@ -1,4 +1,4 @@
-"""Reads the state of a join from its checkpoint, running or not, through Spark's state data source."""
+"""Read the state of a join from its checkpoint, running or not, through Spark's state data source."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SOURCE = "statestore"
 
 
 def entries(spark: SparkSession, checkpoint: Path, keys: Collection[bytes] | None) -> Iterator[Entry]:
-    """What the last committed batch left under some keys, or under all, in every operator and variable."""
+    """Yield the entries of some keys, or of all, in every operator and variable after the last committed batch."""
     session: Any = spark
-    session._jsparkSession.streams()  # loads what the state data source needs and else only a query would
+    session._jsparkSession.streams()  # loads what the state data source needs and otherwise only a query would load
     metadata = spark.read.format("state-metadata").load(str(checkpoint))
     for operator in metadata.select("operatorId", "operatorProperties").distinct().collect():
         for variable in json.loads(operator.operatorProperties or "{}").get("stateVariables", []):
@@ -37,7 +37,7 @@ def _read(spark: SparkSession, checkpoint: Path, operator: int, variable: str) -
 
 
 def _columns(state: DataFrame) -> DataFrame:
-    """Key, key within a map (or NULL) and value as plain binaries, whatever the variable's kind."""
+    """Return key, key within a map (or NULL) and value as plain binaries, whatever the variable's kind."""
     is_map = "user_map_key" in state.columns
     value = "user_map_value" if is_map else "value"
     inner = F.col("user_map_key.value") if is_map else F.lit(None).cast("binary")

@@ -1,1 +1,1 @@
-"""The plan's steps in Java, the program that tells them the plan, and their jar."""
+"""The plan's steps in Java, the program that describes the plan to them, and their jar."""

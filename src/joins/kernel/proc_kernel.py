@@ -1,8 +1,8 @@
-"""Builds the kernel's jar from the Java files beside and below it: with javac, or with Janino, which pyspark carries.
+"""Build the kernel's jar from the Java files in this folder, with javac or with the Janino compiler of pyspark.
 
-Run by `make setup` (`python -m joins.kernel.proc_kernel`), by the wheel's build, and by a session that finds no jar.
-The jar lies beside the sources and is named by their digest, so that a jar of other sources is never taken for this
-one.
+`make setup` runs it (`python -m joins.kernel.proc_kernel`), and so do the wheel's build and a session that finds no
+jar.
+The jar is stored in this folder. Its name contains the sources' digest, so a jar of other sources is never used.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _DATE = (2020, 1, 1, 0, 0, 0)  # the same sources make the same jar
 
 
 def sources() -> list[Path]:
-    """The kernel's Java files, in order."""
+    """Return the kernel's Java files in order."""
     return sorted(FOLDER.rglob("*.java"), key=lambda file: file.name)
 
 
 def jar() -> Path:
-    """Where the jar of these sources is, built or not."""
+    """Return the path of the jar of these sources, whether it exists or not."""
     digest = hashlib.sha256(b"".join(file.name.encode() + file.read_bytes() for file in sources()))
     return FOLDER / f"kernel-{digest.hexdigest()[:12]}.jar"
 
 
 def build(environ: Mapping[str, str] = os.environ) -> Path:
-    """Build the jar unless it is there; its path. UsageError with what the compiler said when it can not be built."""
+    """Build the jar unless it exists, and return its path. Raises UsageError if there is no compiler."""
     target = jar()
     if target.exists():
         return target
@@ -65,8 +65,8 @@ def with_javac(javac: str, classes: Path) -> None:
 
 
 def with_janino(java: str, classes: Path) -> None:
-    """Compile into `classes` with the compiler that Spark itself carries."""
-    # in a process of its own: py4j leaves its sockets and pipes to the garbage collector
+    """Compile into `classes` with the compiler that Spark contains."""
+    # in a separate process: py4j leaves its sockets and pipes to the garbage collector
     module = [sys.executable, "-W", "ignore", "-m", "joins.kernel.spark_janino"]
     path = [
         str(FOLDER.parents[1]),
@@ -93,7 +93,7 @@ def _classpath() -> str:
     found = find_spec("pyspark")
     if found is None or found.origin is None:
         raise UsageError(
-            "the join kernel is compiled against pyspark's jars, which are not there", "pip install pyspark"
+            "pyspark is not installed, and the join kernel is compiled against its jars", "run `pip install pyspark`"
         )
     return str(Path(found.origin).parent / "jars" / "*")
 

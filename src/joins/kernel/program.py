@@ -1,9 +1,9 @@
-"""A plan → the kernel's program: what each level of its fragments' trees reads and does, as JSON.
+"""Translate a plan into the kernel's program: JSON that says what each level of a fragment's tree reads and does.
 
-A node's height is 0 where it joins nothing, else one more than its highest child's. All hops of one height are served
-by one keyed join, grouped by (hop, key); the rows of nodes with two hops or more (stars) are assembled behind it. A
-leaf is read where its parent's hop is, every other node at its own height; what is meant for a level further up passes.
-Rows of other fragments come in at the level of the node that reads them.
+A node's height is 0 if it joins nothing, else one more than its highest child's. One keyed join serves all lookups of
+one height, grouped by (lookup, key). The rows of nodes with two or more lookups (multi-way joins) are assembled after
+it. A leaf is read at its parent's level, every other node at its own height. Messages for a later level pass through.
+Rows of other fragments enter at the level of the node that reads them.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ from joins.steps.records import text_of
 
 SafeOffsets = Mapping[str, Mapping[int, int]]
 TruncationPoints = Mapping[str, Mapping[int, int]]
-# What a program says of a level → the kernel's step that does it, in the order in which messages pass them. Spark's
-# checkpoint numbers its operators in this order: a new kind goes where no query has one yet.
+# Maps the parts of a level's program to the kernel's steps, in the order in which messages pass them. Spark's
+# checkpoint
+# numbers its operators in this order: add a new kind at a position that no existing query uses.
 STEPS = {"lookups": "KeyedJoin", "multi_joins": "Assemble"}
 WEEK_MS = 7 * 24 * 3600 * 1000
 
 
-# What rows of other fragments pass where they meet, and rows to be grouped behind the levels.
+# Steps for rows of other fragments that meet in pairs, and for rows that are grouped after the levels.
 PAIRED = ("Pairs",)
 GROUPED = ("ChangeDetector", "Combine", "Aggregate")
 RENAMED = "Project"
-OTHERS = -1  # in place of a node's number where it reads rows that others made: they bring their traces
+OTHERS = -1  # node number of a node that reads fragments' rows: they bring their own traces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """What one level reads (`topics`, some through `latest`) and which `steps` it has; `program` says the rest.
+    """The input (`topics`, some through `latest`) and `steps` of one level; `program` describes the details.
 
-    `rows`: the fragments whose rows come in as they are; `reread`: those whose rows a node reads as a table's changes.
-    `filters`: the nodes that it reads by a condition; the program's `conditions` are theirs, in this order.
+    `rows`: the fragments whose rows enter unchanged. `reread`: those whose rows a node reads like a table's changes.
+    `filters`: the nodes with a condition; the program's `conditions` are in the same order.
     """
 
     topics: tuple[str, ...]
@@ -54,7 +55,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FragmentProgram:
-    """One fragment: its levels, lowest first, and the steps behind its expressions, which `program` tells the rest.
+    """One fragment: its levels, lowest first, and the steps after its expressions, which `program` describes.
 
     A join by time has no levels but two `sides`, the left one first.
     """
@@ -66,7 +67,7 @@ class FragmentProgram:
 
     @property
     def readers(self) -> tuple[Level, ...]:
-        """What reads the log, each by itself."""
+        """The levels and sides that read the log, each with a source of its own."""
         return tuple(level for level in (*self.sides, *self.levels) if level.topics)
 
 
@@ -80,11 +81,13 @@ def program_of(
     tombstone_ms: int = WEEK_MS,
     checkpoint: str = "",
 ) -> tuple[FragmentProgram, ...]:
-    """The fragments' programs, in the plan's order. `settled` and `ends` as in `joins.steps.route`: topic → partition →
-    offset; `kafka`: the properties of a client of the log, which markers read again (a program stands in Spark's plans:
-    no secret is in it); `truncation_points` (`joins.steps.truncation`): topic → partition → sequence. `latest`
-    remembers deleted rows for `tombstone_ms`. `checkpoint`: the query's folder, where joins by time read their batch's
-    watermark.
+    """Return the fragments' programs in the plan's order.
+
+    `settled` (compaction-safe offsets) and `ends` are as in `joins.steps.route`: topic → partition → offset. `kafka`:
+    properties of the client that reads a partition again for a marker. They contain no secret, as Spark's plans contain
+    the program. `truncation_points` (`joins.steps.truncation`): topic → partition → sequence. `latest` remembers
+    deleted
+    rows for `tombstone_ms`. `checkpoint`: the query's folder, where joins by time read their batch's watermark.
     """
     log = _Log(
         kafka=kafka or {}, settled=settled, ends=ends or {}, truncation_points=truncation_points or {},
@@ -120,7 +123,7 @@ def _sides(fragment: Fragment, first: int, log: _Log) -> tuple[Level, ...]:
 
 
 def _side(side: TimedSide, number: int, log: _Log) -> Level:
-    """What one side of a join by time reads of its table, and how a row reads that meets none."""
+    """Describe one side of a join by time: its table, and its rows without a partner."""
     node, source, other = side.node, side.source, side.other
     numbers = [source.columns.index(name) for name in node.columns]
     program = {
@@ -184,7 +187,7 @@ def _level(height: int, fragment: Fragment, first: int, log: _Log) -> Level:
 
 
 def _pairs(pair: Pair, target: int, table: str) -> Level:
-    """The level of pairs: a differ in front of each side, and the step where they meet."""
+    """Return the level of pairs: a change detector in front of each side, and the step where they meet."""
     sides = [
         {
             "pair": pair.number, "side": number, "target": target, "stays": stays,
@@ -212,7 +215,7 @@ def _pairs(pair: Pair, target: int, table: str) -> Level:
 
 
 class _Made:
-    """A level while its nodes are walked."""
+    """Collects the parts of a level while its nodes are walked."""
 
     def __init__(self) -> None:
         self.sources: dict[str, dict[str, Any]] = {}
@@ -224,7 +227,7 @@ class _Made:
         self.reread: list[int] = []
 
     def read(self, node: Node, number: int, target: int, log: _Log) -> None:
-        """Have a node of this number in the plan read what it reads."""
+        """Add the source of a node that has this number in the plan."""
         condition = _condition(node, len(self.filters))
         self.filters += [node] if node.filter is not None else []
         if isinstance(node.source, PlanSource):
@@ -240,7 +243,7 @@ class _Made:
             self.reread += node.source.fragments
 
     def level(self, log: _Log) -> Level:
-        """What they make."""
+        """Return the level of the collected parts."""
         own: dict[str, Any] = {
             "sources": list(self.sources.values()),
             "lookups": self.lookups,
@@ -262,7 +265,7 @@ class _Made:
 
 
 def _source(source: PlanSource, log: _Log) -> dict[str, Any]:
-    """A captured table: which values its envelopes hold, and what is known of its partitions."""
+    """Describe a captured table: the values in its envelopes, and the known offsets of its partitions."""
     return {
         "topic": source.topic,
         "columns": list(source.columns),
@@ -282,7 +285,7 @@ def _type(type_: LogicalType) -> list[Any]:
 
 
 def _reader(node: Node, number: int, numbers: list[int], target: int) -> dict[str, Any]:
-    """How a node of this number in the plan reads rows in which its columns have these numbers."""
+    """Describe how a node reads rows; `numbers` are the positions of its columns in them."""
     return {
         "number": number,
         "columns": numbers,
@@ -295,7 +298,7 @@ def _reader(node: Node, number: int, numbers: list[int], target: int) -> dict[st
 
 
 def _condition(node: Node, number: int) -> dict[str, Any]:
-    """Which of the program's conditions its rows must satisfy, and which of its columns that one uses."""
+    """Describe a node's filter: its number among the program's conditions, and the columns that it uses."""
     if node.filter is None:
         return {"condition": -1, "uses": []}
     uses = [index for index in range(len(node.columns)) if f"{{{index}}}" in node.filter.sql]
@@ -303,7 +306,7 @@ def _condition(node: Node, number: int) -> dict[str, Any]:
 
 
 def _grouped(fragment: Fragment, table: str) -> dict[str, Any]:
-    """What becomes of a fragment's rows in groups."""
+    """Describe how a fragment's rows are grouped."""
     group = fragment.group
     assert group is not None
     described = {
@@ -330,6 +333,6 @@ def _bag(bag: Bag) -> dict[str, Any]:
 
 
 def _renamed(fragment: Fragment) -> dict[str, Any]:
-    """Which of its values a fragment's rows keep, and what stands in front of their names."""
+    """Describe which values a fragment's rows keep, and the tag before their ids."""
     picks = None if fragment.picks is None else list(fragment.picks)
     return {"target": fragment.target, "picks": picks, "tag": fragment.tag}

@@ -1,1 +1,1 @@
-"""The right answer, told in other ways: DuckDB over whole tables, and the steps in memory."""
+"""Compute a query's expected result independently: by DuckDB over whole tables, and by the steps in memory."""

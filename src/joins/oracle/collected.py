@@ -1,7 +1,8 @@
-"""Aggregates over the list of a group's values, by the join's own arithmetic (`joins.steps`): DuckDB has another.
+"""Compute aggregates over the list of a group's values with the join's own arithmetic, which differs from DuckDB's.
 
-Sums of doubles are exact before they are rounded, those of decimals NULL beyond their digits, lists in the order of
-their values.
+Sums of doubles are exact before they are rounded, sums of decimals are NULL beyond their digits, and lists are sorted
+by
+their values (`joins.steps`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Values = Sequence[Any]  # without NULLs, as expressions read them
 
 
 def collected(function: str, of: LogicalType, type_: LogicalType) -> Callable[[Values], Any]:
-    """What computes an aggregate of values of type `of`; Untold where that is not known."""
+    """Return the function of an aggregate of values of type `of`; UnknownValue if it is not known."""
     match function:
         case "count_distinct":
             return lambda values: len({*_texts(of, values)})

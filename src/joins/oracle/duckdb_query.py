@@ -1,7 +1,7 @@
-"""A table's query as a question to DuckDB: the same SELECT, over tables that stand for the captured ones.
+"""Translate a table's query for DuckDB: the same SELECT, over tables that represent the captured ones.
 
-What it names is found as the compiler finds it: queries of WITH, other tables of the topology, captured tables. Its
-expressions mean what the join's do (`joins.oracle.scalars`).
+Names resolve as in the compiler: queries of WITH, other tables of the topology, captured tables. Expressions have the
+join's semantics (`joins.oracle.scalars`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from joins.select.tokens import statements_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """DuckDB's SQL of a table's query; the functions that it calls, which are to be made first; the columns of its
-    answer, each with the functions that it depends on, and those that decide which rows there are.
+    """DuckDB's SQL of a table's query and its functions, which must be created first. `columns` are the result's
+    columns,
+    each with the functions that it depends on; `rows` are the functions that decide which rows there are.
     """
 
     sql: str
@@ -32,9 +33,9 @@ class Question:
     rows: frozenset[str]
 
     def unknown(self, reasons: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-        """Why the answer as a whole is not told (empty: it is), and the columns that are not, each with its reason.
+        """Return why the whole answer is unknown (empty: it is known), and the unknown columns with their reasons.
 
-        `reasons`: why functions did not tell a value, by their names.
+        `reasons`: why functions could not compute a value, by their names.
         """
         missing = {name: reason for name, reason in reasons.items() if name in self.functions}
         whole = next((self._why(name, missing) for name in sorted(self.rows) if name in missing), "")
@@ -56,9 +57,10 @@ def question(
     columns: Mapping[TableId, Mapping[str, LogicalType]],
     schemas: Mapping[TableId, TableSchema],
 ) -> Question:
-    """What DuckDB is asked; `names` are its tables, with these `columns`; KeyError for a captured one that has none.
+    """Build the question for DuckDB; `names` are its tables, with these `columns`. KeyError if a captured table is
+    missing.
 
-    Rows that are numbered by an order that leaves some equal are told apart as the compiler does it, by `schemas`.
+    If ROW_NUMBER() orders some rows equally, `schemas` break the ties as the compiler does.
     """
     query = _Query(topology, names, schemas).of(table)
     scalars = Scalars({name: columns[table_id] for table_id, name in names.items()})
@@ -71,7 +73,7 @@ _NAMES: Mapping[str, type[exp.Func]] = {"every": exp.LogicalAnd, "some": exp.Log
 
 
 class _Query:
-    """Queries with tables of DuckDB, and with other queries, in the place of what they name."""
+    """Replaces the names in queries by tables of DuckDB and by other queries."""
 
     def __init__(
         self, topology: Topology, names: Mapping[TableId, str], schemas: Mapping[TableId, TableSchema]
@@ -79,7 +81,7 @@ class _Query:
         self._topology, self._names, self._schemas = topology, names, schemas
 
     def of(self, table: Table) -> exp.Expr:
-        """A table's query."""
+        """Return a table's query."""
         query = statements_of(table.query)[0]
         assert query is not None  # a table's query was compiled
         for node in list(query.find_all(exp.Anonymous, exp.Any)):
@@ -95,7 +97,7 @@ class _Query:
         return self._over_sources(query, found)
 
     def _number(self, query: exp.Expr, table: Table) -> None:
-        """Have every ROW_NUMBER() end its ties by its rows' key, and be of Spark's type."""
+        """Make every ROW_NUMBER() break ties by its rows' key, and return Spark's type."""
         if query.find(exp.Window) is None:
             return
         ties = ties_of(self._topology, table, self._schemas)
@@ -124,7 +126,7 @@ class _Query:
 
 
 def _qualify(select: exp.Select) -> None:
-    """Have QUALIFY ask the number itself: DuckDB takes its name for a column of FROM where there is one."""
+    """Make QUALIFY use the row number itself: DuckDB would prefer a column of FROM with the same name."""
     asked = select.args.get("qualify")
     numbers = {one.alias: one.this for one in select.expressions if isinstance(one.unalias(), exp.Window)}
     for column in list(asked.find_all(exp.Column)) if asked is not None else ():

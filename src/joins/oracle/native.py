@@ -1,4 +1,4 @@
-"""What DuckDB means as the join does: which values it compares, orders, tells apart and counts alike."""
+"""Know where DuckDB behaves as the join does: which values it compares, orders, distinguishes and counts alike."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Rewritten:
 
 
 def counted(result: Result, parts: list[Rewritten]) -> exp.Expr | None:
-    """DuckDB's SQL of an aggregate that is the same in both; None where it is not."""
+    """Return DuckDB's SQL of an aggregate that is the same in both systems; None if it differs."""
     texts = [f"({part.sql.sql('duckdb')})" for part in parts]  # NOT binds less than IS NULL
     plain = all(ordered(part.type) for part in parts)
     x = texts[0] if texts else "*"
@@ -53,18 +53,18 @@ def counted(result: Result, parts: list[Rewritten]) -> exp.Expr | None:
     return exp.maybe_parse(text, dialect="duckdb")
 
 
-_SHORT = 18  # digits of decimals whose sum DuckDB counts in 38, too many rows for one that does not fit
+_SHORT = 18  # digits of decimals whose sum DuckDB computes in 38 digits: no realistic number of rows exceeds them
 
 
 def ordered(type_: LogicalType) -> bool:
-    """Whether DuckDB orders and tells apart values of a type as the join does."""
+    """Return whether DuckDB orders and distinguishes values of a type as the join does."""
     if type_.kind == "decimal":
         return 0 < type_.precision <= MOST_DIGITS
     return type_.kind not in ("time", "list", "float32", "float64")
 
 
 def alike(types: list[LogicalType]) -> bool:
-    """Whether DuckDB compares values of these types as the join does: they are of one type, integers of any width."""
+    """Return whether DuckDB compares values of these types as the join does: one type, or integers of any width."""
     kinds = {type_ for type_ in types if type_ != NULL}
     if not kinds or not all(map(ordered, kinds)):
         return False

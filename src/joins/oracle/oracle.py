@@ -1,7 +1,7 @@
-"""Tables as the sources have them: what the log's events, in the order of their source, leave behind.
+"""Rebuild the sources' tables from the log's events, in the order of their source.
 
-With `joins.oracle.sql_oracle`, which asks DuckDB the topology's own SELECT over such tables, this is the right answer
-that laws and simulations compare with. It shares nothing with the engine.
+`joins.oracle.sql_oracle` runs the topology's SELECT over such tables in DuckDB. The result is what property tests and
+simulations expect. It shares no code with the engine.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ Rows = dict[tuple[Canonical, ...], dict[str, Canonical]]
 
 
 def tables_after(events: Iterable[ChangeEvent], keys: Mapping[TableId, tuple[str, ...]]) -> dict[TableId, Rows]:
-    """Each table's rows by primary key, after events in the order of their source.
+    """Return each table's rows by primary key, after events in the order of their source.
 
-    A marker that a table was emptied (op `t`) leaves the rows that a snapshot has seen since.
+    A marker that a table was emptied (op `t`) keeps the rows that a snapshot has seen since.
     """
     tables: dict[TableId, Rows] = {table: {} for table in keys}
     seen: dict[TableId, dict[tuple[Canonical, ...], int]] = {table: {} for table in keys}

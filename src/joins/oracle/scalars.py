@@ -1,12 +1,14 @@
-"""A query's scalar expressions in the meaning of the join: its tree with calls of functions in their place.
+"""Rewrite a query's scalar expressions with the join's semantics: its tree, with function calls in their place.
 
-DuckDB means something else than Spark by many expressions (`dayofweek`, `CAST(2.50 AS INT)`, `upper('ß')`), so it is
-left only what is known to be the same in both: columns, literals, AND, OR, NOT, IS NULL, comparisons and COALESCE of
-values of one type. Everything else is compiled as the join compiles it (`joins.query.expressions`), and a
-function of that compiled form (`joins.evaluate`) is called in its place; so are aggregates (`joins.oracle.collected`).
+DuckDB and Spark differ in many expressions (`dayofweek`, `CAST(2.50 AS INT)`, `upper('ß')`). DuckDB evaluates only what
+is known to be the same in both: columns, literals, AND, OR, NOT, IS NULL, comparisons and COALESCE of values of one
+type.
+Everything else is compiled as the join compiles it (`joins.query.expressions`) and replaced by a call of a function
+that
+evaluates the compiled form (`joins.evaluate`). The same applies to aggregates (`joins.oracle.collected`).
 
-What depends on an expression is followed to the columns of the result: where its value is not told for some row, these
-are not compared, and if it decides which rows there are, none is.
+Dependencies on such functions are tracked to the columns of the result. If a function cannot compute a value for some
+row, these columns are not compared. If it decides which rows there are, no row is compared.
 """
 
 from __future__ import annotations
@@ -26,16 +28,16 @@ from joins.query.group import Result
 from joins.query.value_types import BOOL, INT32, STRING
 
 _NONE: Deps = frozenset()
-ORDER = "order"  # stands for the compiled form of what a TIME is ordered by
+ORDER = "order"  # replaces the compiled form of the sort key of a TIME
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
 _NATIVE = (exp.And, exp.Or, exp.Not, exp.Is, exp.Exists)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scalar:
-    """A function of an expression: its compiled form over values of `types`, and its text for people.
+    """A function for an expression: its compiled form over values of `types`, and its text for messages.
 
-    `reason`: why it is not told, if that is known before any value is seen.
+    `reason`: why its value is unknown, if that is known in advance.
     """
 
     name: str
@@ -76,14 +78,14 @@ class QueryShape:
 
 @dataclass(slots=True)
 class _Scope:
-    """What names stand for in a SELECT: columns by relation, and of a grouped one the expressions of its groups."""
+    """The names in a SELECT: columns by relation and, if it is grouped, the expressions of its groups."""
 
     relations: dict[str, dict[str, Shown]] = field(default_factory=dict)
     outer: _Scope | None = None
     leaves: dict[str, Rewritten] = field(default_factory=dict)
 
     def column(self, node: exp.Column) -> Shown | None:
-        """A column, of this SELECT or one around it."""
+        """Return a column of this SELECT or an enclosing one."""
         for alias, columns in self.relations.items():
             if (not node.table or alias == node.table) and node.name in columns:
                 return columns[node.name]
@@ -91,12 +93,12 @@ class _Scope:
 
 
 def name_of(*parts: object) -> str:
-    """The name of DuckDB's function that stands for these; equal for equal ones."""
+    """Return the name of DuckDB's function for these parts; equal parts have equal names."""
     return "tb_" + hashlib.sha256(repr(parts).encode()).hexdigest()[:20]
 
 
 class Scalars:
-    """Rewrites one query. `tables`: the columns of each of DuckDB's tables; the functions that it calls gather here."""
+    """Rewrites one query and collects the functions that it calls. `tables`: the columns of each of DuckDB's tables."""
 
     def __init__(self, tables: Mapping[str, Mapping[str, LogicalType]]) -> None:
         self._tables = tables
@@ -171,7 +173,7 @@ class Scalars:
         return found.deps
 
     def _grouped(self, node: exp.Select, scope: _Scope, items: Mapping[str, exp.Expr]) -> Deps:
-        """The expressions of GROUP BY, each written out; from here on they are leaves of the others."""
+        """Return the dependencies of GROUP BY; its expressions, written out, become leaves of all others."""
         group = node.args.get("group")
         if group is None:
             return _NONE
@@ -184,7 +186,7 @@ class Scalars:
                 said = items.get(one.name, one)
             found = self._expression(said, scope)
             leaves[key_of(said)] = found
-            # a literal would be a column's number, or nothing
+            # DuckDB would read a literal as a column's number
             made.append(one if isinstance(said.unnest(), exp.Literal | exp.Boolean) else found.sql.copy())
             rows |= found.deps
         group.set("expressions", made)
@@ -194,7 +196,7 @@ class Scalars:
     # -- expressions
 
     def _expression(self, node: exp.Expr, scope: _Scope) -> Rewritten:
-        """A rewritten expression; the node is not changed, but for the queries in it."""
+        """Return a rewritten expression; the node does not change, except for the queries in it."""
         if isinstance(node, exp.Paren):
             inner = self._expression(node.this, scope)
             return Rewritten(exp.Paren(this=inner.sql), inner.type, inner.deps)
@@ -216,7 +218,7 @@ class Scalars:
         return self._function(node, scope)
 
     def _moved(self, node: exp.Expr, scope: _Scope) -> Rewritten | None:
-        """A moment and an interval, as joins by time compare them; DuckDB adds them as the join does."""
+        """Rewrite a datetime and an interval, as joins by time compare them; DuckDB adds them as the join does."""
         if not isinstance(node, exp.Add | exp.Sub) or not isinstance(node.expression.unnest(), exp.Interval):
             return None
         moment = self._expression(node.this, scope)
@@ -227,7 +229,7 @@ class Scalars:
         return Rewritten(copy, moment.type, moment.deps)
 
     def _leaf(self, node: exp.Expr, scope: _Scope) -> Rewritten | None:
-        """What is taken as it is: a column, an expression of GROUP BY, an aggregate, the number of a row."""
+        """Return what is used unchanged: a column, an expression of GROUP BY, an aggregate, a row number."""
         if (known := scope.leaves.get(key_of(node))) is not None:
             return Rewritten(known.sql.copy(), known.type, known.deps)
         if isinstance(node, exp.Column):
@@ -272,7 +274,7 @@ class Scalars:
         return Rewritten(copy, INT32, deps)
 
     def _sortable(self, node: Rewritten) -> Rewritten:
-        """An expression that DuckDB orders as the join does: of a TIME its duration."""
+        """Return an expression that DuckDB orders as the join does: for a TIME its duration."""
         if node.type.kind == "time":
             return self._call("order", [node], lambda: Typed(sql="", type=node.type), "the order of a TIME")
         return node
@@ -281,7 +283,7 @@ class Scalars:
         return compiled(node, lambda column: Typed(sql="", type=self._expression(column, scope).type))
 
     def _function(self, node: exp.Expr, scope: _Scope) -> Rewritten:
-        """A call of a function that stands for an expression."""
+        """Return a call of a function that replaces an expression."""
         inputs: dict[str, Rewritten] = {}
         places: dict[str, int] = {}
 
@@ -332,7 +334,7 @@ class Scalars:
     # -- aggregates
 
     def _aggregate(self, call: exp.Expr, scope: _Scope) -> Rewritten:
-        """A call of an aggregate function, over the rows before they are grouped."""
+        """Return a call of an aggregate function over the rows before they are grouped."""
         below = _Scope(scope.relations, scope.outer)
         parts = [self._expression(part, below) for part in arguments_of(call)]
         deps = frozenset().union(*(part.deps for part in parts))
@@ -355,7 +357,7 @@ class Scalars:
 
 
 def _said(node: exp.Expr, named: Mapping[str, exp.Expr], scope: _Scope) -> exp.Expr:
-    """A condition with the names of the query's own columns written out."""
+    """Return a condition with the names of the query's own columns written out."""
     top = exp.Paren(this=node.copy())
     for column in list(top.find_all(exp.Column)):
         if not column.table and column.name in named and column.find_ancestor(exp.Select) is None:

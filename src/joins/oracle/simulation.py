@@ -1,8 +1,8 @@
-"""A plan run in memory, batch by batch, through the same steps, encodings and stamps as the real query.
+"""Run a plan in memory, batch by batch, through the same steps, encodings and timestamps as the real query.
 
-Laws and the conformance suite drive it. What stands for servers: a dictionary of stored states that commits or is
-thrown away with its batch, and a table that knows only HBase's rule, the newest timestamp wins. Messages reach a step
-in any order (`shuffle`), as they do through Spark.
+Property tests and the conformance suite use it. Servers are replaced by a dictionary of states that commits or is
+discarded with its batch, and by a table that implements only HBase's rule: the newest timestamp wins. Messages reach a
+step in any order (`shuffle`), as in Spark.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class Evaluates(Protocol):
     """Evaluates a plan's expressions (`joins.oracle.sql_evaluate`)."""
 
     def holds(self, condition: Expression, node: Node, rows: Sequence[Values]) -> Sequence[bool]:
-        """Which rows of a node satisfy its filter."""
+        """Return which rows of a node satisfy its filter."""
         ...
 
     def finish(self, finish: Finish, rows: Sequence[Values]) -> list[tuple[Values, bool]]:
-        """Per whole row: its values and the computed ones, and whether it satisfies WHERE."""
+        """Return, per whole row, its values with the computed ones, and whether it satisfies WHERE."""
         ...
 
 
@@ -96,19 +96,20 @@ class StoredTable:
             self.puts[row] = (timestamp, cells)
 
     def delete(self, row: bytes, timestamp: int) -> None:
-        """Delete what is not younger."""
+        """Delete versions up to this timestamp."""
         self.deletes[row] = max(timestamp, self.deletes.get(row, 0))
 
     def live(self) -> dict[bytes, Cells]:
-        """The rows that a scan shows."""
+        """Return the rows that a scan returns."""
         return {row: cells for row, (at, cells) in self.puts.items() if at > self.deletes.get(row, -1)}
 
 
 @dataclass(slots=True)
 class States:
-    """What commits with a batch: the states by k, those of `latest` by (topic, key), floors by (topic, partition).
+    """The state that commits with a batch: by k; that of `latest` by (topic, key); truncation points by (topic,
+    partition).
 
-    `store` has the entries of receivers, groups and pairs, `kept` by fragment what joins by time keep.
+    `store` holds the entries of change detectors, groups and pairs; `kept` holds joins by time, by fragment.
     """
 
     joins: dict[bytes, JoinState] = field(default_factory=dict)
@@ -137,9 +138,9 @@ Shuffle = Callable[[list[Message]], list[Message]]
 
 
 class Simulation:
-    """One query: `run_batch` as often as wished; `commit=False` is a driver that died after its last write.
+    """One query: call `run_batch` repeatedly; `commit=False` simulates a driver that dies after its last write.
 
-    It keeps the log that it was given, from which markers read again, holding `most` rows at a time.
+    It stores its log, which markers read again, and holds at most `most` rows at a time.
     """
 
     def __init__(
@@ -167,7 +168,7 @@ class Simulation:
         self._log: dict[tuple[str, int], dict[int, Logged]] = {}
 
     def run_batch(self, records: Sequence[Logged], *, now_ms: int, commit: bool = True) -> None:
-        """Run one batch; its records may come in any order that keeps each partition's."""
+        """Run one batch; its records may arrive in any order that keeps each partition's order."""
         states = self.states.copy()
         batch_timestamp = self._bound.setdefault(self.batch, next_timestamp(now_ms, self.batch_timestamp))
         messages = self._steps(self.routed(records, states), states)
@@ -182,12 +183,12 @@ class Simulation:
             self.batch += 1
 
     def live(self) -> dict[tuple[Canonical, ...], dict[str, Canonical]]:
-        """Row key → columns of every live row, decoded from its cells."""
+        """Return the columns of every live row by row key, decoded from its cells."""
         decoded = [self.codec.row(cells).values for cells in self.table.live().values()]
         return {tuple(row[name] for name in self.plan.sink.row_key): row for row in decoded}
 
     def routed(self, records: Sequence[Logged], states: States) -> Routed:
-        """What the steps of each fragment hear of some records; the last one's hear what is meant for the sink."""
+        """Return the messages that some records cause in each fragment; the last one also gets those for the sink."""
         messages: list[Message] = []
         changes: list[Changed] = []
         watermark, came, timed = states.watermark.next(), dict[int, list[TimedRow]](), list[tuple[int, Message]]()
@@ -225,8 +226,8 @@ class Simulation:
     def _timed(
         self, record: Logged, found: Changed | Truncated, watermark: int, came: dict[int, list[TimedRow]]
     ) -> Iterator[tuple[int, Message]]:
-        """What the joins by time hear of a record, and what leaves their fragments at once: rows that meet nothing, and
-        letters."""
+        """Yield a record's messages for joins by time, and those that leave their fragments at once: rows that match
+        nothing, and dead letters."""
         for side in self.sides:
             if side.source.topic != record.topic:
                 continue
@@ -253,7 +254,7 @@ class Simulation:
         return [(one.offset, one.key, one.value) for n, one in sorted(self._log[at].items()) if n < offset]
 
     def _latest(self, changes: Iterable[Changed], states: States) -> list[Changed]:
-        """Changes of sources whose log has no order of its own, through their `latest` step."""
+        """Pass changes of sources without an ordered log through their `latest` step."""
         passed: list[Changed] = []
         groups: dict[tuple[str, bytes], list[tuple[Changed, Message]]] = {}
         for change in changes:
@@ -275,7 +276,7 @@ class Simulation:
         return passed
 
     def _steps(self, routed: Routed, states: States) -> list[Message]:
-        """Messages through all fragments → what reaches the sink, whole rows of the last one not finished yet."""
+        """Pass messages through all fragments; return those at the sink, before the last fragment's expressions."""
         arrived = {number: list(messages) for number, messages in routed.items()}
         for fragment in self.plan.fragments[:-1]:
             joined = self._joined(fragment, arrived[fragment.number], states)
@@ -293,7 +294,7 @@ class Simulation:
         return others + [one for some in groups.values() for one in fold_step(self.shuffle(some))]
 
     def _joined(self, fragment: Fragment, messages: list[Message], states: States) -> list[Message]:
-        """Messages through the stateful steps of a fragment's tree, stage by stage."""
+        """Pass messages through the stateful steps of a fragment's tree, stage by stage."""
         receivers = receivers_of(fragment)
         groups, messages = _grouped(messages, partial(_goes_to, receivers))
         for k, some in groups.items():
@@ -324,7 +325,8 @@ class Simulation:
         return found
 
     def _aggregated(self, fragment: Fragment, group: Grouping, rows: list[Message], states: States) -> list[Message]:
-        """Finished rows of a fragment → the rows of their groups; they were contributed in two places."""
+        """Convert a fragment's finished rows to the rows of their groups; contributions are summed in two
+        partitions."""
         changed = [
             found
             for k, some in _grouped(rows, lambda _: True)[0].items()
@@ -349,7 +351,7 @@ class Simulation:
         return found
 
     def _finish(self, fragment: Fragment, messages: list[Message]) -> list[Message]:
-        """Rows at an outlet: puts with their computed values, as gone where they fail WHERE."""
+        """Add computed values to puts at an outlet; rows that fail WHERE become deletions."""
         puts = [message for message in messages if message.op in (ROW_PUT, DIM_PUT)]
         rows = [values_of(message.p) for message in puts]
         reported = [message for message in messages if message.op not in (ROW_PUT, DIM_PUT)]
@@ -361,14 +363,14 @@ class Simulation:
         return reported
 
     def _finished(self, messages: list[Message]) -> list[Record]:
-        """Messages at the sink, whole rows with their computed values, those that fail WHERE as gone."""
+        """Decode messages at the sink, with computed values; rows that fail WHERE become deletions."""
         assert all(message.k[0] == SINK for message in messages), "a message for no step"
         finished = self._finish(self.plan.last, self.shuffle(messages))
         return [record_of(message, self.indexes) for message in finished]
 
 
 def _parted(messages: list[Message], outlet: int) -> tuple[list[Message], list[Message]]:
-    """Rows that have come to a fragment's outlet, and notices, which go on to the sink."""
+    """Separate the rows at a fragment's outlet from the notices, which go to the sink."""
     rows = [message for message in messages if message.op not in (REFUSED, TRUNCATION_POINT)]
     assert all(row.k[0] == outlet for row in rows), "a message for no step"
     return rows, [message for message in messages if message.op in (REFUSED, TRUNCATION_POINT)]

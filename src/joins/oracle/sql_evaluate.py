@@ -1,7 +1,7 @@
-"""A plan's expressions evaluated by DuckDB, for the simulation; in production Spark does it (`spark_expressions`).
+"""Evaluate a plan's expressions in DuckDB, for the simulation; in production Spark does it (`spark_expressions`).
 
-The text is the plan's own, in Spark's SQL, translated by sqlglot, its `try_` forms replaced by DuckDB's operators. Only
-what both systems agree on may be used where their answers are compared (docs/adr/0009).
+The text is the plan's own Spark SQL. sqlglot translates it, with `try_` forms replaced by DuckDB's operators. Only
+expressions on which both systems agree may be used where results are compared (docs/adr/0009).
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ _TYPES = {
 
 
 class Evaluator:
-    """Evaluates expressions over rows of canonical values; one in-memory database, closed by `close`."""
+    """Evaluates expressions over rows of canonical values in an in-memory database; `close` closes it."""
 
     def __init__(self) -> None:
         self._database = duckdb.connect()
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._database.close()
 
     def holds(self, condition: Expression, node: Node, rows: Sequence[Values]) -> list[bool]:
-        """Which rows of a node satisfy its filter."""
+        """Return which rows of a node satisfy its filter."""
         return [found[0] is True for found in self._values([condition.sql], node.types, rows)]
 
     def finish(self, finish: Finish, rows: Sequence[Values]) -> list[tuple[Values, bool]]:
-        """Per whole row: its values with the computed ones behind them, and whether it satisfies WHERE."""
+        """Return, per whole row, its values followed by the computed ones, and whether it satisfies WHERE."""
         texts = [expression.sql for expression in finish.computed]
         where = "TRUE" if finish.where is None else finish.where.sql
         found = self._values([*texts, where], finish.types, rows)
@@ -76,7 +76,7 @@ class Evaluator:
 
 @lru_cache(maxsize=4096)
 def translated(text: str, width: int) -> str:
-    """An expression of a plan in DuckDB's SQL, value i as column `c<i>`."""
+    """Return an expression of a plan in DuckDB's SQL; value i is the column `c<i>`."""
     parsed = sqlglot.parse_one(text.format(*(f"c{i}" for i in range(width))), read="spark")
     tree = exp.Paren(this=parsed)
     for node in reversed(list(tree.walk())):  # the innermost first
@@ -89,7 +89,7 @@ def translated(text: str, width: int) -> str:
 
 
 def duckdb_type(type_: LogicalType) -> str:
-    """DuckDB's name of a type; a decimal of more digits than DuckDB has is a text."""
+    """Return DuckDB's name of a type; a decimal with more digits than DuckDB supports is a text."""
     if type_.element is not None:
         return f"{duckdb_type(type_.element)}[]"
     if type_.kind == "decimal":
@@ -98,12 +98,12 @@ def duckdb_type(type_: LogicalType) -> str:
 
 
 def native(type_: LogicalType, value: Canonical) -> Any:
-    """A canonical value as DuckDB takes it."""
+    """Convert a canonical value for DuckDB."""
     if value is None:
         return None
     if type_.kind == "decimal":
         return decimal.Decimal(str(value)) if type_.precision <= MOST_DIGITS else str(value)
-    if isinstance(value, dict):  # as the log has a geometry
+    if isinstance(value, dict):  # a geometry in the log's form
         return ewkt_of(value)
     match family(type_):
         case "date":
@@ -116,7 +116,7 @@ def native(type_: LogicalType, value: Canonical) -> Any:
 
 
 def canonical(value: Any) -> Canonical:
-    """A value of DuckDB in canonical form."""
+    """Convert a value of DuckDB to canonical form."""
     match value:
         case decimal.Decimal():
             return f"{value:f}"

@@ -1,4 +1,4 @@
-"""DuckDB's functions that stand for a query's expressions (`joins.oracle.scalars`), computed by `joins.evaluate`."""
+"""Create DuckDB's functions for a query's expressions (`joins.oracle.scalars`), computed by `joins.evaluate`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ARROW: dict[Kind, Any] = {
 
 
 def arrow_type(type_: LogicalType) -> Any:
-    """Arrow's type of the values of a type; decimals of more digits than DuckDB has are texts."""
+    """Return Arrow's type for the values of a type; decimals with more digits than DuckDB supports are texts."""
     if type_.element is not None:
         return pa.list_(arrow_type(type_.element))
     if type_ == NULL:
@@ -40,7 +40,7 @@ def arrow_type(type_: LogicalType) -> Any:
 
 
 def to_arrow(type_: LogicalType, values: Sequence[Any]) -> Any:
-    """Values of `joins.evaluate` as Arrow has them; Untold for what does not fit."""
+    """Convert values of `joins.evaluate` to Arrow; UnknownValue if a value does not fit."""
     try:
         match family(type_.member):
             case "date":
@@ -68,7 +68,7 @@ def _cast(type_: LogicalType, values: Sequence[Any], over: Any) -> Any:
 
 
 def from_arrow(type_: LogicalType, column: Any) -> list[Any]:
-    """A column of Arrow's as values of `joins.evaluate`."""
+    """Convert an Arrow column to values of `joins.evaluate`."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     match family(type_.member):
@@ -84,14 +84,14 @@ def from_arrow(type_: LogicalType, column: Any) -> list[Any]:
 
 
 def _number(value: Any) -> Any:
-    """What DuckDB has as an integer or a text is a decimal in expressions."""
+    """Convert DuckDB's integer or text to a decimal, as expressions use it."""
     if isinstance(value, list):
         return [_number(member) for member in value]
     return None if value is None else Decimal(value)
 
 
 class Functions:
-    """The functions of one database. `reasons`: why some did not tell a value, by name, until they are cleared."""
+    """The functions of one database. `reasons`: why some could not compute a value, by name, until they are cleared."""
 
     def __init__(self, database: duckdb.DuckDBPyConnection) -> None:
         self._database = database
@@ -99,7 +99,7 @@ class Functions:
         self.reasons: Reasons = {}
 
     def register(self, functions: Mapping[str, Scalar | Collected]) -> None:
-        """Make those that are not there yet."""
+        """Create the functions that do not exist yet."""
         for name, function in functions.items():
             if name in self._known:
                 continue
@@ -107,12 +107,12 @@ class Functions:
             if isinstance(function, Scalar):
                 given = [duckdb_type(type_) for type_ in function.types] or ["INTEGER"]
                 call = _scalar(function, self.reasons)
-                # DuckDB asks how many arguments it takes
+                # DuckDB inspects the number of parameters
                 names = [Parameter(f"x{i}", Parameter.POSITIONAL_ONLY) for i in range(len(given))]
                 call.__signature__ = Signature(names)  # type: ignore[attr-defined]  # any function may have one
             else:
                 given, call = [f"{duckdb_type(function.of)}[]"], _collected(function, self.reasons)
-            database: Any = self._database  # its stubs do not know the names of types
+            database: Any = self._database  # its type stubs lack the names of types
             database.create_function(
                 name, call, given, duckdb_type(function.type), type="arrow", null_handling="special"
             )

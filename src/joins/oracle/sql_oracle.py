@@ -1,4 +1,4 @@
-"""The right answer of a query, by DuckDB: the topology's own SELECT over whole tables of canonical values."""
+"""Compute a query's expected result with DuckDB: the topology's own SELECT over whole tables of canonical values."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Answer = dict[tuple[Canonical, ...], dict[str, Canonical]]
 
 
 class Oracle:
-    """Answers the queries of one topology; one in-memory database with the schemas' tables, closed by `close`.
+    """Answers the queries of one topology from an in-memory database with the schemas' tables; `close` closes it.
 
-    A `database` that is given is used instead, and its tables `source_<n>` are made anew; `functions` are those that it
-    has already.
+    If a `database` is given, it is used instead, and its tables `source_<n>` are recreated; `functions` are those that
+    already exist in it.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class Oracle:
             self._create(name, schemas[table])
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._database.close()
 
     def answer(self, table: Table, row_key: tuple[str, ...], tables: Mapping[TableId, Rows]) -> Answer:
-        """Row key → columns of the result; ValueError if the row key is none, or a value is not told."""
+        """Return the result's columns by row key; ValueError if row keys repeat, or a value is unknown."""
         asked = self._questions.get(table.name)
         if asked is None:
             columns = {t: {c.name: c.type for c in schema.columns} for t, schema in self._schemas.items()}
@@ -64,7 +64,7 @@ class Oracle:
                 raise ValueError(f"two rows of {table.name} have the key {key}")
             answer[key] = row
         if self._functions.reasons:
-            raise ValueError(f"not told: {asked.unknown(self._functions.reasons)}")
+            raise ValueError(f"unknown values: {asked.unknown(self._functions.reasons)}")
         return answer
 
     def _create(self, name: str, schema: TableSchema) -> None:
@@ -78,8 +78,8 @@ class Oracle:
         return self._database.execute(text)
 
     def _insert(self, name: str, schema: TableSchema, rows: Iterable[Mapping[str, Canonical]]) -> None:
-        """Through Arrow: row by row a million of them would take half an hour. DuckDB casts as it inserts."""
-        types = [pa.uint64() if column.type.kind == "uint64" else None for column in schema.columns]  # else a long
+        """Insert rows through Arrow, as a million single inserts would take half an hour; DuckDB casts the values."""
+        types = [pa.uint64() if column.type.kind == "uint64" else None for column in schema.columns]  # default: a long
         columns = [
             pa.array([native(c.type, row[c.name]) for row in rows], type_)
             for c, type_ in zip(schema.columns, types, strict=True)
@@ -90,9 +90,9 @@ class Oracle:
 
 
 def rows_of(cursor: duckdb.DuckDBPyConnection, asked: Question) -> list[dict[str, Canonical]]:
-    """The rows of an answer, in canonical values; ValueError for a value that has none."""
+    """Return the rows of an answer in canonical values; ValueError for a value that has no canonical form."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of a copy that is made
+        warnings.simplefilter("ignore", UserWarning)  # about a copy
         found: Any = cursor.to_arrow_table()
     names = [column.name for column in asked.columns]
     columns = [
@@ -103,7 +103,7 @@ def rows_of(cursor: duckdb.DuckDBPyConnection, asked: Question) -> list[dict[str
 
 
 def prepare(database: duckdb.DuckDBPyConnection) -> None:
-    """Make a database ready for a `question`."""
-    # DuckDB 2.0 takes the columns of one join for those of another where a table is joined twice by one column, and
-    # loses the condition c of `a LEFT JOIN b ON … AND c WHERE b.id IS NULL`
+    """Prepare a database for a `question`."""
+    # DuckDB 2.0 confuses the columns of two joins of one table by the same column, and loses the condition c of
+    # `a LEFT JOIN b ON … AND c WHERE b.id IS NULL`
     database.execute("SET disabled_optimizers = 'common_subplan,outer_join_simplification'")

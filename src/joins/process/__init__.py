@@ -1,1 +1,1 @@
-"""The process of joins: its tables, each with a query, in one Spark application (ADR 29)."""
+"""Run the process of joins: several tables, each with a query, in one Spark application (ADR 29)."""

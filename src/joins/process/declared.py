@@ -1,4 +1,4 @@
-"""A topology's file, its tables called by the names of some of their versions: what each would be as that. Pure."""
+"""Derive a topology from its file in which tables have the names of certain versions."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from joins.process.renaming import renamed
 
 
 def declared(topology: Topology, versions: Versions, numbers: Mapping[str, int]) -> Topology:
-    """The file's topology with its tables as versions of these numbers (none: the first), and all that names them.
+    """Return the file's topology with tables, and references to them, renamed to these version numbers (default: 1).
 
-    An index of a new version has a collection of its own, until its query's name moves to it.
+    An index of a new version has a collection of its own until the query alias moves to it.
     """
     names = {name: version_name(name, numbers.get(name, 1)) for name in topology.tables}
     tables = {
@@ -46,7 +46,7 @@ def declared(topology: Topology, versions: Versions, numbers: Mapping[str, int])
 
 
 def _collection(known: TableVersions | None, index: Index, number: int) -> str:
-    """What the collection of an index's version is called: by the name that queries use where it serves."""
+    """Return the collection of an index's version: the alias that queries use, if this version serves."""
     versions = known.indexes.get(index.name, {}) if known is not None else {}
     if number == (1 if known is None else known.serving):
         return index.collection
@@ -54,12 +54,12 @@ def _collection(known: TableVersions | None, index: Index, number: int) -> str:
 
 
 def serving(versions: Versions) -> dict[str, int]:
-    """The number of each table's version that queries see."""
+    """Return the number of each table's version that queries read."""
     return {name: one.serving for name, one in versions.tables.items()}
 
 
 def recorded(topology: Topology, versions: Versions, numbers: Mapping[str, int], names: Sequence[str]) -> Versions:
-    """The versions with some of the file's tables, and their indexes, as the file declares them, under `numbers`."""
+    """Return the versions after recording some of the file's tables, and their indexes, under `numbers`."""
     found = declared(topology, versions, numbers)
     for name in names:
         number = numbers.get(name, 1)
@@ -77,6 +77,6 @@ def recorded(topology: Topology, versions: Versions, numbers: Mapping[str, int],
 
 
 def named_by(topology: Topology, versions: Versions) -> Versions:
-    """The versions of the tables that a file has; those of others run no more."""
+    """Return the versions of the tables in a file; versions of other tables no longer run."""
     left = {name: one for name, one in versions.tables.items() if name in topology.tables}
     return versions if len(left) == len(versions.tables) else Versions(epoch=versions.epoch + 1, tables=left)

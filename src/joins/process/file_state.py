@@ -1,4 +1,4 @@
-"""The folder in which a table's join keeps what it has read, and its state."""
+"""Manage the folder in which a table's join stores its progress and state."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from joins.engine.file_checkpoint import QueryCheckpoint
 
 
 def checkpoint_folder(topology: Topology, table: Table) -> Path:
-    """Where it is."""
+    """Return the folder's path."""
     return home() / "checkpoints" / topology.name / table.name
 
 
 def forget_state(topology: Topology, tables: Iterable[Table]) -> None:
-    """Have the next joins read the log from its beginning; UsageError where one of them runs."""
+    """Delete the tables' state so that the next joins read the log from its beginning; UsageError if a join runs."""
     for table in tables:
         checkpoint = QueryCheckpoint(checkpoint_folder(topology, table))
         try:

@@ -1,4 +1,5 @@
-"""The tables of one process: a thread and a query each in one Spark application; one that fails leaves the others."""
+"""Join several tables in one process: a thread and a query each in one Spark application. A failure affects one
+table."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ log = structlog.get_logger()
 
 
 def join_table(topology: Topology, table: Table, stop: threading.Event, *, spark: Application, port: int) -> None:
-    """Join one table, alone in its process, until `stop`; TailorbirdError when it can not begin or must not go on."""
+    """Join one table, alone in its process, until `stop`; TailorbirdError if it cannot start or must not continue."""
     metrics = JoinMetrics(table.name, port)
     with announced(topology.name, f"join {table.name}", port):
         parse_query(topology, table)
@@ -33,10 +34,10 @@ def join_table(topology: Topology, table: Table, stop: threading.Event, *, spark
 
 
 class TableJoins:
-    """Many tables in one application until `stop`: each says for itself that it runs, how it is, and why it ended.
+    """Many tables in one application until `stop`. Each reports separately that it runs, its health, and why it ended.
 
-    One that ends by itself begins again, as `Restarts` says; one that is used wrongly stays down. All of them end with
-    the application's JVM, and the last that can run ends the process.
+    A join that ends unexpectedly restarts as `Restarts` says; one with wrong usage stays down. All end with the
+    application's JVM. The process ends when no table can run.
     """
 
     def __init__(
@@ -48,8 +49,8 @@ class TableJoins:
         self._restarts = Restarts()
 
     def run(self) -> None:
-        """Until `stop`. Fatal when the JVM has ended; the last table's error when none can run any more."""
-        # once, before there are threads: those that import pyspark at the same time may meet it half made
+        """Run until `stop`. Raises Fatal if the JVM ended, or the last table's error if none can run any more."""
+        # before any thread starts: threads that import pyspark concurrently may find it half initialized
         importlib.import_module("joins.engine.spark_query")
         importlib.import_module("joins.cluster.spark_executors")
         with ThreadPoolExecutor(len(self._ports), "join") as pool:
@@ -59,7 +60,7 @@ class TableJoins:
                 while not self._stop.wait(_LOOK_EVERY):
                     self._look(pool)
             finally:
-                self._stop.set()  # the threads end, else the pool would wait for them for ever
+                self._stop.set()  # ends the threads; the pool would wait for them forever
 
     def _begin(self, name: str, pool: Executor) -> None:
         self._restarts.began(name, time.monotonic())
@@ -72,7 +73,7 @@ class TableJoins:
             _run(self._topology, table, self._stop, spark=self._spark, metrics=self._metrics[name])
 
     def _look(self, pool: Executor) -> None:
-        """Judge what has ended, and begin again what is due."""
+        """Check the joins that ended, and restart those that are due."""
         for name, run in self._runs.items():
             if run.done() and name not in self._restarts.down and not self._restarts.waits(name):
                 self._judge(name, run.exception())
@@ -83,12 +84,12 @@ class TableJoins:
         if self._stop.is_set():
             return
         if self._spark.exit_code() is not None or not isinstance(error, TailorbirdError):
-            # nothing in this process can go on, or we do not know what can
-            raise error or Fatal(f"the join of {name} ended without a word", "see its log, and tell us")
+            # no join in this process can continue, or the cause is unknown
+            raise error or Fatal(f"the join of {name} ended without an error", "see its log, and report this")
         if error.exit_code == UsageError.exit_code:
             self._restarts.stays_down(name, str(error))
         elif self._restarts.ended(name, time.monotonic(), fatal=str(error) if isinstance(error, Fatal) else None):
-            log.warning("join ended, to be started again", table=name, said=str(error))
+            log.warning("join ended, will restart", table=name, said=str(error))
             return
         self._metrics[name].health.down(str(error))
         log.error("join stays down", table=name, said=str(error))

@@ -1,4 +1,4 @@
-"""A query that names other tables of the topology, with other names for them: of their versions. Pure."""
+"""Rename tables in a query to the names of their versions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from joins.select.tokens import statements_of
 
 
 def renamed(query: str, names: Mapping[str, str]) -> str:
-    """The query's text with tables called by the names they have in `names`; all else stays as it is written.
+    """Return the query's text with tables renamed as in `names`; everything else stays as written.
 
-    What was called by its own name is called so still, by an alias. A name of WITH is no table's.
+    A table without alias gets its former name as alias. Names defined by WITH are not tables.
     """
     statement = statements_of(query)[0]
     if statement is None:

@@ -1,6 +1,6 @@
-"""One Spark application, of one table's query or of many: a session each, one JVM, one bounded memory.
+"""Run one Spark application for one or many tables: a session each, one JVM, bounded memory.
 
-pyspark is imported when the first query begins: it costs a second, which a mistake found before it should not.
+pyspark is imported when the first query starts. The import takes a second, which errors found earlier should not cost.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from cdc.topology.topology import Engine
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# What many queries share: cores by turns, so that a table that rebuilds does not hold up the others, and one memory for
-# all the RocksDBs, which else take what each would take alone.
+# Settings for many queries: they share the cores fairly, so that a rebuild does not block other tables, and one memory
+# budget for all RocksDB instances, each of which would otherwise use its own.
 _TOGETHER = {
     "spark.scheduler.mode": "FAIR",
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
@@ -26,10 +26,10 @@ _TOGETHER = {
 
 
 class Application:
-    """Starts with the first session that is asked for; threads may share it.
+    """A Spark application that starts with its first session; threads may share it.
 
-    `engines` are those of all its tables, `together`: there are many. UsageError from `session` where Java or the
-    connector's jars are missing.
+    `engines` are those of all its tables; `together`: there are several tables. `session` raises UsageError if Java or
+    the connector's jars are missing.
     """
 
     def __init__(self, name: str, *, engines: Collection[Engine], scratch: Path, together: bool) -> None:
@@ -39,7 +39,7 @@ class Application:
         self._root: SparkSession | None = None
 
     def session(self, table: str, partitions: int) -> SparkSession:
-        """A session for the calling thread's query, with so many partitions of every shuffle."""
+        """Return a session for the calling thread's query, with this number of partitions for every shuffle."""
         with self._lock:
             if self._root is None:
                 from joins.engine.spark_session import open_session
@@ -53,12 +53,12 @@ class Application:
             return root
         session = root.newSession()
         session.conf.set("spark.sql.shuffle.partitions", partitions)
-        # a property of this thread's thread in the JVM, and so of the query that it starts
+        # a property of this thread's counterpart in the JVM, and so of the query that it starts
         session.sparkContext.setLocalProperty("spark.scheduler.pool", table)
         return session
 
     def exit_code(self, settling: float = 0.0) -> int | None:
-        """How its JVM ended, as `jvm_exit_code` tells; None where none was started."""
+        """Return the exit code of its JVM as `jvm_exit_code` does; None if none was started."""
         if self._root is None:
             return None
         from joins.engine.spark_session import jvm_exit_code
@@ -67,13 +67,13 @@ class Application:
 
     @property
     def log(self) -> Path:
-        """Where Spark's own log goes."""
+        """Return the path of Spark's own log."""
         from joins.engine.spark_session import spark_log
 
         return spark_log(self._scratch)
 
     def close(self) -> None:
-        """End it, and with it every query."""
+        """Stop the application, and with it every query."""
         from joins.engine.spark_session import close_session
 
         if self._root is not None:

@@ -1,4 +1,4 @@
-"""One table's join: its query → schemas, plan, a streaming query, HBase; until it is stopped."""
+"""Run one table's join until it is stopped: its query, schemas, plan, streaming query and HBase table."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from joins.stores.kafka_schemas import SchemaFollower, read_schemas
 from joins.stores.proc_retry import patiently
 
 _REPORT_EVERY = 10.0
-_START = "start"  # under which the main thread waits (cdc.process.verdict.Standing)
+_START = "start"  # the standing under which the main thread reports what it waits for (cdc.process.verdict.Standing)
 _FOLLOW_EVERY = 0.2
 _REBUILDS = "reads the log again from its beginning and replaces every row"
 T = TypeVar("T")
@@ -49,7 +49,7 @@ log = structlog.get_logger()
 class TableJoin:
     """Keeps one table equal to its query, in an application that it may share.
 
-    However it ends, the next one goes on with the batch that was not committed, and writes the same cells again.
+    However it ends, the next start replays the uncommitted batch and writes the same cells.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class TableJoin:
         self.drifted = frozenset[str]()
 
     def close(self) -> None:
-        """Let another process have the table."""
+        """Release the table for another process."""
         self.checkpoint.close()
 
     def run(self) -> None:
-        """Join until `stop` is set; TailorbirdError when it can not begin or must not go on."""
+        """Join until `stop` is set; TailorbirdError if it cannot start or must not continue."""
         self.target.check(self.topology.file)
         servers = self.topology.log.brokers
         tables = tables_of(self.topology, self.table)
@@ -92,7 +92,7 @@ class TableJoin:
         log.info("stopped", table=self.table.name)
 
     def _record(self, plan: Plan) -> QueryRecord:
-        """The run to go on with, or a new one where there is no checkpoint."""
+        """Return the stored run, or a new one if there is no checkpoint."""
         record = self.checkpoint.record()
         if record is None:
             record = self._begun(plan)
@@ -115,7 +115,7 @@ class TableJoin:
         return record
 
     def _begun(self, plan: Plan) -> QueryRecord:
-        """A run that begins: with an empty state, at the log's beginning."""
+        """Start a run with an empty state, at the log's beginning."""
         servers, stopped = self.topology.log.brokers, self.stop.is_set
         ends = end_offsets(servers, plan.topics, self._rereads(), stopped)
         found = self._patiently(lambda: self.log.beginning(ends, _now_ms(), stopped)) if ends else ({}, {}, {})
@@ -132,13 +132,13 @@ class TableJoin:
             began_ms=_now_ms(),
             engine=self.table.engine,
         )
-        if not stopped():  # else it is not known whole
+        if not stopped():  # otherwise the record may be incomplete
             self.checkpoint.clear()
             self.checkpoint.store(record)
         return record
 
     def _check_log(self, record: QueryRecord) -> None:
-        """UsageError with the remedy if the log has lost what the run has yet to read (`joins.stores.compaction`)."""
+        """Raise UsageError with a remedy if the log lost records that the run must still read."""
         self._patiently(lambda: self.log.check(self._reading(record), _now_ms()))
 
     def _reading(self, record: QueryRecord) -> Reading:
@@ -172,7 +172,7 @@ class TableJoin:
         )
 
     def _stream(self, plan: Plan, ends: SafeOffsets, record: QueryRecord, layout: Any) -> None:
-        # imported here: pyspark costs a second, which a mistake found above should not
+        # imported here: pyspark takes a second, which errors found above should not cost
         from joins.cluster.spark_executors import check_executors
         from joins.engine.spark_query import start_query
         from joins.engine.spark_session import is_local
@@ -188,7 +188,7 @@ class TableJoin:
                     record = self._begun(plan)
                     sink = self._sink(plan, record, layout)
                     log.info("joining", table=self.table.name, layout=layout.id, query=record.id, complete=False)
-                    continue  # it may have been stopped meanwhile
+                    continue  # it may have been stopped in the meantime
                 sink.begin()
                 query = start_query(
                     spark,
@@ -208,33 +208,33 @@ class TableJoin:
                 self.metrics.health.ready()
                 self._watch(query, sink, schemas)
         except TailorbirdError:
-            if not self.stop.is_set():  # a server that is away while we stop is no failure of ours
+            if not self.stop.is_set():  # during a stop, an unavailable server is not an error
                 raise
         except Exception as error:
-            if self.stop.is_set():  # the JVM got the signal as well, and went before us
+            if self.stop.is_set():  # the JVM received the signal as well, and ended first
                 log.info("stopped while busy", reason=cause_of(error))
                 return
             if (code := self.application.exit_code(settling=2.0)) is not None:
-                hint = f"see {self.application.log}; 3 is want of memory: a lower max_changes_per_batch needs less"
+                hint = f"see {self.application.log}; 3 is lack of memory: set a lower max_changes_per_batch"
                 raise Fatal(f"Spark's JVM ended with exit code {code}", hint) from error
             if sink.failure is None:
-                with contextlib.suppress(Retriable):  # who is away tells nothing: then Spark's own words must do
+                with contextlib.suppress(Retriable):  # if Kafka is unavailable, report Spark's own error
                     self.log.check(self._reading(sink.record), _now_ms())
             raise sink.failure or Fatal(f"Spark: {cause_of(error)}", remedy_for(error)) from error
         finally:
             schemas.close()
 
     def _warn(self, drifted: Sequence[str]) -> None:
-        """Tell each thing that schemas say of used columns once."""
+        """Log each new difference between the schemas and the used columns once."""
         for one in sorted(set(drifted) - self.drifted):
             log.warning("schema changed", table=self.table.name, what=one)
         self.drifted = frozenset(drifted)
         self.metrics.drifted(len(drifted))
 
     def _watch(self, query: Any, sink: Any, schemas: SchemaFollower) -> None:
-        """Wait for the end, telling now and then how it goes; pyspark's exception if the query fails.
+        """Wait for the end and log the progress periodically; raises pyspark's exception if the query fails.
 
-        It ends as well where the query must be started anew.
+        It also returns if the query must be restarted.
         """
         from joins.engine.spark_query import reports  # as in `_stream`
 
@@ -245,7 +245,7 @@ class TableJoin:
                 if query.awaitTermination(_FOLLOW_EVERY):
                     return
             except Exception:
-                if sink.ends:  # the batch behind a marker was begun, and left to the next query
+                if sink.ends:  # the batch after a marker has started, and is left to the next query
                     return
                 raise
             try:
@@ -259,7 +259,7 @@ class TableJoin:
                 self._check_log(sink.record)
                 sink.settled(records.settle_logged(merged(self.checkpoint.committed())))
             except TailorbirdError:
-                query.stop()  # the application may go on with other tables
+                query.stop()  # the application may continue with other tables
                 raise
             if found := reports(query, batch):
                 batch = found[-1]["batchId"]
@@ -268,7 +268,7 @@ class TableJoin:
         query.stop()
 
     def _report(self, found: Sequence[Mapping[str, Any]], sink: Any) -> None:
-        """Log and count the newest batch; `batches` and their mean `milliseconds` are of all since it was last told."""
+        """Log and count the newest batch; `batches` and their mean `milliseconds` cover all since the last log line."""
         reported = progress_of(found[-1], sink.state)
         self.metrics.progress(reported)
         log.info(
@@ -292,7 +292,7 @@ class TableJoin:
         log.info("waiting", table=self.table.name, reason=reason)
 
     def _rereads(self) -> Callable[[str], None]:
-        """A function that logs what is waited for: at once, when it changes, and every ten seconds."""
+        """Return a function that logs what the join waits for: at once, on changes, and every ten seconds."""
         last = [("", 0.0)]
 
         def report(what: str) -> None:
@@ -305,7 +305,7 @@ class TableJoin:
 
 
 def _partitions(engine: Engine) -> int:
-    """How many partitions the state has, for good: a Python one costs half a core in small batches."""
+    """Return the permanent number of state partitions: a Python one costs half a core in small batches."""
     cores = os.cpu_count() or 1
     return max(2, cores // 2) if engine == "jvm" else max(1, cores // 2)
 

@@ -1,4 +1,4 @@
-"""Where a table's rows go."""
+"""Choose the sink of a table's rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from joins.stores.sink_interfaces import Target
 
 
 def target_of(topology: Topology, table: Table) -> Target:
-    """HBase's table, or the topic of a table whose `sink` is kafka."""
+    """Return HBase's table, or the topic of a table whose `sink` is kafka."""
     if table.sink == "kafka":
         log = topology.log
         topic = upsert_topic(topology.name, table.name)

@@ -1,1 +1,1 @@
-"""Where joins read and write: the log, its schemas and positions; tables in HBase and Kafka."""
+"""Access the servers that joins read and write: Kafka's topics, schemas and positions; tables in HBase and Kafka."""

@@ -1,4 +1,4 @@
-"""The batches that Spark sends to a Python worker → messages at the sink, and the report that goes back."""
+"""Convert the batches that Spark sends to a Python worker to messages at the sink, and return the report."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from joins.steps.sink import Report
 
 
 def messages_of(batches: Iterable[pa.RecordBatch]) -> Iterator[list[Message]]:
-    """Messages at the sink, as they arrive."""
+    """Yield the messages at the sink as they arrive."""
     for arrived in batches:
         columns = (arrived.column("k").to_pylist(), arrived.column("m").to_pylist())
         yield [load(k, m) for k, m in zip(*columns, strict=True)]
 
 
 def report_batch(report: Report) -> pa.RecordBatch:
-    """A partition's report: one row of one column, `report`."""
+    """Return a partition's report as one row of one column, `report`."""
     return pa.RecordBatch.from_pydict({"report": pa.array([orjson.dumps(asdict(report))], pa.binary())})

@@ -1,19 +1,22 @@
-"""Whether a query may go on: does the log still hold, unthinned, what the query has yet to read?
+"""Decide whether a query may continue: does the log still hold, without gaps, what the query must still read?
 
-Kafka compacts what is older than `min.compaction.lag.ms`: of a key's records it leaves the newest. A join that reads a
-row's records with some of them missing is wrong for good: it has seen the row at A, the move from A to B is gone, and
-the move from B to C retracts the row from B only. Or the delete is gone, with its tombstone in the end, and the row
-stays.
+Kafka compacts records older than `min.compaction.lag.ms`: it keeps only the newest record of each key. A join that
+misses
+some of a row's records stays wrong. For example, it has seen the row at A, the move from A to B is gone, and the move
+from B to C retracts the row only from B. Or the delete and finally its tombstone are gone, and the row stays.
 
-So three rules. (1) Where a query goes on, no record that it has yet to read may be so old that it may have been
-compacted; but for the zone below `settled`, where compaction may have been when the run began and every record is told
-to every hop. (2) Nothing that it has yet to read may be gone altogether, with the log's beginning or with the topic.
-(3) The zone below `settled` must have been the same all the while that it was read: its records are counted when the
-run begins and when its first cut is complete. Nothing is added there, so an equal number means equal records; fewer
-means that the cleaner worked meanwhile, and the run begins again. Then what the run has read is the log as it stood at
-one moment: of each key all records behind the last cleaning, and of those before it the newest. Of a row whose delete
-was compacted away before it began nothing is left but the tombstone, or not even that: there is no record that would
-have brought the row, so the tombstone has nothing to say.
+Therefore three rules apply. (1) When a query resumes, no unread record may be so old that it may have been compacted.
+The zone below the compaction-safe offsets (`settled`) is exempt: it may have been compacted when the run began, and
+every
+record there is sent to every lookup join. (2) No unread record may be lost with the log's beginning or with the topic.
+(3) The zone below `settled` must not change while it is read. Its records are counted when the run begins and when its
+first cut is complete. Nothing is added there, so an equal number means equal records. Fewer records mean that the
+cleaner ran in between, and the run starts over.
+
+With these rules the run has read the log as it was at one moment: all records after the last cleaning, and the newest
+of
+each key before it. Of a row whose delete was compacted before the run began, at most the tombstone is left. No record
+would have added that row, so its tombstone may be ignored.
 """
 
 from __future__ import annotations
@@ -23,16 +26,17 @@ from dataclasses import dataclass
 
 from joins.steps.cuts import Offsets
 
-# How long before a record may be compacted a query that has not read it is refused: several times what passes between
-# two looks, so that none is read that was compacted since the last one.
+# A query is refused this long before an unread record may be compacted. The margin is several times the interval
+# between
+# two checks, so that no record is read that was compacted since the last check.
 _MARGIN_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionNow:
-    """A partition as it is: its first offset, its end, and the first offset of a record that is not too old.
+    """The state of a partition: its first offset, its end, and the first offset of a record that is young enough.
 
-    Where no record is that young, `young` is the end.
+    If no record is that young, `young` is the end.
     """
 
     low: int
@@ -45,8 +49,8 @@ Now = Mapping[str, Mapping[int, PartitionNow]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a query has of the log: `committed`, where it reads on (nothing: from the beginning); as of the run's
-    beginning `settled`, the log's ends (`target`) and the topics' ids at the broker.
+    """A query's progress in the log. `committed` is where it reads on (empty: from the beginning). `settled` (the
+    compaction-safe offsets), the log's ends (`target`) and the topics' ids are as of the run's beginning.
     """
 
     committed: Offsets
@@ -56,9 +60,9 @@ class Reading:
 
 
 def lag_ms(settings: Mapping[str, str], wanted_ms: int) -> int | None:
-    """How old a record of a topic with these settings is at least when it may be compacted; None: it never is.
+    """Return the minimum age at which a topic with these settings compacts a record; None if it never does.
 
-    `wanted_ms` is the topology's. The topic may say less, since it was made by others or before.
+    `wanted_ms` is the topology's value. An external or older topic may have a smaller one.
     """
     if "compact" not in settings.get("cleanup.policy", "compact"):
         return None
@@ -66,25 +70,25 @@ def lag_ms(settings: Mapping[str, str], wanted_ms: int) -> int | None:
 
 
 def settled_since(lag: int | None, wanted_ms: int, now_ms: int) -> int:
-    """The time (ms) of the oldest record that lies behind `settled`: half of the lag is left for reading up to it."""
+    """Return the time (ms) of the oldest record after `settled`: half of the lag is left for reading up to it."""
     return now_ms - (wanted_ms if lag is None else lag) // 2
 
 
 def unread_since(lag: int | None, now_ms: int) -> int:
-    """The time (ms) of the oldest record that a query may have yet to read."""
+    """Return the time (ms) of the oldest record that may still be unread."""
     return 0 if lag is None else now_ms - lag + min(_MARGIN_MS, lag // 4)
 
 
 def lost(reading: Reading, now: Now, topics: Mapping[str, str]) -> str | None:
-    """What is gone altogether of what the query has yet to read; None if nothing is. `topics`: their ids now."""
+    """Return which unread part of the log is lost, None if nothing is. `topics`: their current ids."""
     for topic, known in reading.topics.items():
         if topic in topics and topics[topic] != known:
-            return f"topic {topic} was deleted and made anew: the join's state is of the former one"
+            return f"topic {topic} was deleted and recreated: the join's state belongs to the former one"
     for topic, partition, wanted in _each(_further(reading.committed, reading.target)):
         found = now.get(topic, {}).get(partition)
         if found is None or found.end < wanted:
-            ends = "is not there" if found is None else f"ends at {found.end}"
-            return f"topic {topic} was deleted and made anew: partition {partition} {ends}, and was at {wanted} before"
+            ends = "is missing" if found is None else f"ends at {found.end}"
+            return f"topic {topic} was deleted and recreated: partition {partition} {ends}, and was at {wanted} before"
     for topic, partition, read in _each(reading.committed):
         low = now[topic][partition].low
         if low > read:
@@ -96,9 +100,9 @@ def lost(reading: Reading, now: Now, topics: Mapping[str, str]) -> str | None:
 
 
 def suspects(reading: Reading, now: Now) -> list[tuple[str, int, int]]:
-    """Topic, partition and offset from which on records may be too old, of each partition where there may be some.
+    """Return topic, partition and first offset of each partition that may hold unread records which are too old.
 
-    The first record there tells: it is too old, or there is none, since what lies there are but transactions' marks.
+    The first record there decides: it is too old, or there is none because only transaction markers are left.
     """
     found = []
     for topic, partition, unread in _each(_further(reading.committed, reading.settled)):
@@ -108,7 +112,7 @@ def suspects(reading: Reading, now: Now) -> list[tuple[str, int, int]]:
 
 
 def too_old(topic: str, partition: int, offset: int, *, age_ms: int, lag: int) -> str:
-    """Why a query must not go on whose next record, `offset`, is that old."""
+    """Return why a query must not continue if its next record, `offset`, has this age."""
     return (
         f"topic {topic}, partition {partition}: the record at offset {offset} was not read yet and is {_span(age_ms)}"
         f" old; what is older than {_span(lag)} (min.compaction.lag.ms) may have been compacted"
@@ -116,7 +120,7 @@ def too_old(topic: str, partition: int, offset: int, *, age_ms: int, lag: int) -
 
 
 def thinned(before: Offsets, after: Offsets) -> dict[str, int]:
-    """How many records each topic's zone has lost between two counts; empty where the cleaner did nothing."""
+    """Return how many records each topic's zone lost between two counts; empty if the cleaner did nothing."""
     gone: dict[str, int] = {}
     for topic, partition, count in _each(before):
         fewer = count - after.get(topic, {}).get(partition, 0)
@@ -126,7 +130,7 @@ def thinned(before: Offsets, after: Offsets) -> dict[str, int]:
 
 
 def compacted(zone: Offsets, lags: Mapping[str, int | None]) -> dict[str, dict[int, int]]:
-    """The zone's partitions that hold anything and may be compacted: those whose records need be counted."""
+    """Return the zone's partitions that hold anything and may be compacted: only their records must be counted."""
     return {
         topic: found
         for topic, partitions in zone.items()
@@ -135,7 +139,7 @@ def compacted(zone: Offsets, lags: Mapping[str, int | None]) -> dict[str, dict[i
 
 
 def _further(one: Offsets, other: Offsets) -> dict[str, dict[int, int]]:
-    """The greater offset of each partition that either names."""
+    """Return the greater offset for each partition that either argument names."""
     return {
         topic: {
             partition: max(one.get(topic, {}).get(partition, 0), other.get(topic, {}).get(partition, 0))

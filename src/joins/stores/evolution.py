@@ -1,7 +1,8 @@
-"""What becomes of a table's stored layout when its query's result changes: `schema_change_behavior`. Pure.
+"""Derive a table's stored layout after its query's result changed, by `schema_change_behavior`.
 
-evolve      the new result is the new layout: columns come, go and change type (a rebuild writes every row anew)
-lenient     columns come; one that went stays and is NULL; a change of type is refused
+evolve      the new result is the new layout: columns may be added, dropped and change type (a rebuild rewrites all
+rows)
+lenient     columns may be added; a dropped column stays and is NULL; a change of type is refused
 exception   every change is refused
 """
 
@@ -17,16 +18,16 @@ _REMEDY = "set `schema_change_behavior: evolve`, or give the table another name"
 
 
 def evolved(stored: Layout | None, wanted: Layout, behavior: SchemaChangeBehavior) -> Layout:
-    """The layout to write: the stored one itself where nothing changes, else one with the next id.
+    """Return the layout to write: the stored one if nothing changes, else one with the next id.
 
-    UsageError where the behavior does not allow the change, naming the columns.
+    Raises UsageError, naming the columns, if the behavior does not allow the change.
     """
     if stored is None:
         return replace(wanted, id=1)
     if stored.same_shape(wanted):
         members = {column.name: column.members for column in wanted.columns}
         columns = tuple(replace(column, members=members[column.name]) for column in stored.columns)
-        # what only an index asks of a column changes no stored row
+        # properties that only an index needs change no stored row
         return stored if columns == stored.columns else replace(stored, columns=columns)
     table = f"{wanted.topology}:{wanted.table}"
     if behavior == "exception":
@@ -44,7 +45,7 @@ def evolved(stored: Layout | None, wanted: Layout, behavior: SchemaChangeBehavio
 
 
 def differences(stored: Layout, wanted: Layout) -> str:
-    """What differs, for people."""
+    """Describe the differences between two layouts for an error message."""
     old, new = ({c.name: str(c.type) for c in layout.columns} for layout in (stored, wanted))
     found = [f"{name} {type_} comes" for name, type_ in new.items() if name not in old]
     found += [f"{name} {type_} goes" for name, type_ in old.items() if name not in new]
@@ -62,5 +63,5 @@ def differences(stored: Layout, wanted: Layout) -> str:
 
 
 def places(layout: Layout, outputs: dict[str, int]) -> list[int | None]:
-    """Per column of the layout, where the query's result has its value; None where it has none."""
+    """Return, per column of the layout, the position of its value in the query's result; None if it has none."""
     return [outputs.get(column.name) for column in layout.columns]

@@ -1,6 +1,6 @@
-"""HBase as the sink: rows under their batch's stamp, and barriers that tell what the table is equal to.
+"""Write to HBase: rows under their batch's timestamp, and barriers that contain the table's cut.
 
-A batch's stamp is bound to it before its first write, so that a replay writes identical cells
+A batch timestamp is bound to its batch before the first write, so that a replay writes identical cells
 (`joins.stores.timestamps`).
 """
 
@@ -35,36 +35,36 @@ _TIMESTAMPS_KEPT = 200
 
 
 class HBaseTarget:
-    """An aggregated table; dead letters go to `servers` of Kafka."""
+    """A joined HBase table; dead letters go to the Kafka brokers `servers`."""
 
     def __init__(self, table: JoinedTable, servers: Brokers) -> None:
         self.table, self.servers = table, servers
 
     def check(self, file: str) -> None:
-        """UsageError if a table is missing or lacks its family."""
+        """Raise UsageError if a table or its column family is missing."""
         self.table.check(file)
 
     def settle_layout(self, layout: Layout, behavior: SchemaChangeBehavior) -> Layout:
-        """The layout to write under (`joins.stores.evolution`), stored if it is new."""
+        """Return the layout to write (`joins.stores.evolution`), and store it if it is new."""
         return self.table.settle_layout(layout, behavior)
 
     def first_timestamp(self, now_ms: int) -> int:
-        """Later than every write of any run before."""
+        """Return a timestamp later than every write of any former run."""
         return next_timestamp(now_ms, self.table.last_timestamp())
 
     def reached(self) -> Positions:
-        """What the last barrier tells."""
+        """Return the positions in the last barrier."""
         return self.table.reached()
 
     def sink(self, run: Run, clock_ms: Clock) -> HBaseSink:
-        """What writes a run, from its next batch on."""
+        """Return the writer of a run, from its next batch on."""
         return HBaseSink(self.table, self.servers, run, clock_ms)
 
 
 class HBaseSink:
-    """Writes a run's batches. At least once, and seen once: a write that is repeated makes the same cells."""
+    """Writes a run's batches. At least once, but with the effect of once: a repeated write makes the same cells."""
 
-    by_row = False  # a put's stamp beats a delete's, whichever task writes it
+    by_row = False  # a put's timestamp beats a delete's, whichever task writes it
 
     def __init__(self, table: JoinedTable, servers: Brokers, run: Run, clock_ms: Clock) -> None:
         self.table, self._servers, self._run, self._clock_ms = table, servers, run, clock_ms
@@ -73,11 +73,11 @@ class HBaseSink:
             committed=run.committed,
             bound=table.batch_timestamp(run.id, run.committed + 1) is not None,
         )
-        self._timestamp = 0  # of the batch that was begun
+        self._timestamp = 0  # of the current batch
         self._open: OpenRecords | None = None
 
     def begin(self, batch: int) -> None:
-        """Bind the batch to a stamp, or find the one that it was given."""
+        """Bind a new timestamp to the batch, or find the one already bound."""
         known = self.table.batch_timestamp(self._run.id, batch)
         self._timestamp = self._timestamps.of_batch(batch, known, self._clock_ms())
         if known is None:
@@ -86,7 +86,7 @@ class HBaseSink:
                 self.table.forget_timestamps(self._run.id, batch - _TIMESTAMPS_KEPT)
 
     def writer(self, plan: Plan, layout: Layout, batch: int) -> Writer:
-        """Rows and deletes under the batch's stamp, dead letters to Kafka."""
+        """Return the writer of rows and deletes under the batch timestamp, and of dead letters to Kafka."""
         if self._open is None:
             self._open = OpenRecords(self._servers, layout.topology, layout.table)
         return hbase_writer(
@@ -95,11 +95,11 @@ class HBaseSink:
         )  # fmt: skip
 
     def finish(self, cut: Cut) -> None:
-        """Barriers at the batch's stamp: they say that all of a smaller one was written."""
+        """Write barriers at the batch timestamp: everything with a smaller timestamp is written."""
         self._report(cut, self._timestamp)
 
     def follow(self, cut: Cut, committed: int) -> bool:
-        """Barriers without a batch; False while a batch has a stamp that Spark has not committed."""
+        """Write barriers between batches; False while a batch has a timestamp that Spark has not committed."""
         timestamp = self._timestamps.between(committed, self._clock_ms())
         if timestamp is None:
             return False
@@ -107,7 +107,7 @@ class HBaseSink:
         return True
 
     def sweep(self) -> int:
-        """Delete what no write of this run has touched."""
+        """Delete the rows that no write of this run has touched."""
         return self.table.sweep(self._run.first_timestamp)
 
     def _report(self, cut: Cut, timestamp: int) -> None:
@@ -128,9 +128,10 @@ def hbase_writer(
     servers: Brokers,
     open_rows: Mapping[str, OpenRow],
 ) -> Writer:
-    """The function that each partition runs: records in, one report out, everything written in between.
+    """Return the function that each partition runs: it takes messages, writes everything, and returns one report.
 
-    `open_rows` are the rows with dead-letter records of former batches; what is accepted of them settles these.
+    `open_rows` are the rows with dead-letter records of earlier batches; a row that is now accepted settles its
+    records.
     """
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -158,7 +159,7 @@ def hbase_writer(
 
 
 def fitted(message: Message, places: Sequence[int | None]) -> Record:
-    """A message at the sink, a row in the order of the layout's columns; NULL for a column that no longer comes."""
+    """Decode a message at the sink in the layout's column order; a column that the query no longer has is NULL."""
     if None not in places or message.op != ROW_PUT:
         return record_of(message, [place for place in places if place is not None])
     values = values_of(message.p)

@@ -1,7 +1,7 @@
-"""Layouts, stamps, rows and barriers in HBase, through its Thrift server and happybase.
+"""Store layouts, batch timestamps, rows and barriers in HBase, through its Thrift server and happybase.
 
-Thrift sends one timestamp per call, so the puts and the deletes of a chunk are two calls. Every write here carries an
-explicit timestamp and may be repeated. Errors: Retriable while HBase is away or slow, UsageError for a missing table.
+Thrift sends one timestamp per call, so the puts and the deletes of a chunk are two calls. Every write has an explicit
+timestamp and may be repeated. Raises Retriable while HBase is unavailable or slow, UsageError for a missing table.
 """
 
 from __future__ import annotations
@@ -39,16 +39,15 @@ from joins.stores.evolution import evolved
 T = TypeVar("T")
 _LONG = struct.Struct(">q")
 _TIMEOUT_MS = 60_000
-_RESTED = 30.0  # half of what HBase's Thrift server, unless told otherwise, gives a connection that is not used
+_RESTED = 30.0  # half of the default idle timeout of HBase's Thrift server
 _ROWS_PER_CALL = 500
 _MISSING = ("TableNotFoundException", "NamespaceNotFoundException", "NoSuchColumnFamilyException")
 
 
 class HBaseConnection:
-    """One connection to HBase's Thrift server, made when first used and again after it was lost. For one thread.
+    """One connection to HBase's Thrift server for one thread, opened on first use and reopened after a loss.
 
-    An executor's pool is its Python workers: each is a process, which can share no socket, and keeps its connection
-    from batch to batch.
+    An executor needs no pool: each of its Python workers is a process, which keeps its own connection between batches.
     """
 
     def __init__(self, address: str) -> None:
@@ -58,7 +57,7 @@ class HBaseConnection:
         self._used = 0.0
 
     def call(self, action: Callable[[Any], T]) -> T:
-        """Run one action on the connection; Retriable if HBase is away or busy, UsageError if a table is missing."""
+        """Run one action on the connection; Retriable if HBase is unavailable, UsageError if a table is missing."""
         if time.monotonic() - self._used > _RESTED:
             self.close()
         self._used = time.monotonic()
@@ -76,7 +75,7 @@ class HBaseConnection:
             raise Retriable(f"HBase at {self.address}: {text}", "is it running? `tailorbird stack status`") from error
 
     def close(self) -> None:
-        """Drop the connection; the next call makes another."""
+        """Close the connection; the next call opens another."""
         if self._connection is not None:
             with contextlib.suppress(TException, OSError):
                 self._connection.close()
@@ -87,9 +86,9 @@ _kept: dict[str, HBaseConnection] = {}
 
 
 def connection(address: str) -> HBaseConnection:
-    """This process's connection, for a Python worker: kept from batch to batch.
+    """Return this process's connection, which a Python worker keeps between batches.
 
-    A task that named `_kept` itself would get a copy of the driver's, which is empty.
+    A task that referred to `_kept` directly would get a copy of the driver's, which is empty.
     """
     return _kept.setdefault(address, HBaseConnection(address))
 
@@ -108,8 +107,9 @@ def write_rows(
     puts: Sequence[tuple[bytes, Cells]],
     batch_timestamp: int,
 ) -> None:
-    """Write a chunk: row deletes at `batch_timestamp`, whole rows at `batch_timestamp` + 1. May be repeated, whole or
-    in part.
+    """Write a chunk: row deletes at `batch_timestamp`, whole rows at `batch_timestamp` + 1.
+
+    It may be repeated, completely or in part.
     """
 
     def delete(connection: Any) -> None:
@@ -146,7 +146,7 @@ def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 class JoinedTable:
-    """An aggregated table and its records in `<topology>:layouts`, as the driver needs them."""
+    """A joined table and its records in `<topology>:layouts`, as the driver uses them."""
 
     def __init__(
         self, hbase: HBaseConnection, *, table: str, layouts: str, name: str, family: str, buckets: int
@@ -155,7 +155,7 @@ class JoinedTable:
         self.family, self.buckets = family.encode(), buckets
 
     def check(self, file: str) -> None:
-        """UsageError if a table is missing or lacks the family."""
+        """Raise UsageError if a table or its column family is missing."""
         for table, family in ((self.table, self.family), (self.layouts, LAYOUTS_FAMILY)):
             try:
                 families = self.hbase.call(partial(_families, table))
@@ -165,7 +165,7 @@ class JoinedTable:
                 raise UsageError(f"{table} has no family {family.decode()}", f"run `tailorbird apply {file}`")
 
     def settle_layout(self, layout: Layout, behavior: SchemaChangeBehavior) -> Layout:
-        """The layout to write under (`joins.stores.evolution`), stored if it is new."""
+        """Return the layout to write (`joins.stores.evolution`), and store it if it is new."""
         prefix = layout_rows_prefix(self.name)
         column = LAYOUTS_FAMILY + b":" + LAYOUT_QUALIFIER
         found = self.hbase.call(lambda c: [cells[column] for _, cells in c.table(self.layouts).scan(row_prefix=prefix)])
@@ -179,7 +179,7 @@ class JoinedTable:
         return settled
 
     def last_timestamp(self) -> int:
-        """The greatest stamp of any batch or barrier of any run; 0 where there was none."""
+        """Return the greatest timestamp of any batch or barrier of any run; 0 if there is none."""
         timestamps = self.hbase.call(lambda c: list(c.table(self.layouts).scan(row_prefix=self._timestamps())))
         barrier = self.barrier()
         reported = barrier.timestamp if barrier else 0
@@ -187,18 +187,18 @@ class JoinedTable:
         return newest
 
     def batch_timestamp(self, query: str, batch: int) -> int | None:
-        """The stamp that (query, batch) was given before; None if it is new."""
+        """Return the timestamp already bound to (query, batch); None if it is new."""
         row = timestamp_row_of(self.name, query, batch)
         found = self.hbase.call(lambda c: c.table(self.layouts).row(row))
         return _LONG.unpack(found[b"f:stamp"])[0] if found else None
 
     def store_timestamp(self, query: str, batch: int, batch_timestamp: int) -> None:
-        """Bind (query, batch) to a stamp: before the batch's first write."""
+        """Bind a timestamp to (query, batch). Call it before the batch's first write."""
         row = timestamp_row_of(self.name, query, batch)
         self.hbase.call(lambda c: c.table(self.layouts).put(row, {b"f:stamp": _LONG.pack(batch_timestamp)}))
 
     def forget_timestamps(self, query: str, before: int) -> None:
-        """Remove the stamps of former runs, and of this run's batches below `before`, which no replay can ask for."""
+        """Delete the timestamps of former runs, and of this run's batches below `before`, which no replay needs."""
         kept = timestamp_row_of(self.name, query, before)
         end = timestamp_row_of(self.name, query, 10**12 - 1)
 
@@ -212,7 +212,7 @@ class JoinedTable:
         self.hbase.call(forget)
 
     def write_barriers(self, barriers: Sequence[Barrier], batch_timestamp: int) -> None:
-        """Put one barrier per bucket at `batch_timestamp` + 1: after every row of the batch was accepted."""
+        """Put one barrier per bucket at `batch_timestamp` + 1. Call it after every row of the batch was accepted."""
         column = self.family + b":" + BARRIER
 
         def put(connection: Any) -> None:
@@ -223,22 +223,22 @@ class JoinedTable:
         self.hbase.call(put)
 
     def reached(self) -> Positions:
-        """How far each source had come at the last barrier; empty where there is none."""
+        """Return each source's position in the last barrier; empty if there is none."""
         barrier = self.barrier()
         return barrier.positions if barrier else {}
 
     def barrier(self) -> Barrier | None:
-        """The last barrier, of a batch or between batches: every row of its cut is stored. None before the first."""
+        """Return the last barrier, whose cut is stored completely; None before the first."""
         column = self.family + b":" + BARRIER
         found = self.hbase.call(lambda c: c.table(self.table).row(barrier_key(0), columns=[column]))
         return load_barrier(found[column]) if column in found else None
 
     def sweep(self, batch_timestamp: int) -> int:
-        """Delete, at `batch_timestamp`, every row that no write at or after `batch_timestamp` has touched; how many.
+        """Delete, at `batch_timestamp`, every row without a write at or after `batch_timestamp`; return the number.
 
-        Called once per run, after its first complete cut: what it has not written by then is gone from the sources.
-        Ages are compared here and not by a time range of the scan, which would bring back overwritten cells. Rows are
-        deleted while they are found: however many they are, a few hundred are in memory.
+        Call it once per run, after its first complete cut: a row not written by then no longer exists in the sources.
+        Ages are compared here instead of by a time range of the scan, which would return overwritten cells. Rows are
+        deleted during the scan, so that only a few hundred are in memory.
         """
         column = self.family + b":" + LAYOUT
 
@@ -258,7 +258,7 @@ class JoinedTable:
 
 
 def joined_table(topology: Topology, table: Table) -> JoinedTable:
-    """A topology's table, over a connection of its own."""
+    """Return a topology's table with a connection of its own."""
     return JoinedTable(
         HBaseConnection(topology.hbase.thrift),
         table=hbase_table(topology.name, table.name),

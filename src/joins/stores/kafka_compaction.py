@@ -1,4 +1,4 @@
-"""Asks Kafka what of the log is left, for `joins.stores.compaction` to judge."""
+"""Ask Kafka what is left of the log, as input for `joins.stores.compaction`."""
 
 from __future__ import annotations
 
@@ -41,23 +41,25 @@ Ends = dict[str, dict[int, int]]
 
 
 class LogWatch:
-    """The topics of one query, asked now and then. `lag` is the topology's (ms), `remedy` what helps where it refuses.
+    """Checks the topics of one query. `lag` is the topology's compaction lag (ms), `remedy` the help in its errors.
 
-    Retriable while Kafka is away.
+    Raises Retriable while Kafka is unavailable.
     """
 
     def __init__(self, servers: Brokers, topics: Sequence[str], *, lag: int, remedy: str) -> None:
         self.servers, self.topics, self.lag, self.remedy = servers, tuple(topics), lag, remedy
 
     def beginning(self, ends: Offsets, now_ms: int, stopped: Callable[[], bool]) -> tuple[Ends, Ends, dict[str, str]]:
-        """Of a run that begins: `settled`, the counts of the records below it, and the topics' ids.
+        """Return, for a new run, the compaction-safe offsets, the counts of the records before them, and the topics'
+        ids.
 
-        `ends` is where the log ends. The zone is read whole, as fast as Kafka gives it; once `stopped` less is counted.
+        `ends` are the log's ends. The zone is read completely, at Kafka's speed; after `stopped` the counts are
+        partial.
         """
         lags, topics = self._lags(), self._ids()
         since = {topic: settled_since(lags[topic], self.lag, now_ms) for topic in self.topics}
         settled = {topic: {p: each.young for p, each in found.items()} for topic, found in self._now(since).items()}
-        # what came since the ends were asked is no part of what the run begins with
+        # records after the requested ends do not belong to what the run begins with
         settled = {
             topic: {p: min(offset, ends[topic].get(p, 0)) for p, offset in found.items()}
             for topic, found in settled.items()
@@ -65,7 +67,7 @@ class LogWatch:
         return settled, self._counted(compacted(settled, lags), stopped), topics
 
     def check(self, reading: Reading, now_ms: int) -> None:
-        """UsageError, with the remedy, if the query must not go on."""
+        """Raise UsageError with the remedy if the query must not continue."""
         lags = self._lags()
         now = self._now({topic: unread_since(lags[topic], now_ms) for topic in self.topics})
         reason = lost(reading, now, self._ids())
@@ -78,12 +80,12 @@ class LogWatch:
             raise UsageError(reason, self.remedy)
 
     def thinned(self, settled: Offsets, counts: Offsets, stopped: Callable[[], bool]) -> dict[str, int]:
-        """How many records of the zone below `settled` are gone since they were counted, by topic."""
+        """Return, by topic, how many records of the zone below `settled` disappeared since they were counted."""
         zone = {topic: {p: settled[topic][p] for p in partitions} for topic, partitions in counts.items()}
         return thinned(counts, self._counted(zone, stopped))
 
     def _lags(self) -> dict[str, int | None]:
-        """What is known of each topic's compaction; the topology's word where the broker does not tell us."""
+        """Return each topic's compaction lag; the topology's value if the broker does not permit the question."""
         with self._answers():
             admin = AdminClient({**self.servers.librdkafka(), "log_level": 0})
             wanted = [ConfigResource(ResourceType.TOPIC, topic) for topic in self.topics]
@@ -101,7 +103,7 @@ class LogWatch:
             return found
 
     def _ids(self) -> dict[str, str]:
-        """The topics' ids: a topic that was deleted and made anew has another. Topics that are not there have none."""
+        """Return the ids of the existing topics: a topic that was deleted and recreated has another."""
         with self._answers():
             admin = AdminClient({**self.servers.librdkafka(), "log_level": 0})
             found: dict[str, str] = {}
@@ -115,7 +117,7 @@ class LogWatch:
             return found
 
     def _now(self, since: Mapping[str, int]) -> Now:
-        """Every partition as it is; `since` (ms): how young is young, by topic."""
+        """Return the state of every partition; `since` (ms) is the age limit of `young`, by topic."""
         with self._answers(), self._consumer() as consumer:
             known = consumer.list_topics(timeout=_TIMEOUT).topics
             ends: dict[tuple[str, int], tuple[int, int]] = {}
@@ -132,12 +134,13 @@ class LogWatch:
             return found
 
     def _first(self, topic: str, partition: int, offset: int) -> tuple[int, int] | None:
-        """Offset and time (ms) of the first record from an offset on; None where there are only transactions' marks."""
+        """Return offset and time (ms) of the first record from an offset on; None if only transaction markers
+        follow."""
         with self._answers(), self._consumer() as consumer:
             consumer.assign([TopicPartition(topic, partition, offset)])
             message = consumer.poll(_TIMEOUT)
             if message is None:
-                raise Retriable(f"{topic}, partition {partition}: Kafka does not give offset {offset}", _RUNNING)
+                raise Retriable(f"{topic}, partition {partition}: Kafka does not return offset {offset}", _RUNNING)
             error = message.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
                 return None
@@ -146,7 +149,7 @@ class LogWatch:
             return message.offset() or 0, message.timestamp()[1]
 
     def _counted(self, zone: Offsets, stopped: Callable[[], bool]) -> Ends:
-        """How many records lie below the offsets, by partition."""
+        """Count the records before the offsets, by partition."""
         counts = {topic: dict.fromkeys(partitions, 0) for topic, partitions in zone.items()}
         open_ = {(topic, partition) for topic, partitions in zone.items() for partition in partitions}
         with self._answers(), self._consumer() as consumer:
@@ -155,7 +158,7 @@ class LogWatch:
             while open_ and not stopped():
                 messages = consumer.consume(_RECORDS, timeout=_TIMEOUT)
                 if not messages:
-                    raise Retriable(f"Kafka at {self.servers} does not give what it holds of {min(open_)[0]}", _RUNNING)
+                    raise Retriable(f"Kafka at {self.servers} does not return the records of {min(open_)[0]}", _RUNNING)
                 for message in messages:
                     topic, partition, offset = message.topic() or "", message.partition() or 0, message.offset() or 0
                     error = message.error()

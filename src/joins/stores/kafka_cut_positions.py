@@ -1,4 +1,4 @@
-"""Reads the positions topic beside the query: what capture has committed since it was last asked."""
+"""Read the positions topic while the query runs: what capture has committed since the last call."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class PositionsLog:
         self._next: dict[int, int] = {}
 
     def read(self, known: Positions) -> list[SourcePosition]:
-        """Every position committed since the last call, up to the topic's end as of this call.
+        """Return every position committed since the last call, up to the topic's end at this call.
 
-        The first call begins behind what `known` (the last barrier's positions) names, else at the topic's beginning.
-        Retriable while Kafka is away; Fatal for a record that is no position. At least once: after an error the next
-        call reads again what this one had read.
+        The first call starts after the positions in `known` (the last barrier's), else at the topic's beginning. Raises
+        Retriable while Kafka is unavailable, Fatal for a record that is no position. At least once: after an error the
+        next call repeats the positions of the failed one.
         """
         try:
             consumer = self._consumer or self._open(known)
@@ -59,7 +59,7 @@ class PositionsLog:
             }
         )
         partitions = consumer.list_topics(self._topic, timeout=_TIMEOUT).topics[self._topic].partitions
-        # Each source has a partition of its own, but nothing says which: one partition's offset may not skip another's.
+        # each source has one partition, but its number is unknown: one partition's offset must not skip another's
         start = min((int(position["offset"]) for position in known.values()), default=0)
         for partition in partitions:
             low, high = consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=_TIMEOUT)
@@ -74,7 +74,7 @@ class PositionsLog:
             self._consumer = None
 
     def _messages(self, consumer: Consumer) -> Iterator[Message]:
-        """Records up to the ends that the partitions have now; end-of-partition events step over commit markers."""
+        """Yield records up to the partitions' current ends; end-of-partition events skip commit markers."""
         ends = {
             partition: consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=_TIMEOUT)[1]
             for partition in self._next

@@ -1,4 +1,4 @@
-"""The log as a query's start and its dead letters need it; the changes themselves are read by Spark."""
+"""Access the log for a query's start, its markers and its dead letters; Spark itself reads the changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Waiting = Callable[[str], None]
 def end_offsets(
     servers: Brokers, topics: Sequence[str], waiting: Waiting, stopped: Callable[[], bool]
 ) -> dict[str, dict[int, int]]:
-    """Where each partition of the topics ends now; waits until capture has made them all, or until `stopped` ({})."""
+    """Return the current end of each partition; waits until capture has created all topics, or until `stopped` ({})."""
     consumer = consumer_of(servers)
     try:
         while not stopped():
@@ -51,7 +51,7 @@ def end_offsets(
 
 
 def past(servers: Brokers, topic: str, partition: int, end: int) -> Iterator[tuple[int, bytes | None, bytes | None]]:
-    """Offset, key and value of what a partition holds below offset `end`, in order. Retriable when Kafka is away."""
+    """Yield offset, key and value of a partition's records before offset `end`, in order. Raises Retriable."""
     consumer = consumer_of(servers)
     try:
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
@@ -60,7 +60,7 @@ def past(servers: Brokers, topic: str, partition: int, end: int) -> Iterator[tup
             message = consumer.poll(_POLL)
             if message is None:
                 if time.monotonic() > deadline:
-                    what = f"{topic}, partition {partition}: Kafka does not give what is below offset {end}"
+                    what = f"{topic}, partition {partition}: Kafka does not return the records before offset {end}"
                     raise Retriable(what, _RUNNING)
                 continue
             deadline = time.monotonic() + _WAIT_LIMIT
@@ -91,7 +91,8 @@ def consumer_of(servers: Brokers) -> Consumer:
 
 
 def send_dead_letters(servers: Brokers, topic: str, dead_letters: Sequence[tuple[bytes, bytes]]) -> None:
-    """Return once Kafka holds all letters; at least once, since a replayed batch repeats them. Retriable otherwise."""
+    """Return once Kafka holds all dead letters; at least once, since a replayed batch repeats them. Raises
+    Retriable."""
     failed: list[KafkaError] = []
     producer = Producer(
         {
@@ -116,9 +117,9 @@ def send_dead_letters(servers: Brokers, topic: str, dead_letters: Sequence[tuple
 
 
 def resolve_dead_letters(servers: Brokers, topology: str, tables: Sequence[str]) -> None:
-    """Say that the letters of these tables wait no longer: a rebuild reads all again, and refuses again what it must.
+    """Resolve the dead letters of these tables: a rebuild reads everything again, and refuses invalid records again.
 
-    Without a topic of dead letters there are none. Retriable where Kafka does not take it.
+    Without a dead-letter topic there are none. Raises Retriable if Kafka does not accept the records.
     """
     topic = dead_letter_topic(topology)
     consumer = consumer_of(servers)

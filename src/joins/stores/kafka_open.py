@@ -1,7 +1,7 @@
-"""Open dead-letter records of a joined table, and their settlement by what is accepted later.
+"""Track the open dead-letter records of a joined table, and settle them when later records are accepted.
 
-The topic of dead letters is read once from its beginning, then only what comes, so a restart forgets nothing. While no
-record is open nothing else is done. While Kafka is away nothing is settled: the next look continues.
+The dead-letter topic is read once from its beginning, and then incrementally, so a restart loses nothing. While no
+record is open nothing else is read. While Kafka is unavailable nothing is settled; the next call continues.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from joins.stores.kafka_log import consumer_of, send_dead_letters
 
 _AT_A_TIME = 2000
 _TIMEOUT = 10.0
-_MOST_SCANNED = 20_000  # records of change topics that one look passes
+_MOST_SCANNED = 20_000  # records of change topics that one call reads
 
 
 @dataclass(slots=True)
 class OpenRecords:
-    """The open records of one table. `rows` are those of rows of the result, by the text of the row's key."""
+    """The open records of one table. `rows` holds those of result rows, by the text of the row's key."""
 
     servers: Brokers
     topology: str
@@ -44,7 +44,7 @@ class OpenRecords:
     _next: int = OFFSET_BEGINNING
 
     def refresh(self) -> dict[str, OpenRow]:
-        """Read what came since; the open rows."""
+        """Read the new records and return the open rows."""
         topic = dead_letter_topic(self.topology)
         try:
             if self._consumer is None:
@@ -57,12 +57,12 @@ class OpenRecords:
                 self._read(consumer, first=True)
             else:
                 self._read(self._consumer, first=False)
-        except KafkaException:  # it is read again from where it stopped
+        except KafkaException:  # the next call continues where this one stopped
             self.close()
         return dict(self.rows)
 
     def close(self) -> None:
-        """Forget the connection, not what was read."""
+        """Close the connection, but keep what was read."""
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
@@ -131,10 +131,10 @@ class OpenRecords:
                     del keys[key]
 
     def settle_logged(self, committed: Mapping[str, Mapping[int, int]]) -> int:
-        """Settle records of change topics of whose keys later ones were accepted, up to the `committed` offsets.
+        """Settle records of change topics whose keys had later accepted records, up to the `committed` offsets.
 
-        Only the partitions are read that have open records, from behind the refused ones on. How many were settled.
-        Retriable while Kafka is away.
+        Only partitions with open records are read, from after the refused ones. Returns how many records were settled.
+        Raises Retriable while Kafka is unavailable.
         """
         self.refresh()
         accepted: list[OpenRow] = []

@@ -1,4 +1,4 @@
-"""The topic of schemas: what the tables look like when a join starts, and what becomes of them while it runs."""
+"""Read the schemas topic: the tables' schemas when a join starts, and their changes while it runs."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _ASK = 5.0
 def read_schemas(
     servers: Brokers, topology: str, wanted: frozenset[TableId], waiting: Waiting, stopped: Callable[[], bool]
 ) -> dict[TableId, TableSchema]:
-    """The newest schema of each wanted table, with what it had before as far as the topic still knows.
+    """Return the newest schema of each wanted table, with its former columns as far as the topic still has them.
 
-    Waits until capture has published all, or until `stopped` (then fewer).
-    `waiting` hears, now and then, what is still missing. Retriable errors of Kafka are waited for as well.
+    Wait until capture has published all, or until `stopped` (then fewer). `waiting` is called periodically with what is
+    missing. Retriable errors of Kafka are waited for as well.
     """
     found = read_versions(servers, topology, wanted, waiting, stopped)
     return {table: remembering(versions) for table, versions in found.items()}
@@ -35,7 +35,7 @@ def read_schemas(
 def read_versions(
     servers: Brokers, topology: str, wanted: frozenset[TableId], waiting: Waiting, stopped: Callable[[], bool]
 ) -> dict[TableId, list[TableSchema]]:
-    """All schemas of each wanted table, as far as the topic still knows, the oldest first; waits as `read_schemas`."""
+    """Return all schemas of each wanted table that the topic still has, the oldest first; waits as `read_schemas`."""
     found: dict[TableId, list[TableSchema]] = {}
     consumer = consumer_of(servers)
     try:
@@ -49,7 +49,7 @@ def read_versions(
                 _remember(message.value(), wanted, found)
                 continue
             missing = sorted(str(table) for table in wanted - set(found))
-            # only at the topic's end is the newest version of each schema the last one seen
+            # a schema is known to be the newest one only at the topic's end
             at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
             if at_end and not missing:
                 break
@@ -69,7 +69,7 @@ def _remember(value: bytes | None, wanted: frozenset[TableId], found: dict[Table
         schema = schema_from_json(json.loads(value))
     except (ValueError, KeyError, TypeError) as error:
         raise Fatal(
-            f"the schemas topic holds what is no schema: {error}", "was it written by a newer version?"
+            f"the schemas topic contains an invalid schema: {error}", "was it written by a newer version?"
         ) from error
     if schema.table_id in wanted:
         found.setdefault(schema.table_id, []).append(schema)
@@ -85,7 +85,7 @@ def _assign(consumer: Consumer, topic: str) -> bool:
 
 
 class SchemaFollower:
-    """What newer schemas say of the columns that a plan uses; asked again and again, it never waits."""
+    """Reports how newer schemas affect the columns that a plan uses. It is called repeatedly and never waits."""
 
     def __init__(self, servers: Brokers, topology: str, plan: Plan) -> None:
         self._plan, self._topic = plan, schemas_topic(topology)
@@ -94,7 +94,7 @@ class SchemaFollower:
         self._found: dict[TableId, list[TableSchema]] = {}
 
     def news(self) -> list[str] | None:
-        """Everything that drifts now; None as long as nothing is new, or Kafka is away."""
+        """Return all current drift; None if nothing is new, or Kafka is unavailable."""
         if not self._assigned:
             self._assigned = _assign(self._consumer, self._topic)
         at_end = False
@@ -104,11 +104,11 @@ class SchemaFollower:
                 _remember(message.value(), self._wanted, self._found)
                 self._new = True
             at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
-        if not self._new or not at_end:  # only at the topic's end is the last schema seen the newest
+        if not self._new or not at_end:  # a schema is known to be the newest one only at the topic's end
             return None
         self._new = False
         return drifts(self._plan, {table: remembering(versions) for table, versions in self._found.items()})
 
     def close(self) -> None:
-        """Let go of Kafka."""
+        """Close the connection to Kafka."""
         self._consumer.close()

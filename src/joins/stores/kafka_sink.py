@@ -1,4 +1,5 @@
-"""An upsert topic as the sink (`joins.stores.kafka_table`). No stamps and no barriers: its order is its own version."""
+"""Write to an upsert topic (`joins.stores.kafka_table`). It needs no timestamps and barriers: offsets order its
+records."""
 
 from __future__ import annotations
 
@@ -30,60 +31,60 @@ class KafkaTarget:
         self.topic = topic
 
     def check(self, file: str) -> None:
-        """Make the topic unless it is there; UsageError where others have begun it."""
+        """Create the topic unless it exists; UsageError if it contains external records."""
         self.topic.check()
 
     def settle_layout(self, layout: Layout, behavior: SchemaChangeBehavior) -> Layout:
-        """Every record names its columns: there is no layout to store."""
+        """Return the layout; none is stored, as every record names its columns."""
         return layout
 
     def first_timestamp(self, now_ms: int) -> int:
-        """Runs are told by their ids, which every record has."""
+        """Return the current time; runs are distinguished by their ids, which every record contains."""
         return now_ms
 
     def reached(self) -> Positions:
-        """A topic's readers follow the topic itself."""
+        """Return no positions: readers follow the topic itself."""
         return {}
 
     def sink(self, run: Run, clock_ms: Clock) -> KafkaSink:
-        """What writes a run."""
+        """Return the writer of a run."""
         return KafkaSink(self.topic, run.id)
 
 
 class KafkaSink:
     """Writes a run's batches. At least once: a replay repeats records, and a key's newest is always its row's state."""
 
-    by_row = True  # so that a put stays behind what it beats
+    by_row = True  # so that a put follows the delete that it beats
 
     def __init__(self, topic: UpsertTopic, run: str) -> None:
         self._topic, self._run = topic, run
         self._open: OpenRecords | None = None
 
     def begin(self, batch: int) -> None:
-        """A batch needs nothing of its own."""
+        """Do nothing: a batch needs no preparation."""
 
     def writer(self, plan: Plan, layout: Layout, batch: int) -> Writer:
-        """A record per row, a tombstone where it is gone, dead letters to their topic."""
+        """Return the writer of a record per row, a tombstone per deleted row, and dead letters to their topic."""
         if self._open is None:
             self._open = OpenRecords(self._topic.servers, layout.topology, layout.table)
         return kafka_writer(plan, layout, batch, self._run, self._topic, self._open.refresh())
 
     def finish(self, cut: Cut) -> None:
-        """Readers of a topic are told nothing but its records."""
+        """Do nothing: readers of a topic receive only its records."""
 
     def follow(self, cut: Cut, committed: int) -> bool:
-        """As `finish`."""
+        """Do nothing, as `finish`."""
         return True
 
     def sweep(self) -> int:
-        """Put a tombstone for every row that only former runs have written; how many."""
+        """Write a tombstone for every row that only former runs have written; return the number."""
         return self._topic.sweep(self._run)
 
 
 def kafka_writer(
     plan: Plan, layout: Layout, batch: int, run: str, table: UpsertTopic, open_rows: Mapping[str, OpenRow]
 ) -> Writer:
-    """The function that each partition runs, as `joins.stores.hbase_sink.hbase_writer`."""
+    """Return the function that each partition runs, as `joins.stores.hbase_sink.hbase_writer`."""
     servers, topic = table.servers, table.topic
     indexes = [output.index for output in plan.outputs]
 

@@ -1,7 +1,8 @@
-"""An upsert topic as the sink: `<topology>.<table>`, key = row key, value = row, a tombstone for a row that is gone.
+"""Store rows in an upsert topic: `<topology>.<table>`, key = row key, value = row, a tombstone for a deleted row.
 
-As Flink's `upsert-kafka` and Kafka Connect's sinks read it. At least once: a replayed batch repeats its records, and
-the newest record of a key is always the row's state. Compacted, so that it holds one record per row in the end.
+Flink's `upsert-kafka` and Kafka Connect's sinks can read it. At least once: a replayed batch repeats its records, and
+the
+newest record of a key is always the row's state. The topic is compacted, so it eventually holds one record per row.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ _RUNNING = "is Kafka running? `tailorbird stack status`"
 
 
 class UpsertTopic:
-    """The topic of a table, as the driver knows it."""
+    """The topic of a table, as the driver uses it."""
 
     def __init__(self, servers: Brokers, topic: str, *, partitions: int, replication: int) -> None:
         self.servers, self.topic = servers, topic
         self._partitions, self._replication = partitions, replication
 
     def check(self) -> None:
-        """Make the topic unless it is there; UsageError where others have begun it."""
+        """Create the topic unless it exists; UsageError if it contains external records."""
         admin = AdminClient({**self.servers.librdkafka(), "log_level": 0})
         settings = {"cleanup.policy": "compact", "delete.retention.ms": str(7 * 24 * 3600 * 1000)}
         wanted = NewTopic(self.topic, self._partitions, self._replication, config=settings)
@@ -46,7 +47,7 @@ class UpsertTopic:
                 check_own(self.topic, self._firsts())
 
     def sweep(self, run: str) -> int:
-        """Put a tombstone for every row that only runs before `run` have written; how many."""
+        """Write a tombstone for every row that only runs before `run` have written; return the number."""
         swept = 0
         for stale in stale_keys(self._records, run):
             produce(self.servers, self.topic, run, [(key, None) for key in stale])
@@ -54,12 +55,12 @@ class UpsertTopic:
         return swept
 
     def _records(self) -> Iterator[tuple[bytes, str | None]]:
-        """Key of every record, and the run that wrote it; None for a tombstone and for what is not ours."""
+        """Yield the key of every record, and the run that wrote it; None for tombstones and external records."""
         for message in self._messages():
             yield message.key() or b"", written_by(message.value(), _headers(message))
 
     def _firsts(self) -> Iterator[list[tuple[str, bytes]]]:
-        """The headers of each partition's first record, where it has one."""
+        """Yield the headers of each partition's first record, if it has one."""
         seen = set[int]()
         for message in self._messages(seen):
             if message.partition() not in seen:
@@ -67,7 +68,8 @@ class UpsertTopic:
                 yield _headers(message)
 
     def _messages(self, enough: Collection[int] = ()) -> Iterator[Any]:
-        """The records of all partitions from their beginnings; no more of those that are `enough`, once they are."""
+        """Yield the records of all partitions from their beginnings; skip the partitions in `enough`, which may
+        grow."""
         consumer = Consumer(
             {
                 **self.servers.librdkafka(),
@@ -99,20 +101,21 @@ class UpsertTopic:
 
 
 def check_own(topic: str, firsts: Iterable[Sequence[tuple[str, bytes]]]) -> None:
-    """UsageError where the headers of a partition's first record tell that others have begun the topic.
+    """Raise UsageError if the headers of a partition's first record show that another producer began the topic.
 
-    Its rows would be mixed with ours. A topic without records is ours: who may not make topics has them made.
+    Its rows would be mixed with the table's. A topic without records is accepted, as an administrator may have created
+    it.
     """
     for headers in firsts:
         if written_by(b"", headers) is None:
             raise UsageError(
-                f"topic {topic} holds records of others",
-                "name the table otherwise, or delete the topic if nobody needs it",
+                f"topic {topic} holds records of another producer",
+                "choose another table name, or delete the topic if it is unused",
             )
 
 
 def written_by(value: bytes | None, headers: Sequence[tuple[str, bytes]]) -> str | None:
-    """The run that wrote a record's row, which all of ours name; None for a tombstone and for what others wrote."""
+    """Return the run that wrote a record's row; None for a tombstone and for records of other producers."""
     run = dict(headers).get(_RUN)
     return None if value is None or run is None else run.decode(errors="replace")
 
@@ -124,7 +127,7 @@ def _headers(message: Any) -> list[tuple[str, bytes]]:
 def upserts(
     messages: Iterable[Message], layout: Layout, indexes: Sequence[int]
 ) -> tuple[list[tuple[bytes, bytes | None]], list[RefusedRecord], list[TruncationPoint]]:
-    """Messages of one partition of a batch → records, dead letters, floors. Of a row, put beats gone."""
+    """Convert one partition's messages of a batch to records, dead letters and truncation points. A row's put wins."""
     records: dict[bytes, bytes | None] = {}
     refused: list[RefusedRecord] = []
     truncation_points: list[TruncationPoint] = []
@@ -140,7 +143,7 @@ def upserts(
         row_key = values_of_text(message.k[1:])
         key = orjson.dumps(dict(zip(layout.row_key, row_key, strict=True)))
         if message.op == ROW_GONE:
-            if layout.may_hold(row_key):  # else no row has such a key: an inner join on the NULL hides it
+            if layout.may_hold(row_key):  # otherwise an inner join on the NULL hides the row: it was never written
                 records.setdefault(key, None)
         else:
             put: Any = record_of(message, indexes)
@@ -148,11 +151,11 @@ def upserts(
     return list(records.items()), refused, truncation_points
 
 
-_producers: dict[Brokers, Producer] = {}  # of this Python worker, kept from batch to batch
+_producers: dict[Brokers, Producer] = {}  # of this Python worker, kept between batches
 
 
 def produce(servers: Brokers, topic: str, run: str, records: Sequence[tuple[bytes, bytes | None]]) -> None:
-    """Return once Kafka holds all records; Retriable otherwise, after which all may be sent again."""
+    """Return once Kafka holds all records; otherwise raise Retriable, after which all may be sent again."""
     producer = _producers.get(servers) or _producers.setdefault(servers, _producer(servers))
     failed: list[KafkaError] = []
     headers: Mapping[str, bytes] = {_RUN: run.encode()}

@@ -1,4 +1,4 @@
-"""How the join waits for a server that is away."""
+"""Retry actions while a server is unavailable."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ log = structlog.get_logger()
 
 
 def patiently(action: Callable[[], T], waiting: Callable[[Retriable, float], None], stopped: Callable[[], bool]) -> T:
-    """Run an action until it goes through, pausing ever longer up to 5 s; the Retriable itself once `stopped`.
+    """Run an action until it succeeds, with increasing pauses of up to 5 s; raise the Retriable itself once `stopped`.
 
-    `waiting` hears of every failure and the pause after it. A slow or restarting HBase slows the query so, and never
-    ends it.
+    `waiting` is called with every failure and the pause after it. A slow or restarting HBase therefore delays the
+    query,
+    but never ends it.
     """
     pause = _FIRST_PAUSE
     while True:
@@ -35,10 +36,10 @@ def patiently(action: Callable[[], T], waiting: Callable[[Retriable, float], Non
 
 
 def as_long_as_it_takes(action: Callable[[], T]) -> T:
-    """`patiently` in a task: Spark ends its worker when the query stops."""
+    """Call `patiently` in a task, without end: Spark ends its worker when the query stops."""
     return patiently(action, report_waiting, lambda: False)
 
 
 def report_waiting(error: Retriable, pause: float) -> None:
-    """Log what is waited for."""
+    """Log the reason for waiting."""
     log.warning("waiting", reason=error.message, again_in_seconds=round(pause, 1))

@@ -1,4 +1,4 @@
-"""What the engine asks of the place where a table's rows go; `hbase_sink` and `kafka_sink` are such places."""
+"""Define the engine's interface to a table's sink; `hbase_sink` and `kafka_sink` implement it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from joins.query.plan import Plan
 from joins.steps.cuts import Offsets, Positions
 
 Clock = Callable[[], int]
-# What each partition of a batch runs: messages in (binary k, m), one report out (`joins.steps.sink.Report` as JSON, of
-# the column `report`), everything written in between.
+# The function that each partition of a batch runs: it takes messages (binary k, m), writes everything, and returns one
+# report (`joins.steps.sink.Report` as JSON, in the column `report`).
 Writer = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The run whose batches a sink writes: `committed` is the last that Spark committed, -1 where there is none yet."""
+    """The run whose batches a sink writes; `committed` is the last batch that Spark committed, -1 before the first."""
 
     id: str
     first_timestamp: int
@@ -30,8 +30,9 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """What a table is equal to once `batch` is written: each source's position, the log's `ends` per level; and how
-    many records it lacks (`incomplete`). `watermark` (ms) of one that joins by time.
+    """The content of a table after `batch`: each source's position, the log's `ends` per level, and the number of
+    records
+    that the table lacks (`incomplete`). `watermark` (ms) is set for joins by time.
     """
 
     batch: int
@@ -42,45 +43,45 @@ class Cut:
 
 
 class TableSink(Protocol):
-    """Writes one run's batches, one at a time; whatever it does may be done again. Errors: Retriable, while a server is
-    away.
+    """Writes one run's batches, one at a time; every call may be repeated. Raises Retriable while a server is
+    unavailable.
     """
 
     by_row: bool
-    """Whether a task needs all messages of a row, one after the other."""
+    """True if a task needs all messages of a row, one after the other."""
 
     def begin(self, batch: int) -> None:
-        """A batch begins, or begins again: before its first write."""
+        """Prepare a batch, new or repeated, before its first write."""
 
     def writer(self, plan: Plan, layout: Layout, batch: int) -> Writer:
-        """How the batch that was begun is written."""
+        """Return the writer of the current batch."""
 
     def finish(self, cut: Cut) -> None:
-        """The batch that was begun is written whole, by all partitions: readers may be told of the cut."""
+        """Publish the cut of the current batch, which all partitions have written completely."""
 
     def follow(self, cut: Cut, committed: int) -> bool:
-        """Between batches, more is known of the last one; whether readers could be told of it. `committed` as in `Run`:
-        a batch behind it may be half written.
+        """Publish a newer cut of the last batch between batches; return whether that was possible. `committed` is as in
+        `Run`: a later batch may be partly written.
         """
 
     def sweep(self) -> int:
-        """Remove every row that only former runs have written; how many."""
+        """Remove every row that only former runs have written; return the number."""
 
 
 class Target(Protocol):
-    """Where a table's rows go, whichever run writes them."""
+    """The sink of a table's rows, whichever run writes them."""
 
     def check(self, file: str) -> None:
-        """UsageError, with a remedy that names the topology's `file`, where rows can not be written."""
+        """Raise UsageError, with a remedy that names the topology's `file`, if rows cannot be written."""
 
     def settle_layout(self, layout: Layout, behavior: SchemaChangeBehavior) -> Layout:
-        """The layout to write under, stored if it is new."""
+        """Return the layout to write, and store it if it is new."""
 
     def first_timestamp(self, now_ms: int) -> int:
-        """What a run that begins now is told by, among all runs: older than each of its writes."""
+        """Return a timestamp that identifies a run which begins now: older than each of its writes."""
 
     def reached(self) -> Positions:
-        """How far readers were told that each source has come; empty where they are not told."""
+        """Return the published position of each source; empty if the sink publishes none."""
 
     def sink(self, run: Run, clock_ms: Clock) -> TableSink:
-        """What writes a run, from its next batch on."""
+        """Return the writer of a run, from its next batch on."""

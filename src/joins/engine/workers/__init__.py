@@ -1,1 +1,1 @@
-"""Python's side of a session: how Spark's workers start, and what they do but once."""
+"""Configure Spark's Python workers: how they start, and what they do only once."""

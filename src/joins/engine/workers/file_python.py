@@ -1,4 +1,4 @@
-"""The Python that Spark starts its workers with."""
+"""Provide the Python executable with which Spark starts its workers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ exec {python} "$@"
 
 
 def worker_python(folder: Path) -> Path:
-    """An executable in `folder` that is this process's Python, with its PYTHONPATH; itself where none can be there.
+    """Return an executable in `folder` that runs this Python with its PYTHONPATH, or this Python if that is impossible.
 
-    Spark puts its own copy of pyspark before all else that its workers import, a zip: of that Python keeps no bytecode,
-    and every start compiles pyspark anew. The same pyspark is installed, or this process would not run.
+    Spark puts its own zipped copy of pyspark first on its workers' path. Python stores no bytecode for a zip, so every
+    start would compile pyspark again. The same pyspark is installed, as this process runs it.
     """
     script = folder.absolute() / "python"
     script.write_text(_SCRIPT.format(path=quote(os.environ.get("PYTHONPATH", "")), python=quote(sys.executable)))
     script.chmod(0o700)
-    return script if os.access(script, os.X_OK) else Path(sys.executable)  # not where the folder is mounted noexec
+    return script if os.access(script, os.X_OK) else Path(sys.executable)  # the folder may be mounted noexec

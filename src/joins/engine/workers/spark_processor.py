@@ -1,8 +1,8 @@
-"""A stateful operator of the portable engine, as light as its start asks for.
+"""Define a stateful operator of the portable engine that starts fast.
 
-Before the first batch of a query Spark starts a process per stateful operator, one after the other, for nothing but to
-ask which states it has, and gives each ten seconds to begin. So this module imports no more than that process has
-anyway, and the operator's work stays pickled until rows come.
+Before the first batch of a query Spark starts a process per stateful operator, one after the other, only to ask for its
+states, and allows each ten seconds to start. So this module imports only what that process has anyway, and the
+operator's work stays pickled until rows arrive.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Work = Callable[[Any, Iterator[Any]], Iterator[Any]]
 
 
 class StepProcessor(StatefulProcessor):
-    """Work on the rows of a bucket, whose keys' entries are values of a map."""
+    """Runs pickled work on the rows of a bucket; the entries of its keys are values of a map."""
 
     def __init__(self, work: Work) -> None:
         self._pickled: bytes = cloudpickle.dumps(work)  # type: ignore[no-untyped-call]  # as it is published
