@@ -1,14 +1,15 @@
-"""Runs groups and a join of many to many through this engine and through Flink SQL 2.3, from the same files, and prints
-the ratios: revenue of a customer over a join, one group of all, a group with nine tenths of the rows, count(DISTINCT),
-twenty partners a row, the average of the highest bids of a category (NEXMark's q4).
+"""Run groups and a many-to-many join through Tailorbird and Flink SQL 2.3, from the same files, and print the ratios.
+
+The shapes are: revenue per customer over a join, one group of all rows, a group with nine tenths of the rows,
+count(DISTINCT), twenty partners per row, and the average of the highest bids per category (NEXMark's q4).
 
     make bench-aggregates
     make bench-aggregates ARGS="--scale 0.1 --shapes revenue,q4"
 
-`--scale 1` is two million changes per shape. A full run, and no other, writes docs/results/aggregates.md. Flink has
-RocksDB, mini-batches and aggregation in two phases, and runs twice: with what the ratios are judged by, its own guard
-against changes that come twice (`table.exec.source.cdc-events-duplicate`), which ours always has; and without it, as it
-is by default. Exit code 1 when a ratio that must be reached is not.
+`--scale 1` is two million changes per shape. Only a full run writes docs/results/aggregates.md. Flink uses RocksDB,
+mini-batches and two-phase aggregation, and runs twice: with its protection against repeated changes
+(`table.exec.source.cdc-events-duplicate`), which Tailorbird always has, and without it, as by default. The ratios are
+judged by the first. Exit code 1: a required ratio is not reached.
 """
 
 from __future__ import annotations
@@ -31,25 +32,26 @@ from benchmarks.joins.report import document, line_of, misses, trusting_line
 from benchmarks.joins.workload import write_log
 from joins.kernel.proc_kernel import build
 
-WHAT = """# Groups and joins of many to many beside Flink SQL
+WHAT = """# Groups and many-to-many joins compared with Flink SQL
 
-Written by `make bench-aggregates`; the same Debezium JSON files, the same machine, one sitting, both into nowhere;
-start of the query to its end. Flink has RocksDB, mini-batches and aggregation in two phases.
+Written by `make bench-aggregates`: the same Debezium JSON files on the same machine in one session. Both engines
+discard their output; the time is from the start of the query to its end. Flink uses RocksDB, mini-batches and
+two-phase aggregation.
 
-Ours counts a change that comes twice once (a chunk's row behind its stream, a log that is read again; ADR 30), and
-keeps each row for that. So does Flink with `table.exec.source.cdc-events-duplicate`: by that one the ratios are judged.
-By default Flink trusts its source and keeps no row where it only counts; that figure stands beside."""
+Tailorbird counts a repeated change once (a chunk's row after its stream record, a log that is read again; ADR 30), and
+keeps each row for that. So does Flink with `table.exec.source.cdc-events-duplicate`; the ratios are judged by this
+configuration. By default Flink trusts its source and keeps no row if a query only counts; its figure is shown, too."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(
         prog="make bench-aggregates", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     known = list(aggregate_shapes(1.0))
     parser.add_argument("--scale", type=float, default=1.0, help="1 = two million changes per shape")
-    parser.add_argument("--shapes", default=",".join(known), help="which, in order")
-    parser.add_argument("--no-write", action="store_true", help="leave docs/results/aggregates.md as it is")
+    parser.add_argument("--shapes", default=",".join(known), help="shapes to run, in order")
+    parser.add_argument("--no-write", action="store_true", help="do not write docs/results/aggregates.md")
     options = parser.parse_args(arguments)
     names = [name for name in options.shapes.split(",") if name]
     if unknown := sorted(set(names) - set(known)):

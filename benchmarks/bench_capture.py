@@ -1,12 +1,12 @@
-"""Captures the same binlogs into Kafka with our process and with Debezium's engine, and tells how much faster we are.
+"""Capture the same binlogs into Kafka with Tailorbird and with Debezium's engine, and print the ratios of their rates.
 
     make bench-capture
     make bench-capture ARGS="--rounds 1 --task oltp --json"
 
-Each side starts where the changes begin, writes to topics of its own on one broker, and is stopped when a
-read_committed consumer can see all of them; every change must then be there exactly once. Timed by the broker's clock:
-from the first record appended to the one that completes 98 % of them. Then the same for a snapshot.
-Exit code 1 when changes are missing or a figure that must be reached is not.
+Each side starts where the changes begin and writes to its own topics on one broker. It is stopped when a read_committed
+consumer can see all changes; each must then exist exactly once. The time is measured by the broker's clock, from the
+first record to the one that completes 98 % of them. Then the same is done for a snapshot. Exit code 1: changes are
+missing, or a required figure is not reached.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ from tailorbird.devtools.stack.settings import CAPTURE_LOGIN, Ports, StackSettin
 
 NOTES = (
     "One MySQL 8.0 and one Kafka on the loopback address, no TLS, replication factor 1, two partitions. Twelve columns"
-    " and two shapes as in `decode.md`; the snapshot reads what the bulk binlog left in its table.",
-    "Ours: `python -m ingest`, exactly once (Kafka transactions, acks=all, lz4), metrics and health as deployed.",
+    " and two shapes as in `decode.md`; the snapshot reads the rows that remain after the bulk binlog.",
+    "Tailorbird: `python -m ingest`, exactly once (Kafka transactions, acks=all, lz4), metrics and health as deployed.",
     "Debezium 3.6.1: its embedded engine at its default queue and batch (8192, 2048), one task, JSON converter without"
     " schemas, decimals as strings, times as ISO strings; the records of a batch are sent by a KafkaProducer (acks=all,"
     " idempotent, lz4, linger 5 ms) and marked as processed once the broker has all of them, as Debezium Server does:"
-    " at least once. Offsets and schema history in memory, which spares it the disk.",
-    "Both write deletes as an event and a tombstone. The consumer that counts runs after a pass, not beside it.",
+    " at least once. Offsets and schema history are in memory, which saves disk writes.",
+    "Both write deletes as an event and a tombstone. The consumer that counts runs after a pass, not during it.",
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What every pass of a run needs."""
+    """The parameters of every pass of a run."""
 
     server: LogServer
     brokers: str
@@ -79,7 +79,7 @@ class Bench:
     idle: float
 
     def expected(self, task: Task, rows: int) -> dict[str, int]:
-        """Changes by `op` that a pass must write."""
+        """Return the changes by `op` that a pass must write."""
         if task == "snapshot":
             return {"r": rows}
         changes = self.shapes[task].changes
@@ -87,7 +87,7 @@ class Bench:
         return dict(zip("cud", (round(changes * part) for part in parts), strict=True))
 
     def one(self, task: Task, side: Side, turn: int) -> Pass:
-        """One pass: prepare the topic, run the capture until all is there, count."""
+        """Run one pass: prepare the topic, capture until all records exist, count them."""
         shape_name = "bulk" if task == "snapshot" else task
         rows = self.shapes["bulk"].changes * 3 // 10
         expected = self.expected(task, rows)
@@ -161,7 +161,7 @@ def _topology(name: str, brokers: str, port: int, table_name: str, task: Task) -
 
 
 def _stages(server: LogServer, shapes: tuple[Shape, ...], tasks: Sequence[Task], folder: Path) -> list[Stages]:
-    """Where our time goes, by running the first stages by themselves."""
+    """Measure the first stages of Tailorbird's capture by themselves."""
     found: list[Stages] = []
     folder.mkdir(parents=True, exist_ok=True)
     for one in (one for one in shapes if one.name in tasks):
@@ -176,12 +176,14 @@ def _stages(server: LogServer, shapes: tuple[Shape, ...], tasks: Sequence[Task],
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = options_of("bench-capture", __doc__, 2)
-    parser.add_argument("--task", action="append", choices=TASKS, help="only this; may be repeated")
-    parser.add_argument("--side", action="append", choices=SIDES, help="only this side; may be repeated")
-    parser.add_argument("--idle", type=float, default=10.0, help="seconds of idling that are measured; 0: none")
-    parser.add_argument("--port", type=int, default=13500, help="of the private MySQL; Kafka takes the next (13500)")
+    parser.add_argument("--task", action="append", choices=TASKS, help="run only this task; may be repeated")
+    parser.add_argument("--side", action="append", choices=SIDES, help="run only this side; may be repeated")
+    parser.add_argument("--idle", type=float, default=10.0, help="seconds of the idle measurement; 0: none")
+    parser.add_argument(
+        "--port", type=int, default=13500, help="port of the private MySQL; Kafka uses the next (default 13500)"
+    )
     return run_benchmark(parser, arguments, _run)
 
 
@@ -192,7 +194,7 @@ def _run(options: argparse.Namespace, given: str) -> int:
     java: list[str] = []
     if "Debezium" in sides:
         check_tools(["Debezium"])
-        report("building Debezium's side")
+        report("building the Debezium side")
         java = debezium_command(cache, find_java(cache, os.environ, silent))
     warn_if_busy()
     shapes = (shape("bulk", options.bulk), shape("oltp", options.oltp))
@@ -203,7 +205,7 @@ def _run(options: argparse.Namespace, given: str) -> int:
         for turn in range(options.rounds):
             for task in tasks:
                 for side in sides:
-                    # a broker of its own for each pass: no side pays for what another left on disk
+                    # a new broker for each pass, so that no side is slowed down by another's data on disk
                     with _broker(cache, options.port + 1) as (brokers, folder):
                         bench = Bench(
                             server=server,
@@ -237,7 +239,7 @@ def _home(cache: Path) -> Path:
 
 @contextmanager
 def _broker(cache: Path, port: int) -> Iterator[tuple[str, Path]]:
-    """A Kafka of its own, empty; and a folder for what a pass writes."""
+    """Start an empty Kafka; yield its address and a folder for the files of a pass."""
     home = _home(cache)
     stack = Stack(StackSettings(home=home, cache=cache, ports=Ports(kafka=port, kafka_controller=port + 1)))
     stack.down(purge=True)

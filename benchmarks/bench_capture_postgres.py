@@ -1,11 +1,11 @@
-"""Captures the same log of PostgreSQL into Kafka with our process and with Debezium's engine, both by pgoutput.
+"""Capture the same PostgreSQL log into Kafka with Tailorbird and with Debezium's engine, both through pgoutput.
 
     make bench-capture-postgres
     make bench-capture-postgres ARGS="--rounds 1 --task oltp --json"
 
-Each side reads a copy of one slot, made where the changes begin, writes to topics of its own on one broker, and is
-stopped when a read_committed consumer can see all of them; every change must then be there exactly once. Timed by the
-broker's clock, as `bench_capture`. Exit code 1 when changes are missing or a figure that must be reached is not.
+Each side reads a copy of one slot, created where the changes begin, and writes to its own topics on one broker. It is
+stopped when a read_committed consumer can see all changes; each must then exist exactly once. The time is measured by
+the broker's clock, as in `bench_capture`. Exit code 1: changes are missing, or a required figure is not reached.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ from tailorbird.devtools.stack.settings import CAPTURE_LOGIN, LOAD_LOGIN, Ports,
 MUST, AIM = 1.3, 2.0  # times Debezium
 NOTES = (
     "One PostgreSQL 18 and one Kafka on the loopback address, no TLS, replication factor 1, two partitions. Twelve"
-    " columns, replica identity DEFAULT, and two shapes as for MySQL.",
-    "Ours: `python -m ingest`, exactly once (Kafka transactions, acks=all, lz4), as deployed.",
-    "Debezium 3.6.1: its embedded engine, set as for MySQL (capture.md), at least once.",
+    " columns, replica identity DEFAULT, and the same two shapes as for MySQL.",
+    "Tailorbird: `python -m ingest`, exactly once (Kafka transactions, acks=all, lz4), as deployed.",
+    "Debezium 3.6.1: its embedded engine, configured as for MySQL (capture.md), at least once.",
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What every pass of a run needs; `changes` by shape."""
+    """The parameters of every pass of a run; `changes` by shape."""
 
     port: int
     brokers: str
@@ -64,7 +64,7 @@ class Bench:
     folder: Path
 
     def one(self, task: ShapeName, side: Side, turn: int) -> Pass:
-        """One pass: a slot and a topic of its own, run the capture until all is there, count."""
+        """Run one pass: create a slot and a topic, capture until all records exist, count them."""
         wanted = expected(task, self.changes[task])
         slot = f"{side.lower()}_{task}_{turn}"
         with connected(self.port) as connection:
@@ -101,7 +101,7 @@ class Bench:
                 "SELECT system_identifier || '/1', (SELECT confirmed_flush_lsn::text FROM pg_replication_slots "
                 "WHERE slot_name = %s) FROM pg_control_system()",
                 (slot,),
-            ).fetchone()  # type: ignore[misc]  # there is one row
+            ).fetchone()  # type: ignore[misc]  # always one row
         log = KafkaLog(topology, source, make_topics(topology, source))
         try:
             log.recover()
@@ -131,7 +131,7 @@ class Bench:
 
 @contextmanager
 def connected(port: int) -> Iterator[psycopg.Connection[Any]]:
-    """A connection of whoever owns the tables."""
+    """Yield a connection of the tables' owner."""
     login = LOAD_LOGIN
     with psycopg.connect(
         host="127.0.0.1", port=port, user=login.user, password=login.password, dbname="billing", autocommit=True
@@ -140,7 +140,7 @@ def connected(port: int) -> Iterator[psycopg.Connection[Any]]:
 
 
 def drop_slot(port: int, slot: str) -> None:
-    """Its reader has ended, or does so now."""
+    """Drop a slot; terminate its reader if it is still running."""
     with connected(port) as connection:
         connection.execute(
             "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s AND active", (slot,)
@@ -154,20 +154,20 @@ def drop_slot(port: int, slot: str) -> None:
 
 
 def filled(port: int, changes: Mapping[ShapeName, int]) -> str:
-    """The logs of both shapes, each behind a slot of its own; the server's version."""
+    """Write the logs of both shapes, each after its own slot; return the server's version."""
     with connected(port) as connection:
         for shape in SHAPES:
             connection.execute(preparation(shape).encode())
             connection.execute(f"CREATE PUBLICATION bench_{shape} FOR TABLE {shape}".encode())
             connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (f"base_{shape}",))
-            report(f"making the log of {shape}")
+            report(f"writing the log of {shape}")
             connection.execute("SET synchronous_commit = off")
             connection.execute(load(shape, changes[shape]).encode())
         return connection.info.parameter_status("server_version") or ""
 
 
 def verdicts(passes: Sequence[Pass]) -> list[tuple[str, bool]]:
-    """A line for each shape, and whether it breaks the must."""
+    """Return a line for each shape, and whether it misses the required ratio."""
     lines = []
     for task in SHAPES:
         ours, theirs = rate_of(passes, task, "tailorbird"), rate_of(passes, task, "Debezium")
@@ -180,11 +180,13 @@ def verdicts(passes: Sequence[Pass]) -> list[tuple[str, bool]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = options_of("bench-capture-postgres", __doc__, 2)
-    parser.add_argument("--task", action="append", choices=SHAPES, help="only this; may be repeated")
-    parser.add_argument("--side", action="append", choices=SIDES, help="only this side; may be repeated")
-    parser.add_argument("--port", type=int, default=13520, help="of the private server; Kafka takes the next (13520)")
+    parser.add_argument("--task", action="append", choices=SHAPES, help="run only this shape; may be repeated")
+    parser.add_argument("--side", action="append", choices=SIDES, help="run only this side; may be repeated")
+    parser.add_argument(
+        "--port", type=int, default=13520, help="port of the private server; Kafka uses the next (default 13520)"
+    )
     return run_benchmark(parser, arguments, _run)
 
 
@@ -195,7 +197,7 @@ def _run(options: argparse.Namespace, given: str) -> int:
     java: list[str] = []
     if "Debezium" in sides:
         check_tools(["Debezium"])
-        report("building Debezium's side")
+        report("building the Debezium side")
         java = debezium_command(cache, find_java(cache, os.environ, silent))
     warn_if_busy()
     changes: dict[ShapeName, int] = {"bulk": options.bulk, "oltp": options.oltp}
@@ -223,7 +225,7 @@ def _run(options: argparse.Namespace, given: str) -> int:
         stack.down(purge=True)
     complete = (tasks, sides) == (list(SHAPES), list(SIDES)) and options.rounds >= 2
     if output := output_of(options, "capture-postgres.md", full=complete):
-        lines = ["# PostgreSQL's log to Kafka, acknowledged, beside Debezium", ""]
+        lines = ["# PostgreSQL's log to Kafka, acknowledged, compared with Debezium", ""]
         lines += [f"- {name}: {value}" for name, value in facts.items()]
         lines += ["", *table(passes), "", *(f"- {line}" for line, _ in verdicts(passes)), ""]
         output.write_text("\n".join([*lines, *(f"- {note}" for note in NOTES)]) + "\n")

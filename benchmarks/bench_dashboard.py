@@ -1,12 +1,12 @@
-"""Panels over a million documents: Solr's time, ours beside it, first paint, many viewers, memory.
+"""Measure panels over a million documents: time in Solr, overhead of the page, first paint, many viewers, memory.
 
     make bench-dashboard
     make bench-dashboard ARGS="--rows 100000 --seconds 20"
 
-Each panel is asked under choices that no cache of Solr's has seen: another stretch of time and another filter each
-time. Overhead is from a choice sent over the page's websocket until its answer is there, less the time that Solr took.
-Viewers are websockets of the served page, while barriers move twice a second. Exit code 1 when a figure that must be
-reached is not.
+Each panel is queried with selections that no Solr cache contains: another time range and another filter each time. The
+overhead is the time from a selection sent over the page's websocket until its answer arrives, minus the time in Solr.
+Viewers are websockets of the served page, while barriers move twice a second. Exit code 1: a required figure is not
+reached.
 """
 
 from __future__ import annotations
@@ -86,15 +86,17 @@ dashboards:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(
         prog="make bench-dashboard", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rows", type=int, default=1_000_000, help="documents (default 1000000)")
-    parser.add_argument("--rounds", type=int, default=40, help="of each panel (default 40)")
-    parser.add_argument("--seconds", type=float, default=600.0, help="of fifty viewers, for memory (default 600)")
-    parser.add_argument("--solr", help="its URL; else the local stack's")
-    parser.add_argument("--output", type=Path, help="the figures as Markdown, too")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="number of documents (default 1000000)")
+    parser.add_argument("--rounds", type=int, default=40, help="queries per panel (default 40)")
+    parser.add_argument(
+        "--seconds", type=float, default=600.0, help="duration of the memory test with fifty viewers (default 600)"
+    )
+    parser.add_argument("--solr", help="URL of Solr; default: the local stack")
+    parser.add_argument("--output", type=Path, help="also write the figures as Markdown")
     options = parser.parse_args(arguments)
     url = options.solr or f"http://127.0.0.1:{os.environ.get('TAILORBIRD_PORT_SOLR', '8983')}/solr"
     name, admin = f"bench_dashboard_{time.time_ns():x}", SolrAdmin(url, install=install_configset)
@@ -115,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measured(url: str, name: str, collection: SolrCollection, options: argparse.Namespace) -> list[tuple[str, bool]]:
-    """Every figure as a line of a table, and whether it is what it must be."""
+    """Measure every figure; return each as a line of a table, and whether it reaches its target."""
     said = TOPOLOGY.format(url=url, collection=name)
     topology = read_topology(said, file="bench.yml", environ={})
     lines = list(solr_times(topology, options.rounds))
@@ -133,11 +135,13 @@ def measured(url: str, name: str, collection: SolrCollection, options: argparse.
             lines.append(line("first paint, ms", paint, MUST_PAINT_MS))
             lines.append((f"| every panel drawn, ms | {drawn:,.0f} | | |", True))
             growth = memory(page, process.pid, collection, options.seconds)
-            lines.append(line(f"memory after {options.seconds:.0f} s of 50 viewers, times", growth, MUST_GROWTH))
+            lines.append(
+                line(f"memory after {options.seconds:.0f} s with 50 viewers, growth factor", growth, MUST_GROWTH)
+            )
         finally:
             process.terminate()
             process.wait(20)
-    lines.append(line("queries of 50 viewers, times one's", asyncio.run(viewers(topology, collection)), MUST_TIMES))
+    lines.append(line("queries of 50 viewers ÷ queries of one", asyncio.run(viewers(topology, collection)), MUST_TIMES))
     return lines
 
 
@@ -165,7 +169,7 @@ def documents(count: int) -> Iterator[list[Document]]:
 
 
 def fill(collection: SolrCollection, count: int, url: str) -> None:
-    """Post so many documents and a barrier, and wait until all are visible."""
+    """Post `count` documents and a barrier, and wait until all are visible."""
     with ThreadPoolExecutor(2) as threads:
         for refused in threads.map(collection.post, documents(count)):
             assert refused == []
@@ -184,7 +188,7 @@ def barrier(collection: SolrCollection, fence: int) -> None:
 
 
 def solr_times(topology: Topology, rounds: int) -> Iterator[tuple[str, bool]]:
-    """Solr's time of each panel under choices that it has not seen."""
+    """Measure the time in Solr for each panel with selections that are not cached."""
     board = Board(topology, topology.dashboards["sales"])
     fit = board.fit()
     assert fit is not None
@@ -202,7 +206,7 @@ def solr_times(topology: Topology, rounds: int) -> Iterator[tuple[str, bool]]:
 
 
 def fresh(random: Random) -> Chosen:
-    """Half of all choices filter by countries."""
+    """Return a random selection; half of them filter by countries."""
     some = random.sample(range(30), random.randrange(1, 10)) if random.random() < 0.5 else []
     return chosen_of(urlencode([("f.country", f"C{i}") for i in some]))
 
@@ -217,7 +221,7 @@ def live(page: str) -> ClientConnection:
 
 
 def overhead(page: str, rounds: int) -> float:
-    """p95 of the time from a choice to a panel's answer, less what Solr took; one panel at a time."""
+    """Return the p95 of the time from a selection to a panel's answer, minus the time in Solr; one panel at a time."""
     random, times = Random(3), []
     socket = live(page)
     for number in range(1, rounds + 1):
@@ -233,7 +237,7 @@ def overhead(page: str, rounds: int) -> float:
 
 
 def painted(page: str) -> tuple[float, float]:
-    """First contentful paint, and when every panel was drawn (ms), where nothing is cached; medians of 5."""
+    """Return the first contentful paint and the time when every panel is drawn (ms), uncached; medians of 5."""
     from playwright.sync_api import expect, sync_playwright
 
     paints, drawn = [], []
@@ -255,7 +259,7 @@ def painted(page: str) -> tuple[float, float]:
 
 
 def memory(page: str, pid: int, collection: SolrCollection, seconds: float) -> float:
-    """The memory at the end over that after a tenth of the time, while fifty look and choose."""
+    """Return the ratio of memory at the end to memory after a tenth of the time, with fifty active viewers."""
     over = threading.Event()
 
     def look(number: int) -> None:
@@ -289,13 +293,13 @@ def memory(page: str, pid: int, collection: SolrCollection, seconds: float) -> f
 
 
 def resident(pid: int) -> int:
-    """Resident memory of a process in KiB."""
+    """Return the resident memory of a process in KiB."""
     lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
     return next(int(text.split()[1]) for text in lines if text.startswith("VmRSS:"))
 
 
 async def viewers(topology: Topology, collection: SolrCollection) -> float:
-    """Queries of fifty viewers over those of one, while the barrier moves five times."""
+    """Return the ratio of queries of fifty viewers to those of one, while the barrier moves five times."""
     counts = []
     for many in (1, 50):
         hub = Hub(Board(topology, topology.dashboards["sales"]))
@@ -311,7 +315,7 @@ async def viewers(topology: Topology, collection: SolrCollection) -> float:
 
 
 async def discard(message: object) -> None:
-    """Who hears nothing."""
+    """Ignore a message."""
 
 
 def answers(url: str) -> bool:

@@ -1,12 +1,11 @@
-"""Decodes the same binlogs with our library and three peers, and tells how many times faster or slower we are.
+"""Decode the same binlogs with Tailorbird's library and three peers, and print the ratios of their rates.
 
     make bench-decode
     make bench-decode ARGS="--rounds 1 --bulk 50000 --oltp 10000 --json"
 
-First one pass of each library in which every value of both images is summed and the sums are compared; then timed
-passes that only materialise the values, the libraries in turn. Timed is from the first change to the last, without
-start-up.
-Exit code 1 when values differ or a ratio that must be reached is not.
+In a first pass, each library sums every value of both images, and the sums are compared. Then follow timed passes that
+only materialise the values, with the libraries in turn. The time is from the first change to the last, without the
+start. Exit code 1: values differ, or a required ratio is not reached.
 """
 
 from __future__ import annotations
@@ -40,26 +39,26 @@ NOTES = (
     " DOUBLE, VARCHAR and TEXT in utf8mb4, DATETIME(6), TIMESTAMP, DATE, JSON, ENUM, VARBINARY.",
     "Bulk: inserts of 1000 rows, transactions of 600 updates and 400 deletes. OLTP: one row per transaction, 10"
     " inserts, 7 updates, 3 deletes in turn.",
-    "Debezium is its embedded engine (the asynchronous one, which its builder makes) with the settings of its"
-    " documentation's example and defaults for all that governs speed: max.batch.size 2048, max.queue.size 8192,"
-    " poll.interval.ms 500, no transaction metadata. What differs from the example spares it work: no TLS, no snapshot,"
+    "Debezium is its embedded engine (the asynchronous one, which its builder creates) with the settings of its"
+    " documentation's example and defaults for everything that affects speed: max.batch.size 2048, max.queue.size 8192,"
+    " poll.interval.ms 500, no transaction metadata. Deviations from the example save it work: no TLS, no snapshot,"
     " offsets and schema history in memory, no tombstones, no schema change events, no log, Connect structs instead of"
-    " JSON text, batches instead of single records, and the clock stops at the last full batch, so that no"
+    " JSON text, batches instead of single records. The clock stops at the last full batch, so that no"
     " poll interval is measured. “Debezium, larger queue” is the same with 4096, 16384 and 10 ms.",
-    "Values are what each library makes of them by itself: Debezium Connect structs without a converter (BigDecimal,"
-    " JSON as text), go-mysql `[]any` with `ParseTime` (signs of unsigned columns and"
-    " labels of ENUM, which it leaves to its caller, are only completed in the checked pass), mysql-replication"
-    " dictionaries. Peers do not verify CRC32 at their defaults; ours always does.",
-    "Debezium and go-mysql decode in threads of their own beside the consumer; the Python libraries use one.",
+    "Values have the types that each library returns by itself: Debezium Connect structs without a converter"
+    " (BigDecimal, JSON as text), go-mysql `[]any` with `ParseTime` (signs of unsigned columns and"
+    " labels of ENUM, which it leaves to its caller, are only added in the checked pass), mysql-replication"
+    " dictionaries. Peers do not verify CRC32 by default; Tailorbird always does.",
+    "Debezium and go-mysql decode in separate threads from the consumer; the Python libraries use one thread.",
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = options_of("bench-decode", __doc__, 3)
-    parser.add_argument("--shape", action="append", choices=SHAPES, help="only this binlog; may be repeated")
-    parser.add_argument("--library", action="append", choices=LIBRARIES, help="only this library; may be repeated")
-    parser.add_argument("--port", type=int, default=13500, help="of the private MySQL server (default 13500)")
+    parser.add_argument("--shape", action="append", choices=SHAPES, help="run only this binlog; may be repeated")
+    parser.add_argument("--library", action="append", choices=LIBRARIES, help="run only this library; may be repeated")
+    parser.add_argument("--port", type=int, default=13500, help="port of the private MySQL server (default 13500)")
     return run_benchmark(parser, arguments, _run)
 
 
@@ -81,7 +80,7 @@ def _run(options: argparse.Namespace, given: str) -> int:
             if lines := differences(checked[chosen.name], chosen.changes):
                 print(*(f"{chosen.name}: {line}" for line in lines), sep="\n", file=sys.stderr)
                 return 1
-            report(f"{chosen.name}: {' = '.join(commands)} in every value of {chosen.changes:,} changes")
+            report(f"{chosen.name}: {' = '.join(commands)} for every value of {chosen.changes:,} changes")
             measurements += _measure(commands, server, chosen, options.rounds)
     return _show(options, libraries, measurements, checked, facts)
 

@@ -1,13 +1,12 @@
-"""Where the time goes from COMMIT at a source to a page that shows it: the demo's pipeline and traffic, hop by hop.
+"""Measure the time from COMMIT at a source to a query that shows the change, stage by stage, with the demo's traffic.
 
     make bench-freshness
     make bench-freshness ARGS="--seconds 60 --rate 110 --output docs/results/freshness.md"
 
-Needs the servers (`tailorbird stack up`). Loads the demo's shop where it is not there, warms up as the demo does, and
-then follows six of the orders' changes a second. Each hop leaves its time: COMMIT returned here; the record was
-readable (by a reader of committed records, here); the batch that took it began to write (its stamp, which is the
-version of the row); the indexer posted the document (`_indexed_at`); a query of Solr, asked ten times a second, showed
-it.
+Needs the servers (`tailorbird stack up`). Loads the demo's shop if it does not exist, warms up as the demo does, and
+then tracks six changes of orders a second. Each stage has a time: COMMIT returned to this program; a read_committed
+consumer in this program received the record; its batch began to write (the batch timestamp, which is the version of
+the row); the indexer posted the document (`_indexed_at`); a query of Solr, sent ten times a second, showed it.
 """
 
 from __future__ import annotations
@@ -58,28 +57,28 @@ A_SECOND: Final = 6.0
 LOOK_EVERY: Final = 0.1
 LEAST: Final = 50
 Version = tuple[int, int]  # an order and its revision
-LOOKUPS: Final = (
+STAGES: Final = (
     "COMMIT → readable in Kafka (the capture, Kafka's transaction)",
-    "→ its batch begins to write (the batch before it, Spark's plan)",
+    "→ its batch begins to write (the previous batch, Spark's planning)",
     "→ posted to Solr (join, HBase, its replication, the indexer)",
-    "→ shown by a query (Solr's commit; half of 0.1 s of asking)",
+    "→ shown by a query (Solr's commit; half of the query interval of 0.1 s)",
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackedChange:
-    """When a change was committed, readable, taken by a batch, posted and shown, in ms since 1970."""
+    """Times when a change was committed, readable, taken by a batch, posted and shown, in ms since 1970."""
 
     at: tuple[float, float, float, float, float]
 
     @property
-    def lookups(self) -> list[int]:
-        """Milliseconds of each hop; clocks of one machine, but a stamp may be a millisecond early."""
+    def stages(self) -> list[int]:
+        """Milliseconds of each stage, by one machine's clocks; a batch timestamp may be a millisecond early."""
         return [max(0, round(later - before)) for before, later in zip(self.at, self.at[1:], strict=False)]
 
 
 class Follower:
-    """Watches the log and the index for the changes it is told of, each from a thread of its own."""
+    """Watches the log and the index for expected changes, each in its own thread."""
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
@@ -93,7 +92,7 @@ class Follower:
         for thread in self._threads:
             thread.start()
         if not self._began.wait(30):
-            raise RuntimeError("Kafka does not give the orders' topic")
+            raise RuntimeError("Kafka did not assign the topic of orders within 30 s")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -102,7 +101,7 @@ class Follower:
             thread.join()
 
     def expect(self, version: Version) -> None:
-        """Its COMMIT has just returned."""
+        """Track a change whose COMMIT has just returned."""
         with self._lock:
             self._committed[version] = time.time() * 1000
 
@@ -143,38 +142,38 @@ class Follower:
         with self._lock:
             for version in [each for each in self._committed if each[0] == order and each[1] <= revision]:
                 committed, readable = self._committed.pop(version), self._readable.get(version)
-                # a later version was faster: its hops are another change's
+                # a later version was indexed first: its times belong to another change
                 if version[1] == revision and readable is not None:
                     self.followed.append(TrackedChange(at=(committed, readable, timestamp, posted, now)))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code: 1 when too little could be followed."""
+    """Run the command and return its exit code: 1 if too few changes were tracked."""
     parser = argparse.ArgumentParser(
         prog="make bench-freshness", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--rate", type=float, default=110.0, help="changes/s")
-    parser.add_argument("--output", type=Path, help="write the result to this file too")
+    parser.add_argument("--output", type=Path, help="also write the result to this file")
     options = parser.parse_args(arguments)
     os.environ.update(environment())
     with tempfile.TemporaryDirectory() as folder, ExitStack() as closing:
         followed, log, withheld = run(Path(folder), closing, options.seconds, options.rate)
     if len(followed) < LEAST:
-        print(f"only {len(followed)} changes were followed", file=sys.stderr)
+        print(f"only {len(followed)} changes were tracked", file=sys.stderr)
         return 1
-    figures = table(followed) + f"\n\n{batches(log)} The host withheld {withheld:.1%} of the processors meanwhile."
+    figures = table(followed) + f"\n\n{batches(log)} CPU steal during the run: {withheld:.1%}."
     print(figures)
     if options.output:
         words = f"--seconds {options.seconds} --rate {options.rate:.0f} --output docs/results/freshness.md"
         reported = f'Written by `make bench-freshness ARGS="{words}"`, {datetime.now(UTC):%Y-%m-%d}, {machine()}.'
         reported += "\nThe demo's pipeline and traffic; all servers on one machine."
-        options.output.write_text(f"# Where freshness goes\n\n{reported}\n\n{figures}\n")
+        options.output.write_text(f"# Freshness by stage\n\n{reported}\n\n{figures}\n")
     return 0
 
 
 def run(folder: Path, closing: ExitStack, seconds: int, rate: float) -> tuple[list[TrackedChange], str, float]:
-    """The changes that were followed, the join's log of that time, and the share of the processors withheld."""
+    """Run the pipeline; return the tracked changes, the join's log of that time, and the CPU steal."""
     text = (ROOT / "topologies" / "shop.yml").read_text()
     file = folder / "topology.yml"
     file.write_text(text.replace("name: shop\n", f"name: fresh_{uuid.uuid4().hex[:8]}\n", 1))
@@ -215,16 +214,16 @@ def run(folder: Path, closing: ExitStack, seconds: int, rate: float) -> tuple[li
                 due = at + chance.uniform(0.5, 1.5) / A_SECOND
         withheld = cpu_steal.share()
         quiet()
-        time.sleep(1.0)  # the index is asked once more
+        time.sleep(1.0)  # for one more query of the index
     return follower.followed, log.read_bytes()[before:].decode(), withheld
 
 
 def table(followed: Sequence[TrackedChange]) -> str:
-    """The hops in Markdown: their medians do not add up to the median of all, their means do."""
+    """Return the stages as Markdown: their means add up to the total mean, their medians do not."""
     whole = [round(one.at[-1] - one.at[0]) for one in followed]
-    columns = [("all of it", whole)]
-    columns += [(name, [one.lookups[number] for one in followed]) for number, name in enumerate(LOOKUPS)]
-    lines = [f"{len(followed)} changes, ms:", "", "| hop | mean | p50 | p90 | p99 |", "|---|--:|--:|--:|--:|"]
+    columns = [("total", whole)]
+    columns += [(name, [one.stages[number] for one in followed]) for number, name in enumerate(STAGES)]
+    lines = [f"{len(followed)} changes, ms:", "", "| stage | mean | p50 | p90 | p99 |", "|---|--:|--:|--:|--:|"]
     for name, found in columns:
         cuts = " | ".join(str(percentile(found, share)) for share in (0.5, 0.9, 0.99))
         lines.append(f"| {name} | {sum(found) / len(found):.0f} | {cuts} |")
@@ -232,7 +231,7 @@ def table(followed: Sequence[TrackedChange]) -> str:
 
 
 def batches(log: str) -> str:
-    """The join's mean batch by Spark's phases."""
+    """Return the join's mean batch time by Spark's phases."""
     phases = phases_of(log)
     longest = sorted(phases.milliseconds.items(), key=lambda phase: (-phase[1], phase[0]))
     means = ", ".join(f"{phase} {milliseconds:.0f}" for phase, milliseconds in longest)

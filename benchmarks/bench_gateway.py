@@ -1,13 +1,13 @@
-"""A gateway: what it costs beside writing to Kafka directly, and how many agents one process commands.
+"""Measure a gateway: its cost compared with writing to Kafka directly, and how many agents one process can serve.
 
     make bench-gateway
     make bench-gateway ARGS="--agents 1000 --records 400000"
 
-Needs Kafka (`tailorbird stack up`). First the same records are written by one session's log, directly and through
-a gateway process over mTLS, by turns, a commit every 10,000: records/s, and their ratio. Then so many agents dial, each
-by a stream of its own, and get a source each; all sources' configurations are changed, and the time is taken until the
-last agent was told; then nothing happens for ten seconds. The gateway's processor time and memory are its own; the
-agents' work is a process beside it, on the same machine.
+Needs Kafka (`tailorbird stack up`). First, one session's log writes the same records, alternating between a direct
+connection and a gateway process over mTLS, with a commit every 10,000 records; the results are records/s and their
+ratio. Then the agents connect, each with its own stream, and receive one source each. All configurations are changed,
+and the time until the last agent has received its new configuration is measured. Then the gateway is idle for ten
+seconds. CPU time and memory are the gateway's; the agents run in another process on the same machine.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _IDLE = 10.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(
         prog="make bench-gateway", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -72,12 +72,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 asyncio.run(bench.command(options.agents))
         finally:
             bench.close()
-    print(f"- processors withheld meanwhile: {100 * cpu_steal.share():.1f}%")
+    print(f"- CPU steal during the run: {100 * cpu_steal.share():.1f}%")
     return 0
 
 
 class Bench:
-    """A topology of one source, and a gateway process over it."""
+    """The benchmark with its topology of one source and its gateway process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.name = folder, f"gateway_{uuid.uuid4().hex[:8]}"
@@ -104,7 +104,7 @@ class Bench:
             raise
 
     def compare(self, records: int, turns: int) -> None:
-        """Directly and through the gateway, by turns."""
+        """Write directly and through the gateway in turns; print the rates."""
         ratios, spent, rates = list[float](), 0.0, {"direct": list[float](), "gateway": list[float]()}
         stream = GrpcStream(self.address, Credentials.of(self.folder / "writer"))
         source = self.topology.sources["s"]
@@ -119,10 +119,10 @@ class Bench:
         for way, found in rates.items():
             print(f"- {way}: {', '.join(f'{rate:,.0f}' for rate in found)} records/s")
         print(f"- through the gateway ÷ direct: {', '.join(f'{ratio:.2f}' for ratio in ratios)}")
-        print(f"- the gateway's processor time for {records:,} records: {spent:.1f} s; RSS {self._rss():.0f} MiB")
+        print(f"- CPU time of the gateway for {records:,} records: {spent:.1f} s; RSS {self._rss():.0f} MiB")
 
     async def command(self, agents: int) -> None:
-        """Agents that only listen, a source each."""
+        """Connect agents that only listen, one source each; print how long their configurations take."""
         names = [f"a{number}" for number in range(agents)]
         credentials = []
         for name in names:
@@ -138,13 +138,13 @@ class Bench:
         ]
         await _reported(versions, 1, listening)
         took, spent = time.monotonic() - began, self._used() - used
-        print(f"- {agents} agents connected and told: {took:.1f} s, {spent:.1f} s of CPU")
+        print(f"- {agents} agents connected and configured: {took:.1f} s, {spent:.1f} s of CPU")
         began, used = time.monotonic(), self._used()
         await asyncio.to_thread(self._desire, topic, names, 2)
         written = time.monotonic() - began
         await _reported(versions, 2, listening)
         took, spent = time.monotonic() - began, self._used() - used
-        print(f"- all told of a change: {took:.1f} s ({written:.1f} s to write it), {spent:.1f} s of CPU")
+        print(f"- all agents received a change: {took:.1f} s ({written:.1f} s to write it), {spent:.1f} s of CPU")
         used = self._used()
         await asyncio.sleep(_IDLE)
         print(f"- idle: {100 * (self._used() - used) / _IDLE:.1f}% of a core; RSS {self._rss():.0f} MiB")
@@ -154,13 +154,13 @@ class Bench:
         await asyncio.to_thread(topic.close)
 
     def close(self) -> None:
-        """End the gateway."""
+        """Kill the gateway."""
         self.process.kill()
         self.process.wait()
 
     @property
     def topic(self) -> str:
-        """Where records go."""
+        """The change topic of the records."""
         return change_topic(self.name, TableId(source="s", database="d", table="t"))
 
     def _desire(self, topic: KafkaState, names: Sequence[str], version: int) -> None:
@@ -181,7 +181,7 @@ class Bench:
 
 
 def _written(log: OpenLog, topic: str, count: int) -> float:
-    """Records a second, from the first to the last commit's answer."""
+    """Write records; return records per second from the first one to the end of the last commit."""
     log.recover()
     value = b'{"before":null,"after":{"id":1,"name":"some text that a row may hold","v":42},"op":"c"}' * 2
     at = Checkpoint(position=Position(file="f", pos=4, gtid_set="", sequence=0), snapshot="done", ts_ms=1)
@@ -216,7 +216,7 @@ async def _reported(versions: dict[str, int], version: int, listening: Sequence[
                 one.result()
         if time.monotonic() > deadline:
             waiting = sum(reported < version for reported in versions.values())
-            raise TimeoutError(f"{waiting} agents were not told within {_TIMEOUT:.0f} s")
+            raise TimeoutError(f"{waiting} agents did not receive their configuration within {_TIMEOUT:.0f} s")
         await asyncio.sleep(0.05)
 
 

@@ -1,13 +1,13 @@
-"""Indexes a backlog that waits in HBase's write-ahead log, and posts the same documents with pysolr, in one sitting.
+"""Index a backlog from HBase's write-ahead log, and post the same documents with pysolr, in one session.
 
     make bench-index
     make bench-index ARGS="--rounds 1 --rows 20000 --json"
 
-Ours is the whole path: HBase reads its log and ships it, the indexer decodes, maps, posts and answers. pysolr posts
-documents that lie ready in memory to a collection of the same configuration, fields, commits and batch size. Both are
-timed until the last document is visible to queries. So is a reindex of the same table, beside the live feed. Then the
-time from a put's return to a query that shows the row at 500 rows/s.
-Exit code 1 when a figure that must be reached is not.
+Tailorbird runs the whole path: HBase reads and ships its log; the indexer decodes, maps, posts and acknowledges. pysolr
+posts prepared documents from memory to a collection with the same configuration, fields, commits and batch size. Both
+are timed until the last document is visible to queries; so is a reindex of the same table while the live feed runs.
+Then the benchmark measures the time from a put's return to a query that shows the row, at 500 rows/s. Exit code 1: a
+required figure is not reached.
 """
 
 from __future__ import annotations
@@ -40,21 +40,23 @@ from tailorbird.provision.file_configset import install_configset
 from tailorbird.provision.solr_admin import SolrAdmin
 
 MUST_RATIO, MUST_P50, MUST_P99 = 0.6, 0.5, 1.5
-# what the indexer asks of Solr for a backlog, so that both are visible equally late
+# the commit interval that the indexer uses for a backlog, so that both become visible with the same delay
 BACKLOG_COMMIT_MS = 1000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(
         prog="make bench-index", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=3, help="rounds, ours and pysolr in turn (default 3)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds, Tailorbird and pysolr in turn (default 3)")
     parser.add_argument("--rows", type=int, default=60_000, help="rows of the backlog (default 60000)")
-    parser.add_argument("--seconds", type=float, default=20.0, help="of the latency run, 0 = none (default 20)")
+    parser.add_argument(
+        "--seconds", type=float, default=20.0, help="duration of the latency run, 0 = none (default 20)"
+    )
     parser.add_argument("--rate", type=int, default=500, help="rows/s of the latency run (default 500)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON, progress on standard error")
-    parser.add_argument("--output", type=Path, help="the result as Markdown too, e.g. docs/results/index.md")
+    parser.add_argument("--output", type=Path, help="also write Markdown, e.g. docs/results/index.md")
     options = parser.parse_args(arguments)
     os.environ.update(environment())
     try:
@@ -85,7 +87,7 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
             ours.append(_index_backlog(world, options.rows))
             used.append((_processor_of_children() - processor) / options.rows)
             withheld["ours"] = max(withheld["ours"], cpu_steal.lap())
-            _progress(f"ours {ours[-1]:,.0f} docs/s; pysolr …")
+            _progress(f"Tailorbird {ours[-1]:,.0f} docs/s; pysolr …")
             peers.append(_post_directly(world, options.rows))
             withheld["pysolr"] = max(withheld["pysolr"], cpu_steal.lap())
             _progress(f"pysolr {peers[-1]:,.0f} docs/s; reindex …")
@@ -130,10 +132,10 @@ def _fill(world: World, rows: int, *, per_batch: int = 2000) -> None:
 
 
 def _index_backlog(world: World, rows: int) -> float:
-    """Documents per second from the first one mapped to the last one visible."""
+    """Return documents per second from the first one mapped to the last one visible."""
     process = world.start()
     solr = world.solr()
-    # seldom asked: queries would take from Solr what documents need; it counts against us
+    # polled rarely, because queries take resources that Solr needs for documents; the delay counts against Tailorbird
     ended = world.wait_visible(solr, seconds=300, pause=0.1)
     found = solr.search("*:*", fq="_kind:row", rows=1, sort="_indexed_at asc", fl="_indexed_at")
     if found.hits != rows:
@@ -144,13 +146,13 @@ def _index_backlog(world: World, rows: int) -> float:
 
 
 def _processor_of_children() -> float:
-    """Seconds that the processors have worked for children which have ended: here, the indexer."""
+    """Return the CPU seconds of child processes that have ended: here, the indexer."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def _post_directly(world: World, rows: int) -> float:
-    """Documents per second of pysolr, from the first post to the last document visible."""
+    """Return documents per second of pysolr, from the first post to the last document visible."""
     collection = f"{world.name}_direct"
     admin = SolrAdmin(world.topology.solr.url, install=install_configset)
     admin.create(collection)
@@ -158,7 +160,7 @@ def _post_directly(world: World, rows: int) -> float:
         made = SolrCollection(world.topology.solr, collection, commit_within=1.0)
         made.ensure_fields(fields_of(world.codec.layout, world.index.search))
         made.close()
-        # the very documents that the indexer posted, stub fields and all
+        # the same documents that the indexer posted, with all fields
         documents = [
             {name: value for name, value in document.items() if name != "_version_"}
             for document in _with_query_fields(world)
@@ -175,8 +177,10 @@ def _post_directly(world: World, rows: int) -> float:
 
 
 def _reindex(world: World, rows: int) -> float:
-    """Documents per second of `index reindex`, from the first one mapped to the last one visible in the new
-    collection; the swap is done and the old collection dropped when it returns."""
+    """Return documents per second of `index reindex`, from the first one mapped to the last one visible.
+
+    When it returns, the swap is done and the old collection is dropped.
+    """
     live, cores = world.index.collection, f"{world.topology.solr.url}/admin/cores?wt=json"
     command = [sys.executable, "-m", "tailorbird", "index", "reindex", str(world.file), "--index", "wide"]
     process = subprocess.Popen([*command, "--json"], stdout=subprocess.DEVNULL)
@@ -199,25 +203,24 @@ def _reindexed(
     solr, began = world.solr(made[0]), time.time()
     while True:
         found = solr.search("*:*", fq="_kind:row", rows=1, sort="_indexed_at asc", fl="_indexed_at")
-        if found.hits == rows:  # it may be the old collection's by now, after the swap
+        if found.hits == rows:  # after the swap this may be the old collection
             break
         began = min([began, *(float(each["_indexed_at"]) / 1000 for each in found)])
         time.sleep(0.1)
         _living(process)
     ended = time.time()
     if process.wait(120) or subprocess.run([*command, "--finish"], stdout=subprocess.DEVNULL, check=False).returncode:
-        raise TimeoutError("reindex has failed")
+        raise TimeoutError("`index reindex` failed")
     return rows / (ended - began)
 
 
 def _living(process: subprocess.Popen[bytes]) -> None:
     if process.poll():
-        raise TimeoutError("reindex has failed")
+        raise TimeoutError("`index reindex` failed")
 
 
 def _with_query_fields(world: World) -> Iterator[dict[str, Any]]:
-    """The documents of the collection as they were posted: mapped again from the rows, since query fields are not
-    stored."""
+    """Yield the documents of the collection as posted; they are mapped again, because query fields are not stored."""
     from indexer.index.collapse import RowChange
     from indexer.index.mapping import Mapper
 
@@ -230,12 +233,15 @@ def _with_query_fields(world: World) -> Iterator[dict[str, Any]]:
 
 
 def world_rows(world: World) -> int:
-    """How many rows the collection shows."""
+    """Return the number of rows in the collection."""
     return int(world.solr().search("*:*", fq="_kind:row", rows=0).hits)
 
 
 def _latency(world: World, *, rate: int, seconds: float) -> dict[str, float]:
-    """From a put's return to the first query that shows the row: quantiles in seconds. An indexer runs."""
+    """Return quantiles, in seconds, of the time from a put's return to the first query that shows the row.
+
+    An indexer must be running.
+    """
     put: dict[int, float] = {}
     seen: dict[int, float] = {}
     first = 10_000_000
@@ -256,7 +262,7 @@ def _latency(world: World, *, rate: int, seconds: float) -> dict[str, float]:
     poller.start()
     size, period = max(1, rate // 50), max(1, rate // 50) / rate
     with world.sink() as sink:
-        world.write(sink, [row(first - 1)])  # the connection, the layout and the code are warm
+        world.write(sink, [row(first - 1)])  # warms up the connection, the layout and the code
         world.wait_visible(world.solr(), seconds=60)
         began = time.time()
         for number in range(round(seconds / period)):
@@ -296,13 +302,13 @@ def _report(result: dict[str, Any]) -> str:
         + " | ".join(f"{n:,.0f}" for n in ours)
         + " |",
         "| pysolr, the same documents, commits and batches | " + " | ".join(f"{n:,.0f}" for n in peers) + " |",
-        "| `index reindex` of the same table beside the live feed | "
+        "| `index reindex` of the same table while the live feed runs | "
         + " | ".join(f"{n:,.0f}" for n in result["reindex_docs_per_second"])
         + " |",
         "",
-        "The indexer's own processor time, its start included: "
+        "CPU time of the indexer, including its start: "
         + ", ".join(f"{seconds * 1e6:.1f}" for seconds in result["indexer_cpu_seconds_per_doc"])
-        + " µs a document.",
+        + " µs per document.",
         "",
         f"**{result['ratio']:.2f}× pysolr** (medians; must be ≥ {MUST_RATIO}×).",
     ]
@@ -315,7 +321,7 @@ def _report(result: dict[str, Any]) -> str:
             f"(must: p50 ≤ {MUST_P50 * 1000:.0f} ms, p99 ≤ {MUST_P99 * 1000:.0f} ms).",
         ]
     reported = ", ".join(f"{name} {share:.1%}" for name, share in result["withheld"].items())
-    lines += ["", f"Most of the processors' time that the machine's host withheld in a round: {reported}."]
+    lines += ["", f"Largest CPU steal in a round: {reported}."]
     lines += [f"Missed: {missed}." for missed in result["missed"]]
     return "\n".join(lines)
 

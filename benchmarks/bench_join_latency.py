@@ -1,14 +1,13 @@
-"""From Kafka's log to a readable row in HBase: the latency of the join of topologies/shop.yml at 500 changes/s.
+"""Measure the latency of the join of topologies/shop.yml at 500 changes/s, from Kafka's log to a readable HBase row.
 
     make bench-join-latency
     make bench-join-latency ARGS="--seconds 60 --rate 500"
 
-Needs the servers (`tailorbird stack up`). The log is written by this program as capture writes it: tables filled first,
-then changes at a steady rate. When the join has caught up and `--warm` seconds of that rate are behind it, a sample is
-watched by reads of the rows until they show the change: 5 of the orders' changes a second, and all of the customers'
-and products', 2.5 each, which reach 10 and 50 rows. Prints p50, p90 and p99 in seconds, and the mean batch by phase.
-The sample is small and looked for every 20 ms: reading more of the rows, more often, is work for HBase that slows what
-is measured.
+Needs the servers (`tailorbird stack up`). This program writes the log as capture does: first it fills the tables, then
+it writes changes at a steady rate. When the join has caught up and has run for `--warm` seconds at that rate, the
+program reads the rows of a sample until they show the change: 5 changes of orders a second, and all changes of
+customers and products, 2.5 a second each, which affect 10 and 50 rows. Prints p50, p90 and p99 in seconds, and the mean
+batch by phase. The sample is small and read every 20 ms, because more reads would slow down HBase and the result.
 """
 
 from __future__ import annotations
@@ -66,14 +65,14 @@ _COLUMNS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code: 1 when nothing could be measured."""
+    """Run the command and return its exit code: 1 if there are too few samples."""
     parser = argparse.ArgumentParser(
         prog="make bench-join-latency", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--rate", type=int, default=500, help="changes/s")
     parser.add_argument("--warm", type=int, default=60, help="seconds of changes before the first sample")
-    parser.add_argument("--output", type=Path, help="write the result to this file too")
+    parser.add_argument("--output", type=Path, help="also write the result to this file")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder))
@@ -85,22 +84,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"only {len(bench.samples)} samples: is the join running?", file=sys.stderr)
         return 1
     figures = found(bench.samples, phases_of(bench.log), rate=options.rate)
-    figures += f"\n- the host of the machine withheld {bench.withheld:.1%} of its processors meanwhile"
+    figures += f"\n- CPU steal during the run: {bench.withheld:.1%}"
     if bench.unseen:
-        figures += f"\n- {bench.unseen} watched changes were not to be seen {_TIMEOUT} s after the last"
+        figures += f"\n- {bench.unseen} changes of the sample were not visible {_TIMEOUT} s after the last one"
     print(figures)
     if options.output:
         options.output.write_text(
             "# Latency of the join\n\nWritten by `make bench-join-latency ARGS='--output docs/results/join-latency.md'`"
             f", {datetime.now(UTC):%Y-%m-%d}, {machine()}.\ntopologies/shop.yml with {ORDERS:,} orders, "
-            f"{options.seconds} s behind {options.warm} s of warming up; all servers and the reader of the rows on one "
+            f"{options.seconds} s after a warm-up of {options.warm} s; all servers and the reader of the rows on one "
             f"machine.\n\n{figures}\n"
         )
     return 0
 
 
 class Bench:
-    """A topology of its own with the query of shop.yml, its log, and the join over it."""
+    """The benchmark with its topology (the query of shop.yml), its log, and the join over it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.name = folder, f"latency_{uuid.uuid4().hex[:8]}"
@@ -131,7 +130,10 @@ class Bench:
         return TableSchema(table_id=self._id(name), version=1, columns=tuple(columns), primary_key=("id",))
 
     def run(self, warm: int, seconds: int, rate: int) -> None:
-        """Fill, start the join, wait until it has all, then change and watch: `samples` and the join's `log` of it."""
+        """Fill the tables, start the join, wait until it has caught up, then write changes and sample them.
+
+        Sets `samples` and the join's `log` of that time.
+        """
         self._provision()
         for key in range(CUSTOMERS):
             self.change("crm.customers", key)
@@ -165,15 +167,15 @@ class Bench:
         watcher.join()
 
     def _seen(self, log: Path) -> None:
-        """Wait until all that is watched is seen; the join's last words if it ends."""
+        """Wait until all changes of the sample are visible; exit with the end of the join's log if it ends."""
         while self.waiting:
-            assert self.join is not None, "there is something to wait for"
+            assert self.join is not None, "the join was started"
             if self.join.poll() is not None:
                 raise SystemExit(log.read_text()[-3000:])
             time.sleep(0.2)
 
     def _changes(self, seconds: int, rate: int, *, sample: bool) -> None:
-        """Of a hundred changes 99 are orders', the others customers' and products'."""
+        """Write changes at a steady rate: 99 % to orders, the others to customers and products."""
         started = time.monotonic()
         for number in range(seconds * rate):
             draw = self.random.random()
@@ -182,13 +184,13 @@ class Bench:
             at = self.change(name, key)
             if sample and (number % (rate // 5 or 1) == 0 or name != "shop.orders"):
                 with self.lock:
-                    # the order with a customer's or a product's number points at it
+                    # the order with the same number references this customer or product
                     self.waiting.setdefault(self._key(key), (name, at, time.time()))
             self.producer.poll(0)
             time.sleep(max(0.0, started + number / rate - time.monotonic()))
 
     def change(self, name: str, key: int) -> int:
-        """Log one change; its source time in ms, which no other change has."""
+        """Write one change to the log; return its source time in ms, which is unique."""
         before = self.rows.get((name, key))
         self.sequence += 1
         after = self._row(name, key)
@@ -252,7 +254,7 @@ class Bench:
         self.producer.flush(30)
 
     def close(self) -> None:
-        """Stop what runs, and leave nothing behind: a table of before keeps its part of HBase's heap."""
+        """Stop all processes and remove all data: an old table would keep its share of HBase's heap."""
         self.stop.set()
         if self.join is not None and self.join.poll() is None:
             os.killpg(self.join.pid, signal.SIGTERM)
@@ -270,7 +272,7 @@ class Bench:
         kafka = AdminClient({"bootstrap.servers": self.topology.log.bootstrap_servers, "log_level": 0})
         mine = [topic for topic in kafka.list_topics(timeout=20).topics if topic.startswith(f"{self.name}.")]
         for deleted in kafka.delete_topics(mine).values() if mine else ():
-            with contextlib.suppress(Exception):  # the broker may delete it with the next start
+            with contextlib.suppress(Exception):  # the broker may delete it at its next start
                 deleted.result(20)
 
 

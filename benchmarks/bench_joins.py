@@ -1,11 +1,11 @@
-"""Runs four shapes of joins through this engine and through Flink SQL 2.3, from the same files, and prints the ratios.
+"""Run four shapes of joins through Tailorbird and Flink SQL 2.3, from the same files, and print the ratios.
 
     make bench-joins
     make bench-joins ARGS="--scale 0.1 --shapes n1,star"
-    make bench-joins ARGS="--scale 0.25 --beside v1.0"      # in place of Flink, this engine as another commit has it
+    make bench-joins ARGS="--scale 0.25 --beside v1.0"      # compare with another commit instead of Flink
 
-`--scale 1` is two million changes per shape. A full run, and no other, writes docs/results/joins.md. Exit code 1 when a
-ratio that must be reached is not.
+`--scale 1` is two million changes per shape. Only a full run writes docs/results/joins.md. Exit code 1: a required
+ratio is not reached.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ ROOT = Path(__file__).parent.parent
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(
         prog="make bench-joins", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--scale", type=float, default=1.0, help="1 = two million changes per shape")
-    parser.add_argument("--shapes", default=",".join(SHAPES), help="which, in order")
+    parser.add_argument("--shapes", default=",".join(SHAPES), help="shapes to run, in order")
     parser.add_argument(
-        "--no-steady", action="store_true", help="leave out the star whose facts are all there at first"
+        "--no-steady", action="store_true", help="skip the star whose facts all exist before its changes"
     )
-    parser.add_argument("--no-growth", action="store_true", help="leave out tables ten times larger")
-    parser.add_argument("--no-write", action="store_true", help="leave docs/results/joins.md as it is")
-    parser.add_argument("--beside", metavar="COMMIT", help="compare with this engine of that commit, not with Flink")
+    parser.add_argument("--no-growth", action="store_true", help="skip the tables that are ten times larger")
+    parser.add_argument("--no-write", action="store_true", help="do not write docs/results/joins.md")
+    parser.add_argument("--beside", metavar="COMMIT", help="compare with Tailorbird at that commit, not with Flink")
     options = parser.parse_args(arguments)
     names = [name for name in options.shapes.split(",") if name]
     if unknown := sorted(set(names) - set(shapes(options.scale))):
@@ -88,9 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(lines[-1], flush=True)
             if factor > MOST_GROWTH:
                 missed.append(
-                    f"{factor:.2f}× the cost per change in tables ten times larger, {MOST_GROWTH}× is allowed"
+                    f"{factor:.2f}× the cost per change in tables ten times larger; at most {MOST_GROWTH}× is allowed"
                 )
-    # what is published was measured in one sitting, whole: a part of it never stands in its place
+    # published results come from one complete run; a partial run never replaces them
     whole = options.scale == 1 and set(names) == set(SHAPES) and not options.no_steady and not options.no_growth
     if whole and not options.no_write:
         facts = {
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         (ROOT / "docs" / "results").mkdir(parents=True, exist_ok=True)
         (ROOT / "docs" / "results" / "joins.md").write_text(document(lines + [f"MISSED {m}" for m in missed], facts))
     elif not options.no_write:
-        print("docs/results/joins.md stays as it is: this was not a full run", file=sys.stderr)
+        print("docs/results/joins.md is unchanged: this was not a full run", file=sys.stderr)
     for miss in missed:
         print(f"missed: {miss}", file=sys.stderr)
     return 1 if missed else 0
@@ -130,8 +130,10 @@ def per_batch(shape: Shape) -> int:
 
 
 def _growth(scale: float, folder: Path) -> tuple[list[Reading], list[Reading]]:
-    """Uniform updates of two tables of 200,000 rows each and of two million, as many changes of each; a shared machine
-    is not equally fast all the time, so the small ones run before and after the large ones."""
+    """Run uniform updates of two tables with 200,000 rows each and with two million, with equally many changes.
+
+    The speed of a shared machine varies, so the small tables run before and after the large ones.
+    """
     readings: dict[int, list[Reading]] = {1: [], 10: []}
     for factor in (1, 10, 1):
         readings[factor].append(_warm(f"growth{factor}", scale, folder))
@@ -139,7 +141,7 @@ def _growth(scale: float, folder: Path) -> tuple[list[Reading], list[Reading]]:
 
 
 def _warm(name: str, scale: float, folder: Path) -> Reading:
-    """A run of ours, its batches without those that only fill the tables."""
+    """Run Tailorbird; return the reading without the batches that only fill the tables."""
     shape = _shape(name, scale)
     data, per_batch = folder / name, max(1000, int(50_000 * scale))
     changes = write_log(shape, data, per_batch=per_batch)

@@ -1,7 +1,7 @@
-"""`make bench-loops`: what it is worth that row → record has two loops (ADR 26).
+"""Measure the benefit of the separate loop for one-row transactions (`make bench-loops`, ADR 26).
 
-One-row transactions of a wide table, from a binlog to the records that capture appends: by the loop that takes whole
-transactions out of the buffer, and by the general one, in turns, in processor time.
+The benchmark turns one-row transactions of a wide table from a binlog into the records that capture appends. It
+alternates between the loop that takes whole transactions out of the buffer and the general one, and measures CPU time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TYPES = {"id": "int", "customer": "int", "status": "varchar(20)", "amount": "dec
 
 
 def write_binlog(path: Path, changes: int) -> None:
-    """Updates of one row each, as an OLTP server logs them."""
+    """Write a binlog of one-row updates, as an OLTP server logs them."""
     writer = BinlogWriter()
     with path.open("wb") as file:
         file.write(writer.begin(NOW))
@@ -55,7 +55,7 @@ def write_binlog(path: Path, changes: int) -> None:
 
 
 def records_of(path: Path) -> int:
-    """Reads a binlog as capture does; how many records it came to."""
+    """Read a binlog as capture does; return the number of records."""
     definitions = tuple(
         ColumnDefinition(name=name, column_type=kind, nullable=True, charset="utf8mb4" if "char" in kind else None)
         for name, kind in TYPES.items()
@@ -74,12 +74,12 @@ def records_of(path: Path) -> int:
 
 
 def never(self: WholeTransactions, buffer: ReadBuffer) -> Iterator[Whole]:
-    """In place of the fast loop: nothing is taken whole."""
+    """Replace the fast loop: take no transaction whole."""
     return iter(())
 
 
 def main() -> None:
-    """Print both, and the ratio."""
+    """Print the CPU time of both loops and their ratio."""
     parser = argparse.ArgumentParser(prog="make bench-loops", description=__doc__)
     parser.add_argument("--changes", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=5)
@@ -100,7 +100,7 @@ def main() -> None:
                 assert count >= options.changes, f"{way}: {count} records"
     best = {way: min(seconds) for way, seconds in spent.items()}
     for way, seconds in spent.items():
-        print(f"{way:8} {best[way]:6.2f} µs of CPU a change (of {', '.join(f'{one:.2f}' for one in seconds)})")
+        print(f"{way:8} {best[way]:6.2f} µs of CPU per change (of {', '.join(f'{one:.2f}' for one in seconds)})")
     print(f"the loop of whole transactions is {best['general'] / best['whole']:.2f}× as fast")
 
 

@@ -1,12 +1,12 @@
-"""Many tables: how long until all of them show their rows, and in how much memory, shared or in a process each.
+"""Measure how long many tables take to show their rows, and how much memory, in one process or one per table.
 
     make bench-tables
     make bench-tables ARGS="--tables 20 --isolation shared"
 
-Needs the servers (`tailorbird stack up`). A database of so many small tables, each copied into HBase with a join to the
-first; `run`'s own pipeline captures and joins them. Prints the time from the joins' start until the last table has
-written all its rows, the memory (PSS) of all processes of the joins, the processors they take when nothing happens, and
-the time of a second start, in which a changed row of every table must be shown.
+Needs the servers (`tailorbird stack up`). Creates a database with that many small tables; each is joined with the first
+and written to HBase. The pipeline of `run` captures and joins them. Prints the time from the joins' start until the
+last table has written all its rows, the memory (PSS) of all join processes, their CPU usage while idle, and the time of a
+second start, after which a changed row of every table must be written.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _IDLE = 10.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(
         prog="make bench-tables", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -52,12 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             bench.run()
         finally:
             bench.close()
-    print(f"- processors withheld meanwhile: {100 * cpu_steal.share():.1f}%")
+    print(f"- CPU steal during the run: {100 * cpu_steal.share():.1f}%")
     return 0
 
 
 class Bench:
-    """A database, a topology over it, and the pipeline."""
+    """The benchmark with its database, a topology over it, and the pipeline."""
 
     def __init__(self, folder: Path, tables: int, isolation: str) -> None:
         self.name = f"tables_{uuid.uuid4().hex[:8]}"
@@ -96,7 +96,7 @@ tables:
         self.isolation = isolation
 
     def run(self) -> None:
-        """Measure, and print a line each."""
+        """Measure and print a line per figure."""
         self.pipeline.start_part("capture s")
         first = self._timed(_ROWS)
         print(f"- {len(self.tables)} tables, isolation {self.isolation}: all rows of all tables after {first:.1f} s")
@@ -104,16 +104,16 @@ tables:
         before = sum(map(self._ticks, self.joins))
         time.sleep(_IDLE)
         ticks = sum(map(self._ticks, self.joins)) - before
-        print(f"- processors while nothing happens: {ticks / os.sysconf('SC_CLK_TCK') / _IDLE:.2f}")
+        print(f"- CPU cores used while idle: {ticks / os.sysconf('SC_CLK_TCK') / _IDLE:.2f}")
         for part in self.joins:
             self.pipeline.kill(part.name)
         with self.server.cursor() as cursor:
             for table in self.tables:
                 cursor.execute(f"UPDATE {self.name}.{table} SET name = 'changed' WHERE id = 3")
-        print(f"- second start, behind SIGKILL, until every table shows its change: {self._timed(1):.1f} s")
+        print(f"- second start, after SIGKILL, until every table shows its change: {self._timed(1):.1f} s")
 
     def _timed(self, rows: int) -> float:
-        """Start the joins; seconds until each table has written so many rows since."""
+        """Start the joins; return the seconds until each table has written `rows` rows."""
         began = time.monotonic()
         for part in self.joins:
             self.pipeline.start_part(part.name)
@@ -130,20 +130,20 @@ tables:
                 cursor.executemany(f"INSERT INTO {self.name}.{table} VALUES (%s, %s, %s)", values)
 
     def _processes(self, part: Part) -> list[int]:
-        """The part's process and its children: a session of its own."""
+        """Return the process ids of a part and its children, which are one session."""
         leader = self.pipeline.pid(part.name)
         found = []
         for stat in Path("/proc").glob("[0-9]*/stat"):
             try:
                 session = int(stat.read_text().rpartition(")")[2].split()[3])
-            except OSError:  # it ended meanwhile
+            except OSError:  # the process has ended
                 continue
             if session == leader:
                 found.append(int(stat.parent.name))
         return found
 
     def _memory(self, part: Part) -> int:
-        """KiB, what is shared counted once."""
+        """Return the memory in KiB; shared pages count once."""
         texts = [_read(Path(f"/proc/{pid}/smaps_rollup")) for pid in self._processes(part)]
         lines = [line for text in texts for line in text.splitlines()]
         return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
@@ -161,7 +161,7 @@ tables:
 
 
 def _read(file: Path) -> str:
-    """What a file of a process says; nothing where that has ended meanwhile."""
+    """Return the text of a file in /proc; empty if the process has ended."""
     try:
         return file.read_text()
     except OSError:
@@ -172,12 +172,12 @@ def _written(port: int) -> float:
     return read_metrics(port).get("tailorbird_joined_rows_total", 0)
 
 
-def _wait(condition: Callable[[], bool], meanwhile: Callable[[], None]) -> None:
+def _wait(condition: Callable[[], bool], check: Callable[[], None]) -> None:
     deadline = time.monotonic() + _TIMEOUT
     while not condition():
-        meanwhile()
+        check()
         if time.monotonic() > deadline:
-            raise SystemExit(f"not within {_TIMEOUT:.0f} s; is `tailorbird stack up` running?")
+            raise SystemExit(f"no result within {_TIMEOUT:.0f} s; are the servers running (`tailorbird stack up`)?")
         time.sleep(0.2)
 
 

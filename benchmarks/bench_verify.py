@@ -1,13 +1,14 @@
-"""What it costs to compare a table with its log, beside the one query that would digest it with CRC32.
+"""Compare the cost of `verify --stage log` for a table with one query that digests the table with CRC32.
 
     make bench-verify
     make bench-verify ARGS="--scale 0.1 --json"
 
-A million rows of eight columns in a MySQL 8.0 of its own, captured into a Kafka of its own; the ledger keeps up. In
-turns: the comparison of all rows, and `SELECT COUNT(*), BIT_XOR(CRC32(CONCAT_WS('#', …)))` over the same columns. Then
-ten rows are changed behind the log's back, and a thousand before its eyes; then the ledger reads the table's changes
-from the beginning, and keeps up with 500 a second. Seconds are of the wall; those of processors (the server and us)
-are told beside them, since other work on the machine lengthens the first. Exit code 1: a figure is not as it must be.
+The benchmark starts its own MySQL 8.0 and Kafka and captures a million rows of eight columns; the ledger follows. It
+alternates between the comparison of all rows and `SELECT COUNT(*), BIT_XOR(CRC32(CONCAT_WS('#', …)))` over the same
+columns. Then it changes ten rows without the log and a thousand with it. Then the ledger reads the table's changes
+from the beginning, and follows 500 changes a second. Seconds are wall-clock time; CPU time (of the server and this
+process) is printed as well, because other work on the machine lengthens the first. Exit code 1: a figure misses its
+target.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ FILL = (
     " i * 7919 % 50000, ELT(1 + i % 4, 'new', 'paid', 'shipped', 'returned'), i % 100000 / 7, '2024-01-01' + INTERVAL i"
     " SECOND, IF(i % 10 = 0, NULL, i % 13), IF(i % 3 = 0, NULL, CONCAT('a note nümber ', i)), i % 2 FROM s"
 )
-# figure → the most that it may be, or the least
+# figure → its maximum or minimum
 MUST = {
     "ratio": ("at most", 1.5), "rows_read_percent": ("at most", 2.0), "changed_since_s": ("at most", 3.0),
     "ledger_changes_per_s": ("at least", 20_000.0),
@@ -56,7 +57,7 @@ MUST = {
 
 
 class Bench:
-    """The servers, the table, the capture."""
+    """The benchmark with its servers, its table and its capture."""
 
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
         self.rows, self.port, self.folder = max(1000, round(ROWS * options.scale)), options.port, folder
@@ -71,12 +72,12 @@ class Bench:
         os.environ["TAILORBIRD_HOME"] = str(folder / "home")
 
     def run(self) -> dict[str, Any]:
-        """All figures."""
+        """Run all measurements and return their figures."""
         with self.cursor() as cursor:
             for statement in ("CREATE DATABASE shop DEFAULT CHARSET utf8mb4", "USE shop", TABLE):
                 cursor.execute(statement)
             cursor.execute(f"SET SESSION cte_max_recursion_depth = {2 * self.rows}")
-            report(f"making {self.rows:,} rows")
+            report(f"inserting {self.rows:,} rows")
             cursor.execute(FILL.format(rows=self.rows))
             cursor.execute("ANALYZE TABLE orders")
         with running("capture", our_command(self.file), self.folder / "capture.log") as capture:
@@ -88,7 +89,7 @@ class Bench:
 
     @contextmanager
     def cursor(self) -> Iterator[pymysql.cursors.Cursor]:
-        """Of the loader."""
+        """Yield a cursor of the user that writes the rows."""
         login = LOAD_LOGIN
         with (
             pymysql.connect(
@@ -100,18 +101,18 @@ class Bench:
             yield cursor
 
     def verdict(self, since: str = "") -> Verdict:
-        """What verify says of the table."""
+        """Return the verdict of `verify` for the table."""
         (found,) = verify_log(load_topology(str(self.file)), None, Ways(since=since))
         return found
 
     def equal(self, capture: WatchedProcess) -> None:
-        """Wait until all is captured, and the ledger has it."""
+        """Wait until all rows are captured and in the ledger."""
         deadline = time.monotonic() + 60 + self.rows / 2000
         while True:
             capture.alive()
             try:
                 found = str(self.verdict().outcome)
-            except (Fatal, Retriable) as error:  # no topic was made yet
+            except (Fatal, Retriable) as error:  # no topic exists yet
                 found = str(error)
             if found == "equal":
                 return
@@ -120,7 +121,7 @@ class Bench:
             time.sleep(1)
 
     def _compare_in_turns(self, capture: WatchedProcess) -> dict[str, Any]:
-        report("capturing them; the ledger reads them up")
+        report("capturing the rows; the ledger reads them")
         self.equal(capture)
         ours, theirs = list[tuple[float, float]](), list[tuple[float, float]]()
         for _ in range(ROUNDS):
@@ -144,7 +145,7 @@ class Bench:
             cursor.execute(f"SELECT COUNT(*), BIT_XOR(CRC32(CONCAT_WS('#', {COLUMNS}))) FROM shop.orders")
 
     def _timed(self, do: Callable[[], object]) -> tuple[float, float]:
-        """Seconds of the wall, and of the processors: the server's and ours."""
+        """Run a function; return its wall-clock seconds and the CPU seconds of the server and this process."""
         server, own, began = self._server(), time.process_time(), time.monotonic()
         do()
         wall = time.monotonic() - began
@@ -164,7 +165,7 @@ class Bench:
         found = self.verdict()
         self._hidden(f"UPDATE shop.orders SET amount = amount - 0.01 WHERE id IN ({', '.join(map(str, at))})")
         if found.differing != FAULTS:
-            raise TailorbirdError(f"{FAULTS} rows differ, and {found.differing} were found")
+            raise TailorbirdError(f"{FAULTS} rows differ, but verify found {found.differing}")
         return {"rows_read": found.read, "rows_read_percent": 100 * found.read / self.rows}
 
     def _hidden(self, statement: str) -> None:
@@ -179,7 +180,7 @@ class Bench:
             for number in range(CHANGED):
                 cursor.execute("UPDATE shop.orders SET paid = 1 - paid WHERE id = %s", (1 + number * 911 % self.rows,))
         found, seconds = None, 0.0
-        while found is None or found.rows < min(CHANGED, self.rows):  # the capture may still have to read some
+        while found is None or found.rows < min(CHANGED, self.rows):  # the capture may not have read all of them yet
             began = time.monotonic()
             found = self.verdict(LAST if found is None else before.cut.removeprefix("GTIDs "))
             seconds = time.monotonic() - began
@@ -188,7 +189,7 @@ class Bench:
         return {"changed": found.rows, "changed_since_s": seconds}
 
     def _ledger(self) -> dict[str, Any]:
-        report("changing rows for the ledger to fold")
+        report("changing rows for the ledger to read")
         with self.cursor() as cursor:
             for step in range(2):
                 cursor.execute(f"UPDATE shop.orders SET quantity = {step + 20}")
@@ -213,7 +214,7 @@ class Bench:
 
     @contextmanager
     def _traffic(self) -> Iterator[None]:
-        """So many changes a second, until the block ends."""
+        """Write `RATE` changes a second until the block ends."""
         done = threading.Event()
 
         def run() -> None:
@@ -235,13 +236,13 @@ class Bench:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(
         prog="make bench-verify", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--scale", type=float, default=1.0, help="of a million rows (default 1)")
+    parser.add_argument("--scale", type=float, default=1.0, help="share of a million rows (default 1)")
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON object")
-    parser.add_argument("--port", type=int, default=13700, help="of the private MySQL; Kafka takes the next two")
+    parser.add_argument("--port", type=int, default=13700, help="port of the private MySQL; Kafka uses the next two")
     options = parser.parse_args(arguments)
     warn_if_busy()
     cache, port = cache_folder(os.environ), options.port
@@ -263,7 +264,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def reported(found: dict[str, Any], *, as_json: bool) -> int:
-    """Print the figures; 1 where one is not as it must be."""
+    """Print the figures; return 1 if one misses its target."""
     if as_json:
         print(json.dumps({**found, "machine": machine()}))
     else:

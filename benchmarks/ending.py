@@ -1,4 +1,4 @@
-"""How a benchmark ends: SIGTERM as Ctrl-C does, so that it stops what it started."""
+"""Handle the end of a benchmark: SIGTERM acts like Ctrl-C, so the benchmark stops the processes that it started."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ INTERRUPTED = 130
 
 @contextmanager
 def ended_once() -> Iterator[None]:
-    """Within, the first of these signals is a KeyboardInterrupt, later ones are nothing: servers are stopped."""
-    came = False
+    """Raise KeyboardInterrupt for the first signal and ignore later ones, so that the servers can be stopped."""
+    interrupted = False
 
     def stop(number: int, frame: FrameType | None) -> None:
-        nonlocal came
-        if not came:  # make and its callers may pass the signal on again
-            came = True
+        nonlocal interrupted
+        if not interrupted:  # make and its callers may send the signal again
+            interrupted = True
             raise KeyboardInterrupt
 
     before = {number: signal.signal(number, stop) for number in _STOPS}
@@ -32,10 +32,10 @@ def ended_once() -> Iterator[None]:
 
 
 def end(main: Callable[[], int]) -> int:
-    """The exit code of a benchmark: its own, or 130 where a signal ended it, and everything it started."""
+    """Run a benchmark and return its exit code, or 130 if a signal ended it and the processes that it started."""
     with ended_once():
         try:
             return main()
         except KeyboardInterrupt:
-            print("interrupted; what was started is stopped", file=sys.stderr)
+            print("interrupted; all started processes are stopped", file=sys.stderr)
             return INTERRUPTED

@@ -1,6 +1,6 @@
-"""What the benchmarks over the kept binlogs share: their options, how they speak, and how they end.
+"""Shared code of the benchmarks over cached logs: options, progress output, exit codes.
 
-A benchmark starts servers; SIGTERM ends it as Ctrl-C does, so that it stops them.
+A benchmark starts servers. SIGTERM ends it like Ctrl-C, so that it stops them.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ RESULTS = Path(__file__).parent.parent / "docs" / "results"
 
 
 def options_of(name: str, description: str | None, rounds: int) -> argparse.ArgumentParser:
-    """The parser of a benchmark, with the options that all have."""
+    """Return the parser of a benchmark with the options that all of them have."""
     parser = argparse.ArgumentParser(
         prog=f"make {name}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=rounds, help=f"timed passes of each (default {rounds})")
+    parser.add_argument("--rounds", type=int, default=rounds, help=f"timed passes per side (default {rounds})")
     parser.add_argument("--bulk", type=int, default=BULK_CHANGES, metavar="CHANGES", help="size of the bulk binlog")
     parser.add_argument("--oltp", type=int, default=OLTP_CHANGES, metavar="CHANGES", help="size of the OLTP binlog")
     parser.add_argument("--json", action="store_true", help="print the result as JSON, progress on standard error")
@@ -38,11 +38,11 @@ def run_benchmark(
     arguments: Sequence[str] | None,
     run: Callable[[argparse.Namespace, str], int],
 ) -> int:
-    """Run a benchmark with its options and the arguments as they were given; its exit code."""
+    """Run a benchmark with its options and its arguments as given; return its exit code."""
     options = parser.parse_args(arguments)
     name = parser.prog.removeprefix("make ")
     if options.rounds < 1 or options.bulk < 1 or options.oltp < 1:
-        print(f"{name}: --rounds, --bulk and --oltp begin at 1", file=sys.stderr)
+        print(f"{name}: --rounds, --bulk and --oltp must be at least 1", file=sys.stderr)
         return 2
     with ended_once():
         try:
@@ -56,7 +56,7 @@ def run_benchmark(
 
 
 def run_facts(name: str, given: str, versions: str) -> dict[str, str]:
-    """What was run, when, and where."""
+    """Return the command, date, machine and versions of a run."""
     return {
         "command": f'`make {name} ARGS="{given}"`' if given else f"`make {name}`",
         "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
@@ -66,18 +66,18 @@ def run_facts(name: str, given: str, versions: str) -> dict[str, str]:
 
 
 def output_of(options: argparse.Namespace, file: str, *, full: bool) -> Path | None:
-    """Where the results go: where they are wanted, else to the documents if all was measured as these ask for it."""
+    """Return the file for the results: the given one, or docs/results after a full run; None otherwise."""
     given: Path | None = options.output
     whole = full and (options.bulk, options.oltp) == (BULK_CHANGES, OLTP_CHANGES)
     return given or (RESULTS / file if whole else None)
 
 
 def warn_if_busy() -> None:
-    """Say so when the machine has other things to do."""
+    """Warn if other processes use the machine."""
     if load() > 1:
-        report(f"the load of this machine is {load():.1f}: repeat on a quiet one before believing the figures")
+        report(f"The load of this machine is {load():.1f}. Repeat on an idle machine for reliable figures.")
 
 
 def report(text: str) -> None:
-    """Progress, on standard error."""
+    """Print progress to standard error."""
     print(text, file=sys.stderr, flush=True)

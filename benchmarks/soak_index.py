@@ -1,11 +1,11 @@
-"""Indexes for half an hour at half the rate that it could: memory, write-ahead logs, stubs and lag must stay flat.
+"""Index for half an hour at half of the maximum rate; memory, write-ahead logs, tombstones and lag must not grow.
 
     make soak-index
     make soak-index ARGS="--minutes 5 --rate 500"
 
-The rate is half of what the whole path, loader included, carries when driven as fast as it goes. Rows are inserted,
-updated and deleted in a fixed range of keys. Writes docs/results/index-soak.svg and index-soak.md. Exit code 1 when the
-collection differs from what was written, or one of the four grew.
+The rate is half of the measured maximum of the whole path, including the loader. Rows are inserted, updated and deleted
+in a fixed range of keys. Writes docs/results/index-soak.svg and index-soak.md. Exit code 1: the collection differs from
+what was written, or one of the four quantities grew.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ from tailorbird.operate.probes.proc_steal import CpuSteal
 KEYS = 20_000
 SAMPLE_SECONDS = 5.0
 WITHHELD = "processors withheld by the host (%)"
-# Of the last third's mean over the middle third's. Logs come and go in whole files: one more is no growth.
-MAY_GROW = {"RSS of the indexer (MB)": 0.05, "write-ahead logs (files)": 0.5, "stubs": 0.25, "lag (s)": 0.5}
+# Allowed growth from the mean of the middle third to that of the last third. HBase creates and removes whole log
+# files, so one file more is no growth.
+MAY_GROW = {"RSS of the indexer (MB)": 0.05, "write-ahead logs (files)": 0.5, "tombstones": 0.25, "lag (s)": 0.5}
 
 
 @dataclass(slots=True)
 class Samples:
-    """What was seen every few seconds."""
+    """Values that were sampled every few seconds."""
 
     minutes: list[float] = field(default_factory=list)
     series: dict[str, list[float]] = field(
@@ -46,13 +47,15 @@ class Samples:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(
         prog="make soak-index", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--minutes", type=float, default=30.0, help="how long (default 30)")
-    parser.add_argument("--rate", type=float, help="rows/s; else half of what is measured first")
-    parser.add_argument("--output", type=Path, default=Path("docs/results"), help="folder (default docs/results)")
+    parser.add_argument("--minutes", type=float, default=30.0, help="duration (default 30)")
+    parser.add_argument("--rate", type=float, help="rows/s; default: half of the measured maximum")
+    parser.add_argument(
+        "--output", type=Path, default=Path("docs/results"), help="folder for the results (default docs/results)"
+    )
     options = parser.parse_args(arguments)
     os.environ.update(environment())
     try:
@@ -66,10 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _soak(world: World, options: argparse.Namespace) -> int:
     process = world.start()
     load, solr = Load(world, keys=KEYS), world.solr()
-    # Measured even if a rate is given: a backlog's large batches take their memory before the half hour, not in it.
+    # Measured even if a rate is given, so that the large batches of a backlog allocate their memory before the run.
     half = _half_of_maximum(world, load)
     rate = options.rate or half
-    print(f"soak-index: half of what it can is {half:.0f} rows/s", file=sys.stderr)
+    print(f"soak-index: half of the maximum is {half:.0f} rows/s", file=sys.stderr)
     print(f"soak-index: {rate:.0f} rows/s for {options.minutes:g} minutes", file=sys.stderr, flush=True)
     samples, began, written, last = Samples(), time.time(), 0, (time.time(), 0)
     size, cpu_steal = max(1, round(rate / 4)), CpuSteal()
@@ -85,7 +88,7 @@ def _soak(world: World, options: argparse.Namespace) -> int:
                 values = {
                     "RSS of the indexer (MB)": _rss_mb(process.pid),
                     "write-ahead logs (files)": float(_log_files()),
-                    "stubs": float(solr.search("-_kind:[* TO *]", rows=0).hits),
+                    "tombstones": float(solr.search("-_kind:[* TO *]", rows=0).hits),
                     "lag (s)": max(0.0, now - max(began, world.visible_timestamp(solr) / 1000)),
                     "rows/s": (written - last[1]) / max(0.001, now - last[0]),
                     WITHHELD: 100 * cpu_steal.lap(),
@@ -102,7 +105,7 @@ def _soak(world: World, options: argparse.Namespace) -> int:
 
 
 def _half_of_maximum(world: World, load: Load) -> float:
-    """Half of the rows per second from the first put to the last row visible, driven as fast as it goes."""
+    """Write as fast as possible; return half of the rows per second from the first put to the last visible row."""
     began, rows = time.time(), 0
     with world.sink() as sink:
         while time.time() - began < 20:
@@ -120,7 +123,7 @@ def _rss_mb(pid: int) -> float:
 
 
 def _log_files() -> int:
-    """Write-ahead logs that HBase keeps, archived ones included: what no peer has read can not be removed."""
+    """Count the write-ahead logs that HBase keeps, including archived ones that a peer has not read yet."""
     root = Path(os.environ["TAILORBIRD_HOME"]) / "data" / "hbase" / "root"
     return sum(1 for name in ("WALs", "oldWALs") for path in (root / name).rglob("*") if path.is_file())
 

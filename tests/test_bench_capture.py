@@ -82,7 +82,7 @@ def test_the_parts_of_a_change_add_up() -> None:
 def test_wrong_sizes_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """Usage errors exit with 2 before anything is started."""
     assert main(["--rounds", "0"]) == 2
-    assert "begin at 1" in capsys.readouterr().err
+    assert "must be at least 1" in capsys.readouterr().err
 
 
 def test_a_signal_ends_a_benchmark_once(capsys: pytest.CaptureFixture[str]) -> None:

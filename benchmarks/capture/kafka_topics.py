@@ -1,6 +1,6 @@
-"""The topics that a capture writes to: made so that the broker stamps each record, then read back and counted.
+"""Create the topics that a capture writes to, with timestamps by the broker; read and count their records.
 
-Both sides are timed by the same clock at the same place: the broker's, when it appended a record (LogAppendTime).
+Both sides are timed by the same clock: the broker's, when it appended a record (LogAppendTime).
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ PARTITIONS = 2
 
 
 def make_topic(brokers: str, topic: str) -> None:
-    """Make a topic whose records are stamped by the broker."""
+    """Create a topic whose records get their timestamps from the broker."""
     admin = AdminClient({"bootstrap.servers": brokers, "log_level": 0})
     config = {"message.timestamp.type": "LogAppendTime", "max.message.bytes": str(16 * 1024 * 1024)}
     admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=config)])[topic].result(30)
 
 
 def timestamp_by_broker(brokers: str, topic: str) -> None:
-    """Let the broker stamp the records of a topic that is there already."""
+    """Have the broker set the timestamps of records in an existing topic."""
     entry = ConfigEntry("message.timestamp.type", "LogAppendTime", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": brokers, "log_level": 0})  # its answers die with it
+    admin = AdminClient({"bootstrap.servers": brokers, "log_level": 0})  # its futures end with it
     admin.incremental_alter_configs([resource])[resource].result(30)
 
 
 def wait_for_records(brokers: str, topic: str, wanted: int, alive: Callable[[], None], seconds: float) -> None:
-    """Wait until a topic has at least so many committed offsets; `alive` raises when the writer has died."""
+    """Wait until a topic has at least `wanted` committed offsets; `alive` raises if the writer has ended."""
     consumer = _consumer(brokers)
     deadline = time.monotonic() + seconds
     try:
         while _ends(consumer, topic) < wanted:
             alive()
             if time.monotonic() > deadline:
-                raise TailorbirdError(f"{topic} has {_ends(consumer, topic):,} of {wanted:,} records")
+                raise TailorbirdError(f"timeout: {topic} has {_ends(consumer, topic):,} of {wanted:,} records")
             time.sleep(0.1)
     finally:
         consumer.close()
@@ -57,13 +57,13 @@ def wait_for_records(brokers: str, topic: str, wanted: int, alive: Callable[[], 
 def _ends(consumer: Any, topic: str) -> int:
     try:
         marks = [consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10) for p in range(PARTITIONS)]
-    except KafkaException:  # not there yet
+    except KafkaException:  # the topic does not exist yet
         return 0
     return sum(high for _, high in marks)
 
 
 def count(brokers: str, topic: str) -> TopicCount:
-    """Read a topic as a read_committed consumer does: changes by kind, and when the broker got each."""
+    """Read a topic as a read_committed consumer; return the changes by kind and the broker's time of each."""
     consumer, moments = _consumer(brokers), list[int]()
     kinds = {"c": 0, "u": 0, "d": 0, "r": 0}
     size = 0

@@ -1,9 +1,9 @@
-"""Where the time of a capture goes: its first stages by themselves, over the binlog of a pass.
+"""Measure the first stages of a capture by themselves, over the binlog of a pass.
 
     python -m benchmarks.capture.mysql_stages TOPOLOGY FILE POSITION GTIDS CHANGES
 
-Prints microseconds of wall time a change: of reading and decoding, and of this with the envelopes, keys, numbers and
-checkpoints that a log would get. What a pass takes beyond is Kafka's.
+Prints microseconds of wall-clock time per change: for reading and decoding, and for this including the envelopes, keys,
+sequence numbers and checkpoints that a log would receive. The rest of a pass's time is spent in Kafka.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from ingest.records.findings import Search
 from ingest.records.records import Recorder
 from ingest.run_capture import tables_of
 
-_WARM = 0.02  # of the changes; until then code is generated and the server is waited for
+_WARM = 0.02  # share of the changes that is not timed: code generation and waits for the server
 
 
 class Clock:
-    """Times the changes from a first part on that is left out."""
+    """Times the changes after a warm-up part that is not counted."""
 
     def __init__(self, changes: int) -> None:
         self._changes, self._warm = changes, int(changes * _WARM)
@@ -40,24 +40,24 @@ class Clock:
         self.done = 0
 
     def count(self, changes: int) -> None:
-        """So many more are done."""
+        """Count changes that were processed."""
         self.done += changes
         if not self._began and self.done >= self._warm:
             self._began, self._warm = time.perf_counter(), self.done
 
     @property
     def over(self) -> bool:
-        """Whether all are done."""
+        """True if all changes were processed."""
         return self.done >= self._changes
 
     @property
     def microseconds(self) -> float:
-        """A change's."""
+        """Microseconds per change."""
         return (time.perf_counter() - self._began) / (self.done - self._warm) * 1e6
 
 
 class DiscardingLog:
-    """A log that keeps nothing; implements `seams.ChangeLog`."""
+    """A log that stores nothing; implements `ingest.records.capture_interfaces.ChangeLog`."""
 
     def __init__(self, start: Checkpoint, clock: Clock) -> None:
         self._start, self._clock = start, clock
@@ -90,7 +90,7 @@ class DiscardingLog:
 
 
 def decoded(topology: str, source: Source, start: Checkpoint, clock: Clock) -> None:
-    """Facts, and nothing made of them."""
+    """Read and decode the log events only."""
     server = MySqlSource(source)
     tables = tables_of(source)(server.seen())
     tables.begin(server.seen().catalog)
@@ -104,7 +104,7 @@ def decoded(topology: str, source: Source, start: Checkpoint, clock: Clock) -> N
 
 
 def recorded(topology: str, source: Source, start: Checkpoint, clock: Clock) -> None:
-    """A whole session, but for Kafka."""
+    """Run a whole session without Kafka."""
     Session(
         source=MySqlSource(source),
         log=DiscardingLog(start, clock),
@@ -121,7 +121,7 @@ STAGES: dict[str, Callable[[str, Source, Checkpoint, Clock], None]] = {"decoded"
 
 
 def main(file: str, log_file: str, position: str, gtids: str, changes: str) -> None:
-    """Print the costs of both as JSON."""
+    """Print the costs of both stages as JSON."""
     topology = read_topology(Path(file).read_text(), file=file, environ={})
     place = Position(file=log_file, pos=int(position), gtid_set=gtids, sequence=0)
     costs = {}

@@ -1,6 +1,6 @@
-"""The two shapes of changes for PostgreSQL, as SQL: `bulk` (transactions of many rows) and `oltp` (one row each); pure.
+"""Define the two shapes of changes for PostgreSQL as SQL: `bulk` (transactions of many rows) and `oltp` (one row each).
 
-The same columns and parts as `benchmarks.decode.workload` has for MySQL, in PostgreSQL's words.
+They have the same columns and parts as those of `benchmarks.decode.workload` for MySQL, in PostgreSQL's syntax.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 ShapeName = Literal["bulk", "oltp"]
 SHAPES: Final[tuple[ShapeName, ...]] = ("bulk", "oltp")
-# Rows inserted, then of these updated and deleted.
+# Numbers of rows that are inserted, and of these updated and deleted.
 BLOCKS: Final = {"bulk": (1000, 600, 400), "oltp": (10, 7, 3)}
 _DECLARED: Final = (
     "id BIGINT PRIMARY KEY, qty INT NOT NULL, price NUMERIC(12,2) NOT NULL, ratio FLOAT8, name VARCHAR(100) NOT NULL, "
@@ -34,19 +34,19 @@ _CHANGE: Final = (
 
 
 def expected(shape: ShapeName, changes: int) -> dict[str, int]:
-    """Changes by `op` that a log of at least so many holds, in whole blocks."""
+    """Return the changes by `op` in a log of at least `changes` changes, in whole blocks."""
     inserted, updated, deleted = BLOCKS[shape]
     blocks = -(-changes // (inserted + updated + deleted))
     return {"c": blocks * inserted, "u": blocks * updated, "d": blocks * deleted}
 
 
 def preparation(shape: ShapeName) -> str:
-    """The table of a shape, empty."""
+    """Return the CREATE TABLE of a shape."""
     return f"CREATE TABLE {shape} ({_DECLARED})"
 
 
 def load(shape: ShapeName, changes: int) -> str:
-    """One call that makes all changes, in transactions of its own: round trips would take most of the time."""
+    """Return one DO block that makes all changes in separate transactions, to avoid the time of round trips."""
     inserted, updated, _ = BLOCKS[shape]
     blocks = expected(shape, changes)["c"] // inserted
     at = f"3000000000 + block * {inserted}"

@@ -1,4 +1,4 @@
-"""Runs either capture as a process of its own, and looks at its memory and processor time from outside."""
+"""Run each capture as a separate process, and measure its memory and CPU time from outside."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 
 def our_command(topology: Path) -> list[str]:
-    """The capture as it is deployed."""
+    """Return the command of Tailorbird's capture as it is deployed."""
     return [sys.executable, "-m", "ingest", str(topology), "--source", "bench"]
 
 
 def stage_costs(topology: Path, place: LogPlace, changes: int) -> dict[str, float]:
-    """What `mysql_stages` measures, in a process of its own."""
+    """Run `mysql_stages` in a separate process; return its figures."""
     given = [str(topology), place.file, str(place.position), place.gtids, str(changes)]
     command = [sys.executable, "-m", "benchmarks.capture.mysql_stages", *given]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=_ROOT, check=False)
     if done.returncode:
-        raise TailorbirdError(f"the stages could not be timed: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
+        raise TailorbirdError(f"cannot time the stages: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
     costs: dict[str, float] = json.loads(done.stdout)
     return costs
 
@@ -48,13 +48,13 @@ class WatchedProcess:
         self._watcher.start()
 
     def alive(self) -> None:
-        """TailorbirdError with its last words when it has died."""
+        """Raise TailorbirdError with the last line of its log if it has ended."""
         if self._process.poll() is not None:
             words = self._log.read_text(errors="replace").strip().splitlines()
-            raise TailorbirdError(f"{self._name} died: {words[-1] if words else 'no word said'}", f"see {self._log}")
+            raise TailorbirdError(f"{self._name} ended: {words[-1] if words else 'no output'}", f"see {self._log}")
 
     def idle(self, settle: float, seconds: float) -> float:
-        """Percent of a core that it uses in `seconds` with nothing to do, after `settle`."""
+        """Wait `settle` seconds; return the percentage of a core that the idle process uses in `seconds`."""
         time.sleep(settle)
         before, began = self._used(), time.monotonic()
         time.sleep(seconds)
@@ -62,7 +62,7 @@ class WatchedProcess:
         return (self._used() - before) / (time.monotonic() - began) * 100
 
     def stop(self) -> None:
-        """SIGTERM, then SIGKILL; keeps memory and processor time."""
+        """Stop the process with SIGTERM, then SIGKILL; `memory` and `cpu` remain."""
         self._ended.set()
         self._watcher.join()
         if self._process.poll() is None:
@@ -91,7 +91,7 @@ class WatchedProcess:
 
 @contextmanager
 def running(name: str, command: list[str], log: Path) -> Iterator[WatchedProcess]:
-    """The process while it runs; its output goes to a file."""
+    """Run a process during the block; its output goes to a file."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)

@@ -1,4 +1,4 @@
-"""From passes to what a person is shown: rates by the broker's clock, ratios, and what is asked of them; pure."""
+"""Turn passes into rates by the broker's clock, ratios, verdicts against the targets, and the page of results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Task = Literal["bulk", "oltp", "snapshot"]
 Side = Literal["tailorbird", "Debezium"]
 TASKS: Final[tuple[Task, ...]] = ("bulk", "oltp", "snapshot")
 SIDES: Final[tuple[Side, ...]] = ("tailorbird", "Debezium")
-# The last part of a pass is not timed: whoever waits for a batch to fill would be charged for waiting.
+# The last part of a pass is not timed, because it includes the wait for a batch to fill.
 TIMED: Final = 0.98
 MOST_MEMORY, MOST_IDLE = 150.0, 5.0
 
@@ -25,7 +25,7 @@ TARGETS: Final[Mapping[Task, tuple[tuple[float | None, float | None], tuple[floa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicCount:
-    """What a read_committed consumer found: changes by `op`, when the broker got each (ms, sorted), bytes of values."""
+    """Changes of a topic by `op`, the broker's time of each (ms, sorted), and bytes of values, as read_committed."""
 
     kinds: Mapping[str, int]
     moments: tuple[int, ...]
@@ -33,20 +33,23 @@ class TopicCount:
 
     @property
     def changes(self) -> int:
-        """All of them."""
+        """Number of all changes."""
         return len(self.moments)
 
     @property
     def rate(self) -> float:
-        """Changes a second from the first to the one that ends the timed part."""
+        """Changes per second from the first to the one that ends the timed part."""
         last = max(1, int(self.changes * TIMED) - 1)
         return last / max(0.001, (self.moments[last] - self.moments[0]) / 1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """One pass of one side over one task; `memory` is the greatest resident size in MB, `cpu` seconds of all threads
-    from start to end, `idle` percent of a core with nothing to do (None: not measured)."""
+    """One pass of one side over one task.
+
+    `memory` is the maximum resident size in MB, `cpu` the CPU seconds of all threads from start to end, `idle` the
+    percentage of a core that is used while idle (None: not measured).
+    """
 
     task: Task
     side: Side
@@ -58,7 +61,7 @@ class Pass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stages:
-    """Microseconds of wall time that one of our changes takes until it is decoded, and until its records are made."""
+    """Microseconds of wall-clock time per change until it is decoded, and until its records exist (Tailorbird)."""
 
     task: Task
     decoded: float
@@ -66,19 +69,19 @@ class Stages:
 
 
 def missing(done: Pass, expected: Mapping[str, int]) -> str:
-    """What is wrong with what a pass wrote; empty when every change is there exactly once."""
+    """Return how the output of a pass differs from the expected changes; empty if each exists exactly once."""
     found = {kind: number for kind, number in done.counted.kinds.items() if number or kind in expected}
     return "" if found == dict(expected) else f"{done.side}, {done.task}: {found} instead of {dict(expected)}"
 
 
 def rate_of(passes: Sequence[Pass], task: Task, side: Side) -> float | None:
-    """The median of a side's passes over a task."""
+    """Return the median rate of a side's passes over a task."""
     rates = [one.counted.rate for one in passes if one.task == task and one.side == side]
     return median(rates) if rates else None
 
 
 def verdicts(passes: Sequence[Pass]) -> list[tuple[str, bool]]:
-    """Lines such as `oltp: 1.85× Debezium (must ≥ 1.3: reached)`, and whether each breaks a must."""
+    """Return lines such as `oltp: 1.85× Debezium (must ≥ 1.3: reached)`, and whether each misses a required figure."""
     lines: list[tuple[str, bool]] = []
     for task in TASKS:
         ours, theirs = rate_of(passes, task, "tailorbird"), rate_of(passes, task, "Debezium")
@@ -114,9 +117,9 @@ def _met(reached: bool) -> str:
 
 
 def table(passes: Sequence[Pass]) -> list[str]:
-    """A Markdown table of all passes."""
+    """Return a Markdown table of all passes."""
     rows = [
-        "| task | side | changes/s (median) | passes | CPU µs a change | resident MB | bytes a change |",
+        "| task | side | changes/s (median) | passes | CPU µs per change | resident MB | bytes per change |",
         "|---|---|---|---|---|---|---|",
     ]
     for task in TASKS:
@@ -134,9 +137,9 @@ def table(passes: Sequence[Pass]) -> list[str]:
 
 
 def where(passes: Sequence[Pass], stages: Sequence[Stages]) -> list[str]:
-    """A Markdown table of where our time goes, in microseconds of wall time a change."""
+    """Return a Markdown table of Tailorbird's time by stage, in microseconds of wall-clock time per change."""
     rows = [
-        "| where our time goes, µs a change | reading, decoding | envelopes, positions | Kafka, commits | all |",
+        "| Tailorbird by stage, µs per change | reading, decoding | envelopes, positions | Kafka, commits | total |",
         "|---|---|---|---|---|",
     ]
     for one in stages:
@@ -149,8 +152,8 @@ def where(passes: Sequence[Pass], stages: Sequence[Stages]) -> list[str]:
 
 
 def document(passes: Sequence[Pass], stages: Sequence[Stages], facts: Mapping[str, str], notes: Sequence[str]) -> str:
-    """docs/results/capture.md."""
-    lines = ["# Binlog to Kafka, acknowledged, beside Debezium", ""]
+    """Return the text of docs/results/capture.md."""
+    lines = ["# Binlog to Kafka, acknowledged, compared with Debezium", ""]
     lines += [f"- {name}: {value}" for name, value in facts.items()]
     lines += ["", *table(passes), "", *(f"- {line}" for line, _ in verdicts(passes)), ""]
     if spent := where(passes, stages):
@@ -160,7 +163,7 @@ def document(passes: Sequence[Pass], stages: Sequence[Stages], facts: Mapping[st
 
 
 def as_json(passes: Sequence[Pass], stages: Sequence[Stages], facts: Mapping[str, str]) -> dict[str, Any]:
-    """The same for programs."""
+    """Return the same results as JSON values."""
     return {
         "facts": dict(facts),
         "passes": [

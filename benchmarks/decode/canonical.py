@@ -1,7 +1,7 @@
-"""The checksum by which the values of four libraries in three languages are compared.
+"""Compute the checksum that compares the values of four libraries in three languages.
 
-Each value becomes a text that does not depend on its language, each column of each image a sum of CRC32s weighted by
-the change's number: a wrong, missing, repeated or reordered value changes it, and the column that differs is known.
+Each value becomes a text that does not depend on the language. Each column of each image becomes a sum of CRC32s,
+weighted by the change's number. A wrong, missing, repeated or reordered value changes the sum of its column.
 
 | type | text |
 |---|---|
@@ -31,14 +31,14 @@ Texts = Sequence[bytes] | None
 
 
 class Checksum:
-    """The sums of every column of both images; `add` takes the canonical texts of one change's images."""
+    """Sums of every column of both images; `add` takes the canonical texts of one change's images."""
 
     def __init__(self) -> None:
         self._count = 0
         self._sums = [[0] * len(COLUMNS), [0] * len(COLUMNS)]
 
     def add(self, before: Texts, after: Texts) -> None:
-        """Count one change; an insert has no image before it, a delete none after it."""
+        """Count one change; an insert has no before image, a delete no after image."""
         weight = 1 + self._count % WEIGHTS
         self._count += 1
         for sums, texts in zip(self._sums, (before, after), strict=True):
@@ -47,17 +47,17 @@ class Checksum:
                     sums[index] += crc32(text) * weight
 
     def sums(self) -> dict[str, list[str]]:
-        """Column name → the sums of its values before and after, 16 hexadecimal digits each."""
+        """Return, by column name, the sums of its before and after values, 16 hexadecimal digits each."""
         return {name: [f"{sums[index] & _MASK:016x}" for sums in self._sums] for index, name in enumerate(COLUMNS)}
 
 
 def double_text(value: float) -> bytes:
-    """A double, whatever its decimal notation."""
+    """Return the text of a double, independent of its decimal notation."""
     return _DOUBLE.pack(value).hex().encode()
 
 
 def json_text(value: Any) -> bytes:
-    """A document of Python values; strings and keys may be text or UTF-8 bytes."""
+    """Return the text of a JSON document of Python values; strings and keys may be text or UTF-8 bytes."""
     if value is None:
         return b"null"
     if value is True:

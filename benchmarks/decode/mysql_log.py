@@ -1,7 +1,7 @@
-"""A private MySQL 8.0 that holds both binlogs: made once, kept in the cache, served to every library that is measured.
+"""Run a private MySQL 8.0 with both binlogs, which are created once, kept in the cache, and read by every library.
 
-The server is the one of the local stack, in a home and on a port of its own, and not durable: nothing here is worth a
-sync.
+The server is the one of the local stack, with its own home folder and port. It does not sync to disk, because the data
+can be created again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPlace:
-    """Where one shape's changes begin: `position` in `file`; `gtids` are the transactions before; `size` in bytes."""
+    """The place where a shape's changes begin.
+
+    `position` is an offset in `file`, `gtids` are the earlier transactions, `size` is in bytes.
+    """
 
     file: str
     position: int
@@ -38,7 +41,7 @@ class LogPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogServer:
-    """A running server, what it calls itself and the place of each shape by name."""
+    """A running server, its version, and the place of each shape by name."""
 
     port: int
     version: str
@@ -47,7 +50,7 @@ class LogServer:
 
 @contextmanager
 def serve_logs(cache: Path, shapes: tuple[Shape, ...], port: int, report: Report) -> Iterator[LogServer]:
-    """Start the server, make the binlogs if they are not there yet, and stop the server at the end."""
+    """Start the server, create the binlogs if they do not exist yet, and stop the server at the end."""
     kept = cache / "bench-decode" / f"log-{fingerprint(shapes)}"
     kept.parent.mkdir(parents=True, exist_ok=True)
     # A second run waits: it would share the server, and the first to end would stop it.
@@ -58,7 +61,7 @@ def serve_logs(cache: Path, shapes: tuple[Shape, ...], port: int, report: Report
 def _serve(kept: Path, cache: Path, shapes: tuple[Shape, ...], port: int, report: Report) -> Iterator[LogServer]:
     manifest = kept / "places.json"
     if kept.exists() and not manifest.exists():
-        # a generation that was cut short: its half binlog must not be measured
+        # the generation was interrupted: its incomplete binlog must not be measured
         shutil.rmtree(kept)
     stack = Stack(StackSettings(home=kept / "stack", cache=cache, ports=Ports(mysql_shop=port)))
     report(f"starting MySQL on port {port}")
@@ -109,7 +112,7 @@ def _make(cursor: pymysql.cursors.Cursor, shapes: tuple[Shape, ...], report: Rep
             cursor.execute(statement)
     places: dict[str, LogPlace] = {}
     for shape in shapes:
-        report(f"making the {shape.name} binlog of {shape.changes:,} changes (kept for the next time)")
+        report(f"creating the {shape.name} binlog of {shape.changes:,} changes (kept for later runs)")
         began = time.monotonic()
         cursor.execute("FLUSH BINARY LOGS")
         file, position, gtids = _position(cursor)
@@ -117,9 +120,9 @@ def _make(cursor: pymysql.cursors.Cursor, shapes: tuple[Shape, ...], report: Rep
             cursor.execute(statement)
         end_file, end, _ = _position(cursor)
         if end_file != file:
-            raise TailorbirdError(f"the {shape.name} binlog does not fit one file", "ask for fewer changes")
+            raise TailorbirdError(f"the {shape.name} binlog does not fit into one file", "request fewer changes")
         places[shape.name] = LogPlace(file=file, position=position, gtids=gtids, size=end - position)
-        report(f"made {(end - position) / 1e6:,.0f} MB in {time.monotonic() - began:.0f} s")
+        report(f"created {(end - position) / 1e6:,.0f} MB in {time.monotonic() - began:.0f} s")
     return places
 
 

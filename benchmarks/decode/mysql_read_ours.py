@@ -1,4 +1,4 @@
-"""The reader of our own library: `open_reader` on the server, rows as dictionaries in its native flavour."""
+"""Read with Tailorbird's library: `open_reader` on the server, rows as dictionaries in its native flavour."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _sum(checksum: Checksum, batch: RowBatch) -> None:
 
 
 def read(request: Request) -> str:
-    """Read the asked number of changes and tell how long it took."""
+    """Read the requested number of changes; return the answer with the time that it took."""
     uri = f"mysql://{request.user}:{request.password}@127.0.0.1:{request.port}?ssl=off&follow=0"
     reader = open_reader(uri, BinlogPosition(file=request.file, position=request.position))
     checksum = Checksum() if request.check else None

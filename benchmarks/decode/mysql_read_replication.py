@@ -1,4 +1,4 @@
-"""The reader of mysql-replication: `BinLogStreamReader` from the server, every row's dictionary of values taken."""
+"""Read with mysql-replication: `BinLogStreamReader` on the server, including every row's dictionary of values."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _images(event: Any, row: dict[str, Any]) -> tuple[Texts, Texts]:
 
 
 def read(request: Request) -> str:
-    """Read the asked number of changes and tell how long it took."""
+    """Read the requested number of changes; return the answer with the time that it took."""
     stream = BinLogStreamReader(
         {"host": "127.0.0.1", "port": request.port, "user": request.user, "passwd": request.password},
         server_id=9501,

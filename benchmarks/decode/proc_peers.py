@@ -1,4 +1,4 @@
-"""Builds the readers of Go and Java with their own package managers, and runs each reader as a process of its own."""
+"""Build the readers in Go and Java with their own package managers, and run each reader as a separate process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tailorbird.devtools.stack.settings import CAPTURE_LOGIN
 
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parent.parent
-# Command, how it tells its version (empty: any will do), the oldest that will do, and what a person calls it.
+# Command, its version option (empty: any version is accepted), the oldest accepted version, and its display name.
 _JAVA = (("mvn", "", (0,), "Maven"), ("javac", "-version", (17,), "a JDK 17 or newer"))
 _NEEDS: dict[Library, tuple[tuple[str, str, tuple[int, ...], str], ...]] = {
     "go-mysql": (("go", "version", (1, 24), "Go 1.24 or newer"),),
@@ -35,7 +35,7 @@ _LARGER_QUEUE = "4096,16384,10"
 
 
 def check_tools(libraries: Collection[Library]) -> None:
-    """Refuse before anything is started when a build tool of a chosen library is absent or too old."""
+    """Raise UsageError, before anything starts, if a build tool of a chosen library is missing or too old."""
     missing = [
         f"{meaning} (`{command}`)"
         for library in LIBRARIES
@@ -45,13 +45,13 @@ def check_tools(libraries: Collection[Library]) -> None:
     ]
     if missing:
         raise UsageError(
-            f"the peers need {' and '.join(dict.fromkeys(missing))} in PATH",
+            f"building the peers requires {' and '.join(dict.fromkeys(missing))} in PATH",
             "install them (Debian 13: golang, maven, default-jdk-headless), or choose other peers with --library",
         )
 
 
 def _version(command: str, option: str) -> tuple[int, ...]:
-    """The first version number that a command tells; empty, so older than any, when there is none."""
+    """Return the first version number that a command prints; empty, so older than any, if it prints none."""
     if shutil.which(command) is None:
         return ()
     if not option:
@@ -62,7 +62,7 @@ def _version(command: str, option: str) -> tuple[int, ...]:
 
 
 def build_readers(cache: Path, libraries: Collection[Library]) -> dict[Library, list[str]]:
-    """The command of each library's reader, built below the cache where it must be."""
+    """Return the command of each library's reader; build it in the cache if necessary."""
     build = cache / "bench-decode" / "build"
     build.mkdir(parents=True, exist_ok=True)
     commands: dict[Library, list[str]] = {}
@@ -91,13 +91,13 @@ def _build(command: list[str], library: str) -> None:
     if done.returncode:
         said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         reason = next((line for line in said if "ERROR" in line), said[-1] if said else "no reason given")
-        raise TailorbirdError(f"{library} could not be built: {reason}", "check the network and repeat")
+        raise TailorbirdError(f"cannot build {library}: {reason}", "check the network and repeat")
 
 
 def read_once(
     library: Library, command: list[str], server: LogServer, place: LogPlace, shape: Shape, *, check: bool
 ) -> Reading:
-    """Run one reader over one binlog; a reader that fails or hangs is an error that says which."""
+    """Run one reader over one binlog; raise TailorbirdError with the reader's name if it fails or hangs."""
     arguments = {
         "port": server.port,
         "user": CAPTURE_LOGIN.user,
@@ -128,7 +128,7 @@ def read_once(
 
 
 def machine() -> str:
-    """Processor, cores, memory and system of this machine, in one line."""
+    """Return processor, cores, memory and system of this machine in one line."""
     model = re.search(r"model name\s*:\s*(.+)", _text(Path("/proc/cpuinfo")))
     memory = re.search(r"MemTotal:\s*(\d+) kB", _text(Path("/proc/meminfo")))
     system = re.search(r'PRETTY_NAME="(.+)"', _text(Path("/etc/os-release")))
@@ -142,7 +142,7 @@ def machine() -> str:
 
 
 def runtimes(libraries: Collection[Library]) -> str:
-    """The versions of the languages' runtimes that were used."""
+    """Return the versions of the language runtimes that were used."""
     parts = [f"Python {platform.python_version()}"]
     if any(library.startswith("Debezium") for library in libraries):
         reported = subprocess.run(["javac", "-version"], capture_output=True, text=True, check=False)
@@ -154,7 +154,7 @@ def runtimes(libraries: Collection[Library]) -> str:
 
 
 def load() -> float:
-    """How many processes wanted a processor in the last minute: a busy machine makes the figures worthless."""
+    """Return the load average of the last minute; figures from a busy machine are not reliable."""
     return os.getloadavg()[0]
 
 

@@ -1,11 +1,11 @@
-"""What a Python reader is asked and what it answers; the readers in Go and Java have the same arguments and answer.
+"""Define the arguments and the answer of a Python reader; the readers in Go and Java have the same.
 
     reader --port 13500 --user cdc --password cdc --file binlog.000002 --position 195 --gtids … --table bulk
            --changes 500000 [--check]
 
-One line of JSON on standard output: `version`, the counts of `inserts`, `updates`, `deletes`, `seconds` from
-the first change to the last, `cpu`: what all its threads used of the processors in this time, and with `--check` the
-`sums` of `canonical`.
+The answer is one line of JSON on standard output: `version`, the counts of `inserts`, `updates`, `deletes`, `seconds`
+from the first change to the last, `cpu` (CPU seconds of all threads in this time), and with `--check` the `sums` of
+`canonical`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.decode.canonical import Checksum
 
 
 class Request(argparse.Namespace):
-    """The parsed arguments."""
+    """Parsed arguments of a reader."""
 
     port: int
     user: str
@@ -32,7 +32,7 @@ class Request(argparse.Namespace):
 
 
 def parse_request(arguments: Sequence[str] | None = None) -> Request:
-    """Read the command line of a reader."""
+    """Parse the command line of a reader."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
     for name in ("user", "password", "file", "gtids", "table"):
@@ -44,7 +44,7 @@ def parse_request(arguments: Sequence[str] | None = None) -> Request:
 
 
 def answer(*, version: str, counts: tuple[int, int, int], seconds: float, cpu: float, checksum: Checksum | None) -> str:
-    """The one line that a reader prints."""
+    """Return the line that a reader prints."""
     inserts, updates, deletes = counts
     return json.dumps(
         {

@@ -1,6 +1,6 @@
-"""From readings to what a person is shown: medians, ratios, the values that differ, the document with the results.
+"""Turn readings into medians, ratios, differences of values, and the page of results.
 
-Pure: dates, machine and command are arguments.
+Dates, machine and command are arguments.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ OURS: Final[Library] = "tailorbird"
 PEERS: Final[tuple[Library, ...]] = ("mysql-replication", "Debezium", "Debezium, larger queue", "go-mysql")
 LIBRARIES: Final[tuple[Library, ...]] = (OURS, *PEERS)
 
-# How many times a peer's changes/s ours must reach, and should; None is not asked for.
+# Required and desired ratio of Tailorbird's changes/s to a peer's; None: no target.
 TARGETS: Final[Mapping[tuple[ShapeName, Library], tuple[float | None, float | None]]] = {
     ("bulk", "mysql-replication"): (6.0, None),
     ("bulk", "Debezium"): (1.8, 2.5),
@@ -31,7 +31,7 @@ TARGETS: Final[Mapping[tuple[ShapeName, Library], tuple[float | None, float | No
 class Reading:
     """One pass of one library over one binlog; `sums` by column in a checked pass, None in a timed one.
 
-    `seconds` is what a clock showed, `cpu` what all its threads used of the processors in this time.
+    `seconds` is wall-clock time, `cpu` the CPU seconds of all threads in this time.
     """
 
     library: Library
@@ -45,7 +45,7 @@ class Reading:
 
     @property
     def changes(self) -> int:
-        """Rows changed: an update with its two images is one."""
+        """Number of changed rows; an update with its two images is one."""
         return self.inserts + self.updates + self.deletes
 
 
@@ -58,7 +58,7 @@ class Measurement:
 
     @property
     def library(self) -> Library:
-        """Whose passes these are."""
+        """The library of these passes."""
         return self.readings[0].library
 
     @property
@@ -68,18 +68,18 @@ class Measurement:
 
     @property
     def cpu(self) -> float:
-        """Processor time of one change in microseconds, the median of the passes: a busy machine disturbs it least."""
+        """CPU time per change in microseconds, the median of the passes; a busy machine affects it least."""
         return median(reading.cpu / reading.changes for reading in self.readings) * 1e6
 
     @property
     def rate(self) -> float:
-        """The median of the passes."""
+        """Changes per second, the median of the passes."""
         return median(self.rates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """Our rate over a peer's, and what is asked of it."""
+    """Ratio of Tailorbird's rate to a peer's, with its targets."""
 
     shape: ShapeName
     peer: Library
@@ -87,22 +87,22 @@ class Ratio:
 
     @property
     def must(self) -> float | None:
-        """Below this the benchmark fails."""
+        """Required minimum; below it the benchmark fails."""
         return TARGETS.get((self.shape, self.peer), (None, None))[0]
 
     @property
     def aim(self) -> float | None:
-        """What we would like."""
+        """Desired minimum."""
         return TARGETS.get((self.shape, self.peer), (None, None))[1]
 
     @property
     def line(self) -> str:
-        """`bulk: 8.31× mysql-replication`; what scripts look for, so its form is fixed."""
+        """A line such as `bulk: 8.31× mysql-replication`; scripts parse it, so its form is fixed."""
         return f"{self.shape}: {self.value:.2f}× {self.peer}"
 
     @property
     def verdict(self) -> str:
-        """Whether it is what was asked for, in words; empty when nothing was."""
+        """A text that says whether the targets are reached; empty without targets."""
         words = []
         for word, asked in (("must", self.must), ("aim", self.aim)):
             if asked is not None:
@@ -111,12 +111,12 @@ class Ratio:
 
     @property
     def failed(self) -> bool:
-        """True if it had to be larger."""
+        """True if the required minimum is missed."""
         return self.must is not None and self.value < self.must
 
 
 def ratios(measurements: Iterable[Measurement]) -> list[Ratio]:
-    """Ours over each peer that was measured on the same binlog."""
+    """Return the ratio to each peer that was measured on the same binlog."""
     rates = {(m.shape, m.library): m.rate for m in measurements}
     return [
         Ratio(shape=shape, peer=peer, value=rates[shape, OURS] / rates[shape, peer])
@@ -127,9 +127,9 @@ def ratios(measurements: Iterable[Measurement]) -> list[Ratio]:
 
 
 def differences(checked: Sequence[Reading], expected: int) -> list[str]:
-    """What the libraries do not agree on, a line each; empty when all read the same values in the same order.
+    """Return a line per disagreement of the libraries; empty if all read the same values in the same order.
 
-    `expected` is the number of changes that the binlog was made with.
+    `expected` is the number of changes in the binlog.
     """
     lines = [f"{r.library}: {r.changes:,} changes instead of {expected:,}" for r in checked if r.changes != expected]
     kinds = {(r.inserts, r.updates, r.deletes) for r in checked}
@@ -146,9 +146,9 @@ def differences(checked: Sequence[Reading], expected: int) -> list[str]:
 
 
 def rate_table(measurements: Sequence[Measurement]) -> list[str]:
-    """A Markdown table of changes per second: median, and the passes it comes from."""
+    """Return a Markdown table of changes per second: the median and its passes."""
     rows = [
-        "| binlog | library | changes/s (median) | passes | µs of processor each |",
+        "| binlog | library | changes/s (median) | passes | CPU µs per change |",
         "|---|---|--:|---|--:|",
     ]
     for m in measurements:
@@ -165,10 +165,10 @@ def document(
     facts: Mapping[str, str],
     notes: Sequence[str],
 ) -> str:
-    """The page `docs/results/decode.md`; `facts` are command, date, machine and versions, `notes` the conditions."""
-    lines = ["# Decoding the binlog, beside the peers", ""]
+    """Return the text of `docs/results/decode.md`; `facts` are command, date, machine, versions, `notes` conditions."""
+    lines = ["# Decoding the binlog, compared with other libraries", ""]
     lines += [f"- {name}: {value}" for name, value in facts.items()]
-    lines += ["", *rate_table(measurements), "", "| ours is | asked for |", "|---|---|"]
+    lines += ["", *rate_table(measurements), "", "| Tailorbird | target |", "|---|---|"]
     lines += [f"| {ratio.line} | {ratio.verdict or '—'} |" for ratio in ratios(measurements)]
     lines.append("")
     for shape, readings in checked.items():
@@ -176,14 +176,14 @@ def document(
         found = readings[0]
         lines.append(
             f"The {shape} binlog has {found.changes:,} changes ({found.inserts:,} inserts, {found.updates:,} updates,"
-            f" {found.deletes:,} deletes); the values of all columns in both images are the same from {names}."
+            f" {found.deletes:,} deletes); {names} return the same values for all columns in both images."
         )
     lines += ["", *(f"- {note}" for note in notes)]
     return "\n".join(lines) + "\n"
 
 
 def as_json(measurements: Sequence[Measurement], facts: Mapping[str, str]) -> dict[str, Any]:
-    """The same for programs."""
+    """Return the same results as JSON values."""
     return {
         "facts": dict(facts),
         "measurements": [

@@ -1,8 +1,8 @@
-"""The two shapes of binlog that are decoded, as SQL: `bulk` (transactions of many rows) and `oltp` (one row each).
+"""Define the two shapes of binlogs as SQL: `bulk` (transactions of many rows) and `oltp` (one row each).
 
-Pure. Every value is a function of the row's number, so two machines decode the same rows. Values are chosen so that
-each decoder is challenged by what it must get right: unsigned above 2³¹, negative numbers, four-byte characters,
-fractions, NULLs in three columns, nested JSON. Doubles inside JSON are never whole: some peers print 1.0 as 1.
+Every value is a function of the row's number, so two machines decode the same rows. The values cover difficult cases:
+unsigned above 2³¹, negative numbers, four-byte characters, fractions, NULLs in three columns, nested JSON. Doubles
+inside JSON are never whole, because some peers print 1.0 as 1.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _CHANGE: Final = (
     " attrs = JSON_SET(attrs, '$.stock', CAST(JSON_EXTRACT(attrs, '$.stock') AS SIGNED) + 1)"
 )
 
-# One block of changes: so many inserts; of these rows the first are then updated and the rest deleted.
+# One block of changes: numbers of inserts, of updates (of the first inserted rows) and of deletes (of the rest).
 _BULK_BLOCK: Final = (1000, 600, 400)
 _OLTP_BLOCK: Final = (10, 7, 3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """One binlog: `statements` fill `table` on an empty database; `changes` is what a decoder must find in it."""
+    """One binlog: `statements` fill `table` on an empty database; a decoder must find `changes` changes."""
 
     name: ShapeName
     preparation: tuple[str, ...]
@@ -70,7 +70,7 @@ class Shape:
 
 
 def shape(name: ShapeName, changes: int) -> Shape:
-    """The shape of at least this many changes, in whole blocks (2000 changes a block of bulk, 20 of oltp)."""
+    """Return the shape with at least this many changes, in whole blocks (of 2000 changes for bulk, 20 for oltp)."""
     block = _BULK_BLOCK if name == "bulk" else _OLTP_BLOCK
     blocks = -(-changes // sum(block))
     make = _bulk if name == "bulk" else _oltp
@@ -79,7 +79,7 @@ def shape(name: ShapeName, changes: int) -> Shape:
 
 
 def fingerprint(shapes: tuple[Shape, ...]) -> str:
-    """Changes whenever the SQL does, so that a kept binlog is never taken for another one."""
+    """Return a hash of the shapes' SQL, so that a cached binlog is never used for other SQL."""
     return hashlib.sha256(repr(shapes).encode()).hexdigest()[:12]
 
 
@@ -120,7 +120,7 @@ def _bulk(blocks: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def _oltp(blocks: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     inserted, updated, _ = _OLTP_BLOCK
     insert = _insert("oltp", f"(SELECT block * {inserted} + step AS n) numbered")
-    # In the server, because a round trip per statement would take most of the time; every statement commits by itself.
+    # Runs in the server, because round trips would take most of the time; every statement commits by itself.
     procedure = (
         f"CREATE PROCEDURE {DATABASE}.change_rows(blocks INT) BEGIN"
         " DECLARE block, step INT DEFAULT 0;"
