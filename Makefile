@@ -1,16 +1,16 @@
-# `make` prints this help. `make demo` and `make test` set everything up by themselves.
+# `make` prints the targets. `make demo` and `make test` install everything that they need.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
-# tests start hundreds of processes: what they import is compiled once
+# tests start hundreds of processes; bytecode files make their imports faster
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup classes setup-test demo test check unit bench bench-capture bench-capture-postgres bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-verify bench-gateway bench-dashboard clean constraints proto matrix chaos fuzz fuzz-database
 
-help: ## what can be done here
+help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 $(BIN)/tailorbird: pyproject.toml constraints.txt
@@ -20,98 +20,98 @@ $(BIN)/tailorbird: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[all]' --group dev
 	@touch $@
 
-setup: $(BIN)/tailorbird ## the Python environment, the artefacts of the local stack, the join kernel
+setup: $(BIN)/tailorbird ## install the Python environment, the servers of the local stack and the join kernel
 	$(BIN)/tailorbird stack fetch
 	$(BIN)/python -m joins.kernel.proc_kernel
 
-classes: setup ## an archive of the join's classes, half a minute of work: each later start of a join takes half the time
+classes: setup ## archive the join's classes (30 s once); later starts of a join take half the time
 	$(BIN)/python -m joins.engine.spark_archive
 
-setup-test: classes ## setup, and what tests need beside: faster starts of joins, the browser for the page
+setup-test: classes ## run setup and install what the tests also need: the class archive and a browser
 	tests/install-browser.sh
 
-demo: setup ## the whole pipeline on live traffic: make demo ARGS="--for 60s --json"
+demo: setup ## run the whole pipeline on live traffic: make demo ARGS="--for 60s --json"
 	@$(BIN)/tailorbird demo $(ARGS)
 
-check: $(BIN)/tailorbird ## format, lint, types, layers
+check: $(BIN)/tailorbird ## check format, lint, types and layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/mypy tests benchmarks
 	$(BIN)/lint-imports
 
-test: ## the checks, then all tests, on real servers; what CI runs
+test: ## run the checks, then all tests on real servers, as CI does
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check setup-test
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not matrix and not chaos" $(ARGS)
 
-unit: $(BIN)/tailorbird ## the tests that need no server, without most of the random cases
+unit: $(BIN)/tailorbird ## run the tests that need no server, without most of the random cases
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not integration and not matrix and not chaos and not long" $(ARGS)
 
-matrix: setup ## the tests on every supported server: MySQL 5.7, 8.0, 9.x, MariaDB 10.11, 11.4 (long)
+matrix: setup ## run the tests on every supported server: MySQL 5.7, 8.0, 9.x, MariaDB 10.11, 11.4 (long)
 	$(BIN)/python -m pytest -m "matrix and not chaos" $(ARGS)
 
-chaos: setup ## the long runs in which everything is killed (an hour)
+chaos: setup ## run the pipeline while every process is killed again and again (an hour)
 	$(BIN)/python -m pytest -m chaos $(ARGS)
 
-fuzz: $(BIN)/tailorbird ## coverage-guided fuzzing of the binlog decoder: make fuzz ARGS=-max_total_time=300
+fuzz: $(BIN)/tailorbird ## fuzz the binlog decoder, guided by coverage: make fuzz ARGS=-max_total_time=300
 	$(BIN)/python -m pip install --quiet atheris==3.0.0
 	$(BIN)/python tests/ingest/binlog/fuzz_decoder.py .tailorbird/fuzz $(or $(ARGS),-max_total_time=300) -rss_limit_mb=512 -max_len=70000
 
-fuzz-database: setup ## random databases on a real server: make fuzz-database ARGS="--server mysql-8.0 --cases 500 --seed 1"
+fuzz-database: setup ## run random databases on a real server: make fuzz-database ARGS="--server mysql-8.0 --cases 500 --seed 1"
 	@$(BIN)/python -m tests.databases.fuzz $(ARGS)
 
-bench: bench-decode bench-index bench-capture bench-capture-postgres bench-joins ## the benchmarks, each beside its peers
+bench: bench-decode bench-index bench-capture bench-capture-postgres bench-joins ## run the benchmarks that compare with other systems
 
-bench-capture: $(BIN)/tailorbird ## binlog to Kafka, acknowledged, beside Debezium; needs Maven and a JDK
+bench-capture: $(BIN)/tailorbird ## compare capture of a binlog with Debezium's; needs Maven and a JDK
 	@$(BIN)/python -m benchmarks.bench_capture $(ARGS)
 
-bench-capture-postgres: $(BIN)/tailorbird ## the log of PostgreSQL to Kafka, acknowledged, beside Debezium; needs Maven and a JDK
+bench-capture-postgres: $(BIN)/tailorbird ## compare capture of PostgreSQL with Debezium's; needs Maven and a JDK
 	@$(BIN)/python -m benchmarks.bench_capture_postgres $(ARGS)
 
-bench-loops: $(BIN)/tailorbird ## what it is worth that capture reads whole transactions in a loop of their own (ADR 26)
+bench-loops: $(BIN)/tailorbird ## compare the two loops that read one-row transactions (ADR 26)
 	@$(BIN)/python -m benchmarks.bench_loops $(ARGS)
 
-bench-decode: $(BIN)/tailorbird ## decoding the binlog beside three peers; needs Go, Maven and a JDK
+bench-decode: $(BIN)/tailorbird ## compare decoding of a binlog with three libraries; needs Go, Maven and a JDK
 	@$(BIN)/python -m benchmarks.bench_decode $(ARGS)
 
-bench-index: setup ## the whole path from HBase's log to Solr beside pysolr alone, and its latency; on the local stack
+bench-index: setup ## compare indexing with pysolr alone, and measure its latency; starts the local stack
 	@$(BIN)/tailorbird stack up
 	@$(BIN)/python -m benchmarks.bench_index $(ARGS)
 
-soak-index: setup ## half an hour of indexing: memory, logs, stubs and lag must stay flat; on the local stack
+soak-index: setup ## index for half an hour: memory, logs, tombstones and lag must not grow; starts the local stack
 	@$(BIN)/tailorbird stack up
 	@$(BIN)/python -m benchmarks.soak_index $(ARGS)
 
-bench-joins: setup ## joins beside Flink SQL: make bench-joins ARGS="--scale 0.1"; a full run takes about half an hour
+bench-joins: setup ## compare joins with Flink SQL (half an hour): make bench-joins ARGS="--scale 0.1"
 	@$(BIN)/python -m benchmarks.bench_joins $(ARGS)
 
-bench-aggregates: setup ## groups and joins of many to many beside Flink SQL: make bench-aggregates ARGS="--scale 0.1"
+bench-aggregates: setup ## compare groups and many-to-many joins with Flink SQL: make bench-aggregates ARGS="--scale 0.1"
 	@$(BIN)/python -m benchmarks.bench_aggregates $(ARGS)
 
-bench-join-latency: setup ## from Kafka's log to a readable row, at 500 changes/s; needs `tailorbird stack up`
+bench-join-latency: setup ## measure the time from Kafka to a readable row at 500 changes/s; needs `tailorbird stack up`
 	@$(BIN)/python -m benchmarks.bench_join_latency $(ARGS)
 
-bench-freshness: setup ## where the time goes from COMMIT to a query that shows it; needs `tailorbird stack up`
+bench-freshness: setup ## measure the time from COMMIT to a query result by stage; needs `tailorbird stack up`
 	@$(BIN)/python -m benchmarks.bench_freshness $(ARGS)
 
-bench-tables: setup ## many tables in one Spark application or in a process each; needs `tailorbird stack up`
+bench-tables: setup ## measure many tables in one Spark application or one process each; needs `tailorbird stack up`
 	@$(BIN)/python -m benchmarks.bench_tables $(ARGS)
 
-bench-verify: setup ## a table compared with its log beside one query that digests it; servers of its own
+bench-verify: setup ## compare `verify` of a log with one query that digests the table; starts its own servers
 	@$(BIN)/python -m benchmarks.bench_verify $(ARGS)
 
-bench-gateway: setup ## a gateway beside writing to Kafka directly, and a thousand agents on it; needs `tailorbird stack up`
+bench-gateway: setup ## measure a gateway with a thousand agents; needs `tailorbird stack up`
 	@$(BIN)/python -m benchmarks.bench_gateway $(ARGS)
 
-proto: $(BIN)/tailorbird ## generate the Python of proto/*.proto
+proto: $(BIN)/tailorbird ## generate the Python code of proto/*.proto
 	$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=src/indexer/peer --pyi_out=src/indexer/peer proto/wire.proto
 	$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=src/ingest/fleet --pyi_out=src/ingest/fleet proto/fleet.proto
 
-bench-dashboard: setup-test ## panels over a million documents: Solr's time, ours, first paint, fifty viewers; on the local stack
+bench-dashboard: setup-test ## measure panels over a million documents with fifty viewers; starts the local stack
 	@$(BIN)/tailorbird stack up
 	@$(BIN)/python -m benchmarks.bench_dashboard $(ARGS)
 
-constraints: ## renew constraints.txt from what is newest
+constraints: ## update constraints.txt to the newest versions
 	$(BIN)/python -m pip install --quiet --dry-run --ignore-installed --report build-report.json '.[all]' --group dev
 	$(BIN)/python -c 'import json; r = json.load(open("build-report.json")); l = sorted({f"{i[\"metadata\"][\"name\"].lower()}=={i[\"metadata\"][\"version\"]}" for i in r["install"] if i["metadata"]["name"] != "tailorbird"}); print("# The versions that tests run against; `make setup` passes this file to pip. Renew with `make constraints`.", *l, sep="\n")' > constraints.txt
 	rm build-report.json

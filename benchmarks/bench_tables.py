@@ -5,8 +5,8 @@
 
 Needs the servers (`tailorbird stack up`). Creates a database with that many small tables; each is joined with the first
 and written to HBase. The pipeline of `run` captures and joins them. Prints the time from the joins' start until the
-last table has written all its rows, the memory (PSS) of all join processes, their CPU usage while idle, and the time of a
-second start, after which a changed row of every table must be written.
+last table has written all its rows, the memory (PSS) of all join processes, their CPU usage while idle, and the time of
+a second start, after which a changed row of every table must be written.
 """
 
 from __future__ import annotations

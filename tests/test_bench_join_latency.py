@@ -50,4 +50,4 @@ def test_figures_report_tables_halves_and_phases_separately() -> None:
     assert "first half of the time and of the second: 0.50 s (50), 1.50 s (51)" in text
     assert "crm.customers 9.00 s (1), shop.orders 1.00 s (100)" in text
     assert "3 batches; mean ms: addBatch 400, walCommit 10" in text
-    assert "the join has told of no batch" in found(samples, phases_of(""), rate=500)
+    assert "the join has logged no batch" in found(samples, phases_of(""), rate=500)

@@ -27,17 +27,17 @@ FLINK = Reading(engine="flink", changes=500, seconds=20.0, state_bytes=1)
 
 def test_a_slower_half_is_a_miss_also_where_it_wrote_more_rows_which_is_reported() -> None:
     ours = reading("ours", [WARM_UP, (100, 1.0, 100), (100, 1.0, 100), (100, 2.0, 300), (100, 2.0, 300)])
-    assert misses("star", ours, FLINK) == ["star: the second half runs at 0.50× the first, 0.9× is asked for"]
+    assert misses("star", ours, FLINK) == ["star: the second half runs at 0.50× the first, at least 0.9× is required"]
     line = line_of("star", ours, FLINK)
     assert "second half 1.00× the first in changes read and rows written, 0.50× in changes read" in line
-    assert "rows written for a change: 1.00, then 3.00" in line
+    assert "rows written per change: 1.00, then 3.00" in line
 
 
 def test_a_half_with_a_lower_rate_is_reported() -> None:
     ours = reading("ours", [WARM_UP, (100, 1.0, 100), (100, 1.2, 100)])
-    assert misses("n1", ours, FLINK) == ["n1: the second half runs at 0.83× the first, 0.9× is asked for"]
+    assert misses("n1", ours, FLINK) == ["n1: the second half runs at 0.83× the first, at least 0.9× is required"]
     assert not misses("n1", reading("ours", [WARM_UP, (100, 1.0, 100), (100, 1.1, 100)]), FLINK)
-    assert misses("n1", reading("ours", [(100, 100.0, 0)]), FLINK) == ["n1: 0.04× Flink, at least 0.7× is asked for"]
+    assert misses("n1", reading("ours", [(100, 100.0, 0)]), FLINK) == ["n1: 0.04× Flink, at least 0.7× is required"]
 
 
 def test_growth_is_the_cost_of_a_change_in_the_larger_tables() -> None:
@@ -47,8 +47,8 @@ def test_growth_is_the_cost_of_a_change_in_the_larger_tables() -> None:
 
 def test_cpu_withheld_by_the_host_is_reported() -> None:
     ours = replace(reading("ours", [WARM_UP, (100, 1.0, 0), (100, 1.0, 0)]), withheld=0.041)
-    assert "withheld by the host: 4.1% of ours, 0.0% of Flink's run" in line_of("n1", ours, FLINK)
-    assert "(processors withheld: up to 4.1% of a run)" in growth_line([ours, FLINK], [FLINK])
+    assert "CPU steal: 4.1% in Tailorbird's run, 0.0% in Flink's" in line_of("n1", ours, FLINK)
+    assert "(CPU steal: up to 4.1% in a run)" in growth_line([ours, FLINK], [FLINK])
 
 
 def test_a_restart_reads_less_than_the_whole_state(tmp_path: Path) -> None:
@@ -85,12 +85,14 @@ def test_a_run_with_withheld_cpu_is_repeated(
 def test_the_steady_star_is_judged_by_its_halves_alone() -> None:
     ours = replace(reading("ours", [WARM_UP, (100, 1.0, 160), (100, 0.8, 160)]), withheld=0.035)
     assert steady_line(ours) == (
-        "star whose facts are all there at first: second half 1.25× the first in changes read and rows written, 1.25×"
-        " in changes read; rows written for a change: 1.60, then 1.60 (processors withheld: 3.5% of the run)"
+        "star whose facts all exist before its changes: second half 1.25× the first in changes read and rows written,"
+        " 1.25× in changes read; rows written per change: 1.60, then 1.60 (CPU steal: 3.5%)"
     )
     assert not half_misses("steady", ours)
     slower = reading("ours", [WARM_UP, (100, 1.0, 160), (100, 1.25, 160)])
-    assert half_misses("steady", slower) == ["steady: the second half runs at 0.80× the first, 0.9× is asked for"]
+    assert half_misses("steady", slower) == [
+        "steady: the second half runs at 0.80× the first, at least 0.9× is required"
+    ]
 
 
 @pytest.mark.parametrize("name", ["star", "steady", "growth10"])
@@ -161,5 +163,5 @@ def test_the_best_turn_of_each_commit_counts() -> None:
     assert [tree == Path("before") for tree in trees] == [True, False, False, True, True, False]
     assert found.ratio == 0.8
     assert "0.80× before" in found.line
-    assert slower([found]) == ["star: 0.80× of before, 0.95× is allowed"]
+    assert slower([found]) == ["star: 0.80× of before, at least 0.95× is required"]
     assert not slower([replace(found, now=found.before)])

@@ -1,4 +1,4 @@
-"""Line charts of a run as one SVG, without a library: a panel per quantity over the minutes of the run. Pure."""
+"""Draw line charts of a run as one SVG, without a library: a panel per quantity over the minutes of the run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ WIDTH, PANEL, LEFT, GAP = 900, 130, 90, 34
 
 
 def charts(title: str, minutes: Sequence[float], series: Mapping[str, Sequence[float]]) -> str:
-    """The SVG's text; `series` is a panel's heading → one value per entry of `minutes`."""
+    """Return the SVG's text; `series` is a panel's heading → one value per entry of `minutes`."""
     height = 40 + len(series) * (PANEL + GAP) + 20
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" font-family="sans-serif">',
@@ -40,7 +40,7 @@ def _panel(name: str, minutes: Sequence[float], values: Sequence[float], *, top:
 
 
 def growth(values: Sequence[float]) -> float:
-    """How much greater the mean of the last third is than that of the middle third: 0.1 is 10 %."""
+    """Return the growth from the mean of the middle third to that of the last third: 0.1 is 10 %."""
     third = len(values) // 3
     middle, last = values[third : 2 * third], values[2 * third :]
     before = sum(middle) / max(1, len(middle))

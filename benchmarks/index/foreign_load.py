@@ -1,5 +1,7 @@
-"""A random load of an application that knows nothing of us: single cells with plain `Bytes`, deletes of cells, families
-and rows; and what the index over it must hold."""
+"""Write a random load to a foreign table, and compute the expected contents of its index.
+
+The load is that of an external application: single cells encoded with `Bytes`, deletes of cells, families and rows.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ INDEX = "people"
 
 
 class ForeignLoad:
-    """Writes to `people` of a world; knows what the table must hold, and which rows nobody can read."""
+    """Writes to `people` of a world; knows the expected contents of the table, and which rows cannot be decoded."""
 
     def __init__(self, world: World, *, keys: int, seed: int = 5) -> None:
         self._world, self._random, self._keys = world, random.Random(seed), keys
@@ -29,7 +31,7 @@ class ForeignLoad:
         self._clock = 0
 
     def write_until_accepted(self, size: int, *, poison: bool = False) -> None:
-        """One batch, one row a write; repeated whole, with a later timestamp, until HBase has taken all of it."""
+        """Write one batch; repeat the whole batch with a later timestamp until HBase has accepted all of it."""
         puts: dict[bytes, Cells] = {}
         deletes: dict[bytes, list[bytes] | None] = {}
         for number in self._random.sample(range(self._keys), size):
@@ -56,7 +58,7 @@ class ForeignLoad:
         return f"{self._world.name}_people"
 
     def _drawn_cells(self, number: int) -> Cells:
-        """Some cells of a row, not all of them: the rest is as it was."""
+        """Return some cells of a row; the others remain unchanged."""
         revision = self._random.randrange(1_000_000)
         made: Cells = {
             b"d:name": f"Grace Hopper {number}, {revision} – ž".encode(),
@@ -70,7 +72,7 @@ class ForeignLoad:
         return {column: made[column] for column in wanted}
 
     def _drawn_delete(self) -> list[bytes] | None:
-        """Columns, a family, or the whole row (None)."""
+        """Return a random delete: columns, a family, or the whole row (None)."""
         return self._random.choice([[b"d:age"], [b"d:name", b"d:big"], [b"t"], None])
 
     def _write(
@@ -97,13 +99,13 @@ class ForeignLoad:
         self.written += len(puts) + len(deletes)
 
     def differences(self) -> list[str]:
-        """How the table differs from what was written, and the collection from the table, field by field."""
+        """Return the differences of the table from what was written, and of the collection from the table, by field."""
         with self._world.hbase() as connection:
             stored: dict[bytes, Cells] = dict(connection.table(self._name).scan(batch_size=1000))
         wrong = []
         lost = [row for row in stored.keys() | self.expected.keys() if stored.get(row) != self.expected.get(row)]
         if lost:
-            wrong.append(f"{len(lost)} rows of people are not what was written, e.g. {lost[0]!r}")
+            wrong.append(f"{len(lost)} rows of people differ from what was written, e.g. {lost[0]!r}")
         wanted = {row.decode(): _document(row, cells) for row, cells in stored.items() if row not in self.poisoned}
         wanted = {key: document for key, document in wanted.items() if document is not None}
         shown = {
@@ -113,12 +115,12 @@ class ForeignLoad:
         different = [key for key in wanted.keys() | shown.keys() if wanted.get(key) != shown.get(key)]
         if different:
             key = different[0]
-            wrong.append(f"{len(different)} people differ: {key}: {shown.get(key)} for {wanted.get(key)}")
+            wrong.append(f"{len(different)} people differ: {key}: {shown.get(key)} instead of {wanted.get(key)}")
         return wrong
 
 
 def _document(row: bytes, cells: Cells) -> dict[str, Any] | None:
-    """What the hand-written layout makes of a row, read here anew; None where no field names any of its cells."""
+    """Return a row's document by an independent reading of the fields; None if no field names any of its cells."""
     document: dict[str, Any] = {}
     if b"d:name" in cells:
         document["name"] = cells[b"d:name"].decode()

@@ -1,4 +1,4 @@
-"""A random load on a world's table, and what must be true of the collection while and after it runs."""
+"""Write a random load to a world's table, and check the collection during the load and after it."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from joins.stores.hbase_table import JoinedTable
 
 
 class Load:
-    """Inserts, updates and deletes in a range of keys, as the join's sink writes; knows what the table must hold."""
+    """Inserts, updates and deletes in a range of keys, written like the join's sink; knows the expected table."""
 
     def __init__(self, world: World, *, keys: int, deleted: float = 0.05, seed: int = 7) -> None:
         self._world, self._random, self._keys, self._deleted = world, random.Random(seed), keys, deleted
         self.expected: dict[int, int] = {}
         self.poisoned: set[bytes] = set()
         self.written = 0
-        # stamp of a batch → some keys and the revision that they have at least from then on, 0 for deleted ones
+        # batch timestamp → some keys and the least revision that they have from then on, 0 for deleted ones
         self.promised: dict[int, dict[int, int]] = {}
-        # key → the last revision that deletes it, noted before anything of that batch is written
+        # key → the last revision that deletes it, recorded before anything of that batch is written
         self.deleted: dict[int, int] = {}
         self._revision = 0
         self._lock = threading.Lock()
 
     def batch(self, sink: JoinedTable, size: int) -> None:
-        """One batch of the sink."""
+        """Write one batch of the sink."""
         self._write(sink, *self._drawn(size))
 
     def write_until_accepted(self, size: int, *, poison: bool = False) -> None:
-        """The same; repeated whole, with a new stamp, until HBase has taken all of it."""
+        """Write one batch; repeat the whole batch with a new timestamp until HBase has accepted all of it."""
         puts, deletes = self._drawn(size)
         if poison:
             self.poisoned.add(self._world.codec.row_key({"id": self._keys + len(self.poisoned)}))
@@ -55,7 +55,7 @@ class Load:
                 time.sleep(0.5)
 
     def _drawn(self, size: int) -> tuple[list[int], list[int]]:
-        """Keys to put and keys to delete."""
+        """Return random keys to put and keys to delete."""
         self._revision += 1
         keys = self._random.sample(range(self._keys), size)
         deletes = [key for key in keys if self._random.random() < self._deleted]
@@ -63,7 +63,7 @@ class Load:
         return [key for key in keys if key not in gone], deletes
 
     def _write(self, sink: JoinedTable, puts: list[int], deletes: list[int]) -> None:
-        """What the batch promises is noted before its barriers are written, what it takes away before all."""
+        """Write a batch; record its deletes before anything is written, and its puts before its barriers."""
         with self._lock:
             self.deleted.update(dict.fromkeys(deletes, self._revision))
         self._world.write(sink, [row(key, self._revision) for key in puts], deletes, barrier=False)
@@ -78,7 +78,7 @@ class Load:
         self.written += len(puts) + len(deletes)
 
     def _poison(self, key: int) -> None:
-        """A row of a layout that is not stored."""
+        """Write a row with a layout that is not stored."""
         cells = self._world.codec.cells(row(key), batch=1, ts_ms=1)
         cells[b"_layout"] = (77).to_bytes(4, "big")
         row_key = self._world.codec.row_key({"id": key})
@@ -89,21 +89,22 @@ class Load:
             )
 
     def gone_since(self, key: int, revision: int) -> bool:
-        """Whether a later batch than that of a revision deletes the key."""
+        """Return True if a later batch than that of a revision deletes the key."""
         with self._lock:
             return self.deleted.get(key, 0) > revision
 
     def recent(self, batch_timestamp: int) -> dict[int, int]:
-        """Of the newest batches up to a stamp: keys, and the revision that each must show at least, unless deleted
-        later."""
+        """Return keys of the newest batches up to a timestamp, with the least revision that each must show.
+
+        A key that is deleted later need not be shown.
+        """
         with self._lock:
             timestamps = [each for each in self.promised if each <= batch_timestamp][-5:]
             return {key: revision for each in timestamps for key, revision in self.promised[each].items()}
 
 
 class BarrierWatch(threading.Thread):
-    """Asks again and again which stamp is visible and whether all rows up to it are: `early` counts those that are
-    not."""
+    """Checks repeatedly whether all rows up to the visible timestamp are visible; `early` lists those that are not."""
 
     def __init__(self, world: World, load: Load) -> None:
         super().__init__(daemon=True)
@@ -112,7 +113,7 @@ class BarrierWatch(threading.Thread):
         self.looked = 0
 
     def run(self) -> None:
-        """Until `stop`; a Solr that is away is asked again."""
+        """Check until `stop`; retry while Solr is unavailable."""
         solr = self._world.solr()
         while not self._stopped.wait(0.1):
             try:
@@ -125,14 +126,14 @@ class BarrierWatch(threading.Thread):
                 continue
             self.looked += 1
             for key, revision in wanted.items():
-                # deleted, or replaced, by a batch behind the barrier is fine; older, or not there at all, is not
+                # rows that a batch after the barrier deleted or replaced are correct; older or missing rows are not
                 if shown.get(key, 0) < revision and not (key not in shown and self._load.gone_since(key, revision)):
                     self.early.append(
                         f"row {key} shows {shown.get(key)}, the barrier at {batch_timestamp} promised {revision}"
                     )
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the thread."""
         self._stopped.set()
         self.join(30)
 
@@ -143,7 +144,7 @@ class BarrierWatch(threading.Thread):
 
 
 def differences(world: World, load: Load) -> list[str]:
-    """How the table differs from what was written, and the collection from the table, field by field."""
+    """Return the differences of the table from what was written, and of the collection from the table, by field."""
     stored = scan_rows_but(world, load.poisoned)
     shown: dict[Any, dict[str, Any]] = {
         document["id"]: {name: value for name, value in document.items() if not name.startswith("_")}
@@ -156,17 +157,16 @@ def differences(world: World, load: Load) -> list[str]:
         k for k in stored.keys() | load.expected.keys() if stored.get(k, {}).get("revision") != load.expected.get(k)
     ]
     if lost:
-        wrong.append(f"{len(lost)} rows of the table are not what was written, e.g. {lost[0]}")
+        wrong.append(f"{len(lost)} rows of the table differ from what was written, e.g. {lost[0]}")
     different = [key for key in stored.keys() | shown.keys() if stored.get(key) != shown.get(key)]
     if different:
         key = different[0]
-        wrong.append(f"{len(different)} documents differ: {key}: {shown.get(key)} for {stored.get(key)}")
+        wrong.append(f"{len(different)} documents differ: {key}: {shown.get(key)} instead of {stored.get(key)}")
     return wrong
 
 
 def scan_rows_but(world: World, poisoned: set[bytes]) -> dict[Any, dict[str, Any]]:
-    """The table's rows by id, without NULLs; poisoned ones are removed from the table first, since nobody can read
-    them."""
+    """Return the table's rows by id, without NULLs; first delete the poisoned rows, which cannot be decoded."""
     with world.hbase() as connection:
         table = connection.table(hbase_table(world.name, "wide"))
         for key in poisoned:

@@ -1,4 +1,4 @@
-"""A second region server beside the stack's HBase, which may be killed alone, and regions that move to and fro."""
+"""Run a second region server for the stack's HBase, which can be killed alone, and move regions between the two."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _START_SECONDS = 120.0
 
 
 class SecondRegionServer:
-    """A process of its own on the stack's HBase and ZooKeeper; use as a context manager.
+    """A second region server process for the stack's HBase and ZooKeeper; use it as a context manager.
 
-    The stack's HBase holds master and first region server in one JVM. A region server that is alone needs the setting
-    `hbase.cluster.distributed`; all else is as the stack has it.
+    The stack's HBase runs the master and the first region server in one JVM. A separate region server needs the setting
+    `hbase.cluster.distributed`; all other settings are the stack's.
     """
 
     def __init__(self, stack: Stack) -> None:
@@ -55,7 +55,7 @@ class SecondRegionServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._process is not None:
-            self._process.send_signal(signal.SIGTERM)  # in order: its regions go to the other one
+            self._process.send_signal(signal.SIGTERM)  # an orderly stop moves its regions to the other server
             try:
                 self._process.wait(60)
             except subprocess.TimeoutExpired:
@@ -67,7 +67,7 @@ class SecondRegionServer:
             time.sleep(0.3)
 
     def start(self) -> None:
-        """Have it running and known to the master."""
+        """Start the region server and wait until the master knows it."""
         out = (self._home / "logs" / "hbase-2.out").open("ab")
         with out:
             self._process = subprocess.Popen(self._command, stdout=out, stderr=out, cwd=self._home)
@@ -75,7 +75,7 @@ class SecondRegionServer:
         deadline = time.monotonic() + _START_SECONDS
         while not any(int(name.split(",")[1]) == self._port for name in servers(self._zookeeper)):
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise Fatal("the second region server does not start", f"see {self._home}/logs/hbase-2.log")
+                raise Fatal("the second region server did not start", f"see {self._home}/logs/hbase-2.log")
             time.sleep(0.3)
 
     def kill(self) -> None:
@@ -86,7 +86,7 @@ class SecondRegionServer:
             self._process = None
 
     def restart_if_ended(self) -> None:
-        """Start it again if it has ended, as a supervisor does: it gives up when its session with ZooKeeper is over."""
+        """Restart the process if it has ended, as a supervisor does: it ends when its ZooKeeper session expires."""
         if self._process is None or self._process.poll() is not None:
             self.start()
 
@@ -104,7 +104,7 @@ class Mover:
 
     @contextlib.contextmanager
     def batch_under_way(self) -> Iterator[None]:
-        """What is written within may have a region moved under it."""
+        """Allow a region to move while the block writes."""
         self._writing.set()
         try:
             yield
@@ -112,13 +112,13 @@ class Mover:
             self._writing.clear()
 
     def move_in_mid_batch(self) -> None:
-        """Move a region when the next batch has begun."""
+        """Move a region after the next batch has begun."""
         self.wait()
         self._thread = threading.Thread(target=self._move, name="mover", daemon=True)
         self._thread.start()
 
     def wait(self) -> None:
-        """Until the last move is over."""
+        """Wait until the last move has ended."""
         if self._thread is not None:
             self._thread.join(180)
             assert not self._thread.is_alive()
@@ -130,7 +130,7 @@ class Mover:
             if self._writing.wait(5):
                 time.sleep(0.02)
                 began_within = self._writing.is_set()
-                # a master that is being killed, a region under way after a crash: another one, later
+                # the master is being killed, or the region is in transition after a crash: try another one later
                 with contextlib.suppress(Retriable, Fatal, TException, OSError):
                     if move_a_region(self._zookeeper, self._thrift, self._random.choice(self._tables), self._random):
                         self.moved_in_mid_batch += began_within
@@ -139,7 +139,7 @@ class Mover:
 
 
 def servers(zookeeper: str) -> list[str]:
-    """The region servers that live, `host,port,start code` each."""
+    """Return the live region servers, each as `host,port,start code`."""
     client = KazooClient(zookeeper)
     client.start(timeout=30)
     try:
@@ -150,7 +150,7 @@ def servers(zookeeper: str) -> list[str]:
 
 
 def move_a_region(zookeeper: str, thrift: str, table: str, chance: random.Random) -> bool:
-    """Move one of a table's regions to another server, and wait; False where there is no other."""
+    """Move one of a table's regions to another server and wait; return False if there is no other server."""
     host, _, port = thrift.rpartition(":")
     with contextlib.closing(happybase.Connection(host, int(port), timeout=60_000)) as connection:
         region = chance.choice(connection.table(table).regions())
@@ -168,7 +168,7 @@ def move_a_region(zookeeper: str, thrift: str, table: str, chance: random.Random
 
 
 def _command(stack: Stack, first: Path, conf: Path) -> list[str]:
-    """The command line of the stack's HBase, with another configuration and main class."""
+    """Return the command line of the stack's HBase with another configuration and main class."""
     [running] = [each for each in stack.status() if each.name == "hbase"]
     said = Path(f"/proc/{running.pid}/cmdline").read_text().split("\0")[:-1]
     java = said[: said.index("org.apache.hadoop.hbase.master.HMaster")]

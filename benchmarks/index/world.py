@@ -1,5 +1,7 @@
-"""A topology of its own on the local stack, with a table written as the join's sink writes it, for measurements and
-chaos: nothing of it is left behind."""
+"""Create a temporary topology on the local stack, with a table written like the join's sink, for benchmarks and chaos.
+
+All of it is removed at the end.
+"""
 
 from __future__ import annotations
 
@@ -50,11 +52,11 @@ solr: {solr}
 tables:
   wide: {{query: SELECT o.id FROM shop.orders o, row_key: [id], salt_buckets: {buckets}}}
 indexes:
-  wide: {{table: wide, search: [customer, product, note], commit_within: {commit_within}, stub_retention: {stubs}}}
+  wide: {{table: wide, search: [customer, product, note], commit_within: {commit_within}, stub_retention: {retention}}}
 """
 STACK_SOLR = "{url: 'http://127.0.0.1:${TAILORBIRD_PORT_SOLR}/solr'}"
-# Beside it, a table that others write; its index is `people`.
-FOREIGN_INDEX = "  people: {{table: people, commit_within: {commit_within}, stub_retention: {stubs}}}\n"
+# An additional foreign table; its index is `people`.
+FOREIGN_INDEX = "  people: {{table: people, commit_within: {commit_within}, stub_retention: {retention}}}\n"
 FOREIGN_TABLE = """
 foreign_tables:
   people:
@@ -89,7 +91,7 @@ Row = dict[str, Canonical]
 
 
 def row(key: int, revision: int = 0) -> Row:
-    """A row whose values follow from its key and revision."""
+    """Return a row whose values depend only on its key and revision."""
     customer, product = key % 5000, key % 300
     return {
         "id": key,
@@ -111,8 +113,10 @@ def row(key: int, revision: int = 0) -> Row:
 
 
 class World:
-    """One applied topology; use as a context manager, which removes all of it. `foreign` adds `people`, `solr` is
-    the section of the topology."""
+    """An applied topology; use it as a context manager, which removes all of it at the end.
+
+    `foreign` adds the foreign table `people`; `solr` is the section of the topology.
+    """
 
     def __init__(
         self,
@@ -127,13 +131,13 @@ class World:
         self._folder = tempfile.TemporaryDirectory(prefix="tailorbird-")
         self.file = Path(self._folder.name) / "bench.yml"
         text = TOPOLOGY + FOREIGN_INDEX + FOREIGN_TABLE if foreign else TOPOLOGY
-        settings = {"buckets": buckets, "commit_within": commit_within, "stubs": tombstones, "solr": solr}
+        settings = {"buckets": buckets, "commit_within": commit_within, "retention": tombstones, "solr": solr}
         self.file.write_text(text.format(name=self.name, **settings))
         self.topology: Topology = read_topology(self.file.read_text(), file=str(self.file), environ=os.environ)
         self.index = self.topology.indexes["wide"]
         self.buckets = buckets
         self.timestamp = self.batch = 0
-        # it logs every failed request with a stack trace, also those that are tried again
+        # pysolr logs every failed request with a stack trace, even if it is retried
         logging.getLogger("pysolr").setLevel(logging.CRITICAL)
         self.processes: list[subprocess.Popen[bytes]] = []
         self._address = self.topology.hbase.thrift
@@ -154,7 +158,7 @@ class World:
             process.wait()
         hbase = self.topology.hbase
         with HBaseAdmin(zookeeper=hbase.zookeeper, thrift=hbase.thrift) as admin:
-            for made in admin.peers():  # of an index that was removed and made again the number has grown
+            for made in admin.peers():  # the peer of a recreated index has a higher number
                 if made.startswith(f"{self.name}_"):
                     admin.remove_peer(made)
             foreign = [table.table for table in self.topology.foreign_tables.values()]
@@ -168,13 +172,13 @@ class World:
                     admin_of(self.topology.solr).remove(reported.get("cloud", {}).get("collection", core))
         kafka = AdminClient({"bootstrap.servers": self.topology.log.bootstrap_servers, "log_level": 0})
         for deleted in kafka.delete_topics([dead_letter_topic(self.name)]).values():
-            with contextlib.suppress(Exception):  # made with the first letter only
+            with contextlib.suppress(Exception):  # exists only after the first dead-letter record
                 deleted.result(20)
         self._folder.cleanup()
 
     @contextlib.contextmanager
     def hbase(self) -> Iterator[happybase.Connection]:
-        """A connection of its own: they are not safe to share between threads."""
+        """Yield a new connection, because threads cannot share one."""
         host, _, port = self._address.rpartition(":")
         with contextlib.closing(happybase.Connection(host, int(port), timeout=60_000)) as connection:
             yield connection
@@ -195,7 +199,7 @@ class World:
 
     @contextlib.contextmanager
     def sink(self) -> Iterator[JoinedTable]:
-        """The table as the join's driver writes it."""
+        """Yield the table as the join's driver writes it."""
         hbase = HBaseConnection(self._address)
         with contextlib.closing(hbase):
             yield JoinedTable(
@@ -208,7 +212,7 @@ class World:
             )
 
     def next_timestamp(self) -> int:
-        """The stamp of the next batch."""
+        """Return the timestamp of the next batch."""
         self.batch += 1
         self.timestamp = next_timestamp(time.time_ns() // 1_000_000, self.timestamp)
         return self.timestamp
@@ -216,7 +220,7 @@ class World:
     def write(
         self, sink: JoinedTable, rows: Sequence[Row], deletes: Sequence[int] = (), *, barrier: bool = True
     ) -> None:
-        """One batch through the join's sink: deletes at its stamp, rows at stamp + 1, a barrier per bucket."""
+        """Write one batch like the join's sink: deletes at its timestamp, rows at timestamp + 1, barriers."""
         timestamp = self.next_timestamp()
         records: list[Record] = [RowGone([key]) for key in deletes]
         records += [RowPut([one[name] for name in TYPES], timestamp) for one in rows]
@@ -226,11 +230,11 @@ class World:
             self.write_barriers(sink)
 
     def write_barriers(self, sink: JoinedTable) -> None:
-        """A barrier per bucket at the last batch's stamp."""
+        """Write a barrier per bucket at the last batch's timestamp."""
         sink.write_barriers(barriers(self.buckets, self.batch, self.timestamp, {}), self.timestamp)
 
     def start(self, *arguments: str, log: Path | None = None) -> subprocess.Popen[bytes]:
-        """An indexer's process."""
+        """Start an indexer process."""
         errors = log.open("ab") if log else subprocess.DEVNULL
         command = [sys.executable, "-m", "indexer", str(self.file), *(arguments or ("--index", "wide"))]
         process = subprocess.Popen(command, stderr=errors)
@@ -246,20 +250,20 @@ class World:
         self.processes.remove(process)
 
     def solr(self, collection: str | None = None) -> pysolr.Solr:
-        """The collection, read by pysolr."""
+        """Return a pysolr client of the collection."""
         url = f"{self.topology.solr.url}/{collection or self.index.collection}"
         return pysolr.Solr(url, timeout=60, session=reading_session(self.topology.solr))
 
     def visible_timestamp(self, solr: pysolr.Solr) -> int:
-        """The least stamp that every bucket's barrier has reached for queries; 0 before the first full cut."""
+        """Return the batch timestamp that the visible barriers of all buckets have reached; 0 before the first cut."""
         found = list(solr.search("*:*", fq="_kind:barrier", rows=300))
         return min((int(b["_stamp"]) for b in found), default=0) if len(found) == self.buckets else 0
 
     def wait_visible(self, solr: pysolr.Solr, *, seconds: float, pause: float = 0.02) -> float:
-        """Wait until everything written is visible to queries; when that was seen (epoch seconds)."""
+        """Wait until everything written is visible to queries; return the time of that query (epoch seconds)."""
         deadline = time.time() + seconds
         while True:
-            # a Solr that is away is asked again
+            # retry while Solr is unavailable
             with contextlib.suppress(pysolr.SolrError, requests.RequestException):
                 if self.visible_timestamp(solr) >= self.timestamp:
                     return time.time()
@@ -269,7 +273,7 @@ class World:
 
 
 def environment() -> dict[str, Any]:
-    """What the local stack's servers listen on, as environment variables for topologies and child processes."""
+    """Return the local stack's addresses as environment variables for topologies and child processes."""
     from tailorbird.devtools.stack.settings import StackSettings
 
     return dict(StackSettings.from_environ(os.environ, Path.cwd()).environ())

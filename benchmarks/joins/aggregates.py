@@ -1,4 +1,4 @@
-"""Shapes of aggregates and of joins of many to many, over logs made as those of the joins benchmark are."""
+"""Define shapes of aggregates and many-to-many joins, over logs created like those of the joins benchmark."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from benchmarks.joins.workload import Shape, Table
 
-FAN_OUT: Final = 20  # partners of a row in the join of many to many
+FAN_OUT: Final = 20  # partners of a row in the many-to-many join
 
 _ORDER: Final = {"amount": "bigint", "status": "string"}
 _REVENUE = """SELECT c.id, c.name, count(*) AS orders, sum(o.amount) AS revenue
@@ -18,7 +18,7 @@ _DISTINCT = """SELECT o.shops_id AS id, count(*) AS orders, count(DISTINCT o.cus
 FROM bench.orders o GROUP BY o.shops_id"""
 _PAIRS = """SELECT o.id, v.id AS visit, o.amount, v.price FROM bench.orders o
 JOIN bench.visits v ON v.customers_id = o.customers_id"""
-# an average of whole numbers is a whole number in Flink, and none in MySQL: of doubles both say the same
+# an average of integers is an integer in Flink, but not in MySQL; for doubles both are equal
 _Q4 = """SELECT q.category AS id, avg(CAST(q.highest AS DOUBLE)) AS price
 FROM (
   SELECT a.id, a.category, max(b.price) AS highest
@@ -29,7 +29,7 @@ FROM (
 
 
 def aggregate_shapes(scale: float) -> dict[str, Shape]:
-    """Six shapes, two million changes each at `scale` 1.0 but the one that fans out, which has a third of them."""
+    """Return six shapes with two million changes each at `scale` 1.0; the one that fans out has a third of them."""
     changes = int(2_000_000 * scale)
 
     def size(rows: int) -> int:

@@ -1,7 +1,7 @@
-"""One shape through Flink SQL: regular joins, RocksDB, mini-batch; one JSON object on stdout.
+"""Run one shape through Flink SQL: regular joins, RocksDB, mini-batch; print a JSON object.
 
-Run by the Python of an environment of its own (apache-flink's pins conflict with pyspark's), so it imports nothing of
-ours but the workloads.
+It runs in a separate Python environment (apache-flink's pins conflict with pyspark's), so it imports nothing of
+Tailorbird except the workloads.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ SETTINGS = {
     "jobmanager.bind-host": "127.0.0.1",
     "taskmanager.bind-host": "127.0.0.1",
 }
-# It counts a change that comes twice only once, as Tailorbird does, and keeps each row for that; by default it trusts
-# its source, and counts it twice.
+# With this setting Flink counts a repeated change once, as Tailorbird does, and keeps each row for that. By default it
+# trusts its source and counts a repeated change twice.
 GUARDED = {"table.exec.source.cdc-events-duplicate": "true"}
 _SQL_TYPES = {"BIGINT": "bigint", "VARCHAR": "string", "STRING": "string", "CHAR": "string", "DOUBLE": "double"}
 
 
 def run(shape: Shape, data: Path, scratch: Path, guarded: bool) -> dict[str, object]:
-    """Run a shape; the reading's fields."""
+    """Run a shape; return the reading's fields."""
     configuration = Configuration()
     for key, value in {**SETTINGS, **(GUARDED if guarded else {})}.items():
         configuration.set_string(key, value)
@@ -75,7 +75,7 @@ def run(shape: Shape, data: Path, scratch: Path, guarded: bool) -> dict[str, obj
 
 
 class _Largest(threading.Thread):
-    """The most bytes that a folder has held, looked at every second: Flink clears its checkpoints when a job ends."""
+    """The maximum size of a folder, measured every second, because Flink deletes its checkpoints when a job ends."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(daemon=True)
@@ -96,7 +96,7 @@ class _Largest(threading.Thread):
 def _size(file: Path) -> int:
     try:
         return file.stat().st_size
-    except FileNotFoundError:  # a checkpoint that a newer one has replaced
+    except FileNotFoundError:  # a newer checkpoint has replaced this one
         return 0
 
 

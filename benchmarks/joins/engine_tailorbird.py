@@ -1,7 +1,7 @@
-"""One shape through this engine: Debezium JSON files → router, joins, assembling → nowhere; one JSON object on stdout.
+"""Run one shape through Tailorbird: Debezium JSON files → router, joins, assembly → discarded; print a JSON object.
 
-A process of its own, so that each run begins with a fresh JVM. The files of a table's two partitions make a batch, as
-`max_changes_per_batch` would cut a topic; timed is from the query's start to its end.
+It is a separate process, so that each run begins with a new JVM. The files of a table's two partitions form a batch, as
+`max_changes_per_batch` would split a topic. The time is from the query's start to its end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TYPES = {"string": "varchar(200)", "bigint": "bigint"}
 
 
 def plan_of(shape: Shape) -> Plan:
-    """The plan of a shape's query, compiled as the topology's would be."""
+    """Return the plan of a shape's query, compiled like a query of a topology."""
     names = ", ".join(table.name for table in shape.logged)
     text = (
         "name: bench\nsources:\n  bench: {type: mysql, hostname: h, username: u, password: p, database: bench, "
@@ -52,9 +52,9 @@ def plan_of(shape: Shape) -> Plan:
 
 
 def run(shape: Shape, data: Path, scratch: Path) -> Reading:
-    """Run a shape; the reading with its batches, state and changes."""
+    """Run a shape; return the reading with its batches, state and changes."""
     plan = plan_of(shape)
-    # the log is young: nothing of it is compacted, as `min_compaction_lag` guarantees for topics
+    # the log is young, so it is not compacted; `min_compaction_lag` guarantees this for topics
     settled = {source.topic: {0: 0} for source in plan.sources}
     spark = open_session("bench", partitions=2, scratch=scratch / "spark", engine="jvm")
     for key, value in {"files.openCostInBytes": 1 << 30, "files.maxPartitionBytes": 1 << 30}.items():
@@ -91,7 +91,7 @@ def run(shape: Shape, data: Path, scratch: Path) -> Reading:
 
 
 def _cpu_seconds(spark: SparkSession) -> float:
-    """What the JVM has used of the processors; 0 where there is no /proc to tell."""
+    """Return the CPU seconds of the JVM; 0 if there is no /proc."""
     jvm: Any = spark.sparkContext._jvm
     reported = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/stat")
     if not reported.exists():
@@ -101,7 +101,7 @@ def _cpu_seconds(spark: SparkSession) -> float:
 
 
 def _log(spark: SparkSession, topic: str, folder: Path) -> DataFrame:
-    # the envelope's `pos` is the line's place in the log, which files do not tell; of Kafka it is the offset
+    # the envelope's `pos` is the line's place in the log, which files do not contain; in Kafka it is the offset
     place = F.expr("cast(substring_index(substring_index(value, '\"pos\":', -1), ',', 1) as bigint)")
     return (
         spark.readStream.option("maxFilesPerTrigger", 2)

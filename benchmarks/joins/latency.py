@@ -1,4 +1,4 @@
-"""From samples and the join's log to what `make bench-join-latency` tells. Pure."""
+"""Turn samples and the join's log into the figures of `make bench-join-latency`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BATCH = re.compile(r' event=batch .* batches=(\d+) milliseconds="(\{[^"]*\})"')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One change that was watched: its table, when it was appended, and the seconds until a row showed it."""
+    """One change of the sample: its table, when it was appended, and the seconds until a row showed it."""
 
     table: str
     appended: float
@@ -25,14 +25,14 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phases:
-    """The batches of a while, and the mean one by Spark's phases in ms."""
+    """Number of batches, and the mean duration of Spark's phases in ms."""
 
     batches: int
     milliseconds: Mapping[str, float]
 
 
 def phases_of(log: str) -> Phases:
-    """From the join's lines of a while: each tells of the batches since the one before."""
+    """Parse the join's log; each batch line covers the batches since the previous line."""
     reported = [(int(number), ast.literal_eval(means)) for number, means in _BATCH.findall(log)]
     sums: dict[str, float] = defaultdict(float)
     for number, means in reported:
@@ -43,7 +43,7 @@ def phases_of(log: str) -> Phases:
 
 
 def found(samples: Sequence[Sample], phases: Phases, *, rate: int) -> str:
-    """The figures as a list in Markdown."""
+    """Return the figures as a Markdown list."""
     middle = (min(s.appended for s in samples) + max(s.appended for s in samples)) / 2
     halves = [[s.seconds for s in samples if (s.appended > middle) == later] for later in (False, True)]
     tables: dict[str, list[float]] = defaultdict(list)
@@ -55,7 +55,7 @@ def found(samples: Sequence[Sample], phases: Phases, *, rate: int) -> str:
         f"Kafka append → row readable in HBase at {rate} changes/s: {_cuts([s.seconds for s in samples])}",
         "p50 of the first half of the time and of the second: " + ", ".join(_p50(half) for half in halves),
         "p50 by table: " + ", ".join(f"{name} {_p50(seconds)}" for name, seconds in sorted(tables.items())),
-        f"{phases.batches} batches; mean ms: {means}" if phases.batches else "the join has told of no batch",
+        f"{phases.batches} batches; mean ms: {means}" if phases.batches else "the join has logged no batch",
     )
     return "\n".join(f"- {line}" for line in lines)
 

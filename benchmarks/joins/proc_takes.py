@@ -1,4 +1,4 @@
-"""Runs of an engine, each a process of its own: taken again while the machine's host withholds its processors."""
+"""Run an engine in a separate process, and repeat the run if the CPU steal is high."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ TAKES: Final = 3
 def run(
     python: list[str], engine: str, name: str, scale: float, data: Path, changes: int, *words: str, root: Path = ROOT
 ) -> Reading:
-    """The first of three takes whose processors were its own, else the one that had most of them; for both engines.
+    """Return the first of three runs with little CPU steal, or else the one with the least.
 
-    `words`: what else the engine is told.
+    `words`: further arguments of the engine.
     """
     takes: list[Reading] = []
     while len(takes) < TAKES and not (takes and takes[-1].withheld <= MOST_WITHHELD):
         takes.append(_take(python, engine, name, scale, data, changes, words, root))
         last, called = takes[-1], " ".join([engine, *words])
-        reported = f"{called} on {name}: {last.rate:,.0f} changes/s, {last.withheld:.1%} of the processors withheld"
+        reported = f"{called} on {name}: {last.rate:,.0f} changes/s, CPU steal {last.withheld:.1%}"
         print(reported, file=sys.stderr, flush=True)
     return min(takes, key=lambda take: take.withheld)
 
@@ -60,13 +60,13 @@ def _take(
 
 
 def flink_python() -> str:
-    """The Python of Flink's environment, made when it is not there."""
+    """Return the Python of Flink's environment; create the environment if it does not exist."""
     folder = cache_folder(os.environ) / "flink-2.3"
     python = folder / "bin" / "python"
     if not (folder / "complete").exists():
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        # apache-beam, which it needs to be built with, asks for an old setuptools
+        # apache-beam, a build dependency of Flink, requires an old setuptools
         subprocess.run([str(python), "-m", "pip", "install", "--quiet", "setuptools<80", "wheel", FLINK], check=True)
         (folder / "complete").touch()
     return str(python)

@@ -1,8 +1,8 @@
-"""Where the bytes of a checkpoint's state lie: what a restart reads, and what older batches left there.
+"""Measure the parts of a checkpoint's state: the bytes that a restart reads, and the bytes of older batches.
 
-A store's folder holds snapshots (`3.zip`, which names its files in `SSTs/`), a changelog for each batch (`4.changelog`,
-compressed), and all of these of the last batches, `spark.sql.streaming.minBatchesToRetain` of them. A restart reads the
-newest snapshot and the changelogs behind it. Flink's folder holds one checkpoint, which is all that its restart reads.
+A store's folder contains snapshots (`3.zip`, which names its files in `SSTs/`) and a compressed changelog for each
+batch (`4.changelog`), of the last `spark.sql.streaming.minBatchesToRetain` batches. A restart reads the newest snapshot
+and the changelogs after it. Flink's folder contains one checkpoint, and its restart reads all of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zipfile import ZipFile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateParts:
-    """Bytes: of the newest snapshots, of the changelogs behind them, of all the rest."""
+    """Bytes of the newest snapshots, of the changelogs after them, and of all other files."""
 
     snapshot: int = 0
     changelogs: int = 0
@@ -23,12 +23,12 @@ class StateParts:
 
     @property
     def restart(self) -> int:
-        """What a restart reads."""
+        """Bytes that a restart reads."""
         return self.snapshot + self.changelogs
 
 
 def state_parts(folder: Path) -> StateParts:
-    """The parts of `<checkpoint>/state`; zeros where there is none."""
+    """Return the parts of `<checkpoint>/state`; zeros if it does not exist."""
     stores = {file.parent for file in folder.rglob("*.changelog")} | {file.parent for file in folder.rglob("*.zip")}
     snapshot = sum(_snapshot(store) for store in stores)
     changelogs = sum(_changelogs(store) for store in stores)
@@ -37,7 +37,7 @@ def state_parts(folder: Path) -> StateParts:
 
 
 def _newest(store: Path) -> int:
-    """The version of a store's newest snapshot; 0 where none was made yet."""
+    """Return the version of a store's newest snapshot; 0 if there is none yet."""
     return max((int(file.stem) for file in store.glob("*.zip")), default=0)
 
 
@@ -47,7 +47,7 @@ def _snapshot(store: Path) -> int:
     file = store / f"{newest}.zip"
     with ZipFile(file) as archive:
         reported = archive.read("metadata").decode()
-    # a first line tells the format's version
+    # the first line is the format's version
     tables = json.loads(reported.partition("\n")[2]).get("sstFiles", [])
     return file.stat().st_size + sum(int(table["sizeBytes"]) for table in tables)
 

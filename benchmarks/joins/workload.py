@@ -1,7 +1,7 @@
-"""Change logs in Debezium's JSON for the shapes of the joins benchmark, the same for both engines, and their SQL.
+"""Write change logs in Debezium's JSON for the shapes of the joins benchmark, the same for both engines.
 
-Every table's changes lie in files of one partition each, `part-<batch>-<partition>.json`, a key always in the same
-partition: what a topic of two partitions would deliver. The same arguments make the same bytes.
+Every table's changes are in files of one partition each, `part-<batch>-<partition>.json`. A key is always in the same
+partition, as in a topic of two partitions. The same arguments produce the same bytes.
 """
 
 from __future__ import annotations
@@ -18,39 +18,41 @@ PARTITIONS: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table: `rows` at the log's end, foreign keys (column → table) and the share of the changes it gets; one that is
-    not logged only says how many ids there are to refer to."""
+    """A table: `rows` at the log's end, foreign keys (column → table) and its share of the changes.
+
+    A table that is not `logged` only defines how many ids others can reference.
+    """
 
     name: str
     rows: int
     references: Mapping[str, str]
     share: float
-    columns: Mapping[str, str]  # beside `id` and the references: name → type in SQL
+    columns: Mapping[str, str]  # other columns than `id` and the references: name → SQL type
     logged: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What is joined: its tables (the fact first), the query, how many changes.
+    """A join of the benchmark: its tables (the fact first), the query, the number of changes.
 
-    `filled`: so many facts are there before the changes proper begin, which then only update and delete.
+    `filled`: number of facts that exist before the changes proper begin, which then only update and delete.
     """
 
     name: str
     tables: tuple[Table, ...]
     query: str
     changes: int
-    skew: float = 0.0  # the share of facts that point at one dimension row
+    skew: float = 0.0  # share of facts that reference the same dimension row
     filled: int = 0
     row_key: tuple[str, ...] = ("id",)
 
     @property
     def logged(self) -> tuple[Table, ...]:
-        """The tables that have a log, which are those that the query reads."""
+        """The tables with a log, which are those that the query reads."""
         return tuple(table for table in self.tables if table.logged)
 
     def filling(self) -> int:
-        """How many changes there are before the changes proper: dimensions are filled but 2%, then `filled` facts."""
+        """Return the number of changes before the changes proper: 98% of the dimension rows, and `filled` facts."""
         return self.filled + sum(int(table.rows * 0.98) for table in self.logged[1:])
 
 
@@ -59,8 +61,11 @@ _FACT = {"amount": "bigint", "status": "string", "pad": "string"}
 
 
 def shapes(scale: float) -> dict[str, Shape]:
-    """The four shapes, two million changes each at `scale` 1.0; the star whose facts are all there before its changes
-    begin, so that a change makes as many rows early and late; the pair with tables ten times larger."""
+    """Return the shapes by name.
+
+    There are four with two million changes each at `scale` 1.0; a star whose facts all exist before its changes begin,
+    so that a change causes equally many rows at any time; and two that differ in tables ten times larger.
+    """
     changes = int(2_000_000 * scale)
 
     def size(rows: int) -> int:
@@ -153,7 +158,10 @@ def shapes(scale: float) -> dict[str, Shape]:
 
 
 def write_log(shape: Shape, folder: Path, per_batch: int) -> int:
-    """Write a shape's log; how many changes. `per_batch` changes of all tables together form one batch of files."""
+    """Write a shape's log; return the number of changes.
+
+    `per_batch` changes of all tables together form one batch of files.
+    """
     log = _Log(shape, random.Random(7))
     count, batch = 0, 0
     changes = log.changes()
@@ -182,7 +190,7 @@ class _Log:
         self.live: list[int] = []
 
     def changes(self) -> Iterator[tuple[str, int, str]]:
-        """(table, id, envelope): dimensions are filled (but 2%), then facts and dimensions change together."""
+        """Yield (table, id, envelope): first 98% of the dimension rows, then changes of facts and dimensions."""
         shape, rng = self.shape, self.rng
         fact, *dimensions = shape.logged
         for table in reversed(dimensions):

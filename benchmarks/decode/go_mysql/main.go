@@ -54,7 +54,7 @@ func (t *tally) add(images [2][]any, table *meaning) error {
 	return nil
 }
 
-// meaning is what the table map knows and the parser leaves to its caller: signs and the labels of ENUM.
+// meaning holds the metadata of the table map that the parser leaves to its caller: signs and the labels of ENUM.
 type meaning struct {
 	unsigned map[int]bool
 	labels   map[int][]string

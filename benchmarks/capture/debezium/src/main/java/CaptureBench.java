@@ -97,18 +97,18 @@ public final class CaptureBench implements DebeziumEngine.ChangeConsumer<ChangeE
         values.put("database.ssl.mode", "disabled");
         values.put("table.include.list", "bench." + given.get("table"));
         values.put("snapshot.mode", given.containsKey("file") ? "recovery" : "initial_only");
-        // spares it the disk: offsets and schema history stay in memory
+        // offsets and schema history stay in memory, which saves disk writes
         values.put("offset.storage", StoredPlace.class.getName());
         values.put("offset.flush.interval.ms", "60000");
         values.put("schema.history.internal", "io.debezium.relational.history.MemorySchemaHistory");
         values.put("include.schema.changes", "false");
-        // the same values as ours, without inline schemas
+        // the same values as Tailorbird's, without inline schemas
         values.put("converter.schemas.enable", "false");
         values.put("decimal.handling.mode", "string");
         values.put("time.precision.mode", "isostring");
         values.put("binary.handling.mode", "base64");
         values.put("provide.transaction.metadata", "false");
-        // whatever else somebody wants: --set.snapshot.mode initial
+        // any other setting, such as --set.snapshot.mode initial
         given.forEach((name, value) -> {
             if (name.startsWith("set.")) {
                 values.put(name.substring("set.".length()), value);

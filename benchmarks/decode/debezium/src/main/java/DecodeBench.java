@@ -207,7 +207,7 @@ public final class DecodeBench implements DebeziumEngine.ChangeConsumer<RecordCh
         values.put("database.user", given.get("user"));
         values.put("database.password", given.get("password"));
         values.put("database.server.id", "9503");
-        // Every setting up to the queue's that is not a default spares Debezium work that no other library does here:
+        // Every setting before the queue's that is not a default saves Debezium work that no other library does here:
         // encryption, offsets and schema history on disk, a snapshot, tombstones and events for DDL.
         values.put("database.ssl.mode", "disabled");
         values.put("table.include.list", "bench." + given.get("table"));
@@ -264,7 +264,7 @@ public final class DecodeBench implements DebeziumEngine.ChangeConsumer<RecordCh
         int wanted = Integer.parseInt(given.get("changes"));
         int batch = given.containsKey("queue") ? Integer.parseInt(given.get("queue").split(",")[0]) : DEFAULT_BATCH;
         if (!check && wanted > batch) {
-            // The last batch is not full and would only come after poll.interval.ms: that pause is not measured.
+            // The last batch is not full and would arrive only after poll.interval.ms: that pause is not measured.
             wanted -= wanted % batch;
         }
         DecodeBench bench = new DecodeBench(wanted, check);
@@ -288,7 +288,7 @@ public final class DecodeBench implements DebeziumEngine.ChangeConsumer<RecordCh
         }
         System.out.println(bench.answer());
         System.out.flush();
-        // An orderly stop would only cost time: nothing is stored.
+        // An orderly stop would only take time, because nothing is stored.
         Runtime.getRuntime().halt(0);
     }
 }
