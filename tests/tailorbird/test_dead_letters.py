@@ -18,7 +18,7 @@ from cdc.topology.reader import read_topology
 from indexer.index.kafka_dead_letters import KafkaDeadLetters
 from indexer.index.processor import DeadLetter
 from ingest.events.log_events import RefusedImage
-from ingest.events.quarantine_state import Kept
+from ingest.events.quarantine_state import QuarantinedTable
 from ingest.records.records import Recorder
 from joins.steps.records import RefusedRecord
 from joins.steps.sink import dead_letter
@@ -202,7 +202,7 @@ def test_tables_that_lack_rows_are_named() -> None:
     assert incomplete_lines([], tables, "t.yml") == []
 
 
-KEPT = Kept(sequence=101, events=40, since_ms=1000, why="an ALTER that is not understood")
+KEPT = QuarantinedTable(sequence=101, events=40, since_ms=1000, why="an ALTER that is not understood")
 IN_QUARANTINE = {
     "s": CapturedPosition(gtid_set="", sequence=140, snapshot="done", quarantine={"d.orders": KEPT}),
     "p": CapturedPosition(gtid_set="", sequence=7, snapshot="done"),
