@@ -36,7 +36,7 @@ from cdc.process.file_topology import home, load_topology
 from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.devtools.stack.settings import CAPTURE_LOGIN, LOAD_LOGIN, Ports, StackSettings
 from tailorbird.verify.findings import Verdict
-from tailorbird.verify.log.run_log_stage import LAST, Ways, verify_log
+from tailorbird.verify.log.run_log_stage import LAST, LogStageOptions, verify_log
 
 ROWS, ROUNDS, CHANGED, FAULTS, RATE = 1_000_000, 3, 1000, 10, 500
 COLUMNS = "id, customer_id, status, amount, created_at, quantity, note, paid"
@@ -102,7 +102,7 @@ class Bench:
 
     def verdict(self, since: str = "") -> Verdict:
         """Return the verdict of `verify` for the table."""
-        (found,) = verify_log(load_topology(str(self.file)), None, Ways(since=since))
+        (found,) = verify_log(load_topology(str(self.file)), None, LogStageOptions(since=since))
         return found
 
     def equal(self, capture: WatchedProcess) -> None:

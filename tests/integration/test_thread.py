@@ -34,10 +34,7 @@ from indexer.table.hbase_layouts import StoredLayouts
 from indexer.table.hbase_scan import TableScan
 from tailorbird.cli.change.cli_apply import provision
 from tailorbird.cli.cli_demo_steps import counts, traffic, wait_until_quiet
-from tailorbird.cli.cli_demo_verdict import Silent, verdicts
-from tailorbird.cli.verify import cli_verify_index, cli_verify_table
-from tailorbird.cli.verify.cli_verify_index import verified_indexes
-from tailorbird.cli.verify.cli_verify_table import verified_tables
+from tailorbird.cli.cli_demo_verdict import verdicts
 from tailorbird.devtools.demo.mysql_demo import MySqlShop
 from tailorbird.devtools.demo.shop import SCHEMAS, Server, Shop, ShopStatement, ShopTransaction
 from tailorbird.devtools.stack.proc_stack import Stack
@@ -46,7 +43,11 @@ from tailorbird.operate.pipeline.proc_pipeline import Pipeline
 from tailorbird.operate.wait.run_wait import Waiter
 from tailorbird.verify.explain.explanation_text import lines_of
 from tailorbird.verify.explain.run_explain import Explainer
-from tailorbird.verify.request import Said, wanted
+from tailorbird.verify.index import run_index_stage
+from tailorbird.verify.index.run_index_stage import verify_indexes
+from tailorbird.verify.request import SilentTerminal, StageResult, parse_request
+from tailorbird.verify.table import run_table_stage
+from tailorbird.verify.table.run_table_stage import verify_tables
 from tests.support.commands import tailorbird
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
@@ -235,10 +236,10 @@ def test_verify_names_and_repairs_rows_that_are_wrong_during_live_traffic(
     """Rows are changed, deleted and added directly in HBase, without replication. Both stages report them, by column
     and both values, and no others, while orders change. The join writes them again, and the index follows.
     """
-    for stage in (cli_verify_index, cli_verify_table):
+    for stage in (run_index_stage, run_table_stage):
         monkeypatch.setattr(stage, "_BETWEEN_LOOKS", 0.3)
         monkeypatch.setattr(stage, "_STANDSTILL", 200.0)  # on a busy machine
-    monkeypatch.setattr(Silent, "ask", lambda *_: True)
+    monkeypatch.setattr(SilentTerminal, "ask", lambda *_: True)
     beside = MySqlShop(thread.topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
     table, thrift, changed = thread.topology.tables["orders_wide"], thread.topology.hbase.thrift, 10**13
     removed, added = changed + 1, changed + 2
@@ -260,11 +261,11 @@ def test_verify_names_and_repairs_rows_that_are_wrong_during_live_traffic(
             with rows.batch(timestamp=now, wal=False) as batch:
                 batch.delete(codec.row_key({"id": removed}))
 
-    def index() -> Said:
-        asked = wanted(thread.topology, None, ["orders_wide"])
-        return next(verified_indexes(asked, Silent()))
+    def index() -> StageResult:
+        asked = parse_request(thread.topology, None, ["orders_wide"])
+        return next(verify_indexes(asked, SilentTerminal()))
 
-    def findings(said: Said) -> list[tuple[object, ...]]:
+    def findings(said: StageResult) -> list[tuple[object, ...]]:
         found = sorted(said.verdict.findings, key=lambda one: str(one.key))
         return [(*one.key.values(), one.kind, one.columns.get("status")) for one in found]
 
@@ -281,12 +282,12 @@ def test_verify_names_and_repairs_rows_that_are_wrong_during_live_traffic(
         assert findings(reported) == [
             (changed, "different", ("paid", "new")), (removed, "extra", None), (added, "missing", None),
         ]  # fmt: skip
-        done = next(verified_tables(wanted(thread.topology, None, ["orders_wide"], repair=True), Silent()))
+        done = next(verify_tables(parse_request(thread.topology, None, ["orders_wide"], repair=True), SilentTerminal()))
         assert (done.verdict.unknown, done.verdict.moving) == ((), 0)
         assert findings(done) == [
             (changed, "different", ("new", "paid")), (removed, "missing", None), (added, "extra", None),
         ]  # fmt: skip
-        assert (done.repair, done.last.outcome) == ("1 removed; 2 told again", "equal"), done
+        assert (done.repair, done.last.outcome) == ("1 removed; 2 written again", "equal"), done
         more(10)
         reported = index()
         assert (reported.last.outcome, reported.verdict.rows > 1_000) == ("equal", True)

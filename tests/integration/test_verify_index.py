@@ -18,10 +18,10 @@ import pytest
 import requests
 
 from cdc.stored.cells import RowCodec, document_id
-from tailorbird.cli.verify import cli_verify_index
-from tailorbird.cli.verify.cli_verify_index import verified_indexes
 from tailorbird.verify.findings import Verdict
-from tailorbird.verify.request import Said, wanted
+from tailorbird.verify.index import run_index_stage
+from tailorbird.verify.index.run_index_stage import verify_indexes
+from tailorbird.verify.request import StageResult, parse_request
 from tests.integration.test_index import TYPES, World, a_world, equal, row
 
 pytestmark = pytest.mark.integration
@@ -90,6 +90,8 @@ class Yes:
     def progress(self, title: str, total: int | None) -> Iterator[Callable[[int], None]]:
         yield lambda rows: None
 
+    def notify(self, text: str) -> None: ...
+
     def ask(self, question: str) -> bool:
         return True
 
@@ -97,9 +99,9 @@ class Yes:
         return True
 
 
-def said(world: World, *, dry_run: bool = False) -> Said:
+def said(world: World, *, dry_run: bool = False) -> StageResult:
     """Run `verify --stage index` within this process, which saves its start; return its output."""
-    [one] = verified_indexes(wanted(world.topology, ["index"], None, repair=True, dry_run=dry_run), Yes())
+    [one] = verify_indexes(parse_request(world.topology, ["index"], None, repair=True, dry_run=dry_run), Yes())
     return one
 
 
@@ -113,7 +115,7 @@ def test_planted_faults_are_found_and_repaired_during_live_writes(
     """Each is reported by key, column and both values, and no other row; --dry-run writes nothing; after the repair it
     is clean.
     """
-    monkeypatch.setattr(cli_verify_index, "_BETWEEN_LOOKS", 0.3)
+    monkeypatch.setattr(run_index_stage, "_BETWEEN_LOOKS", 0.3)
     with a_world(tmp_path) as world:
         codec = world.store_layout(1, **TYPES)
         world.start()
@@ -135,9 +137,9 @@ def test_planted_faults_are_found_and_repaired_during_live_writes(
             columns = {finding.key["id"]: finding.columns for finding in rehearsed.verdict.findings}
             assert columns[KEPT + 1] == {"amount": (f"{KEPT + 1}.00", "12.34")}
             assert columns[KEPT + 4]["name"] == ("written directly", f"Ada {KEPT + 4} #0")
-            assert rehearsed.repair.startswith("would mend 6 documents")
+            assert rehearsed.repair.startswith("would repair 6 documents")
             done = said(world)
-            assert (kinds(done.verdict), done.repair) == (faults, "mended 6 of 6: 4 written, 2 removed")
+            assert (kinds(done.verdict), done.repair) == (faults, "repaired 6 of 6: 4 written, 2 removed")
             assert (done.last.outcome, done.last.rows) == ("equal", 6)
         # repaired documents have the usual fence: later writes of those rows arrive
         world.write(codec, [row(KEPT + 1, 5), row(9_003, 5)], deletes=[KEPT + 4])

@@ -146,7 +146,7 @@ def repaired(captured: Any, count: int) -> None:
     assert code == 0, [one for one in said if one["kind"] != "difference"]
     found = [one for one in said if one["kind"] == "verdict"]
     assert sum(one["differing"] for one in found) == count
-    assert sum("mended" in one.get("done", "") for one in said) == sum(one["differing"] > 0 for one in found)
+    assert sum("repaired" in one.get("done", "") for one in said) == sum(one["differing"] > 0 for one in found)
 
 
 def parents(captured: Any, rows: int) -> Any:
@@ -182,7 +182,7 @@ def cascaded(captured: Any, rows: int) -> None:
     assert verify(captured, "--repair")[0] == 3  # there is no terminal to ask for confirmation
     code, said = verify(captured, "--repair", "--dry-run")
     assert (code, [one["done"] for one in said if "done" in one]) == (
-        1, [f"would mend 9 rows of shop.{captured.name}.c: the capture reads them again and publishes what differs"],
+        1, [f"would repair 9 rows of shop.{captured.name}.c: the capture reads them again and publishes what differs"],
     )  # fmt: skip
     repaired(captured, 9)
     captured.sql("UPDATE c SET n = n + 1 WHERE id = 1", "DELETE FROM c WHERE id = 2", "INSERT INTO c VALUES (0, 1, 1)")

@@ -19,14 +19,14 @@ from cdc.stored.cells import RowCodec, document_id
 from indexer.table.hbase_layouts import StoredLayouts
 from joins.stores.hbase_table import joined_table
 from tailorbird.cli.cli_demo_steps import counts, wait_until_quiet
-from tailorbird.cli.cli_demo_verdict import Silent
-from tailorbird.cli.verify import cli_verify_index, cli_verify_table
-from tailorbird.cli.verify.cli_verify_index import verified_indexes
-from tailorbird.cli.verify.cli_verify_table import verified_tables
 from tailorbird.devtools.demo.shop import SCHEMAS, ShopStatement, ShopTransaction
 from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.verify.findings import Verdict
-from tailorbird.verify.request import Said, wanted
+from tailorbird.verify.index import run_index_stage
+from tailorbird.verify.index.run_index_stage import verify_indexes
+from tailorbird.verify.request import SilentTerminal, StageResult, parse_request
+from tailorbird.verify.table import run_table_stage
+from tailorbird.verify.table.run_table_stage import verify_tables
 from tests.integration.test_thread import Thread, a_thread
 from tests.support.waiting import wait_for
 
@@ -52,9 +52,9 @@ def wide(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Thr
 @pytest.fixture(autouse=True)
 def settling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Settings for a busy machine, with yes as the answer to every question."""
-    for stage in (cli_verify_index, cli_verify_table):
+    for stage in (run_index_stage, run_table_stage):
         monkeypatch.setattr(stage, "_STANDSTILL", 300.0)
-    monkeypatch.setattr(Silent, "ask", lambda *_: True)
+    monkeypatch.setattr(SilentTerminal, "ask", lambda *_: True)
 
 
 def execute(thread: Thread, sql: str, *values: object, server: str = "shop") -> None:
@@ -63,15 +63,15 @@ def execute(thread: Thread, sql: str, *values: object, server: str = "shop") -> 
     thread.shop.apply(ShopTransaction(kind="order changed", statement=statement))
 
 
-def verified(thread: Thread, *stages: str, repair: bool = False, dry_run: bool = False) -> list[Said]:
+def verified(thread: Thread, *stages: str, repair: bool = False, dry_run: bool = False) -> list[StageResult]:
     """Run `verify` of the joined table and its index within this process; return its results."""
     which = list(stages) or ["table", "index"]
-    asked = wanted(thread.topology, which, ["orders_wide"], repair=repair, dry_run=dry_run)
-    found: list[Said] = []
+    asked = parse_request(thread.topology, which, ["orders_wide"], repair=repair, dry_run=dry_run)
+    found: list[StageResult] = []
     if "table" in asked.stages:
-        found += verified_tables(asked, Silent())
+        found += verify_tables(asked, SilentTerminal())
     if "index" in asked.stages:
-        found += verified_indexes(asked, Silent())
+        found += verify_indexes(asked, SilentTerminal())
     return found
 
 
@@ -189,12 +189,12 @@ def test_a_bug_in_the_engine_is_found_and_not_covered_up(wide: Thread) -> None:
             assert (reported(said.verdict), said.verdict.unknown) == (expected, ())
             [said] = verified(wide, "table", repair=True)
             many = len(expected)
-            assert said.repair.startswith(f"{many} told again; {many} differ still, so the join's own state is wrong: ")
-            assert "--rebuild orders_wide` makes it anew" in said.repair
+            assert said.repair.startswith(f"{many} written again; {many} rows still differ: the join's state ")
+            assert "--rebuild orders_wide` rebuilds the table" in said.repair
             assert said.last.outcome == "different"
         finally:
             joins.kill()
     wide.pipeline.start_part("joins")
     [said] = verified(wide, "table", repair=True)
-    assert (said.repair, said.last.outcome) == (f"{len(expected)} told again", "equal")
+    assert (said.repair, said.last.outcome) == (f"{len(expected)} written again", "equal")
     assert {said.verdict.outcome for said in verified(wide)} == {"equal"}

@@ -23,9 +23,6 @@ from cdc.process.file_topology import load_topology
 from cdc.topology.topology import Topology
 from indexer.peer.zk_registration import session
 from tailorbird.cli.cli_demo_steps import _behind, background_traffic
-from tailorbird.cli.cli_demo_verdict import Silent
-from tailorbird.cli.verify.cli_verify_index import verified_indexes
-from tailorbird.cli.verify.cli_verify_table import verified_tables
 from tailorbird.devtools.demo.mysql_demo import MySqlShop
 from tailorbird.devtools.demo.shop import SCHEMAS, Shop, ShopStatement, ShopTransaction
 from tailorbird.devtools.stack.proc_stack import Stack
@@ -34,7 +31,9 @@ from tailorbird.operate.status.kafka_captured import PositionsReader
 from tailorbird.provision.hbase_admin import HBaseAdmin
 from tailorbird.provision.journal import load_entry
 from tailorbird.provision.zk_journal import StoredJournal
-from tailorbird.verify.request import wanted
+from tailorbird.verify.index.run_index_stage import verify_indexes
+from tailorbird.verify.request import SilentTerminal, parse_request
+from tailorbird.verify.table.run_table_stage import verify_tables
 from tests.support.commands import tailorbird
 from tests.support.waiting import wait_for
 
@@ -88,8 +87,8 @@ class Evolving:
 
     def outcomes(self) -> dict[tuple[str, str], str]:
         """Return the results of `verify` for every table and index that runs."""
-        asked = wanted(self.topology, ["table", "index"], None)
-        said = [*verified_tables(asked, Silent()), *verified_indexes(asked, Silent())]
+        asked = parse_request(self.topology, ["table", "index"], None)
+        said = [*verify_tables(asked, SilentTerminal()), *verify_indexes(asked, SilentTerminal())]
         return {(one.verdict.stage, one.verdict.table): one.last.outcome for one in said}
 
 

@@ -12,7 +12,7 @@ import pytest
 from cdc.stored.cells import FROM
 from cdc.stored.traces import NOWHERE, Origin, entries_of, place_of
 from tailorbird.verify.explain.events import named, read
-from tailorbird.verify.explain.explaining import Explanation, TracedRow, Witness, explained
+from tailorbird.verify.explain.explanation import Explanation, TracedEvent, TracedRow, explained
 from tailorbird.verify.explain.lineage import lineages
 from tests.joins.aggrandom import random_aggregate
 from tests.joins.alterrandom import random_altered_case
@@ -38,7 +38,7 @@ def explanations(case: Case, seed: int) -> Iterator[tuple[Explanation, int]]:
             row_key=row_key, timestamp=2, values=stored.values, layout_id=stored.layout_id, batch=stored.batch,
             trace=tuple(entries_of(cells[FROM])),
         )  # fmt: skip
-        events: list[Witness] = []
+        events: list[TracedEvent] = []
         for origin in row.trace or ():
             if isinstance(origin, Origin):
                 event = named(plan, origin)

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from joins.oracle.simulation import Logged, StoredTable
-from tailorbird.verify.table.forcing import MOST_KEYS, rereads
+from tailorbird.verify.table.rereads import MOST_KEYS, rereads
 from tests.joins.joincase import Case, Run, prepared
 from tests.joins.joinrandom import random_case, random_view_case
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tailorbird.verify.findings import Kind
 from tailorbird.verify.index.index_repair import repair_rows
-from tailorbird.verify.index.index_stage import Compared, IndexStage, Sample
+from tailorbird.verify.index.index_stage import IndexComparison, IndexStage, Sample
 from tests.support.indexed import Edit, Model, ModelCollection, ModelRows, ModelShown, document, tombstone
 
 LIVE = [f"b{n:02d}" for n in range(12)]
@@ -102,7 +102,7 @@ def plant(model: Model, planted: Planted) -> dict[str, Kind]:
     return kinds
 
 
-def kinds_of(compared: Compared) -> dict[str, Kind]:
+def kinds_of(compared: IndexComparison) -> dict[str, Kind]:
     return {str(finding.key["_id"]): finding.kind for finding in compared.verdict.findings}
 
 
@@ -168,7 +168,7 @@ def test_a_reader_that_does_not_wait_for_a_cut_raises_false_alarms(
     """Else the tests above say nothing: waiting for the cut is what keeps them true."""
     from tailorbird.verify import rounds
 
-    monkeypatch.setattr(rounds.look_again, "__kwdefaults__", {**LOOKED, "confirmed": confirmed})
+    monkeypatch.setattr(rounds.recheck, "__kwdefaults__", {**LOOKED, "confirmed": confirmed})
     assert any(stage(world(seed), patient=False).compare().differing for seed in range(300))
 
 
@@ -176,21 +176,21 @@ LOOKED = {"rounds": 10, "confirmed": 3, "block": 2000}
 
 
 def test_nothing_is_called_different_that_no_cut_covers() -> None:
-    """A row with a stamp of the future: no barrier says that it should be shown."""
+    """A row has a timestamp in the future: no barrier requires that the index shows it."""
     model = world(1)
     model.settle()
     model.store(Edit("a0", model.timestamp + 10**6, "from the future"))
     verdict = stage(model).compare().verdict
     assert (verdict.outcome, verdict.differing) == ("could not tell", 0)
-    assert verdict.unknown[0].startswith("1 row: stored with a stamp newer than any of the join's")
+    assert verdict.unknown[0].startswith("1 row: stored with a timestamp newer than any of the join's")
 
 
 def test_an_index_that_stands_still_is_reported() -> None:
-    """Its indexer is down: what differs can not be called wrong."""
+    """While its indexer is down, a difference is not reported as wrong."""
     model = world(2)
     model.settle()
     model.timestamp += 2
     model.store(Edit("a0", model.timestamp + 1, "not shipped"))
     verdict = stage(model).compare().verdict
     assert (verdict.outcome, verdict.differing, verdict.moving) == ("could not tell", 0, 0)
-    assert "index i shows stamp" in verdict.unknown[0]
+    assert "index i shows batch timestamp" in verdict.unknown[0]

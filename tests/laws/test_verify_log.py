@@ -18,8 +18,8 @@ from cdc.model.event import Position
 from ingest.ledger.fold import LogRecord
 from ingest.ledger.places import tag_of
 from tailorbird.verify.findings import Verdict
+from tailorbird.verify.log.log_stage import LogImage, LogStage, SourceReading
 from tailorbird.verify.log.spans import Span
-from tailorbird.verify.log.stage import LogImage, LogStage, SourceSnapshot
 from tests.laws.test_ledger import LEAF, SCHEMA, TEXT, Kept, Model, at
 
 Operations = list[tuple[int, int | None]]
@@ -50,28 +50,28 @@ class Database:
         self.step()
         return low, shown, at(self.model.number)
 
-    def wholes(self, spans: Iterable[Span]) -> Iterator[tuple[Span, SourceSnapshot]]:
+    def wholes(self, spans: Iterable[Span]) -> Iterator[tuple[Span, SourceReading]]:
         for span in spans:
             seen = self.digests([span])
-            yield span, SourceSnapshot(low=seen.low, high=seen.high, whole=Leaves(dict(seen.digests)).total())
+            yield span, SourceReading(low=seen.low, high=seen.high, whole=Leaves(dict(seen.digests)).total())
 
-    def digests(self, spans: Sequence[Span]) -> SourceSnapshot:
+    def digests(self, spans: Sequence[Span]) -> SourceReading:
         low, shown, high = self.look()
         found = Leaves()
         for key, value in shown.items():
             row = {"id": key, "v": value}
             if any(first <= LEAF(row) <= last for first, last in spans):
                 found.add(LEAF(row), delta(None, TEXT.hash(row)))
-        return SourceSnapshot(low=low, high=high, digests=found.digests)
+        return SourceReading(low=low, high=high, digests=found.digests)
 
-    def rows(self, leaves: Sequence[int]) -> SourceSnapshot:
+    def rows(self, leaves: Sequence[int]) -> SourceReading:
         low, shown, high = self.look()
         rows: list[Row] = [{"id": key, "v": value} for key, value in shown.items()]
-        return SourceSnapshot(low=low, high=high, images=[row for row in rows if LEAF(row) in leaves])
+        return SourceReading(low=low, high=high, images=[row for row in rows if LEAF(row) in leaves])
 
-    def keyed(self, keys: Sequence[Row]) -> SourceSnapshot:
+    def keyed(self, keys: Sequence[Row]) -> SourceReading:
         low, shown, high = self.look()
-        return SourceSnapshot(
+        return SourceReading(
             low=low, high=high, images=[{"id": k, "v": v} for k, v in shown.items() if {"id": k} in keys]
         )
 

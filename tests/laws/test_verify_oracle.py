@@ -11,7 +11,7 @@ from cdc.stored.cells import RowCodec, document_id
 from joins.query.plan import Plan
 from tailorbird.verify.sql_oracle import answer
 from tailorbird.verify.table.table_repair import repair_rows
-from tailorbird.verify.table.table_stage import Answered, Row, Stored, TableStage
+from tailorbird.verify.table.table_stage import QueryAnswer, Row, Stored, TableStage
 from tests.joins.joincase import Case
 from tests.joins.meaningrandom import joined, random_query, read
 
@@ -32,10 +32,10 @@ class Table:
     def key(self, row: Row) -> str:
         return document_id(self.codec.row_key(row))
 
-    def ask(self) -> Answered:
+    def ask(self) -> QueryAnswer:
         topology = self.case.topology()
         found = answer(topology, topology.tables["wide"], read(self.case))
-        return Answered({self.key(row): row for row in found.rows}, {}, 0, found.unknown)
+        return QueryAnswer({self.key(row): row for row in found.rows}, {}, 0, found.unknown)
 
     def scan(self) -> Iterator[tuple[str, Stored]]:
         return iter(sorted(self.kept.items()))
@@ -78,7 +78,7 @@ def test_a_repair_of_right_tables_changes_nothing(part: int) -> None:
                 raise AssertionError(f"seed {seed}: {case.query}") from error
             outcomes.append("could not tell")
             continue
-        repair_rows(wrong, table, table, now_ms=10**9, unasked=True)
+        repair_rows(wrong, table, table, now_ms=10**9, without_join=True)
         assert (verdict.differing, table.done) == (0, []), f"seed {seed}: {case.query}\n{verdict.findings[:3]}"
         outcomes.append(verdict.outcome)
     assert outcomes.count("equal") > len(outcomes) / 2, "too few are compared as a whole"

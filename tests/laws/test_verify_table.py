@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tailorbird.verify.findings import Kind, Verdict
 from tailorbird.verify.table.table_repair import repair_rows
-from tailorbird.verify.table.table_stage import Answered, Row, Stored, TableStage, Wrong
+from tailorbird.verify.table.table_stage import DifferingRow, QueryAnswer, Row, Stored, TableStage
 
 LIVE = [f"b{n:02d}" for n in range(10)]
 STILL = [f"a{n}" for n in range(3)]
@@ -114,14 +114,14 @@ class Joined:
         }
 
     # both ends, as the stage reads them
-    def ask(self) -> Answered:
+    def ask(self) -> QueryAnswer:
         ends: dict[str, int] = {}
         for name in NAMES:
             self.steps()
             ends[name] = len(self.logs[name])
         rows = self.answer(ends)
         self.steps(5)
-        return Answered(rows, {name: str(end) for name, end in ends.items()})
+        return QueryAnswer(rows, {name: str(end) for name, end in ends.items()})
 
     def scan(self) -> Iterator[tuple[str, Stored]]:
         last = ""
@@ -312,6 +312,6 @@ def test_a_row_of_the_future_is_left_alone() -> None:
     """It beats whatever the join writes: it is named."""
     model = world(7)
     model.table["a1"] = Stored(2 * 5000, {"key": "a1", "left": "wrong", "right": None})
-    wrong = [Wrong("a1", model.answer(model.read).get("a1"), model.table["a1"])]
+    wrong = [DifferingRow("a1", model.answer(model.read).get("a1"), model.table["a1"])]
     done = repair_rows(wrong, model, model, now_ms=4000)
-    assert (done.removed, done.reported, done.line) == (0, 0, "a1 stays as it is: its timestamp 5000 is yet to come")
+    assert (done.removed, done.reported, done.line) == (0, 0, "a1 is unchanged: its timestamp 5000 is in the future")

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from indexer.index.mapping import Document
 from indexer.index.processor import RefusedDocument
-from tailorbird.verify.index.index_stage import RowSeen
+from tailorbird.verify.index.index_stage import RowDocument
 
 
 class Edit(NamedTuple):
@@ -152,7 +152,7 @@ class ModelRows:
     def __init__(self, model: Model) -> None:
         self._model = model
 
-    def scan(self) -> Iterator[tuple[str, RowSeen]]:
+    def scan(self) -> Iterator[tuple[str, RowDocument]]:
         last = ""
         while True:
             self._model.steps()
@@ -165,7 +165,7 @@ class ModelRows:
     def versions(self) -> Iterator[tuple[str, int]]:
         return ((key, row.version) for key, row in self.scan())
 
-    def rows(self, ids: Sequence[str]) -> Mapping[str, RowSeen]:
+    def rows(self, ids: Sequence[str]) -> Mapping[str, RowDocument]:
         found = {}
         for key in ids:
             self._model.steps()
@@ -243,5 +243,5 @@ class ModelCollection:
         return conflicts, []
 
 
-def _seen(edit: Edit) -> RowSeen:
-    return RowSeen(edit.version, document(edit))
+def _seen(edit: Edit) -> RowDocument:
+    return RowDocument(edit.version, document(edit))

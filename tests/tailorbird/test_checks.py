@@ -17,8 +17,9 @@ from cdc.topology.reader import read_topology
 from cdc.topology.topology import Check, Topology
 from tailorbird.verify.checks.check_status import check_statuses, page_text, status_lines
 from tailorbird.verify.checks.http_metrics import DIFFERING, OUTCOME, CheckMetrics
-from tailorbird.verify.checks.runs import Checked, CheckRun, Outcome, ended, run_of, shortened
+from tailorbird.verify.checks.runs import CheckResult, CheckRun, ended, run_of, shortened
 from tailorbird.verify.checks.schedule import AGAIN, due_ms, next_check, overdue_ms, turn_of
+from tailorbird.verify.findings import Outcome
 
 NOW = 1_800_000_000_000
 SHOP = """
@@ -30,14 +31,16 @@ indexes: {main: {table: orders_wide}}
 OUTCOMES: tuple[Outcome, ...] = ("equal", "different", "could not tell")
 
 
-def checked(outcome: Outcome = "equal", *, table: str = "orders_wide", stage: str = "index", **more: Any) -> Checked:
+def checked(
+    outcome: Outcome = "equal", *, table: str = "orders_wide", stage: str = "index", **more: Any
+) -> CheckResult:
     differing = int(outcome == "different")
-    unknown = ("a server was away",) if outcome == "could not tell" else ()
+    unknown = ("a server was unavailable",) if outcome == "could not tell" else ()
     values = {"rows": 12_345, "moving": 0, "cut": "stamp 7", "at_ms": NOW, "seconds": 1.5, **more}
-    return Checked(stage=stage, table=table, outcome=outcome, differing=differing, unknown=unknown, **values)
+    return CheckResult(stage=stage, table=table, outcome=outcome, differing=differing, unknown=unknown, **values)
 
 
-def run(*found: Checked, check: str = "hourly", began_ms: int = NOW, error: str = "") -> CheckRun:
+def run(*found: CheckResult, check: str = "hourly", began_ms: int = NOW, error: str = "") -> CheckRun:
     return ended(check, None, found, began_ms=began_ms, now_ms=began_ms + 1000, turn=0, error=error)
 
 
@@ -156,7 +159,7 @@ def test_status_says_how_checks_stand() -> None:
             checked("different", stage="table", findings=(finding,)),
             checked("could not tell"),
             check="daily",
-            error="Solr went away",
+            error="Solr is unavailable",
         ),
         "gone": run(checked("different"), check="gone"),
     }
@@ -165,24 +168,24 @@ def test_status_says_how_checks_stand() -> None:
     assert status_lines(hourly) == ["equal      check hourly: index orders_wide: equal, 12,345 rows, 3 min ago"]
     assert status_lines(daily) == [
         "DIFFERENT  check daily: table orders_wide: 1 row differs of 12,345, the first: id=7 missing, 3 min ago",
-        "           index orders_wide: could not tell: a server was away; 3 min ago",
-        "           could not tell: Solr went away",
+        "           index orders_wide: not compared: a server was unavailable; 3 min ago",
+        "           not compared: Solr is unavailable",
         f"           tailorbird verify {topology.file} --stage table --table orders_wide",
     ]
     assert status_lines(never) == ["waiting    check never: it has not run yet"]
     (late, *_) = check_statuses(topology, found, NOW + 3 * 3_600_000)
     assert (late.state, late.well) == ("overdue", False)
-    assert "overdue: it is to run every 60 min, and began 3 h ago" in status_lines(late)[1]
+    assert "overdue: it should run every 60 min, and last began 3 h ago" in status_lines(late)[1]
     assert json.loads(json.dumps(daily.to_json()))["checked"][0]["findings"] == [finding]
     assert json.loads(json.dumps(never.to_json()))["checked"] is None
 
 
 def test_the_page_says_what_concerns_its_tables() -> None:
-    """Small while all is equal; loud where one of its tables differs, at whatever stage; silent of other tables."""
+    """The text is small if all is equal, an alarm if any stage of its tables differs, and ignores other tables."""
     topology = checks_of("{hourly: {every: 1h}}")
     tables = {("index", "orders_wide"), ("table", "orders_wide"), ("log", "shop.shop.orders")}
 
-    def text(*found: Checked, after: int = 180_000) -> tuple[str, str]:
+    def text(*found: CheckResult, after: int = 180_000) -> tuple[str, str]:
         statuses = check_statuses(topology, {"hourly": run(*found)}, NOW + after)
         reported = page_text(statuses, tables, topology.file, NOW + after)
         return reported.quiet, reported.alarm
@@ -190,15 +193,15 @@ def test_the_page_says_what_concerns_its_tables() -> None:
     assert text() == text(checked(table="other")) == ("", "")
     assert text(checked()) == ("verified 3 min ago: equal, 12,345 rows", "")
     assert text(checked(), after=10**8)[0].endswith("12,345 rows, overdue")
-    assert text(checked("could not tell")) == ("verified 3 min ago: could not tell, see `tailorbird status`", "")
+    assert text(checked("could not tell")) == ("verified 3 min ago: comparison incomplete, see `tailorbird status`", "")
     quiet, alarm = text(checked(), checked("different", stage="log", table="shop.shop.orders", at_ms=NOW - 1))
     assert quiet == "verified 3 min ago: equal, 12,345 rows"
     look = f"tailorbird verify {topology.file} --stage log --table shop.shop.orders"
-    assert alarm == f"What you see is not all right: 1 row differs, found 3 min ago. Look: {look}"
+    assert alarm == f"Some of this data is wrong: 1 row differs, found 3 min ago. See: {look}"
 
 
 def test_metrics_are_of_the_last_run() -> None:
-    """Of a table with two indexes the sum and the worse outcome; a table that a check covers no more is not told."""
+    """A table with two indexes has the sum and the worse outcome. A table that a check no longer covers is removed."""
     metrics = CheckMetrics()
     metrics.ran(run(checked("different"), checked(), checked(table="other"), check="metrics"))
     labels = ("metrics", "index", "orders_wide")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cdc.merkle.leaves import Grid
 from cdc.model.errors import Fatal, UsageError
-from tailorbird.verify.log.file_kept import OLDEST_MS, KeptFile, Progress
+from tailorbird.verify.log.file_progress import OLDEST_MS, Progress, ProgressFile
 from tailorbird.verify.log.load import Load, limits_of
 from tailorbird.verify.log.spans import GROUP_ROWS, ComparedSpan, spans_of
 
@@ -54,24 +54,24 @@ def test_one_waits_while_a_server_is_busy() -> None:
 
 def test_what_is_kept_between_runs(tmp_path: Path) -> None:
     """What was interrupted is gone on with; an equal table has a cut; neither under another shape, nor for ever."""
-    kept = KeptFile(tmp_path, "shop")
+    kept = ProgressFile(tmp_path, "shop")
     assert list(tmp_path.iterdir()) == []
     kept.begin("s.d.t", Progress("GTIDs a:1-5", {("topic", 0): 7}, 1000, "3|"))
     kept.settle("s.d.t", ComparedSpan(0, 9, 100, 3))
     kept.close()
-    kept = KeptFile(tmp_path, "shop")
+    kept = ProgressFile(tmp_path, "shop")
     found = kept.interrupted("s.d.t", "3|")
     assert found is not None
     assert (found.settled, found.ends) == ([ComparedSpan(0, 9, 100, 3)], {("topic", 0): 7})
     assert kept.interrupted("s.d.t", "4|") is None
     assert kept.equal("s.d.t", "3|", 1000) is None
     kept.end("s.d.t", equal=True)
-    kept = KeptFile(tmp_path, "shop")
+    kept = ProgressFile(tmp_path, "shop")
     assert kept.interrupted("s.d.t", "3|") is None
     equal = kept.equal("s.d.t", "3|", 2000)
     assert equal is not None
     assert (equal.cut, equal.settled) == ("GTIDs a:1-5", [])
     assert kept.equal("s.d.t", "3|", 1000 + OLDEST_MS) is None
     (tmp_path / "verify" / "shop.json").write_text("{}")
-    with pytest.raises(Fatal, match="remove it"):
-        KeptFile(tmp_path, "shop")
+    with pytest.raises(Fatal, match="delete it"):
+        ProgressFile(tmp_path, "shop")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cdc.model.errors import Fatal
 from tailorbird.verify.findings import MOST_FINDINGS, Finding
 from tailorbird.verify.merging import merged
-from tailorbird.verify.rounds import AGREES, MOVED, Sight, look_again
+from tailorbird.verify.rounds import AGREES, MOVED, RowObservation, recheck
 
 ROWS = st.dictionaries(st.text("ab0", max_size=3), st.integers(0, 3), max_size=12)
 
@@ -26,7 +26,7 @@ def test_a_merge_names_every_key_once(near: dict[str, int], far: dict[str, int])
 
 def test_a_stream_out_of_order_is_refused() -> None:
     """Else rows that are there would be called missing."""
-    with pytest.raises(Fatal, match="far end come out of order: a behind b"):
+    with pytest.raises(Fatal, match="far end are out of order: a after b"):
         list(merged([("a", 1)], [("b", 1), ("a", 1)]))
 
 
@@ -34,25 +34,25 @@ def finding(key: str) -> Finding:
     return Finding(stage="index", table="t", key={"id": key}, kind="missing", columns={}, position="")
 
 
-def differs(key: str, evidence: object = "same") -> Sight:
-    return Sight(state="differs", evidence=repr(evidence), finding=finding(key))
+def differs(key: str, evidence: object = "same") -> RowObservation:
+    return RowObservation(state="differs", evidence=repr(evidence), finding=finding(key))
 
 
-def look(keys: Sequence[str], views: dict[str, list[Sight]]) -> dict[str, Sight]:
+def look(keys: Sequence[str], views: dict[str, list[RowObservation]]) -> dict[str, RowObservation]:
     """The next view of each key; the last one again and again."""
     return {key: views[key].pop(0) if len(views[key]) > 1 else views[key][0] for key in keys}
 
 
 def test_each_row_ends_as_what_its_looks_say() -> None:
     """Different: the same three times on end. Moving: it never stood still. Untold: no cut came."""
-    views: dict[str, list[Sight]] = {
+    views: dict[str, list[RowObservation]] = {
         "right": [differs("right"), differs("right"), AGREES],
         "wrong": [MOVED, differs("wrong", 1), differs("wrong", 2)],
         "moving": [one for n in range(10) for one in (differs("moving"), differs("moving", n), MOVED)],
-        "late": [differs("late"), Sight(state="uncovered", reason="no cut")],
+        "late": [differs("late"), RowObservation(state="uncovered", reason="no cut")],
     }
     pauses: list[int] = []
-    result = look_again(list(views), lambda keys: look(keys, views), pause=pauses.append, block=3)
+    result = recheck(list(views), lambda keys: look(keys, views), pause=pauses.append, block=3)
     assert (result.differing, [one.key["id"] for one in result.findings]) == (["wrong"], ["wrong"])
     assert (result.moving, result.reasons) == (1, ("1 row: no cut",))
     assert pauses == [4, 4, 3, 3, 2, 2, 2, 2, 2]
@@ -61,7 +61,7 @@ def test_each_row_ends_as_what_its_looks_say() -> None:
 def test_findings_are_bounded_and_all_are_counted() -> None:
     """A million wrong rows are a number, and the first of them by name."""
     keys = [str(n) for n in range(MOST_FINDINGS + 7)]
-    result = look_again(keys, lambda some: {key: differs(key) for key in some}, pause=lambda left: None)
+    result = recheck(keys, lambda some: {key: differs(key) for key in some}, pause=lambda left: None)
     assert (len(result.findings), result.differing) == (MOST_FINDINGS, keys)
 
 
@@ -71,4 +71,4 @@ def test_nothing_to_look_at_is_no_look() -> None:
     def never(keys: Sequence[str]) -> dict[str, Any]:
         raise AssertionError
 
-    assert look_again([], never, pause=lambda left: None).looks == 0
+    assert recheck([], never, pause=lambda left: None).looks == 0

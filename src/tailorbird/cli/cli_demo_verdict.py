@@ -1,10 +1,9 @@
-"""What the demo ends with: every table of a topology, in HBase and in Solr, beside its query over the databases."""
+"""Verify the demo at its end: compare every table in HBase and Solr with its query over the databases."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,20 +16,20 @@ from indexer.solr.solr_http import reading_session
 from indexer.solr.solr_rows import all_documents
 from indexer.table.hbase_layouts import StoredLayouts
 from indexer.table.hbase_rows import scan_rows
-from tailorbird.cli.verify.cli_verify_index import verified_indexes
-from tailorbird.cli.verify.cli_verify_table import verified_tables
 from tailorbird.verify.compare import Difference, Key, Row, compare, keyed
 from tailorbird.verify.findings import Verdict
+from tailorbird.verify.index.run_index_stage import verify_indexes
 from tailorbird.verify.mysql_tables import SourceTable, read_tables
 from tailorbird.verify.pg_tables import read_postgres
-from tailorbird.verify.request import wanted
+from tailorbird.verify.request import SilentTerminal, parse_request
 from tailorbird.verify.sql_oracle import answer
+from tailorbird.verify.table.run_table_stage import verify_tables
 from tailorbird.verify.verdict_text import finding_lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """How a table in HBase, and all its indexes in Solr, differ from its query's answer over the source databases."""
+    """Differences of a table in HBase, and of its indexes in Solr, from its query's answer over the databases."""
 
     rows: int
     hbase: Difference
@@ -38,39 +37,42 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """Whether both far ends equal the near end, and the near end is not empty."""
+        """True if both far ends equal the near end, and the near end is not empty."""
         return self.rows > 0 and self.hbase.none and self.solr.none
 
     def counts(self) -> dict[str, Any]:
-        """The figures, for JSON."""
+        """Return the figures for JSON."""
         return {"rows": self.rows, "hbase": self.hbase.counts(), "solr": self.solr.counts()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """What `verify` says of each table that is kept in HBase, by name, and the line that tells it."""
+    """Results of `verify` for each table in HBase, by name, and the lines to print."""
 
     found: Mapping[str, Comparison]
     lines: tuple[str, ...]
 
 
 def proved(topology: Topology, known: Mapping[TableId, SourceTable] | None = None) -> Proof:
-    """`verify` of every table and index. What it can not tell is compared as below, which needs the pipeline quiet, and
-    for which tables of topics are to be `known`: with such a table it is asked at once.
+    """Run `verify` for every table and index.
+
+    If it cannot compare something, `verdicts` compares all tables instead. That requires an idle pipeline, and the
+    `known` contents of tables whose source is a topic. With `known` tables, `verify` is skipped.
     """
     if known:
         found = verdicts(topology, known)
         reported = [f"{name} {'equal' if one.equal else 'DIFFERENT'}: {one.rows:,} rows" for name, one in found.items()]
-        return Proof(found=found, lines=tuple(f"compared at rest: {line}" for line in reported))
-    asked, terminal = wanted(topology, None, None), Silent()
-    said = [*verified_tables(asked, terminal), *verified_indexes(asked, terminal)]
+        return Proof(found=found, lines=tuple(f"compared while idle: {line}" for line in reported))
+    request, terminal = parse_request(topology, None, None), SilentTerminal()
+    results = [*verify_tables(request, terminal), *verify_indexes(request, terminal)]
     found = dict[str, Comparison]()
     lines: list[str] = []
-    unknown = [reason for one in said for reason in one.verdict.unknown]
+    unknown = [reason for one in results for reason in one.verdict.unknown]
     if unknown:
-        return Proof(found=verdicts(topology), lines=(f"verify could not tell: {unknown[0]}; compared at rest",))
-    for name in asked.tables:
-        table, *indexes = [one.verdict for one in said if one.verdict.table == name]
+        line = f"verify is incomplete: {unknown[0]}; compared while idle instead"
+        return Proof(found=verdicts(topology), lines=(line,))
+    for name in request.tables:
+        table, *indexes = [one.verdict for one in results if one.verdict.table == name]
         solr = sum(map(_difference, indexes), Difference())
         found[name] = Comparison(rows=table.rows, hbase=_difference(table), solr=solr)
         took = sum(one.seconds for one in (table, *indexes))
@@ -89,26 +91,10 @@ def _difference(verdict: Verdict) -> Difference:
     )
 
 
-class Silent:
-    """No terminal: nothing is shown, and nothing mended."""
-
-    @contextmanager
-    def progress(self, title: str, total: int | None) -> Iterator[Callable[[int], None]]:
-        """A listener that does nothing."""
-        yield lambda rows: None
-
-    def ask(self, question: str) -> bool:
-        """No."""
-        return False
-
-    def sure(self, question: str) -> bool:
-        """No."""
-        return False
-
-
 def verdicts(topology: Topology, known: Mapping[TableId, SourceTable] | None = None) -> dict[str, Comparison]:
-    """Each table that is kept in HBase, by name; the source databases are read once for all of them, but for tables
-    that are `known`: of topics, who writes them knows what they should hold.
+    """Compare each table in HBase with its query's answer, by name.
+
+    The source databases are read once for all tables. `known` has the expected rows of tables whose source is a topic.
     """
     sources: dict[TableId, SourceTable] = dict(known or {})
     for source in topology.sources.values():
@@ -125,7 +111,7 @@ def _compared(topology: Topology, table: Table, sources: Mapping[TableId, Source
     found = answer(topology, table, sources)
     if found.unknown:
         raise Skippable(
-            f"{table.name}: not compared: {dict(found.unknown)}", "a query whose columns can all be compared"
+            f"{table.name}: not compared: {dict(found.unknown)}", "use a query whose columns can all be compared"
         )
     expected = keyed(found.rows, table.row_key)
     stored: list[Row] = [row.values for row in scan_rows(topology, table).values()]
@@ -142,7 +128,7 @@ def _compared(topology: Topology, table: Table, sources: Mapping[TableId, Source
 def _shown(
     topology: Topology, table: Table, index: Index, types: Mapping[str, LogicalType], expected: Mapping[Key, Row]
 ) -> Difference:
-    """How an index differs from the rows, as their documents tell them."""
+    """Return the difference between an index and the documents expected for the rows."""
     columns = [*next(iter(expected.values()), types)]
     documents = all_documents(topology.solr.url, index.collection, session=reading_session(topology.solr))
     shown: list[Row] = [{name: document.get(name) for name in columns} for document in documents]

@@ -1,1 +1,1 @@
-"""Whether two tables are equal, row by row and field by field."""
+"""Compare what each stage of a pipeline holds with what it should hold, row by row."""

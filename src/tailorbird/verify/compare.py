@@ -1,4 +1,4 @@
-"""Compares two tables row by row and field by field; both hold canonical values."""
+"""Compare two tables of canonical values row by row and field by field."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Row = Mapping[str, Canonical]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """How many rows one side lacks, has too many, or holds otherwise; `examples` name the first few for people."""
+    """Numbers of missing, extra and different rows; `examples` describe the first few."""
 
     missing: int = 0
     extra: int = 0
@@ -23,11 +23,11 @@ class Difference:
 
     @property
     def none(self) -> bool:
-        """Whether the tables are equal."""
+        """True if the tables are equal."""
         return not (self.missing or self.extra or self.different)
 
     def __add__(self, other: Difference) -> Difference:
-        """Both together."""
+        """Add the counts and join the examples."""
         return Difference(
             missing=self.missing + other.missing,
             extra=self.extra + other.extra,
@@ -36,12 +36,12 @@ class Difference:
         )
 
     def counts(self) -> dict[str, int]:
-        """The three counts, for JSON."""
+        """Return the three counts for JSON."""
         return {"missing": self.missing, "extra": self.extra, "different": self.different}
 
 
 def keyed(rows: Iterable[Row], row_key: tuple[str, ...]) -> dict[Key, Row]:
-    """Rows by their key; ValueError when two share one, since then the key is none."""
+    """Return rows by their key. ValueError if two rows have the same key."""
     result: dict[Key, Row] = {}
     for row in rows:
         key = tuple(row[name] for name in row_key)
@@ -52,7 +52,7 @@ def keyed(rows: Iterable[Row], row_key: tuple[str, ...]) -> dict[Key, Row]:
 
 
 def compare(expected: Mapping[Key, Row], found: Mapping[Key, Row], *, examples: int = 5) -> Difference:
-    """What `found` lacks, has too many or holds otherwise than `expected`; a field that is absent counts as NULL."""
+    """Return the difference between `found` and `expected`. An absent field counts as NULL."""
     missing = [key for key in expected if key not in found]
     extra = [key for key in found if key not in expected]
     different: list[tuple[Key, str]] = []
@@ -77,8 +77,8 @@ def _fields(expected: Row, found: Row) -> str:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two canonical values are equal."""
-    # True == 1 in Python, but a boolean is no integer here
+    """Return whether two canonical values are equal."""
+    # True == 1 in Python, but a canonical boolean never equals an integer
     if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(map(same, a, b))
     return bool(a == b) and isinstance(a, bool) == isinstance(b, bool)

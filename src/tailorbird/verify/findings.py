@@ -1,14 +1,15 @@
-"""What `tailorbird verify` finds: rows that differ, and what it can say of each stage of each table.
+"""Results of `tailorbird verify`: the rows that differ, and a verdict for each stage of each table.
 
-A difference is told only when both rows were read and compared value by value, and nothing that was under way explains
-it. A row that changes while it is looked at is `moving`; what no cut decides is `unknown`. Neither is ever `different`.
+A row is reported as different only after both ends were read and compared value by value, and no change in flight
+explains the difference. A row that changes during the comparison is `moving`. A row that no cut covers is `unknown`.
+Neither is ever `different`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from cdc.model.types import Canonical
 
@@ -16,15 +17,17 @@ Stage = Literal["log", "table", "index"]
 Outcome = Literal["equal", "equal in part", "different", "could not tell"]
 Kind = Literal["missing", "extra", "different"]  # at the far end, seen from the near end
 
-MOST_FINDINGS = 1000  # kept with their values; all are counted
+MOST_FINDINGS = 1000  # stored with their values; all differences are counted
+INCOMPLETE: Final = "could not tell"  # the outcome as stored in JSON and in metrics
 EQUAL, DIFFERENT, UNLOGGED = 0, 1, 3  # exit codes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One row that differs. `columns`: column → (near end, far end), those that differ; empty for missing and extra.
+    """One row that differs.
 
-    `position` says in words what is known of where: a stamp, an offset, a GTID set.
+    `columns` maps each differing column to its values (near end, far end); it is empty for missing and extra rows.
+    `position` describes where the row was found: a batch timestamp, an offset or a GTID set.
     """
 
     stage: Stage
@@ -35,7 +38,7 @@ class Finding:
     position: str
 
     def to_json(self) -> dict[str, Any]:
-        """As `--json` prints it."""
+        """Return the JSON object that `--json` prints."""
         return {
             "kind": "difference",
             "stage": self.stage,
@@ -49,11 +52,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """One stage of one table: how many rows and leaves (ranges of rows) were covered, at which cut, by which columns.
+    """Result of one stage for one table: the rows and leaves (ranges of rows) compared, the cut and the columns.
 
-    `findings` are the first of them, `differing` counts all; `moving` rows changed at every look; `unknown` are the
-    reasons why something could not be told, `uncompared` columns that were left out, each with the reason. `read` rows
-    of the near end were fetched, where most are only digested.
+    `findings` holds the first differences, `differing` counts all of them. `moving` counts rows that changed in every
+    round. `unknown` lists why rows were not compared. `uncompared` maps each omitted column to the reason. `read`
+    counts the rows fetched from the near end; most rows are only digested.
     """
 
     stage: Stage
@@ -72,21 +75,21 @@ class Verdict:
 
     @property
     def outcome(self) -> Outcome:
-        """A difference that was proved stands, whatever else could not be told; what was not compared is not equal."""
+        """The outcome. A proved difference outweighs an incomplete comparison, which is never equal."""
         if self.differing:
             return "different"
-        return "could not tell" if self.unknown else "equal in part" if self.uncompared else "equal"
+        return INCOMPLETE if self.unknown else "equal in part" if self.uncompared else "equal"
 
     @property
     def summary(self) -> str:
-        """The outcome as a person reads it."""
+        """The outcome as text for people."""
         left = len(self.uncompared)
         if self.outcome != "equal in part":
-            return self.outcome
+            return "comparison incomplete" if self.unknown and not self.differing else self.outcome
         return f"equal, {left:,} {'column' if left == 1 else 'columns'} not compared"
 
     def to_json(self) -> dict[str, Any]:
-        """As `--json` prints it, without the findings, which stand in lines of their own."""
+        """Return the JSON object that `--json` prints, without the findings, which have lines of their own."""
         return {
             "kind": "verdict",
             "stage": self.stage,
@@ -107,7 +110,7 @@ class Verdict:
 
 
 def exit_code(verdicts: Iterable[Verdict]) -> int:
-    """0 all equal, 1 something differs, 3 nothing does but something was not compared; 3 of no verdict at all."""
+    """Return 0 if all are equal, 1 if something differs, 3 if something was not compared or there is no verdict."""
     outcomes = {verdict.outcome for verdict in verdicts}
     if "different" in outcomes:
         return DIFFERENT

@@ -1,4 +1,4 @@
-"""Two streams of rows, each in the order of its keys, read side by side: what each key has on both sides."""
+"""Merge two streams of rows, both sorted by key."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Item = TypeVar("Item")
 def merged(
     near: Iterable[tuple[str, Near]], far: Iterable[tuple[str, Far]]
 ) -> Iterator[tuple[str, Near | None, Far | None]]:
-    """Each key once, in order, with what stands there at the near and the far end; None where there is nothing.
+    """Yield each key once, in order, with its items at the near and the far end. None means that the end has no item.
 
-    Reads each stream once and keeps one item of it. Fatal where a stream is not in strictly ascending order: a merge
-    would then report rows as missing that are there.
+    Reads each stream once and holds one item of each. Fatal if a stream is not in strictly ascending order, because a
+    merge would then report existing rows as missing.
     """
     ours, theirs = _ascending(near, "near"), _ascending(far, "far")
     left, right = next(ours, None), next(theirs, None)
@@ -39,6 +39,6 @@ def _ascending(stream: Iterable[tuple[str, Item]], end: str) -> Iterator[tuple[s
     last: str | None = None
     for key, item in stream:
         if last is not None and key <= last:
-            raise Fatal(f"rows of the {end} end come out of order: {key} behind {last}", "this is a fault of verify's")
+            raise Fatal(f"rows of the {end} end are out of order: {key} after {last}", "this is a bug in verify")
         last = key
         yield key, item

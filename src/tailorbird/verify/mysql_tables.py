@@ -1,5 +1,7 @@
-"""Reads whole source tables for the comparison. Values come apart from the capture's code: neither can hide the other's
-faults; only the connection is made as the capture makes it."""
+"""Read whole MySQL and MariaDB tables for a comparison.
+
+Values are decoded without the capture's code, so that neither can hide the other's bugs. Only the connection is shared.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,10 @@ from tailorbird.verify.positions import text_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceTable:
-    """All rows of a table as the driver gives them, with its columns' names and types in ordinal order.
+    """All rows of a table as the driver returns them, with the columns' names and types in ordinal order.
 
-    `schema`: what a query over it is compiled with, where that is asked for. `json_as_logged`: JSON stands in `rows` as
-    the log has it; else as MySQL prints it.
+    `schema`: the schema to compile a query with, if requested. `json_as_logged`: JSON values have the form of the log;
+    otherwise the form that MySQL prints.
     """
 
     columns: tuple[tuple[str, LogicalType], ...]
@@ -36,8 +38,10 @@ class SourceTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablesSnapshot:
-    """Tables of a source in one consistent snapshot. `position`: where the server's log was when the snapshot was
-    open, as text (`positions.text_of`), so at least all that the tables show.
+    """Tables of a source in one consistent snapshot.
+
+    `position`: the server's log position, as text (`positions.text_of`), read after the snapshot began. It covers at
+    least all changes that the tables contain.
     """
 
     position: str
@@ -45,24 +49,24 @@ class TablesSnapshot:
 
 
 def read_tables(source: Source) -> dict[TableId, SourceTable]:
-    """Every captured table of a source, read in one consistent snapshot. Retriable while it is away."""
+    """Read every captured table of a source in one consistent snapshot. Retriable while the source is unavailable."""
     return dict(read_snapshot(source, source.tables).tables)
 
 
 def read_snapshot(source: Source, tables: Iterable[TableId]) -> TablesSnapshot:
-    """Some tables of a source, whole, read in one consistent snapshot. Retriable while it is away."""
+    """Read whole tables of a source in one consistent snapshot. Retriable while the source is unavailable."""
     with translated(source, "read its tables"):
         connection = pymysql.connect(**settings(source), init_command="SET time_zone = '+00:00'")
         with connection, connection.cursor() as cursor:
             cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-            # asked for after the snapshot began: a position from before it might lack what the snapshot shows
+            # queried after the snapshot began: an earlier position might not cover what the snapshot contains
             position = _position(connection, source)
             found = {table: _read_table(cursor, source, table) for table in tables}
     return TablesSnapshot(position=position, tables=found)
 
 
 def _position(connection: Connection, source: Source) -> str:
-    """The GTIDs that the server has executed; the end of its log where it numbers no transactions."""
+    """Return the executed GTID set, or the end of the log on a server without GTIDs."""
     if source.type == "mariadb":
         ((numbered,),) = query(connection, "SELECT @@GLOBAL.gtid_binlog_pos")
     else:
@@ -103,14 +107,14 @@ def _is_bit(column_type: object) -> bool:
 
 
 def _turned(value: Any) -> Any:
-    """A BIT as the log has it: its bytes come in the other order from the driver."""
+    """Return a BIT value in the byte order of the log. The driver returns the reverse order."""
     return value[::-1] if isinstance(value, bytes) else value
 
 
 def _columns(
     shown: Iterable[tuple[object, object]], ignored: Callable[[str], bool]
 ) -> Iterator[tuple[str, LogicalType]]:
-    """The columns that leave the source: those of types that are not captured stay there, as ignored ones do."""
+    """Yield the captured columns, without ignored columns and columns of types that are not captured."""
     for name, column_type in shown:
         if ignored(str(name)):
             continue
@@ -128,11 +132,11 @@ def _schema(
 
 
 def _read(name: str, type_: LogicalType) -> str:
-    if type_.kind == "list":  # the driver takes a vector's bytes for text
+    if type_.kind == "list":  # the driver would decode a vector's bytes as text
         return f"HEX({_quoted(name)})"
-    if type_.kind == "float32":  # the server prints six digits of it
+    if type_.kind == "float32":  # the server prints only six digits
         return f"{_quoted(name)} * 1e0"
-    # the driver gives bits as bytes
+    # the driver returns bits as bytes
     return f"{_quoted(name)} + 0" if type_.kind == "bool" else _quoted(name)
 
 

@@ -1,7 +1,7 @@
-"""Reads whole tables of a PostgreSQL source for the comparison.
+"""Read whole PostgreSQL tables for a comparison.
 
-Values come as the server prints them and are read here, apart from the capture's code, so that neither can hide the
-other's faults. Which tables and columns there are, and what an array's text means, is the capture's own knowledge.
+Values are parsed from the server's text without the capture's code, so that neither can hide the other's bugs. The
+lists of tables and columns, and the parsing of arrays, come from the capture's code.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Value = Callable[[str], Any]
 
 
 def read_postgres(source: Source) -> dict[TableId, SourceTable]:
-    """Every captured table of a source, read in one consistent snapshot. Retriable while it is away."""
+    """Read every captured table of a source in one consistent snapshot. Retriable while the source is unavailable."""
     with connected(source) as connection:
         names = [TableId(source=source.name, database=d, table=t) for d, t in pg_schema.tables_of(connection, source)]
     return dict(read_snapshot(source, [name for name in names if source.captures(name)]).tables)
 
 
 def read_snapshot(source: Source, tables: Collection[TableId]) -> TablesSnapshot:
-    """Some tables of a source, whole, in one consistent snapshot. Retriable while it is away."""
+    """Read whole tables of a source in one consistent snapshot. Retriable while the source is unavailable."""
     with connected(source) as connection:
         shown = pg_schema.tables_of(connection, source)
         for one in tables:
@@ -45,7 +45,7 @@ def read_snapshot(source: Source, tables: Collection[TableId]) -> TablesSnapshot
         with translated(source, "read its tables"):
             connection.query(_BEGIN)
             connection.query("SELECT 1")  # takes the snapshot
-        position = pg_schema.end_of_log(connection, source)  # what the snapshot shows stands before it
+        position = pg_schema.end_of_log(connection, source)  # at or after all changes in the snapshot
         with translated(source, "read its tables"):
             found = {one: _read(connection, source, one, shown[one.database, one.table]) for one in tables}
             connection.query("ROLLBACK")
@@ -78,10 +78,10 @@ def _read(connection: PgConnection, source: Source, table: TableId, shown: Table
 
 
 def _value(column: Column, captured: Callable[[bytes], Any], *, as_text: bool) -> Value:
-    """What makes a value of the server's text; None for one that has no canonical form."""
+    """Return the parser of a column's text. It returns None for a value without a canonical form."""
     kind = from_mysql(column.column_type).kind
     if kind == "json":
-        # an array is JSON in the topics; json and jsonb are the server's text
+        # the topics contain arrays as JSON; json and jsonb values are the server's text
         return lambda text: _json(text, captured, as_text=as_text)
     return _VALUES.get(kind, str)
 
@@ -89,7 +89,7 @@ def _value(column: Column, captured: Callable[[bytes], Any], *, as_text: bool) -
 def _json(text: str, captured: Callable[[bytes], Any], *, as_text: bool) -> Any:
     try:
         return captured(text.encode())
-    except Unrepresentable:  # an array that holds such a value is NULL as a whole, or a JSON string
+    except Unrepresentable:  # an array with such a value becomes NULL as a whole, or a JSON string
         return json.dumps(text, ensure_ascii=False) if as_text else None
 
 
@@ -126,7 +126,7 @@ def _clock(text: str) -> dt.timedelta:
 
 def _point(text: str) -> str | None:
     finite = not any(word in text for word in ("NaN", "Infinity"))
-    return text if finite else None  # it has no canonical form
+    return text if finite else None  # no canonical form
 
 
 def _bytes(text: str) -> bytes:

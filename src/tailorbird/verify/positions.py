@@ -1,4 +1,4 @@
-"""A source's position as text, as `verify` prints it and a person gives it back."""
+"""Convert positions of a source to the text that `verify` prints, and back."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Any
 from cdc.model.event import Position
 from ingest.ledger.places import Reach
 
-# a file of a binary log, or the identity of PostgreSQL's log, and the place in it
+# the file of a binary log, or the identity of PostgreSQL's log, and the offset in it
 _PLACE = re.compile(r"([^\s,:]+\.\d+|\d+/\d+):(\d+)")
 
 
 def text_of(position: Position) -> str:
-    """The GTID set, else the file and the place in it."""
+    """Return the GTID set, or `file:offset` without one."""
     return position.gtid_set or f"{position.file}:{position.pos}"
 
 
 def position_of(text: str) -> Position:
-    """The position that a text of `text_of` means; ValueError for anything else."""
+    """Parse a text written by `text_of`. ValueError for anything else."""
     if match := _PLACE.fullmatch(text):
         return Position(file=match[1], pos=int(match[2]), gtid_set="", sequence=0)
     if ":" not in text and "-" not in text:
-        raise ValueError("it is no position of a source")
+        raise ValueError("not a position of a source")
     return Position(file="", pos=0, gtid_set=text, sequence=0)
 
 
 def covers(reached: Mapping[str, Any], wanted: str) -> bool:
-    """Whether a barrier's position of a source covers a position; ValueError for a text that is none.
+    """Return whether a barrier's position of a source covers a position. ValueError for an invalid text.
 
-    A barrier that was written before barriers had places covers positions with GTIDs alone.
+    A barrier of an older version, without file and offset, covers only positions with GTIDs.
     """
     position = position_of(wanted)
     gtids, file = str(reached.get("gtid_set") or ""), str(reached.get("file") or "")

@@ -1,10 +1,10 @@
-"""What a person asks of `tailorbird verify`, and what it answers of one stage of one table."""
+"""Requests to `tailorbird verify`, and the result of one stage for one table."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,15 +13,17 @@ from cdc.model.schema import TableId
 from cdc.topology.topology import Topology
 from tailorbird.verify.findings import Stage, Verdict
 
-STAGES: tuple[Stage, ...] = ("log", "table", "index")  # those that there are, in the order of the data's flow
+STAGES: tuple[Stage, ...] = ("log", "table", "index")  # all stages, in the order of the data flow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is to be compared, and whether differences are mended; `everything` where the person named no table;
-    `captured`: source tables that were named, for the log stage alone; `sample`: of how many rows one is compared by
-    value, where a stage can do so; `turn`: which of them (None: other ones each hour). `since`, `resume`,
-    `max_load`, `threads`: of the log stage, see `tailorbird.verify.log.run_log_stage.Ways`.
+    """The tables and stages to compare, and whether to repair differences.
+
+    `everything`: the user named no table. `captured`: named source tables, for the log stage only. `sample`: compare
+    the values of one in so many rows, in stages that support it. `turn`: the part of the sample (None: it rotates
+    hourly). `since`, `resume`, `max_load`, `threads`: options of the log stage, see
+    `tailorbird.verify.log.run_log_stage.LogStageOptions`.
     """
 
     topology: Topology
@@ -40,8 +42,8 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """A verdict; what was done or would be done about it; and, after a repair, how those rows stand now."""
+class StageResult:
+    """A verdict, a description of the repair that was or would be done, and the verdict after the repair."""
 
     verdict: Verdict
     repair: str = ""
@@ -49,21 +51,46 @@ class Said:
 
     @property
     def last(self) -> Verdict:
-        """What holds now."""
+        """The verdict after the repair, or the only verdict."""
         return self.repaired or self.verdict
 
 
 class Terminal(Protocol):
-    """Where progress is shown and a question is asked. `ask` is True at once where the person said `--yes`, `sure`
-    where it was `--force`; without a terminal `sure` is False.
+    """The user's terminal: shows progress and asks for confirmation.
+
+    `ask` returns True at once with `--yes`, and `sure` with `--force`. Without a terminal, `sure` returns False.
     """
 
     def progress(self, title: str, total: int | None) -> AbstractContextManager[Callable[[int], None]]: ...
+
+    def notify(self, text: str) -> None: ...
+
     def ask(self, question: str) -> bool: ...
+
     def sure(self, question: str) -> bool: ...
 
 
-def wanted(
+class SilentTerminal:
+    """A terminal for programs: shows nothing and confirms nothing, so nothing is repaired."""
+
+    @contextmanager
+    def progress(self, title: str, total: int | None) -> Iterator[Callable[[int], None]]:
+        """Yield a listener that ignores the number of rows."""
+        yield lambda rows: None
+
+    def notify(self, text: str) -> None:
+        """Ignore the text."""
+
+    def ask(self, question: str) -> bool:
+        """Return False."""
+        return False
+
+    def sure(self, question: str) -> bool:
+        """Return False."""
+        return False
+
+
+def parse_request(
     topology: Topology,
     stages: Sequence[str] | None,
     tables: Sequence[str] | None,
@@ -76,23 +103,23 @@ def wanted(
     repair: bool = False,
     dry_run: bool = False,
 ) -> Request:
-    """The request; UsageError for a stage or table that there is not, or a sample that is none."""
+    """Build a request. UsageError for an unknown stage or table, or an invalid sample."""
     if dry_run and not repair:
-        raise UsageError("--dry-run says what --repair would do", "add --repair")
+        raise UsageError("--dry-run shows what --repair would do", "add --repair")
     if since and list(stages or ()) != ["log"]:
-        raise UsageError("--changed-since is of the log stage", "add --stage log, and no other")
+        raise UsageError("--changed-since applies only to the log stage", "add --stage log, and no other")
     if since and resume:
-        raise UsageError("--resume goes on with a comparison of all rows", "leave --changed-since out")
+        raise UsageError("--resume continues a comparison of all rows", "omit --changed-since")
     for name in stages or ():
         if name not in STAGES:
-            raise UsageError(f"no stage {name}", f"there is {', '.join(STAGES)}")
+            raise UsageError(f"no stage {name}", f"choose one of {', '.join(STAGES)}")
     kept = [name for name, one in topology.tables.items() if one.sink == "hbase"]
     captured = list[TableId]()
     for name in tables or ():
         if name not in kept and (meant := topology.tables_meant(name) if "log" in (stages or STAGES) else []):
             captured += meant
         elif name not in kept:
-            reported = ", ".join(kept) or "none that is kept in HBase"
+            reported = ", ".join(kept) or "no table in HBase"
             raise UsageError(f"{topology.file}: no table {name} to compare", f"it has {reported}")
     return Request(
         topology=topology,
@@ -113,5 +140,5 @@ def wanted(
 def _sample(text: str) -> int:
     match = re.fullmatch(r"1/([1-9][0-9]{0,5})", text)
     if match is None:
-        raise UsageError(f"--sample {text}: no part of a whole", "write e.g. --sample 1/64")
+        raise UsageError(f"--sample {text}: not a fraction 1/N", "write e.g. --sample 1/64")
     return int(match[1])

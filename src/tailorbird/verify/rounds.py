@@ -1,8 +1,8 @@
-"""Rows that differ at first sight are looked at again, and again, until it is known why.
+"""Compare rows that differ at first again, in rounds, until each one is decided.
 
-A look reads both ends of some rows at one cut and says of each row what it saw. Rows that agree are done. A row that
-shows the very same difference in several looks on end, each of which a cut covers, differs. What changes from look to
-look is moving; what no look could decide stays untold. The looks themselves belong to the stages.
+Each round reads both ends of some rows at one cut and returns an observation of each row. Rows that agree are done. A
+row differs if several consecutive rounds, each covered by a cut, observe the same difference. A row that changes
+between rounds is moving. A row that no round decides remains unknown. The stages implement the reading.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from typing import Literal
 
 from tailorbird.verify.findings import MOST_FINDINGS, Finding
 
-# One look does not prove a difference: what is written past the join, and deletes of a former run's rows, bear stamps
-# that are older than the cut. Each look comes a pause later, at a later cut.
+# One round does not prove a difference: writes that bypass the join, and deletes of a previous run's rows, have
+# timestamps older than the cut. Each round follows after a pause, at a later cut.
 CONFIRMED = 3
 ROUNDS = 10
-BLOCK = 20_000  # a look waits for a cut, so that few large ones take less time
+BLOCK = 20_000  # rows read together; each block waits for a cut, so few large blocks take less time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
-    """What a look saw of one row.
+class RowObservation:
+    """State of one row in one round.
 
-    `agrees`; `moved`: one end changed while it looked; `uncovered`: no cut covers what it saw, for that `reason`;
-    `differs`: `evidence` names what both ends showed, to be compared with the next look's, and `finding` tells it.
+    `agrees`: both ends are equal. `moved`: one end changed during the round. `uncovered`: no cut covers the row, for
+    the given `reason`. `differs`: `evidence` identifies both values, for comparison with the next round, and `finding`
+    describes the difference.
     """
 
     state: Literal["agrees", "moved", "uncovered", "differs"]
@@ -34,14 +35,18 @@ class Sight:
     reason: str = ""
 
 
-AGREES = Sight(state="agrees")
-MOVED = Sight(state="moved")
-Look = Callable[[Sequence[str]], Mapping[str, Sight]]
+AGREES = RowObservation(state="agrees")
+MOVED = RowObservation(state="moved")
+Look = Callable[[Sequence[str]], Mapping[str, RowObservation]]
 
 
 @dataclass(slots=True, kw_only=True)
-class Looked:
-    """What the rounds came to: the keys that differ, the first findings, how many rows move, reasons → rows untold."""
+class RecheckResult:
+    """Result of all rounds.
+
+    It has the keys that differ, the first findings, the number of moving rows, and the number of undecided rows by
+    reason.
+    """
 
     differing: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -51,11 +56,11 @@ class Looked:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Each reason with the number of rows that it holds for."""
+        """Each reason with its number of rows, as text."""
         return tuple(f"{rows:,} {'row' if rows == 1 else 'rows'}: {why}" for why, rows in self.unknown.items())
 
 
-def look_again(
+def recheck(
     keys: Sequence[str],
     look: Look,
     *,
@@ -63,17 +68,17 @@ def look_again(
     rounds: int = ROUNDS,
     confirmed: int = CONFIRMED,
     block: int = BLOCK,
-) -> Looked:
-    """Look at rows until each is decided, at most `rounds` times; `pause` is called before each round but the first,
-    with the number of rows left.
+) -> RecheckResult:
+    """Compare rows again until each one is decided, in at most `rounds` rounds.
 
-    Never calls a row different of which `confirmed` looks on end did not show the same. Memory: the keys, and what was
-    last seen of those that still differ.
+    `pause` is called with the number of undecided rows before each round except the first. A row is reported as
+    different only after `confirmed` consecutive rounds observed the same difference. Memory: the keys, and the last
+    observation of each undecided row.
     """
-    result = Looked()
+    result = RecheckResult()
     left = list(keys)
     shown: dict[str, tuple[Hashable, int]] = {}
-    last: dict[str, Sight] = {}
+    last: dict[str, RowObservation] = {}
     for number in range(rounds):
         if not left:
             break
@@ -98,7 +103,7 @@ def look_again(
                         _found(result, key, one)
                         continue
                 again.append(key)
-                last[key] = Sight(state=one.state, reason=one.reason)
+                last[key] = RowObservation(state=one.state, reason=one.reason)
         left, result.looks = again, number + 1
         last = {key: last[key] for key in left}
     for key in left:
@@ -109,7 +114,7 @@ def look_again(
     return result
 
 
-def _found(result: Looked, key: str, seen: Sight) -> None:
+def _found(result: RecheckResult, key: str, seen: RowObservation) -> None:
     result.differing.append(key)
     if len(result.findings) < MOST_FINDINGS:
         assert seen.finding is not None, "a difference without a finding"

@@ -1,11 +1,12 @@
-"""How long a reader waits for a later cut: as long as the far end comes nearer, within bounds."""
+"""Limit the waiting for a later cut: a reader waits while the far end makes progress, up to a total time."""
 
 from __future__ import annotations
 
 
 class SettlingPolicy:
-    """Used up when what is waited for stands still for `standstill` seconds, or after `most` seconds of all waits
-    together. Times are seconds of one clock.
+    """Ends a wait after `standstill` seconds without progress, or after `most` seconds of all waits together.
+
+    Times are seconds of one clock.
     """
 
     def __init__(self, *, standstill: float, most: float) -> None:
@@ -14,11 +15,11 @@ class SettlingPolicy:
         self._moved = self._asked = 0.0
 
     def begin(self, now: float) -> None:
-        """A wait begins."""
+        """Begin a wait."""
         self._reached, self._moved, self._asked = None, now, now
 
     def used_up(self, reached: object, now: float) -> bool:
-        """Whether to give up, seeing how far the far end is; once given up, every later wait is given up at once."""
+        """Return whether to give up, given the far end's progress. After that, every later wait gives up at once."""
         self._left -= now - self._asked
         self._asked = now
         if reached != self._reached:

@@ -1,4 +1,4 @@
-"""The same SELECT over the source tables, answered by DuckDB: what the far end of the pipeline must equal."""
+"""Run a table's SELECT over the source tables in DuckDB: the expected content of the far end."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ from tailorbird.verify.mysql_tables import SourceTable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OracleAnswer:
-    """Rows of a query's answer, canonical values by output column, without the columns that are `unknown`: these have a
-    value that is not known to be what the join computes, for the reason that is given.
+    """Rows of a query's answer: canonical values by output column.
+
+    The rows omit `unknown` columns. DuckDB may compute other values for these than the join does, for the given reason.
     """
 
     rows: list[dict[str, Canonical]]
@@ -36,10 +37,10 @@ class OracleAnswer:
 
 
 def answer(topology: Topology, table: Table, sources: Mapping[TableId, SourceTable]) -> OracleAnswer:
-    """The answer of an aggregated table's query; KeyError for a table not given.
+    """Return the answer of a joined table's query. KeyError for a table that is not given.
 
-    Skippable where it is not known as a whole: an expression that decides which rows there are is not told, or DuckDB
-    can not answer. A query that numbers rows needs its tables' schemas.
+    Skippable if the answer as a whole is unknown: an expression that selects rows cannot be evaluated reliably, or
+    DuckDB reports an error. A query that numbers rows needs its tables' schemas.
     """
     names = {table_id: f"source_{n}" for n, table_id in enumerate(sources)}
     columns = {table_id: dict(source.columns) for table_id, source in sources.items()}
@@ -54,11 +55,11 @@ def answer(topology: Topology, table: Table, sources: Mapping[TableId, SourceTab
                 database.register(name, _arrow(sources[table_id]))
             rows, reasons = rows_of(database.execute(asked.sql), asked), functions.reasons
     except (duckdb.Error, pa.ArrowException, ValueError, OverflowError, ArithmeticError) as error:
-        raise Skippable(f"its query can not be answered here: {_first_line(error)}", "nothing was compared") from None
+        raise Skippable(f"DuckDB cannot answer its query: {_first_line(error)}", "nothing was compared") from None
     whole, unknown = asked.unknown(reasons)
     if whole or (missing := [name for name in table.row_key if name in unknown]):
         why = whole or unknown[missing[0]]
-        raise Skippable(f"which rows it has depends on {why}", "nothing was compared")
+        raise Skippable(f"its set of rows depends on {why}", "nothing was compared")
     kept = [{name: value for name, value in row.items() if name not in unknown} for row in rows] if unknown else rows
     return OracleAnswer(rows=kept, unknown=unknown)
 
@@ -68,7 +69,7 @@ def _first_line(error: Exception) -> str:
 
 
 def duration(value: dt.timedelta) -> str:
-    """Canonical form of a TIME, which the driver gives as a duration."""
+    """Return the canonical form of a TIME, which the driver returns as a duration."""
     micros = value // dt.timedelta(microseconds=1)
     seconds, fraction = divmod(abs(micros), 1_000_000)
     text = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
@@ -77,7 +78,7 @@ def duration(value: dt.timedelta) -> str:
 
 
 def _arrow(table: SourceTable) -> Any:
-    """The rows that the source publishes: one whose key cannot be represented is a dead-letter record."""
+    """Return the rows that the source publishes, without rows whose key cannot be represented (dead-letter records)."""
     columns = list(zip(*table.rows, strict=True)) or [()] * len(table.columns)
     found = {
         name: values if type_.kind == "json" and table.json_as_logged else _arrow_values(values, type_)
@@ -91,8 +92,10 @@ def _arrow(table: SourceTable) -> Any:
 
 
 def _arrow_values(values: Sequence[Any], type_: LogicalType) -> Sequence[Any]:
-    """What Arrow takes: MySQL has no booleans but numbers, sets that the driver gives as sets, JSON with blanks, times
-    as durations; and Arrow no decimals of more than 38 digits.
+    """Convert the driver's values to values that Arrow accepts.
+
+    MySQL's driver returns booleans as numbers, SET values as sets, JSON with blanks and TIME as a duration. Arrow has
+    no decimals of more than 38 digits.
     """
     convert = _CONVERTED.get(type_.kind)
     if type_.kind == "decimal" and type_.precision > MOST_DIGITS:
@@ -101,7 +104,7 @@ def _arrow_values(values: Sequence[Any], type_: LogicalType) -> Sequence[Any]:
 
 
 def _ewkt(value: bytes | str) -> str | None:
-    """A geometry as MySQL's driver gives it, or a point of PostgreSQL's as it is printed; None for one without form."""
+    """Return the EWKT of MySQL's binary geometry or PostgreSQL's printed point; None without a canonical form."""
     try:
         if isinstance(value, bytes):
             return ewkt_of(struct_of(value, point=False))
@@ -112,7 +115,7 @@ def _ewkt(value: bytes | str) -> str | None:
 
 
 def _numbers(value: str) -> list[float]:
-    """A VECTOR as MySQL's driver gives it."""
+    """Decode a VECTOR from MySQL's driver."""
     return [n for (n,) in iter_unpack("<f", bytes.fromhex(value))]
 
 
@@ -121,7 +124,7 @@ def _digits(value: Any, *, scale: int) -> str:
 
 
 def _moment(value: Any) -> Any:
-    return None if isinstance(value, str) else value  # MySQL's driver gives a day that is none as text
+    return None if isinstance(value, str) else value  # MySQL's driver returns an invalid date as text
 
 
 def _text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""What `tailorbird verify` prints for people: a line for each stage of each table, and its differences below it."""
+"""Format verdicts as text: a line for each stage of each table, followed by its differences."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WIDE = 7
 
 
 def lines_of(verdict: Verdict) -> Iterator[str]:
-    """A verdict, as lines."""
+    """Yield the lines of a verdict."""
     head = f"{verdict.stage:<{_WIDE}}{verdict.table}: {verdict.summary}"
     leaves = f" in {verdict.leaves:,} leaves" if verdict.leaves else ""
     yield f"{head}  ({verdict.rows:,} rows{leaves}, {verdict.cut}, {verdict.seconds:.1f} s)"
@@ -37,15 +37,15 @@ def lines_of(verdict: Verdict) -> Iterator[str]:
             more = verdict.differing - _MOST_REPORTED
             yield f"{indent}  … and {more:,} more: --json shows {reported} with their values"
     if verdict.moving:
-        yield f"{indent}{verdict.moving:,} rows changed at every look: not compared"
+        yield f"{indent}not compared: {verdict.moving:,} rows changed in every round"
     for reason in verdict.unknown:
-        yield f"{indent}could not tell: {reason}"
+        yield f"{indent}not compared: {reason}"
     for column, reason in verdict.uncompared.items():
         yield f"{indent}not compared: column {column}: {reason}"
 
 
 def finding_lines(finding: Finding) -> Iterator[str]:
-    """One difference: which row, and each column's values."""
+    """Yield the lines of one difference: the row, then the values of each differing column."""
     near, far = ENDS[finding.stage]
     key = ", ".join(f"{name}={_short(value)}" for name, value in finding.key.items())
     what = {"missing": f"missing in {far}", "extra": f"only in {far}", "different": "different"}[finding.kind]
@@ -55,11 +55,11 @@ def finding_lines(finding: Finding) -> Iterator[str]:
 
 
 def timestamp_reported(timestamp: int | None) -> str:
-    """A stamp, and the time that it is."""
+    """Return a batch timestamp and its date and time as text."""
     if not timestamp:
         return "no cut yet"
     at = dt.datetime.fromtimestamp(timestamp / 1000, dt.UTC)
-    return f"stamp {timestamp} = {at:%Y-%m-%d %H:%M:%S}.{timestamp % 1000:03d} UTC"
+    return f"batch timestamp {timestamp} = {at:%Y-%m-%d %H:%M:%S}.{timestamp % 1000:03d} UTC"
 
 
 def _short(value: Canonical) -> str:

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from cdc.model.brokers import Brokers
-from tailorbird.verify.explain.kafka_event import RecordsAt, Taken
+from tailorbird.verify.explain.kafka_event import MissingRecord, RecordReader
 from tests.integration.conftest import servers
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka]
@@ -28,14 +28,14 @@ def test_a_record_is_read_or_named_as_gone() -> None:
         producer.begin_transaction()
         producer.produce(name, key=b"k", value=value)
         producer.commit_transaction(30)
-    with RecordsAt(Brokers(servers())) as log:
+    with RecordReader(Brokers(servers())) as log:
         assert [log.record(name, 0, offset) for offset in (2, 0)] == [(b"k", b"b"), (b"k", b"a")]
         hole, beyond, nowhere = (log.record(*at) for at in ((name, 0, 1), (name, 0, 9), (f"{name}_not", 0, 0)))
         for taken, word in ((hole, "compaction"), (beyond, "made anew"), (nowhere, "not there")):
-            assert isinstance(taken, Taken)
+            assert isinstance(taken, MissingRecord)
             assert word in taken.why
         admin.delete_records([TopicPartition(name, 0, 2)])
         cut = log.record(name, 0, 0)
-        while not isinstance(cut, Taken):  # the broker answers before it has done so
+        while not isinstance(cut, MissingRecord):  # the broker answers before it has done so
             cut = log.record(name, 0, 0)
-        assert cut == Taken("the log begins at offset 2")
+        assert cut == MissingRecord("the log begins at offset 2")

@@ -11,7 +11,7 @@ from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from tailorbird.operate.status.dead_letters import DeadLetterRow, Waiting, remedy_of
 from tailorbird.verify.checks.check_status import check_statuses
-from tailorbird.verify.checks.runs import Checked, CheckRun, ended
+from tailorbird.verify.checks.runs import CheckResult, CheckRun, ended
 from tailorbird.web.dashboard.pages.http_listed import listed_html
 from tailorbird.web.dashboard.pages.http_panels import ASSETS, filled_html
 from tailorbird.web.dashboard.panels.listed import ListedPage, dead_letters_page, fleet_page, proof_page
@@ -32,13 +32,13 @@ def topology(more: str = "", agent: str = "") -> Topology:
 CHECKED = topology("checks: {hourly: {every: 1h}, daily: {every: 1d}}\n")
 
 
-def checked(**more: Any) -> Checked:
+def checked(**more: Any) -> CheckResult:
     values: dict[str, Any] = {"stage": "index", "table": "orders_wide", "outcome": "equal", "rows": 12_345}
     values |= {"differing": 0, "moving": 3, "cut": "stamp 7", "at_ms": NOW - 60_000, "seconds": 1.5}
-    return Checked(**(values | more))
+    return CheckResult(**(values | more))
 
 
-def run(*found: Checked, check: str = "hourly", error: str = "") -> CheckRun:
+def run(*found: CheckResult, check: str = "hourly", error: str = "") -> CheckRun:
     return ended(check, None, found, began_ms=NOW - 61_000, now_ms=NOW - 60_000, turn=0, error=error)
 
 

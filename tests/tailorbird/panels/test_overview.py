@@ -10,7 +10,7 @@ from tailorbird.operate.status.captured_position import CapturedPosition
 from tailorbird.operate.status.dead_letters import Waiting
 from tailorbird.operate.status.index_status import VisibleCut
 from tailorbird.operate.status.part_status import PartStatus
-from tailorbird.verify.checks.runs import Checked
+from tailorbird.verify.checks.runs import CheckResult
 from tailorbird.web.dashboard.panels.flow import FlowSeen, Rates
 from tailorbird.web.dashboard.panels.overview import graph_of, sentence
 
@@ -73,7 +73,8 @@ SEEN = FlowSeen(
         Waiting(stage="indexer", of="other", dead_letters=1, reason="a type"),
     ],
     checked=[
-        Checked(stage=stage, table="wide", outcome="equal", rows=70, differing=0, moving=0, cut="a:990", at_ms=NOW - at,
+        CheckResult(
+            stage=stage, table="wide", outcome="equal", rows=70, differing=0, moving=0, cut="a:990", at_ms=NOW - at,
                 seconds=1.0)
         for stage, at in (("table", 60_000), ("table", 5_000), ("index", 7_000))
     ],

@@ -155,13 +155,12 @@ class VersionsAtWork:
         return f"{what} is behind in {', '.join(late)}" if late else ""
 
     def _verify(self, called: str) -> None:
-        from tailorbird.cli.cli_demo_verdict import Silent
-        from tailorbird.cli.verify.cli_verify_index import verified_indexes
-        from tailorbird.cli.verify.cli_verify_table import verified_tables
-        from tailorbird.verify.request import wanted
+        from tailorbird.verify.index.run_index_stage import verify_indexes
+        from tailorbird.verify.request import SilentTerminal, parse_request
+        from tailorbird.verify.table.run_table_stage import verify_tables
 
-        asked = wanted(in_versions(self.topology, self.versions), ["table", "index"], [called])
-        for said in (*verified_tables(asked, Silent()), *verified_indexes(asked, Silent())):
+        asked = parse_request(in_versions(self.topology, self.versions), ["table", "index"], [called])
+        for said in (*verify_tables(asked, SilentTerminal()), *verify_indexes(asked, SilentTerminal())):
             verdict = said.last
             if verdict.outcome == "different":
                 what = (

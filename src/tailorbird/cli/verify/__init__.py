@@ -1,1 +1,1 @@
-"""`tailorbird verify`: a file for each stage."""
+"""Commands that verify and explain: `verify`, `checks` and `explain`."""

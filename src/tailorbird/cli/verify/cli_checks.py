@@ -1,4 +1,4 @@
-"""`tailorbird checks`: what `verify` compares, on the schedule of the topology."""
+"""`tailorbird checks`: run comparisons of `verify` on the topology's schedule."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ import typer
 
 if TYPE_CHECKING:
     from cdc.topology.topology import Check
-    from tailorbird.verify.checks.runs import Checked
+    from tailorbird.verify.checks.runs import CheckResult
     from tailorbird.verify.findings import Verdict
 
 
 def checks(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
-    once: Annotated[bool, typer.Option("--once", help="Run each of them now, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Run each check once, now, and exit.")] = False,
     metrics_port: Annotated[int, typer.Option(help="Serve /metrics and /health on this port of loopback.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a run, for programs.")] = False,
 ) -> None:
-    """Run the `checks:` of a topology when they are due; `tailorbird run` includes this.
+    """Run the `checks:` of a topology when they are due.
 
-    What they find goes to the topic `<topology>.checks`, from where `status`, the page and the next start know it.
-    Exit code with --once as of verify: 0 all equal, 1 something differs, 3 something could not be told.
+    `tailorbird run` includes this command. The results go to the topic `<topology>.checks`; `status`, the dashboard and
+    the next start read them from there. Exit code with --once as for verify: 0: all equal; 1: something differs; 3:
+    something was not compared.
 
     Example: tailorbird checks topologies/shop.yml --once
     """
     # imported here: the clients of all servers take half a second
     from cdc.process.file_topology import load_topology
     from cdc.process.proc_log_lines import log_lines
-    from tailorbird.cli.cli_demo_verdict import Silent
-    from tailorbird.cli.verify.cli_verify import said_of
     from tailorbird.verify.checks.check_status import found_text
     from tailorbird.verify.checks.run_checks import run_checks
     from tailorbird.verify.checks.runs import CheckRun
     from tailorbird.verify.findings import DIFFERENT, EQUAL, UNLOGGED
-    from tailorbird.verify.request import wanted
+    from tailorbird.verify.request import SilentTerminal, parse_request
+    from tailorbird.verify.run_stages import verify_stages
 
     topology = load_topology(file)
     log_lines("logfmt")
 
-    def compare(check: Check, turn: int) -> Iterable[Checked]:
+    def compare(check: Check, turn: int) -> Iterable[CheckResult]:
         stages = [check.stage] if check.stage else None
-        asked = wanted(topology, stages, list(check.tables) or None, sample=f"1/{check.sample}")
-        return (_checked(said.verdict) for said in said_of(replace(asked, turn=turn), Silent()))
+        request = parse_request(topology, stages, list(check.tables) or None, sample=f"1/{check.sample}")
+        return (_checked(one.verdict) for one in verify_stages(replace(request, turn=turn), SilentTerminal()))
 
     last: dict[str, CheckRun] = {}
     for run in run_checks(topology, compare, once=once, metrics_port=metrics_port):
@@ -55,17 +55,17 @@ def checks(
             typer.echo(json.dumps({"kind": "check", "outcome": run.outcome, **run.to_json()}))
             continue
         lines = [found_text(one, run.ended_ms) for one in run.checked]
-        lines += [f"could not tell: {run.error}"] if run.error else []
+        lines += [f"not compared: {run.error}"] if run.error else []
         typer.echo("\n".join(f"{run.check}: {line}" for line in lines or ["there was nothing to compare"]))
     outcomes = {run.outcome for run in last.values()}
     raise typer.Exit(DIFFERENT if "different" in outcomes else EQUAL if outcomes == {"equal"} else UNLOGGED)
 
 
-def _checked(verdict: Verdict) -> Checked:
-    """A verdict as it is kept."""
-    from tailorbird.verify.checks.runs import MOST_FINDINGS, Checked, shortened
+def _checked(verdict: Verdict) -> CheckResult:
+    """Convert a verdict to its stored form."""
+    from tailorbird.verify.checks.runs import MOST_FINDINGS, CheckResult, shortened
 
-    return Checked(
+    return CheckResult(
         stage=verdict.stage,
         table=verdict.table,
         outcome=verdict.outcome,

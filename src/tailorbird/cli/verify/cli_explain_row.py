@@ -1,4 +1,4 @@
-"""`tailorbird explain`: where does this cell come from?"""
+"""`tailorbird explain`: trace a row's cells back to source events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def explain(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="The joined table.")],
     key: Annotated[str, typer.Argument(metavar="KEY", help='The row\'s key as JSON: 7, "a", or "a",7.')],
     column: Annotated[
-        list[str] | None, typer.Option("--column", help="Only this column; may be repeated. Else all.")
+        list[str] | None, typer.Option("--column", help="Only this column. May be repeated. Default: all.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs.")] = False,
 ) -> None:
@@ -35,6 +35,6 @@ def explain(
     with Explainer(load_topology(file), table) as explainer:
         found = explainer.explain(dict(keys_of(explainer.layout, key)), column or ())
     if found is None:
-        raise UsageError(f"{table} has no row {key}", "it may be on its way: `tailorbird wait`")
+        raise UsageError(f"{table} has no row {key}", "if it was written just now, run `tailorbird wait` first")
     typer.echo(json.dumps(json_of(found), ensure_ascii=False) if as_json else "\n".join(lines_of(found)))
     raise typer.Exit(DIFFERENT if found.differs else 0 if found.reported else UNLOGGED)

@@ -1,1 +1,1 @@
-"""Comparisons of `verify` on a schedule, and what they found."""
+"""Scheduled comparisons of `verify` and their results."""

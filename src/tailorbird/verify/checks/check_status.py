@@ -1,4 +1,4 @@
-"""What `status`, `run` and the page say of checks. Pure."""
+"""Describe the state of checks for `status`, `run` and the dashboard."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ from typing import Any, Literal
 
 from cdc.topology.topology import Check, Topology
 from tailorbird.operate.status.part_status import WIDE
-from tailorbird.verify.checks.runs import Checked, CheckRun, Outcome
+from tailorbird.verify.checks.runs import CheckResult, CheckRun
 from tailorbird.verify.checks.schedule import overdue_ms
+from tailorbird.verify.findings import INCOMPLETE, Outcome
 
 State = Literal["equal", "in part", "DIFFERENT", "unknown", "overdue", "waiting"]
 _STATES: Mapping[Outcome, State] = {
     "equal": "equal",
     "equal in part": "in part",
     "different": "DIFFERENT",
-    "could not tell": "unknown",
+    INCOMPLETE: "unknown",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckStatus:
-    """How a check stands. `state`: `equal`; `in part`: equal, but for columns that were not compared; `DIFFERENT`;
-    `unknown`: it could not tell all; `overdue`: it should have run long ago; `waiting`: it never ran.
+    """State of a check.
 
-    `reported` says what it found last, a line each; `look` is the command that shows what differs, or catches up.
+    `state`: `equal`; `in part`: equal except for columns that were not compared; `DIFFERENT`; `unknown`: the comparison
+    is incomplete; `overdue`: it should have run long ago; `waiting`: it never ran. `reported` has the lines of the last
+    result. `look` is the command that shows the differences or runs an overdue check.
     """
 
     check: str
@@ -37,11 +39,11 @@ class CheckStatus:
 
     @property
     def well(self) -> bool:
-        """Whether nothing needs to be done about it: what could not be told is told, and is no difference."""
+        """True if no action is needed. An incomplete comparison is reported, but it is not a difference."""
         return self.state != "DIFFERENT" and not self.overdue
 
     def to_json(self) -> dict[str, Any]:
-        """As `status --json` prints it."""
+        """Return the JSON object that `status --json` prints."""
         last = self.run.to_json() if self.run else {}
         reported = {
             "kind": "check",
@@ -57,7 +59,7 @@ class CheckStatus:
 
 
 def check_statuses(topology: Topology, runs: Mapping[str, CheckRun], now_ms: int) -> list[CheckStatus]:
-    """How each check of a topology stands; runs of checks that it has no more are left out."""
+    """Return the state of each check of a topology. Runs of removed checks are ignored."""
     return [_status(topology.file, check, runs.get(name), now_ms) for name, check in topology.checks.items()]
 
 
@@ -69,10 +71,10 @@ def _status(file: str, check: Check, run: CheckRun | None, now_ms: int) -> Check
     state, look = _STATES[run.outcome], ""
     lines = [found_text(one, now_ms) for one in run.checked]
     if run.error:
-        lines.append(f"could not tell: {run.error}")
+        lines.append(f"not compared: {run.error}")
     if late:
         every, began = ago(round(check.every * 1000)), ago(now_ms - run.began_ms)
-        lines.append(f"overdue: it is to run every {every}, and began {began} ago")
+        lines.append(f"overdue: it should run every {every}, and last began {began} ago")
         look = f"tailorbird checks {file}, or tailorbird run {file}"
     if state == "DIFFERENT":
         look = look_of(file, run.checked)
@@ -82,14 +84,14 @@ def _status(file: str, check: Check, run: CheckRun | None, now_ms: int) -> Check
 
 
 def status_lines(one: CheckStatus) -> list[str]:
-    """The status for a person."""
+    """Return the lines that describe a check."""
     first, *more = one.reported or ("there was nothing to compare",)
     lines = [f"{one.state:<{WIDE}}check {one.check}: {first}", *(f"{'':<{WIDE}}{line}" for line in more)]
     return [*lines, f"{'':<{WIDE}}{one.look}"] if one.look else lines
 
 
-def look_of(file: str, checked: Iterable[Checked]) -> str:
-    """The command that shows what differs."""
+def look_of(file: str, checked: Iterable[CheckResult]) -> str:
+    """Return the command that shows the differences."""
     found = [one for one in checked if one.outcome == "different"]
     stages, tables = dict.fromkeys(one.stage for one in found), dict.fromkeys(one.table for one in found)
     return " ".join(
@@ -97,44 +99,46 @@ def look_of(file: str, checked: Iterable[Checked]) -> str:
     )
 
 
-def found_text(one: Checked, now_ms: int) -> str:
-    """What was found of one stage of one table: `index orders_wide: equal, 12,345 rows, 3 min ago`."""
+def found_text(one: CheckResult, now_ms: int) -> str:
+    """Describe the result of one stage for one table: `index orders_wide: equal, 12,345 rows, 3 min ago`."""
     what, when = f"{one.stage} {one.table}", f"{ago(now_ms - one.at_ms)} ago"
     moving = f", {one.moving:,} of them moving" if one.moving else ""
     if one.outcome == "equal":
         return f"{what}: equal, {one.rows:,} rows{moving}, {when}"
     if one.outcome == "equal in part":
         return f"{what}: equal in part, {one.rows:,} rows{moving}, {when}; {'; '.join(one.unknown)}"
-    if one.outcome == "could not tell":
-        return f"{what}: could not tell: {one.unknown[0] if one.unknown else 'no reason is known'}; {when}"
+    if one.outcome == INCOMPLETE:
+        return f"{what}: not compared: {one.unknown[0] if one.unknown else 'the reason is unknown'}; {when}"
     return f"{what}: {_differing(one.differing)} of {one.rows:,}{_first(one.findings)}, {when}"
 
 
 def page_text(checks: Sequence[CheckStatus], tables: Collection[tuple[str, str]], file: str, now_ms: int) -> PageCheck:
-    """What a page says of the tables behind it, by stage and table: the newest that was found; and all that differs.
+    """Return a page's texts about its tables (pairs of stage and table): the newest result, and all differences.
 
-    Both texts are empty where no check has looked at them yet.
+    Both texts are empty until a check has compared one of the tables.
     """
     found = [one for each in checks if each.run for one in each.run.checked if (one.stage, one.table) in tables]
     wrong = [one for one in found if one.outcome == "different"]
-    reported = [one for one in found if one.outcome != "could not tell"]
+    reported = [one for one in found if one.outcome != INCOMPLETE]
     newest = max(reported or found, key=lambda one: one.at_ms, default=None)
     alarm = ""
     if wrong:
         rows = sum(one.differing for one in wrong)
-        alarm = f"What you see is not all right: {_differing(rows)}, found {ago(now_ms - wrong[0].at_ms)} ago. "
-        alarm += f"Look: {look_of(file, wrong)}"
+        alarm = f"Some of this data is wrong: {_differing(rows)}, found {ago(now_ms - wrong[0].at_ms)} ago. "
+        alarm += f"See: {look_of(file, wrong)}"
     if newest is None:
         return PageCheck(quiet="", alarm=alarm)
     late = ", overdue" if any(each.overdue for each in checks if each.run and newest in each.run.checked) else ""
-    said = f"{newest.rows:,} rows" if newest.outcome != "could not tell" else "see `tailorbird status`"
-    quiet = f"verified {ago(now_ms - newest.at_ms)} ago: {newest.outcome}, {said}{late}"
+    result = f"{newest.outcome}, {newest.rows:,} rows"
+    if newest.outcome == INCOMPLETE:
+        result = "comparison incomplete, see `tailorbird status`"
+    quiet = f"verified {ago(now_ms - newest.at_ms)} ago: {result}{late}"
     return PageCheck(quiet=quiet, alarm=alarm)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageCheck:
-    """What a page says of checks: small and `quiet`; and the `alarm`, where something differs."""
+    """Texts of a page about checks: a small `quiet` one, and an `alarm` if something differs."""
 
     quiet: str = ""
     alarm: str = ""
@@ -152,7 +156,7 @@ def _first(findings: Sequence[Mapping[str, Any]]) -> str:
 
 
 def ago(milliseconds: float) -> str:
-    """A length of time: `12 s`, `3 min`, `5 h`, `2 days`."""
+    """Format a length of time: `12 s`, `3 min`, `5 h`, `2 days`."""
     seconds = max(0.0, milliseconds / 1000)
     if seconds < 120:
         return f"{seconds:.0f} s"

@@ -1,4 +1,4 @@
-"""What checks found, as metrics: the last run of each, so that a monitoring system can tell and alert."""
+"""Prometheus metrics of checks: the last run of each, for monitoring and alerts."""
 
 from __future__ import annotations
 
@@ -8,40 +8,41 @@ from typing import get_args
 from prometheus_client import Gauge
 
 from cdc.topology.topology import Check
-from tailorbird.verify.checks.runs import Checked, CheckRun, Outcome
+from tailorbird.verify.checks.runs import CheckResult, CheckRun
+from tailorbird.verify.findings import INCOMPLETE, Outcome
 
 _TABLE = ["check", "stage", "table"]
-INTERVAL = Gauge("tailorbird_check_interval_seconds", "How often a check is to run", ["check"])
+INTERVAL = Gauge("tailorbird_check_interval_seconds", "Interval at which a check should run", ["check"])
 LAST_RUN = Gauge("tailorbird_check_last_run_timestamp_seconds", "When the last run began", ["check"])
 LAST_EQUAL = Gauge(
-    "tailorbird_check_last_success_timestamp_seconds", "When the last run began that found all equal", ["check"]
+    "tailorbird_check_last_success_timestamp_seconds", "When the last run that found everything equal began", ["check"]
 )
 DURATION = Gauge("tailorbird_check_duration_seconds", "How long the last run took", ["check"])
-OUTCOME = Gauge("tailorbird_check_outcome", "1 for what the last run says of it", [*_TABLE, "outcome"])
+OUTCOME = Gauge("tailorbird_check_outcome", "1 for the outcome of the last run", [*_TABLE, "outcome"])
 ROWS = Gauge("tailorbird_check_rows", "Rows that the last run compared", _TABLE)
-DIFFERING = Gauge("tailorbird_check_differing_rows", "Rows of them that differ", _TABLE)
-MOVING = Gauge("tailorbird_check_moving_rows", "Rows of them that changed at every look", _TABLE)
+DIFFERING = Gauge("tailorbird_check_differing_rows", "Compared rows that differ", _TABLE)
+MOVING = Gauge("tailorbird_check_moving_rows", "Compared rows that changed in every round", _TABLE)
 
 _OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 
 class CheckMetrics:
-    """The gauges of a process that runs checks; what a check no more covers leaves them."""
+    """Gauges of a process that runs checks. Labels of tables that a check no longer covers are removed."""
 
     def __init__(self) -> None:
         self._shown: dict[str, set[tuple[str, str]]] = defaultdict(set)
 
     def knows(self, check: Check) -> None:
-        """A check is scheduled."""
+        """Register a scheduled check."""
         INTERVAL.labels(check.name).set(check.every)
 
     def ran(self, run: CheckRun) -> None:
-        """A run is over, or was found in the log at the start."""
+        """Publish a run that ended, or that was read from the log at the start."""
         LAST_RUN.labels(run.check).set(run.began_ms / 1000)
         DURATION.labels(run.check).set((run.ended_ms - run.began_ms) / 1000)
         if run.equal_ms:
             LAST_EQUAL.labels(run.check).set(run.equal_ms / 1000)
-        found: dict[tuple[str, str], list[Checked]] = defaultdict(list)
+        found: dict[tuple[str, str], list[CheckResult]] = defaultdict(list)
         for one in run.checked:
             found[one.stage, one.table].append(one)
         for gone in self._shown[run.check] - found.keys():
@@ -54,7 +55,7 @@ class CheckMetrics:
             DIFFERING.labels(run.check, *place).set(sum(one.differing for one in some))
             MOVING.labels(run.check, *place).set(sum(one.moving for one in some))
             outcomes = {one.outcome for one in some}
-            worst = next(one for one in ("different", "could not tell", "equal in part", "equal") if one in outcomes)
+            worst = next(one for one in ("different", INCOMPLETE, "equal in part", "equal") if one in outcomes)
             for outcome in _OUTCOMES:
                 OUTCOME.labels(run.check, *place, outcome).set(outcome == worst)
         self._shown[run.check] = set(found)

@@ -1,4 +1,4 @@
-"""Keeps what checks found in the compacted topic `<topology>.checks`, a record a check, and reads it again."""
+"""Write the results of checks to the compacted topic `<topology>.checks`, one record per check, and read them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tailorbird.operate.status.proc_watch import Watch
 from tailorbird.verify.checks.runs import CheckRun, run_of
 
 _TIMEOUT = 10.0
-# small and rewritten often: cleaned by the hour, so that readers, who begin at its beginning, have little to read
+# small and rewritten often: compacted every hour, because readers start at the beginning
 _CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000", "min.cleanable.dirty.ratio": "0.1"}
 
 
 class RunsReader:
-    """Reads the last run of each check, and later what came since; a context manager."""
+    """Reads the last run of each check; later reads continue where the last one ended. A context manager."""
 
     def __init__(self, topology: Topology) -> None:
         self._brokers, self._topic = topology.log.brokers, checks_topic(topology.name)
@@ -39,8 +39,8 @@ class RunsReader:
             self._consumer = None
 
     def read(self) -> dict[str, CheckRun]:
-        """The last run by check; none where no check ever ran. Retriable while Kafka is away."""
-        with _translated(self._brokers, "what checks found is not told"):
+        """Return the last run by check, empty if no check ever ran. Retriable while Kafka is unavailable."""
+        with _translated(self._brokers, "cannot read the results of checks"):
             if self._consumer is None:
                 self._consumer = Consumer(
                     {
@@ -64,12 +64,12 @@ class RunsReader:
 
 
 def runs_watched(topology: Topology, every: float = 5.0) -> Watch[dict[str, CheckRun]]:
-    """The last runs, as of late."""
+    """Watch the last runs, read every `every` seconds."""
     return Watch(RunsReader(topology).read, name="checks", every=every)
 
 
 def keep(topology: Topology, run: CheckRun) -> None:
-    """Write a run; returns when Kafka has it, having made the topic where there is none. Retriable while it is away."""
+    """Write a run and wait until Kafka has stored it. Creates a missing topic. Retriable while Kafka is unavailable."""
     failed: list[KafkaError] = []
 
     def reported(error: KafkaError | None, _: object) -> None:
@@ -78,7 +78,7 @@ def keep(topology: Topology, run: CheckRun) -> None:
 
     topic = checks_topic(topology.name)
     make_topic(topology.log, topic, 1, _CONFIG)
-    with _translated(topology.log.brokers, "what a check found is not kept"):
+    with _translated(topology.log.brokers, "cannot store the result of a check"):
         producer = Producer({**topology.log.brokers.librdkafka(), "enable.idempotence": True, "log_level": 0})
         value = json.dumps(run.to_json()).encode()
         producer.produce(topic, key=run.check.encode(), value=value, partition=0, on_delivery=reported)

@@ -1,4 +1,4 @@
-"""Runs the checks of a topology, one at a time, each when it is due, at a low priority: the pipeline goes first."""
+"""Run the checks of a topology when they are due, one at a time, at a low priority."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from cdc.process.verdict import Standing
 from cdc.topology.topology import Check, Topology
 from tailorbird.verify.checks.http_metrics import CheckMetrics
 from tailorbird.verify.checks.kafka_runs import RunsReader, keep
-from tailorbird.verify.checks.runs import Checked, CheckRun, ended
+from tailorbird.verify.checks.runs import CheckResult, CheckRun, ended
 from tailorbird.verify.checks.schedule import next_check, turn_of
 
 T = TypeVar("T")
-Compare = Callable[[Check, int], Iterable[Checked]]
+Compare = Callable[[Check, int], Iterable[CheckResult]]
 PART = "checks"
 
 _LOOK_EVERY = 0.5
 _LONGEST_WAIT = 15.0
-_PRIORITY = 10  # of 19: what is left of the processors
+_PRIORITY = 10  # nice value, of 19: leaves the processors to the pipeline
 
 log = structlog.get_logger()
 
@@ -36,16 +36,16 @@ log = structlog.get_logger()
 def run_checks(
     topology: Topology, compare: Compare, *, once: bool = False, metrics_port: int = 0
 ) -> Iterator[CheckRun]:
-    """Run checks until SIGTERM or SIGINT, or with `once` each of them now; yields each run once it is kept.
+    """Run checks until SIGTERM or SIGINT, or each of them once with `once`. Yield each run once it is stored.
 
-    `compare` yields what it finds of a check and a turn of its sample; an error of ours that ends it is part of what
-    was found. A Kafka that is away is waited for, with what was found in hand. UsageError for a topology that has no
-    checks. At least once: a check whose process was killed runs again.
+    `compare` yields the results of a check and a turn of its sample. A `TailorbirdError` that ends it becomes part of
+    the result. While Kafka is unavailable, the result is held and stored later. UsageError for a topology without
+    checks. Delivery: at least once; a check whose process was killed runs again.
     """
     if not topology.checks:
-        raise UsageError(f"{topology.file} has no `checks:`", "topologies/README.md shows how they are written")
+        raise UsageError(f"{topology.file} has no `checks:`", "topologies/README.md shows how to write them")
     for number in (signal.SIGTERM, signal.SIGINT):
-        # a comparison may take hours and writes nothing: it ends where it is
+        # a comparison may take hours and writes nothing, so it can end at any point
         signal.signal(number, lambda *_: sys.exit(0))
     os.nice(_PRIORITY)
     standing, metrics, under_way = Standing(), CheckMetrics(), dict[str, str]()
@@ -68,7 +68,7 @@ def run_checks(
 
 
 def _due(checks: Mapping[str, Check], runs: Mapping[str, CheckRun]) -> Iterator[Check]:
-    """Checks as they become due, for ever; `runs` is looked at each time."""
+    """Yield checks as they become due, forever. Reads `runs` each time."""
     while True:
         check = next_check(checks, runs, _now_ms())
         if check is None:
@@ -78,12 +78,12 @@ def _due(checks: Mapping[str, Check], runs: Mapping[str, CheckRun]) -> Iterator[
 
 
 def _compared(check: Check, before: CheckRun | None, compare: Compare) -> CheckRun:
-    began, turn, found, error = _now_ms(), turn_of(check, before), list[Checked](), ""
+    began, turn, found, error = _now_ms(), turn_of(check, before), list[CheckResult](), ""
     log.info("check begins", check=check.name, turn=turn)
     try:
         for one in compare(check, turn):
             found.append(one)
-    except TailorbirdError as failed:  # it is told with the run: nothing but the comparison ends by it
+    except TailorbirdError as failed:  # reported with the run; only this comparison ends
         error = str(failed)
     run = ended(check.name, before, found, began_ms=began, now_ms=_now_ms(), turn=turn, error=error)
     say = log.info if run.outcome == "equal" else log.warning

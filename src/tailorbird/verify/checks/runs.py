@@ -1,7 +1,7 @@
-"""What a check found when it last ran: kept as one JSON record a check, in `<topology>.checks`. Pure.
+"""Results of the last run of each check, stored as one JSON record per check in `<topology>.checks`.
 
-A difference that was found stays told until the same is looked at again: a later run that could not tell (a server was
-away) does not take it back, and a check of samples compares the same part again while something in it differs.
+A difference stays reported until the same rows are compared again. A later run that was incomplete (a server was
+unavailable) does not clear it. A check of samples compares the same part again while it differs.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
-Outcome = Literal["equal", "equal in part", "different", "could not tell"]
+from tailorbird.verify.findings import INCOMPLETE, Outcome
 
 _FORMAT = 1
-MOST_FINDINGS = 20  # kept of one table
+MOST_FINDINGS = 20  # stored per table
 _LONGEST = 200  # characters of a value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """What was found of one stage of one table, and when: as the verdict has it, `findings` being the first of them.
+class CheckResult:
+    """Result of one stage for one table, with its time; the fields are those of the verdict.
 
-    `seconds` is what it took; `unknown` says why something could not be told.
+    `findings` holds the first differences, `seconds` is the duration, `unknown` lists why rows were not compared.
     """
 
     stage: str
@@ -40,48 +40,49 @@ class Checked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRun:
-    """The last run of a check. `turn`: which part of the sample it compared; `error`: what ended it early.
+    """The last run of a check.
 
-    `equal_ms`: when a run last began that found all equal; 0: none ever did.
+    `turn`: the part of the sample that it compared. `error`: the error that ended it early. `equal_ms`: when the last
+    run that found everything equal began; 0 if there was none.
     """
 
     check: str
     began_ms: int
     ended_ms: int
     turn: int
-    checked: tuple[Checked, ...]
+    checked: tuple[CheckResult, ...]
     error: str = ""
     equal_ms: int = 0
 
     @property
     def outcome(self) -> Outcome:
-        """Of all of it: what differs stands, whatever else could not be told."""
+        """The outcome of the run. A difference outweighs an incomplete comparison."""
         outcomes = {one.outcome for one in self.checked}
         if "different" in outcomes:
             return "different"
-        if self.error or not outcomes or "could not tell" in outcomes:
-            return "could not tell"
+        if self.error or not outcomes or INCOMPLETE in outcomes:
+            return INCOMPLETE
         return "equal in part" if "equal in part" in outcomes else "equal"
 
     @property
     def reported_nothing(self) -> bool:
-        """Whether it is as good as none: a server was away, or nothing is there to compare yet."""
-        return all(one.outcome == "could not tell" for one in self.checked)
+        """True if nothing was compared: a server was unavailable, or there is nothing to compare yet."""
+        return all(one.outcome == INCOMPLETE for one in self.checked)
 
     def to_json(self) -> dict[str, Any]:
-        """As it is kept."""
+        """Return the JSON object that is stored."""
         return {"format": _FORMAT, **asdict(self)}
 
 
 def run_of(text: bytes) -> CheckRun | None:
-    """The run that a record tells; None where it is none of this version's."""
+    """Parse a stored run. Returns None for a record of another format."""
     try:
         reported = json.loads(text)
         if reported.pop("format") != _FORMAT:
             return None
         checked = [
             # versions before 0.2 stored `unknown` as `untold`
-            Checked(
+            CheckResult(
                 **{
                     **one,
                     "unknown": tuple(one.pop("untold", ()) or one.get("unknown", ())),
@@ -96,9 +97,16 @@ def run_of(text: bytes) -> CheckRun | None:
 
 
 def ended(
-    check: str, before: CheckRun | None, found: Sequence[Checked], *, began_ms: int, now_ms: int, turn: int, error: str
+    check: str,
+    before: CheckRun | None,
+    found: Sequence[CheckResult],
+    *,
+    began_ms: int,
+    now_ms: int,
+    turn: int,
+    error: str,
 ) -> CheckRun:
-    """A run that is over; what one before had found to differ, and this one did not look at to the end, stands."""
+    """Build the record of a finished run. Differences of the previous run that this run did not decide are kept."""
     stands = [
         one for one in (before.checked if before else ()) if one.outcome == "different" and _open(found, one, error)
     ]
@@ -109,14 +117,14 @@ def ended(
     return replace(run, equal_ms=began_ms) if run.outcome == "equal" else run
 
 
-def _open(found: Sequence[Checked], one: Checked, error: str) -> bool:
-    """Whether a run has not decided about a stage of a table. A table that it covers no more counts as decided."""
+def _open(found: Sequence[CheckResult], one: CheckResult, error: str) -> bool:
+    """Return whether a run left a stage of a table undecided. A table that it no longer covers counts as decided."""
     outcomes = [each.outcome for each in found if (each.stage, each.table) == (one.stage, one.table)]
-    return "different" not in outcomes and ("could not tell" in outcomes or (not outcomes and bool(error)))
+    return "different" not in outcomes and (INCOMPLETE in outcomes or (not outcomes and bool(error)))
 
 
 def shortened(finding: Mapping[str, Any]) -> dict[str, Any]:
-    """A finding, with values that are long cut: a record of Kafka holds a megabyte, a column more."""
+    """Return a finding with long values cut. A Kafka record holds at most a megabyte, a column may hold more."""
     return {name: _short(value) for name, value in finding.items()}
 
 

@@ -1,4 +1,4 @@
-"""Which check is to run now, and which has not run for too long. Pure; times are milliseconds since 1970."""
+"""Decide which check runs next and which is overdue. Times are milliseconds since 1970."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from cdc.topology.topology import Check
 from tailorbird.verify.checks.runs import CheckRun
 
-AGAIN = 300.0  # seconds until a check begins again that could tell nothing, since a server was away
-_LATE = 60.0  # seconds by which a check may be late and nobody is told
+AGAIN = 300.0  # seconds until the retry of a check that compared nothing because a server was unavailable
+_LATE = 60.0  # seconds by which a check may be late without being reported as overdue
 
 
 def due_ms(check: Check, last: CheckRun | None) -> int:
-    """When a check is to begin: `every` after its last begin, sooner where that told nothing; 0: it never ran.
+    """Return when a check should begin: `every` after its last begin, sooner if that run compared nothing.
 
-    Not before its last end, so that one that takes longer than `every` does not go before others again and again.
+    Returns 0 if it never ran. The time is never before the last end, so that a check that takes longer than `every`
+    does not starve the others.
     """
     if last is None:
         return 0
@@ -23,9 +24,9 @@ def due_ms(check: Check, last: CheckRun | None) -> int:
 
 
 def next_check(checks: Mapping[str, Check], runs: Mapping[str, CheckRun], now_ms: int) -> Check | None:
-    """Of the checks that are due the one that has been for longest; None where none is.
+    """Return the check that has been due for the longest time, or None.
 
-    A run of the future was told by another clock: it counts as none.
+    A run in the future was stamped by another clock and is ignored.
     """
     due = {
         name: due_ms(check, last if (last := runs.get(name)) and last.began_ms <= now_ms else None)
@@ -36,14 +37,14 @@ def next_check(checks: Mapping[str, Check], runs: Mapping[str, CheckRun], now_ms
 
 
 def turn_of(check: Check, last: CheckRun | None) -> int:
-    """Which part of its sample a check compares next: the next one, or the same while it was not found equal."""
+    """Return the part of its sample that a check compares next: the next one, or the same while it is not equal."""
     if last is None:
         return 0
     return (last.turn + (last.outcome in ("equal", "equal in part"))) % check.sample
 
 
 def overdue_ms(check: Check, last: CheckRun | None, now_ms: int) -> int:
-    """How late a check is, where it is later than another turn of it; 0 where it is not, or has never run."""
+    """Return how late a check is if it missed more than one interval. Returns 0 otherwise, or if it never ran."""
     if last is None:
         return 0
     late = now_ms - last.began_ms - round(check.every * 1000)

@@ -1,1 +1,1 @@
-"""Where a stored row comes from: each cell, back to the event of the log that told it."""
+"""Trace each cell of a stored row back to its event in the log."""

@@ -1,4 +1,4 @@
-"""An explanation as text for people, and as JSON values for programs."""
+"""Format an explanation as text for people and as JSON values for programs."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 import orjson
 
-from tailorbird.verify.explain.explaining import ExplainedCell, Explanation, Witness
+from tailorbird.verify.explain.explanation import ExplainedCell, Explanation, TracedEvent
 
 _OPS = {"c": "inserted", "u": "updated", "d": "deleted", "r": "read"}
 
 
 def lines_of(found: Explanation) -> Iterator[str]:
-    """The row, its cells, then the events."""
+    """Yield the lines of an explanation: the row, its cells, then the events."""
     row = found.row
-    yield f"{found.table}, row {row.row_key.hex()}: written in batch {row.batch} at stamp {found.batch_timestamp}"
+    yield f"{found.table}, row {row.row_key.hex()}: written in batch {row.batch}, timestamp {found.batch_timestamp}"
     yield f"  {_moment(found.batch_timestamp)}, layout {row.layout_id}, fence in Solr {found.fence}"
     for group, rows in sorted(found.groups.items()):
-        yield f"  group {group} had {rows} rows; of those the event of the newest change is told"
+        yield f"  group {group} had {rows} rows; only the event of the newest change is shown"
     if found.unknown:
-        yield f"  could not tell: {found.unknown}"
+        yield f"  not explained: {found.unknown}"
     yield ""
     width = max((len(cell.column) for cell in found.cells), default=0)
     numbers = {event.node: number for number, event in enumerate(found.events, start=1)}
@@ -42,7 +42,7 @@ def _from(cell: ExplainedCell, numbers: dict[int, int]) -> str:
     return reported
 
 
-def _event(event: Witness, number: int) -> Iterator[str]:
+def _event(event: TracedEvent, number: int) -> Iterator[str]:
     named = f"{event.alias} {event.table}" if event.alias and event.alias != event.table else event.table
     yield f"  [{number}] {named}  topic {event.topic}, partition {event.partition}, offset {event.offset}"
     if event.state != "found":
@@ -58,7 +58,7 @@ def _event(event: Witness, number: int) -> Iterator[str]:
 
 
 def json_of(found: Explanation) -> dict[str, Any]:
-    """As `--json` prints it: positions as they are in the envelope, values canonical."""
+    """Return the JSON object that `--json` prints, with positions as in the envelope and canonical values."""
     row = found.row
     return {
         "table": found.table,
@@ -81,7 +81,7 @@ def _json_of_cell(cell: ExplainedCell) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _json_of_event(event: Witness) -> dict[str, Any]:
+def _json_of_event(event: TracedEvent) -> dict[str, Any]:
     source = event.source or {}
     return {
         "event": event.node, "alias": event.alias, "table": event.table,

@@ -1,4 +1,4 @@
-"""A row of an aggregated table, with its trace."""
+"""Read a row of a joined table with its trace from HBase."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from cdc.stored.traces import entries_of
 from cdc.topology.topology import Table, Topology
 from indexer.table.hbase_layouts import StoredLayouts
 from joins.stores.hbase_table import HBaseConnection
-from tailorbird.verify.explain.explaining import TracedRow
+from tailorbird.verify.explain.explanation import TracedRow
 
 
 class JoinedRows:
-    """Rows of one table. Retriable while HBase is away, UsageError where the table is missing or was never written."""
+    """Rows of one table. Retriable while HBase is unavailable; UsageError if the table is missing or empty."""
 
     def __init__(self, topology: Topology, table: Table) -> None:
         self._table, self._name = table, hbase_table(topology.name, table.name)
@@ -31,15 +31,16 @@ class JoinedRows:
         self.layout = newest
 
     def row(self, key: Mapping[str, Canonical]) -> TracedRow | None:
-        """The row that has this key, None if there is none; UsageError for what is no key of the table."""
+        """Return the row with this key, or None. UsageError for an invalid key."""
         try:
             row_key = RowCodec(self.layout).row_key(key)
         except (ValueError, TypeError, AttributeError, struct.error) as error:
-            raise UsageError(f"{dict(key)} is no key of {self._table.name}: {error}", "its columns' values") from error
+            what = f"{dict(key)} is not a key of {self._table.name}: {error}"
+            raise UsageError(what, "give the values of its row_key columns") from error
         return self.row_at(row_key)
 
     def row_at(self, row_key: bytes) -> TracedRow | None:
-        """The row at a row key as HBase has it, with its salt; None if there is none."""
+        """Return the row at an HBase row key, including its salt, or None."""
         found = self._cells(row_key)
         return self._decoded(row_key, found) if found else None
 
@@ -59,12 +60,12 @@ class JoinedRows:
             if (layout_id := layout_id_of(cells)) != layout.id:
                 layout = self._layouts.layout(layout_id)
             row = RowCodec(layout).row(cells)
-            # of another time it is that of a row that an older program has overwritten since
+            # a trace of another time belongs to a version that an older program has since overwritten
             reported, at = found.get(FROM, (b"", timestamp))
             trace = tuple(entries_of(reported)) if reported and at == timestamp else None
         except (KeyError, ValueError, IndexError, struct.error) as error:
             remedy = f"`tailorbird verify … --table {self._table.name}` compares it"
-            raise UsageError(f"row {row_key.hex()} is not whole: {error!r}", remedy) from error
+            raise UsageError(f"row {row_key.hex()} is incomplete: {error!r}", remedy) from error
         return TracedRow(
             row_key=row_key, timestamp=timestamp, values=row.values, layout_id=row.layout_id, batch=row.batch,
             trace=trace,

@@ -1,4 +1,4 @@
-"""A plan read backwards: which columns of which nodes a result's column is made of."""
+"""Trace the columns of a result back to the columns of the plan's nodes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _TOTALS = ("count", "sum", "avg")
 
 
 class Input(NamedTuple):
-    """A column of a node, by the node's number in the plan (`Plan.nodes`); `plain`: it leaves as it was told.
+    """A column of a node, with the node's number in the plan (`Plan.nodes`).
 
-    `grouped`: what is told of it is of all rows of a group.
+    `plain`: its value is passed on unchanged. `grouped`: its value is combined over all rows of a group.
     """
 
     node: int
@@ -28,7 +28,7 @@ class Input(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lineage:
-    """A column of the result: what the query says of it, and what it is made of; of a union, that of every branch."""
+    """A column of the result with its expression and its inputs. The inputs of a union are those of every branch."""
 
     column: str
     expression: str
@@ -36,7 +36,7 @@ class Lineage:
 
 
 def lineages(plan: Plan) -> tuple[Lineage, ...]:
-    """That of every column, in the order of the result."""
+    """Return the lineage of every column, in the order of the result."""
     return tuple(
         Lineage(
             column=output.name,
@@ -48,7 +48,7 @@ def lineages(plan: Plan) -> tuple[Lineage, ...]:
 
 
 def _of_value(plan: Plan, fragment: Fragment, index: int) -> Iterator[Input]:
-    """Of value number `index` of a fragment's whole rows, the computed ones behind the others."""
+    """Yield the inputs of value number `index` of a fragment's complete rows; computed values follow the others."""
     number = plan.first_node(fragment)
     for node in fragment.root.walk():
         if index < len(node.columns):
@@ -65,7 +65,7 @@ def _of_value(plan: Plan, fragment: Fragment, index: int) -> Iterator[Input]:
 
 
 def _of_row(plan: Plan, fragment: Fragment, index: int) -> Iterator[Input]:
-    """Of value number `index` of the rows that a fragment gives to the one that reads them."""
+    """Yield the inputs of value number `index` of the rows that a fragment passes to its reader."""
     if fragment.group is not None:
         for place in _of_group(fragment.group, index):
             yield from (one._replace(grouped=True) for one in _of_value(plan, fragment, place))
@@ -74,12 +74,12 @@ def _of_row(plan: Plan, fragment: Fragment, index: int) -> Iterator[Input]:
 
 
 def _of_group(group: Grouping, index: int) -> Iterator[int]:
-    """The values of a fragment's whole rows that value number `index` of its groups is made of."""
+    """Yield the values of a fragment's complete rows that value number `index` of its groups is computed from."""
     keys = len(group.keys)
     if group.top is not None:
         (bag,) = group.bags
         reported = [*group.keys, *(group.arguments[one] for one in bag.arguments)]
-        yield from reported[group.top.values[index] :][:1]  # behind them is the row's number
+        yield from reported[group.top.values[index] :][:1]  # the row's number follows them
     elif index < keys:
         yield group.keys[index]
     else:
@@ -93,5 +93,5 @@ def _arguments(group: Grouping, result: Result) -> tuple[int, ...]:
 
 
 def _used(sql: str) -> list[int]:
-    """The places of the values that an expression's SQL uses."""
+    """Return the positions of the values that an expression's SQL uses."""
     return sorted({int(name) for _, name, _, _ in Formatter().parse(sql) if name})

@@ -1,4 +1,4 @@
-"""`explain`, wired: HBase has the row and its trace, the log its schemas and the events."""
+"""Run `explain`: read the row and its trace from HBase, and the schemas and events from the log."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from joins.select.compiler import compile_plan
 from joins.select.parser import tables_of
 from joins.stores.kafka_schemas import read_versions
 from tailorbird.verify.explain.events import Versions, named, read
-from tailorbird.verify.explain.explaining import Explanation, TracedRow, Witness, explained
+from tailorbird.verify.explain.explanation import Explanation, TracedEvent, TracedRow, explained
 from tailorbird.verify.explain.hbase_row import JoinedRows
-from tailorbird.verify.explain.kafka_event import RecordsAt, Taken
+from tailorbird.verify.explain.kafka_event import MissingRecord, RecordReader
 
 _SCHEMAS = 10.0  # seconds
 
 
 class Explainer(contextlib.AbstractContextManager["Explainer"]):
-    """Explains rows of one table, one after the other; leaving the context lets go of Kafka.
+    """Explains rows of one table, one after the other. Leaving the context closes the Kafka consumer.
 
-    UsageError for a table or a column that is not there; Retriable while a server is away.
+    UsageError for an unknown table or column; Retriable while a server is unavailable.
     """
 
     def __init__(self, topology: Topology, table: str) -> None:
@@ -40,7 +40,7 @@ class Explainer(contextlib.AbstractContextManager["Explainer"]):
         self._versions = _versions(topology, table)
         schemas = {table_id: remembering(list(some)) for table_id, some in self._versions.items()}
         self.plan = compile_plan(topology, self.table, schemas)
-        self._log = RecordsAt(topology.log.brokers)
+        self._log = RecordReader(topology.log.brokers)
 
     def __exit__(self, *exc: object) -> None:
         self._log.__exit__(*exc)
@@ -51,32 +51,30 @@ class Explainer(contextlib.AbstractContextManager["Explainer"]):
         return self._rows.layout
 
     def explain(self, key: Mapping[str, Canonical], columns: Sequence[str] = ()) -> Explanation | None:
-        """Where the row of a key comes from, None if there is no such row; only cells of `columns` if there are any."""
+        """Explain the row of a key, or return None if it does not exist. Only the cells of `columns`, if given."""
         if unknown := [name for name in columns if name not in (one.name for one in self.layout.columns)]:
             raise UsageError(f"table {self.table.name} has no column {unknown[0]}", "look at `tailorbird explain-plan`")
         row = self._rows.row(key)
         return None if row is None else self._explained(row, columns)
 
     def explain_at(self, row_key: bytes) -> Explanation | None:
-        """The same of the row at a row key as HBase has it, which is what its document is called by."""
+        """Explain the row at an HBase row key, which is the id of its document."""
         row = self._rows.row_at(row_key)
         return None if row is None else self._explained(row, ())
 
     def _explained(self, row: TracedRow, columns: Sequence[str]) -> Explanation:
         not_known = ""
         if row.trace is None:
-            not_known = (
-                "the row was written before rows kept where they come from; it is told once the row is written anew"
-            )
+            not_known = "the row was written by a version without traces; it can be explained after its next change"
         elif row.layout_id != self.layout.id:
-            not_known = f"the row is of layout {row.layout_id}, of an older query, and was not written anew since"
+            not_known = f"the row has layout {row.layout_id} of an older query, and was not written again since"
         origins = [one for one in row.trace or () if isinstance(one, Origin) and not not_known]
         events = [self._read(event) for one in origins if (event := named(self.plan, one)) is not None]
         return explained(self.plan, row, events, columns, unknown=not_known)
 
-    def _read(self, event: Witness) -> Witness:
+    def _read(self, event: TracedEvent) -> TracedEvent:
         record = self._log.record(event.topic, event.partition, event.offset)
-        if isinstance(record, Taken):
+        if isinstance(record, MissingRecord):
             return replace(event, state="gone", why=record.why)
         return read(self.plan, event, *record, self._versions)
 
@@ -92,12 +90,12 @@ def _versions(topology: Topology, table: str) -> Versions:
 
 
 def keys_of(layout: Layout, text: str) -> Iterator[tuple[str, Canonical]]:
-    """A row key as people write it: its values as JSON with commas between, or one text without quotes."""
+    """Parse a row key: its values as JSON separated by commas, or one text without quotes."""
     try:
         values = orjson.loads(f"[{text}]")
     except ValueError:
         values = [text]
     if len(values) != len(layout.row_key):
         names = ", ".join(layout.row_key)
-        raise UsageError(f"{text!r} is {len(values)} values", f"those of {names}, as JSON with commas between")
+        raise UsageError(f"{text!r} has {len(values)} values", f"give those of {names} as JSON, separated by commas")
     yield from zip(layout.row_key, values, strict=True)

@@ -1,1 +1,1 @@
-"""The index stage: HBase beside Solr."""
+"""The index stage: compare rows in HBase with documents in Solr."""

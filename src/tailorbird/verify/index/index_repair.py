@@ -1,14 +1,13 @@
-"""Brings documents that differ to what their rows say, beside live traffic, whatever stands in the index.
+"""Repair documents that differ from their rows, during live traffic, whatever the index contains.
 
-The fence can not do it alone: a document that was changed under its own version has the very version of its row, and
-one that was given a greater version, or made a stub, would refuse its row. So it is done as for rows of others (ADR
-12): take the document's `_version_`, then read the row, then write on condition that the version is still that one.
-Whoever writes in between makes the condition fail, and it is done again; whoever writes behind us carries a version of
-the row that is not older than the one that we read. The document gets the fence of its row, so from then on the fence
-holds again.
+The fence alone is not enough. A document that was changed under its own version has the same version as its row. A
+document with a greater version, or a tombstone, would refuse its row. So the repair works as for foreign tables (ADR
+12): read the document's `_version_`, then the row, then write on condition that `_version_` is unchanged. A concurrent
+write makes the condition fail, and the repair tries again. A later write has a version of the row that is not older
+than the one read here. The document gets the fence of its row, so the fence is valid again.
 
-A document without a row becomes a stub, as a delete leaves it. Its fence is the newest stamp that the join had given
-out before the row was looked for: it refuses repeats of all that was written until then, and nothing that comes later.
+A document without a row becomes a tombstone, as after a delete. Its fence is the newest batch timestamp of the join
+from before the row was read. It refuses repeats of everything written until then, and nothing later.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ _ATTEMPTS = 50
 _BLOCK = 500
 
 
-class MadeDocument(Protocol):
-    """A whole document, or None with the `reason` for which its row has none."""
+class BuiltDocument(Protocol):
+    """A complete document, or None with the `reason` why its row has no document."""
 
     @property
     def document(self) -> Document | None: ...
@@ -35,17 +34,18 @@ class MadeDocument(Protocol):
     def reason(self) -> str: ...
 
 
-class Making(Protocol):
-    """Rows as the documents that one collection must hold, by id, those left out that do not exist; and the newest
-    stamp that the table's writers were given. Retriable while HBase is away.
+class DocumentBuilder(Protocol):
+    """Builds the documents of existing rows for one collection, by id. Retriable while HBase is unavailable.
+
+    `written` returns the newest timestamp that the table's writers have used.
     """
 
-    def made(self, ids: Sequence[str]) -> Mapping[str, MadeDocument]: ...
+    def made(self, ids: Sequence[str]) -> Mapping[str, BuiltDocument]: ...
     def written(self) -> int: ...
 
 
-class Conditional(Protocol):
-    """A collection that writes on conditions (indexer.solr.solr_collection). Retriable while Solr is away."""
+class VersionedCollection(Protocol):
+    """A collection with conditional writes (indexer.solr.solr_collection). Retriable while Solr is unavailable."""
 
     def versions(self, keys: Sequence[str]) -> dict[str, int]: ...
     def put_if(self, documents: Sequence[Document]) -> tuple[set[str], list[RefusedDocument]]: ...
@@ -53,16 +53,15 @@ class Conditional(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class RepairedDocuments:
-    """How many documents were `written` as their rows are, how many were `removed`, and why others were left: id →
-    reason."""
+    """Numbers of documents `written` from their rows and `removed`. `left`: id → why a document is unchanged."""
 
     written: int = 0
     removed: int = 0
     left: dict[str, str] = field(default_factory=dict)
 
 
-def repair_rows(ids: Sequence[str], rows: Making, collection: Conditional) -> RepairedDocuments:
-    """Write documents anew; may be repeated. Retriable while a server is away: then any part may be done."""
+def repair_rows(ids: Sequence[str], rows: DocumentBuilder, collection: VersionedCollection) -> RepairedDocuments:
+    """Write documents from their rows. Idempotent. Retriable while a server is unavailable; a part may be done then."""
     result = RepairedDocuments()
     for some in _blocks(ids):
         waiting = some
@@ -71,13 +70,15 @@ def repair_rows(ids: Sequence[str], rows: Making, collection: Conditional) -> Re
                 break
             waiting = _attempt(waiting, rows, collection, result)
         if waiting:
-            raise Retriable(f"{len(waiting)} rows are written faster than they can be mended", "run verify again")
+            raise Retriable(f"{len(waiting)} rows change faster than they can be repaired", "run verify again")
     return result
 
 
-def _attempt(ids: Sequence[str], rows: Making, collection: Conditional, result: RepairedDocuments) -> list[str]:
-    """Those whose documents were written by others meanwhile."""
-    # In this order, as the module says: the version is taken before the row is read, and the stamp before that.
+def _attempt(
+    ids: Sequence[str], rows: DocumentBuilder, collection: VersionedCollection, result: RepairedDocuments
+) -> list[str]:
+    """Try to repair these documents. Returns the ids whose documents other writers changed during the attempt."""
+    # The order matters (see the module): first the timestamp, then the versions, then the rows.
     timestamp, versions = rows.written(), collection.versions(ids)
     made = rows.made(ids)
     documents: list[Document] = []

@@ -1,13 +1,14 @@
-"""The index stage: a table's rows in HBase, as the documents that the indexer makes of them, beside those of Solr.
+"""Compare the rows of a table in HBase, as the documents that the indexer builds from them, with the documents in Solr.
 
-First both are read once, in the order of their keys, and compared field by field. What differs, because it is wrong or
-because it changed in between, is looked at again:
+First both are read once, in the order of their keys, and compared field by field. A row that differs, because it is
+wrong or because it changed in between, is compared again:
 
-    the rows in HBase → how far the join has written → wait until the index shows that → the documents → the rows again
+    read the row in HBase → read the newest batch timestamp → wait until the index shows it → read the document → read
+    the row again
 
-Between the two looks at HBase nothing may have changed. Then all that was written before the first is visible when the
-documents are read, since replication keeps each region's order and barriers come behind their rows: the document must
-be the row's, of its very version; where there is no row there must be none.
+The row must not change between the two reads. Then everything written before the first read is visible when the
+document is read, because replication keeps the order of each region and barriers follow their rows. So the document
+must have the content and the version of the row, and a missing row must have no document.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from cdc.stored import fields
 from indexer.index.mapping import Document
 from tailorbird.verify.findings import Finding, Kind, Verdict
 from tailorbird.verify.merging import merged
-from tailorbird.verify.rounds import AGREES, MOVED, Looked, Sight, look_again
+from tailorbird.verify.rounds import AGREES, MOVED, RecheckResult, RowObservation, recheck
 from tailorbird.verify.verdict_text import timestamp_reported
 
-# More keys than these are not kept; so many differences have one cause, which a rebuild mends and no look at each.
+# Limit of keys in memory. So many differences have one cause, which needs a reindex and no comparison of each row.
 MOST_SUSPECTS = 1_000_000
 
 
-class RowSeen(NamedTuple):
-    """A row of HBase: its version (as the fence has it) and its document, of the fields that are compared.
+class RowDocument(NamedTuple):
+    """A row of HBase: its version (as in the fence) and its document with the compared fields.
 
-    `document` is None for a row that has none, because of `reason`: the indexer refuses it too.
+    `document` is None if the indexer refuses the row, with the `reason`.
     """
 
     version: int
@@ -41,35 +42,35 @@ class RowSeen(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One in so many rows; which of them, `turn` says, so that as many turns are all rows."""
+    """A sample of one in `parts` rows. `turn` selects the part; all turns together cover all rows."""
 
     parts: int
     turn: int
 
     def holds(self, key: str) -> bool:
-        """Whether a row is in the sample."""
+        """Return whether a row is in the sample."""
         return zlib.crc32(key.encode()) % self.parts == self.turn
 
 
 class NearRows(Protocol):
-    """The near end (tailorbird.verify.index.hbase_rows_seen): rows by their documents' ids. Retriable: unavailable.
+    """The near end (tailorbird.verify.index.hbase_row_documents): rows by document id.
 
-    `scan` goes in the order of the ids; so does `versions`, which tells no more; `written` is the newest stamp
-    that a batch or barrier of the table was given: nothing that is stored by then has a newer one, but for the rows of
-    that batch (stamp + 1).
+    Retriable while HBase is unavailable. `scan` and `versions` follow the order of the ids. `written` is the newest
+    timestamp of a batch or barrier of the table. No stored row has a newer one, except rows of that batch
+    (timestamp + 1).
     """
 
-    def scan(self) -> Iterator[tuple[str, RowSeen]]: ...
+    def scan(self) -> Iterator[tuple[str, RowDocument]]: ...
     def versions(self) -> Iterator[tuple[str, int]]: ...
-    def rows(self, ids: Sequence[str]) -> Mapping[str, RowSeen]: ...
+    def rows(self, ids: Sequence[str]) -> Mapping[str, RowDocument]: ...
     def written(self) -> int: ...
 
 
 class FarDocuments(Protocol):
-    """The far end (tailorbird.verify.index.solr_shown): documents that queries see, of the fields that are compared.
+    """The far end (tailorbird.verify.index.solr_documents): documents visible to queries, with the compared fields.
 
-    `visible` is the stamp of the last cut that is shown, None before the first; `wait` returns once a cut of this stamp
-    is, False when that takes too long.
+    `visible` is the timestamp of the last visible cut, None before the first. `wait` returns True once a cut of this
+    timestamp is visible, and False if that takes too long.
     """
 
     def scan(self) -> Iterator[tuple[str, Document]]: ...
@@ -80,15 +81,15 @@ class FarDocuments(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """A verdict, and the ids of all documents that it found to differ: more than it has findings of, at times."""
+class IndexComparison:
+    """A verdict and the ids of all differing documents, which may be more than its findings."""
 
     verdict: Verdict
     differing: tuple[str, ...]
 
 
 class IndexStage:
-    """Compares one index with its table; reads only. `seconds` is a clock, `pause` waits between two looks."""
+    """Compares one index with its table. Read-only. `seconds` is a clock; `pause` waits between two rounds."""
 
     def __init__(
         self,
@@ -106,9 +107,10 @@ class IndexStage:
         self._table, self._index, self._row_key, self._columns = table, index, tuple(row_key), tuple(columns)
         self._rows, self._shown, self._seconds, self._pause, self._reported = rows, shown, seconds, pause, reported
 
-    def compare(self, sample: Sample | None = None) -> Compared:
-        """Every row, and every document; with a sample, the versions of all and the values of those in it. Retriable
-        while a server is away.
+    def compare(self, sample: Sample | None = None) -> IndexComparison:
+        """Compare every row and document. With a sample, compare all versions and the values of the sample.
+
+        Retriable while a server is unavailable.
         """
         began, rows = self._seconds(), 0
         suspects: list[str] = []
@@ -126,7 +128,7 @@ class IndexStage:
         compared = self.look(suspects, rows=rows, began=began)
         if not dropped:
             return compared
-        why = f"{dropped:,} more rows differ at first sight, too many to look at again; `tailorbird index reindex`"
+        why = f"{dropped:,} more rows differ, too many to compare again; run `tailorbird index reindex`"
         verdict = replace(compared.verdict, unknown=(*compared.verdict.unknown, why))
         return replace(compared, verdict=verdict)
 
@@ -135,20 +137,20 @@ class IndexStage:
             for key, near, far in merged(self._rows.scan(), self._shown.scan()):
                 yield key, near is not None and far is not None and near.document == far
         else:
-            # those of the sample are looked at like rows that differ: both ends whole, at one cut
+            # rows of the sample are treated like differing rows: both ends are read completely, at one cut
             for key, version, fence in merged(self._rows.versions(), self._shown.versions()):
                 yield key, version == fence and not sample.holds(key)
 
-    def look(self, ids: Sequence[str], *, rows: int | None = None, began: float | None = None) -> Compared:
-        """Some documents only, until each is decided; `rows` says how many were covered, where more were."""
+    def look(self, ids: Sequence[str], *, rows: int | None = None, began: float | None = None) -> IndexComparison:
+        """Compare only these documents until each is decided. `rows`: the number of compared rows, if it is larger."""
         began = self._seconds() if began is None else began
-        looked = look_again(ids, self._look, pause=self._pause)
-        return Compared(
+        looked = recheck(ids, self._look, pause=self._pause)
+        return IndexComparison(
             verdict=self._verdict(looked, len(ids) if rows is None else rows, self._seconds() - began),
             differing=tuple(looked.differing),
         )
 
-    def _verdict(self, looked: Looked, rows: int, seconds: float) -> Verdict:
+    def _verdict(self, looked: RecheckResult, rows: int, seconds: float) -> Verdict:
         visible = self._shown.visible()
         cut = timestamp_reported(visible)
         return Verdict(
@@ -165,22 +167,22 @@ class IndexStage:
             seconds=seconds,
         )
 
-    def _look(self, ids: Sequence[str]) -> dict[str, Sight]:
+    def _look(self, ids: Sequence[str]) -> dict[str, RowObservation]:
         before = self._rows.rows(ids)
-        # in this order: what was stored before the look has no newer stamp, whoever writes on meanwhile
+        # after the rows: everything they contain has no newer timestamp, even while other writers continue
         written = self._rows.written()
         if not self._shown.wait(written):
             shown = self._shown.visible()
-            behind = "shows no whole cut yet" if shown is None else f"shows stamp {shown}"
-            why = f"index {self._index} {behind}, the table is written up to stamp {written}"
-            return dict.fromkeys(ids, Sight(state="uncovered", reason=why))
+            lag = "shows no complete cut yet" if shown is None else f"shows batch timestamp {shown}"
+            why = f"index {self._index} {lag}, the table is written up to batch timestamp {written}"
+            return dict.fromkeys(ids, RowObservation(state="uncovered", reason=why))
         documents = self._shown.documents(ids)
         after = self._rows.rows(ids)
         return {key: self._judged(key, before.get(key), documents.get(key), after.get(key), written) for key in ids}
 
     def _judged(
-        self, key: str, before: RowSeen | None, document: Document | None, after: RowSeen | None, written: int
-    ) -> Sight:
+        self, key: str, before: RowDocument | None, document: Document | None, after: RowDocument | None, written: int
+    ) -> RowObservation:
         if before is None and after is None and document is None:
             return AGREES
         if before is not None and document is not None and before.document == document:
@@ -188,12 +190,12 @@ class IndexStage:
         if (before is None) != (after is None) or (before and after and before.version != after.version):
             return MOVED
         if before is not None and before.version > 2 * (written + 1):
-            why = f"stored with a stamp newer than any of the join's (up to {written})"
-            return Sight(state="uncovered", reason=why)
+            why = f"stored with a timestamp newer than any of the join's (up to {written})"
+            return RowObservation(state="uncovered", reason=why)
         evidence = (before and before.version, repr(before and before.document), repr(document))
-        return Sight(state="differs", evidence=evidence, finding=self._finding(key, before, document))
+        return RowObservation(state="differs", evidence=evidence, finding=self._finding(key, before, document))
 
-    def _finding(self, key: str, row: RowSeen | None, document: Document | None) -> Finding:
+    def _finding(self, key: str, row: RowDocument | None, document: Document | None) -> Finding:
         near = (row.document if row else None) or {}
         far = document or {}
         kind: Kind = "extra" if row is None else "missing" if document is None else "different"
@@ -209,7 +211,7 @@ class IndexStage:
         if fields.FENCE in far:
             reported.append(f"Solr's {far[fields.FENCE]}")
         if row is not None and row.reason:
-            reported.append(f"it has no document: {row.reason}")
+            reported.append(f"the indexer refuses it: {row.reason}")
         return Finding(
             stage="index",
             table=self._table,
@@ -220,7 +222,7 @@ class IndexStage:
         )
 
     def _key(self, key: str, near: Document, far: Document) -> Mapping[str, Canonical]:
-        """The row's key by column; by the id where neither end has them, as for a row that can not be read."""
+        """Return the row's key by column, or its id if neither end has the columns (the row cannot be decoded)."""
         known = near or far
         if any(name in known for name in self._row_key):
             return {name: known.get(name) for name in self._row_key}
@@ -228,7 +230,7 @@ class IndexStage:
 
 
 def differing(near: Document, far: Document) -> Iterable[tuple[str, tuple[Canonical, Canonical]]]:
-    """The fields that differ, each with what both ends have."""
+    """Yield the fields that differ, each with the values of both ends."""
     for name in dict.fromkeys([*near, *far]):
         if near.get(name) != far.get(name):
             yield name, (near.get(name), far.get(name))

@@ -1,1 +1,1 @@
-"""The first of the comparisons: a source's tables against what the log says of them."""
+"""The log stage: compare the tables of a source with the change topics."""

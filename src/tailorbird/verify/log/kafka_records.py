@@ -1,4 +1,4 @@
-"""Single records of change topics, read at the offsets that the ledger kept."""
+"""Read single records of change topics at the offsets in the ledger."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from cdc.topology.topology import Topology
 from ingest.ledger.ledger import PartitionLedger
 from ingest.ledger.places import Reach, tag_of
 from ingest.ledger.run_ledger import Ledger
-from tailorbird.verify.log.stage import LogImage
+from tailorbird.verify.log.log_stage import LogImage
 
-_TIMEOUT = 60.0  # seconds that the ledger may need to come to a position
+_TIMEOUT = 60.0  # seconds that the ledger may need to reach a position
 _ANSWER = 20.0
 
 
 class KafkaRecords:
-    """Implements `stage.FarTable` for one table; `close` lets go of Kafka."""
+    """Implements `log_stage.FarTable` for one table."""
 
     def __init__(self, topology: Topology, ledger: Ledger, partition_ledger: PartitionLedger) -> None:
         self._topology, self._ledger, self._partition_ledger = topology, ledger, partition_ledger
@@ -28,7 +28,7 @@ class KafkaRecords:
         self._consumer: Consumer | None = None
 
     def covers(self, position: Position, *, wait: bool) -> bool:
-        """See `stage.FarTable`; the ledger reads on meanwhile."""
+        """See `log_stage.FarTable`. The ledger reads the log in the meantime."""
         deadline = time.monotonic() + (_TIMEOUT if wait else 0.0)
         while True:
             self._ledger.poll(0.0 if not wait else 0.02)
@@ -39,7 +39,7 @@ class KafkaRecords:
                 return False
 
     def record(self, partition: int, offset: int) -> LogImage | None:
-        """See `stage.FarTable`."""
+        """See `log_stage.FarTable`."""
         try:
             value = self._value(partition, offset)
         except KafkaException as error:
@@ -54,7 +54,7 @@ class KafkaRecords:
         return LogImage(row=envelope["after"], tag=tag, reported=reported)
 
     def close(self) -> None:
-        """Let go of Kafka."""
+        """Close the consumer."""
         if self._consumer is not None:
             self._consumer.close()
 
@@ -76,7 +76,7 @@ class KafkaRecords:
         message = self._consumer.poll(_ANSWER)
         if message is None:
             raise Retriable(
-                f"Kafka does not give {self._partition_ledger.topic}, partition {partition}, offset {offset}"
+                f"Kafka does not return {self._partition_ledger.topic}, partition {partition}, offset {offset}"
             )
         error = message.error()
         if error is not None:

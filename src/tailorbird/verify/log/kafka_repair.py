@@ -1,4 +1,4 @@
-"""Has a source's capture publish rows again as they are: the capture stays the only writer of its topics."""
+"""Ask a source's capture to publish rows again, so that the capture remains the only writer of its topics."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from cdc.topology.topology import Topology
 from ingest.capture.signals import repair_value
 from ingest.log.kafka_signals import send
 
-_KEYS = 1000  # of one signal: a record holds a megabyte
-MOST = 5000  # keys that a capture holds at once of a table, which it would read as a whole otherwise
+_KEYS = 1000  # per signal: a record holds at most a megabyte
+MOST = 5000  # keys per table that a capture holds at once; with more it would read the whole table
 
 
 def ask_for(topology: Topology, table: TableId, keys: Collection[bytes]) -> Iterator[tuple[list[bytes], int]]:
-    """Ask for rows by the keys of their records, so many at a time as a capture holds; each time these keys, and the
-    offset of the last signal. Whoever asks waits until it is obeyed before the next. Retriable: Kafka is away."""
+    """Send signals for rows by the keys of their records, at most `MOST` keys at a time.
+
+    Yields each group of keys with the offset of its last signal. The caller waits until the capture has applied it
+    before taking the next group. Retriable while Kafka is unavailable.
+    """
     name, left = table.name, sorted(keys)
     for begin in range(0, len(left), MOST):
         some, offset = left[begin : begin + MOST], 0

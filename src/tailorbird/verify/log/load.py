@@ -1,4 +1,4 @@
-"""When a comparison waits for its source to have less to do, as pt-table-checksum's `--max-load`; pure."""
+"""Pause a comparison while its source is busy, like `--max-load` of pt-table-checksum."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ _FIRST, _LONGEST = 0.2, 5.0  # seconds of a pause
 
 
 def limits_of(text: str) -> Mapping[str, int]:
-    """`Threads_running=25,Threads_connected=400` → the most of each status variable; UsageError for anything else."""
+    """Parse limits of status variables: `Threads_running=25,Threads_connected=400`. UsageError for anything else."""
     found = dict[str, int]()
     for part in filter(None, text.split(",")):
         match = _LIMIT.fullmatch(part.strip())
         if match is None:
-            raise UsageError(f"--max-load {text}: no limit", "write e.g. --max-load Threads_running=25")
+            raise UsageError(f"--max-load {text}: not a limit", "write e.g. --max-load Threads_running=25")
         found[match[1]] = int(match[2])
     return found
 
 
 @dataclass(slots=True)
 class Load:
-    """The most that a server may have to do while it is asked. `status` tells a status variable, `pause` waits for
-    seconds, `reported` hears once of each time that one waits, and why."""
+    """Limits on the load of a server during a comparison.
+
+    `status` returns a status variable, `pause` waits for seconds, `reported` receives the reason once per wait.
+    """
 
     limits: Mapping[str, int]
     status: Callable[[str], int | None]
@@ -34,7 +36,7 @@ class Load:
     reported: Callable[[str], object]
 
     def wait(self) -> None:
-        """Return once no limit is passed. UsageError for a variable that the server has not."""
+        """Wait until no limit is exceeded. UsageError for an unknown status variable."""
         seconds = _FIRST
         while why := self._passed():
             if seconds == _FIRST:
@@ -47,7 +49,7 @@ class Load:
             value = self.status(name)
             if value is None:
                 raise UsageError(
-                    f"--max-load {name}: the server has no such status",
+                    f"--max-load {name}: the server has no such status variable",
                     "SHOW GLOBAL STATUS lists those of MySQL; PostgreSQL has active_sessions",
                 )
             if value > most:

@@ -1,9 +1,10 @@
-"""A table at its source, as short transactions show it: digests and rows of leaves, each between two positions.
+"""Read digests and rows of leaves from a MySQL or MariaDB source in short transactions, each between two positions.
 
-Stock MySQL tells no transaction which position it shows: `gtid_executed` gets a transaction's GTID a moment after all
-can see it. So what was executed before the transaction began is `low`: it shows all of that. What is executed,
-or owned by who is about to commit, after it has read is `high`: it shows nothing else. MariaDB tells the position
-exactly. Without GTIDs a place in the binary log is written before what it holds can be seen: one waits behind `low`.
+MySQL does not report the position of a transaction's snapshot: `gtid_executed` contains a GTID a moment after the
+transaction becomes visible. So the set executed before the transaction began is `low`; the snapshot contains all of it.
+The set executed after the reads, including GTIDs that were owned by committing sessions, is `high`; the snapshot
+contains nothing after it. MariaDB reports the exact position. Without GTIDs, a binary log position is written before
+its changes become visible, so the transaction begins a moment after reading `low`.
 """
 
 from __future__ import annotations
@@ -26,19 +27,21 @@ from ingest.mysql import mysql_schema
 from ingest.mysql.mysql_connection import Connection, connected, query, translated
 from ingest.mysql.mysql_digest import DigestSql, digest_sql, keyed_rows, leaf_digests, leaf_rows, range_digest
 from tailorbird.verify.log.load import Load
-from tailorbird.verify.log.proc_digests import ahead
+from tailorbird.verify.log.log_stage import SourceReading
+from tailorbird.verify.log.proc_digests import in_parallel
 from tailorbird.verify.log.schemas import OTHER_COLUMNS, compared_schema
 from tailorbird.verify.log.spans import Span
-from tailorbird.verify.log.stage import SourceSnapshot
 
-_SETTLE = 0.2  # seconds between a place in the log and the moment that all of it can be seen
-_OWNED = 5.0  # seconds that somebody may own a GTID and neither commit nor let it go
+_SETTLE = 0.2  # seconds until all changes before a log position are visible
+_OWNED = 5.0  # seconds that a session may own a GTID without committing or releasing it
 _LONGEST = 3600.0
 
 
 class MySqlLeaves:
-    """Implements `stage.NearTable` for each table of a source, over one connection; over all of them while spans are
-    digested, which is what takes the time."""
+    """Implements `log_stage.NearSource`.
+
+    Uses all connections in parallel for the digests of spans, which take most of the time, and otherwise only one.
+    """
 
     def __init__(
         self, source: Source, connections: Sequence[tuple[Connection, Load]], schemas: dict[TableId, TableSchema]
@@ -53,7 +56,7 @@ class MySqlLeaves:
             self._gtids = not self._maria and str(query(connection, "SELECT @@GLOBAL.gtid_mode")[0][0]) == "ON"
 
     def table(self, partition_ledger: PartitionLedger) -> _Leaves | str:
-        """The table of a book; or why it can not be compared."""
+        """Return the table of a ledger, or why it cannot be compared."""
         schema = self._schemas.get(partition_ledger.schema.table_id)
         if schema is None:
             return "the source has no such table"
@@ -63,11 +66,11 @@ class MySqlLeaves:
         sql = digest_sql(
             self._connection, *found, partition_ledger.grid, stands_in=self._source.unrepresentable != "dead_letter"
         )
-        first, *beside = (
+        first, *others = (
             _Leaves(self._source, connection, sql, load, maria=self._maria, gtids=self._gtids)
             for connection, load in self._connections
         )
-        first.beside = tuple(beside)
+        first.others = tuple(others)
         return first
 
 
@@ -79,27 +82,27 @@ class _Leaves:
     ) -> None:
         self._source, self._connection, self._sql, self._load = source, connection, sql, load
         self._maria, self._gtids = maria, gtids
-        self.beside: tuple[_Leaves, ...] = ()
+        self.others: tuple[_Leaves, ...] = ()
 
-    def wholes(self, spans: Iterable[Span]) -> Iterator[tuple[Span, SourceSnapshot]]:
-        """See `stage.NearTable`."""
-        return ahead((self, *self.beside), spans, _Leaves._whole)
+    def wholes(self, spans: Iterable[Span]) -> Iterator[tuple[Span, SourceReading]]:
+        """See `log_stage.NearTable`."""
+        return in_parallel((self, *self.others), spans, _Leaves._whole)
 
-    def _whole(self, span: Span) -> SourceSnapshot:
+    def _whole(self, span: Span) -> SourceReading:
         with self._between() as (low, high):
             found = range_digest(self._connection, self._source, self._sql, *span)
-        return SourceSnapshot(low=low, high=high[0], whole=found)
+        return SourceReading(low=low, high=high[0], whole=found)
 
-    def digests(self, spans: Sequence[Span]) -> SourceSnapshot:
-        """See `stage.NearTable`."""
+    def digests(self, spans: Sequence[Span]) -> SourceReading:
+        """See `log_stage.NearTable`."""
         found: dict[int, Digest] = {}
         with self._between() as (low, high):
             for first, last in spans:
                 found |= leaf_digests(self._connection, self._source, self._sql, first, last)
-        return SourceSnapshot(low=low, high=high[0], digests=found)
+        return SourceReading(low=low, high=high[0], digests=found)
 
-    def rows(self, leaves: Sequence[int]) -> SourceSnapshot:
-        """See `stage.NearTable`."""
+    def rows(self, leaves: Sequence[int]) -> SourceReading:
+        """See `log_stage.NearTable`."""
         images = list[Image]()
         with self._between() as (low, high):
             if self._sql.grid.ranged:
@@ -107,17 +110,17 @@ class _Leaves:
                     images += leaf_rows(self._connection, self._source, self._sql, leaf, leaf)
             else:
                 images += leaf_rows(self._connection, self._source, self._sql, leaves[0], leaves[-1], leaves)
-        return SourceSnapshot(low=low, high=high[0], images=images)
+        return SourceReading(low=low, high=high[0], images=images)
 
-    def keyed(self, keys: Sequence[dict[str, Canonical]]) -> SourceSnapshot:
-        """See `stage.NearTable`."""
+    def keyed(self, keys: Sequence[dict[str, Canonical]]) -> SourceReading:
+        """See `log_stage.NearTable`."""
         with self._between() as (low, high):
             images = list(keyed_rows(self._connection, self._source, self._sql, keys))
-        return SourceSnapshot(low=low, high=high[0], images=images)
+        return SourceReading(low=low, high=high[0], images=images)
 
     @contextmanager
     def _between(self) -> Iterator[tuple[Position, list[Position]]]:
-        """One transaction: the position all of which it shows, and, once it is over, the one behind which nothing."""
+        """Run one transaction. Yields `low` and, once the transaction has ended, `high`; see the module."""
         connection, high = self._connection, list[Position]()
         self._load.wait()
         with translated(self._source, "look at its position"):
@@ -142,18 +145,18 @@ class _Leaves:
         return Position(file="", pos=0, gtid_set=executed, sequence=0)
 
     def _shown(self) -> Position:
-        """What MariaDB's transaction shows."""
+        """Return the position of MariaDB's snapshot."""
         status = dict(query(self._connection, "SHOW STATUS LIKE 'binlog_snapshot_%%'"))
         file, pos = str(status["Binlog_snapshot_file"]), int(status["Binlog_snapshot_position"])
         gtids = str(query(self._connection, "SELECT BINLOG_GTID_POS(%s, %s)", file, pos)[0][0] or "")
         return Position(file=file, pos=pos, gtid_set=gtids, sequence=0)
 
     def _settled(self) -> Position:
-        """What is executed once nobody owns a GTID any more that was owned now."""
+        """Return the executed GTID set, once every GTID that is owned now is executed or released."""
         deadline = time.monotonic() + _OWNED
         waiting: GtidSet | None = None
         while True:
-            owned = self._owned()  # before what is executed: who is in between is in one of them
+            owned = self._owned()  # read before the executed set, so a committing GTID is in one of the two
             executed = self._executed()
             done = GtidSet.parse(executed.gtid_set)
             first = waiting is None
@@ -167,7 +170,7 @@ class _Leaves:
             if not waiting:
                 return executed
             if time.monotonic() > deadline:
-                raise Retriable(f"source {self._source.name}: {waiting} is owned, and neither committed nor let go")
+                raise Retriable(f"source {self._source.name}: {waiting} is owned, and neither committed nor released")
             time.sleep(0.002)
 
     def _owned(self) -> GtidSet:
@@ -182,9 +185,11 @@ def leaves_of(
     waits: Callable[[str], object] = lambda why: None,
     threads: int = 1,
 ) -> Iterator[MySqlLeaves]:
-    """The tables of a source, as they are there now, over so many connections; `waits` hears why one waits before a
-    transaction, where a limit of its status is passed. Retriable while it is away. Tables that are left
-    out have no leaves."""
+    """Open the current tables of a source, over `threads` connections.
+
+    `limits`: limits of status variables; `waits` receives the reason whenever a transaction waits for a limit.
+    Retriable while the source is unavailable. Tables that are not captured have no leaves.
+    """
 
     def load(connection: Connection) -> Load:
         def status(name: str) -> int | None:

@@ -1,9 +1,8 @@
-"""A table of a PostgreSQL source as short transactions show it: digests and rows of leaves, each between two positions.
+"""Read digests and rows of leaves from a PostgreSQL source in short transactions, each between two positions.
 
-A commit is written and flushed before other sessions can see it: by a moment, and by as long as a synchronous standby
-takes where there is one. So `low` is the end of what was flushed a while before the transaction took its snapshot, and
-no commit of that time may still wait for a standby. `high` is where the log ended when the snapshot had been taken:
-what the snapshot shows stands before it.
+A commit is flushed a moment before other sessions see it, or longer with a synchronous standby. So `low` is the flush
+position a while before the transaction takes its snapshot, and no commit of that time may still wait for a standby.
+`high` is the end of the log after the snapshot was taken; the snapshot contains nothing after it.
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ from ingest.postgres.pg_connection import PgConnection, connected, translated
 from ingest.postgres.pg_digest import PgDigests, active_sessions, digests_of, tables_now
 from ingest.postgres.relations import TableShown
 from tailorbird.verify.log.load import Load
-from tailorbird.verify.log.proc_digests import ahead
+from tailorbird.verify.log.log_stage import SourceReading
+from tailorbird.verify.log.proc_digests import in_parallel
 from tailorbird.verify.log.schemas import OTHER_COLUMNS, compared_schema
 from tailorbird.verify.log.spans import Span
-from tailorbird.verify.log.stage import SourceSnapshot
 
-_SETTLE = 0.2  # seconds between a place in the log and the moment that all of it can be seen
+_SETTLE = 0.2  # seconds until all changes before a log position are visible
 _STANDBY = 5.0  # seconds that a commit may wait for a standby
 _BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query_start <= '{}'"
-ACTIVE = "active_sessions"  # what `--max-load` may limit at this server
+ACTIVE = "active_sessions"  # the status variable that `--max-load` supports for this server
 
 
 class PgLeaves:
-    """Implements `stage.NearSource` over several connections, which all work while spans are digested."""
+    """Implements `log_stage.NearSource`. Uses all connections in parallel for the digests of spans."""
 
     def __init__(
         self,
@@ -51,7 +50,7 @@ class PgLeaves:
         self._log = pg_schema.log_of(connections[0][0], source)
 
     def table(self, partition_ledger: PartitionLedger) -> _Leaves | str:
-        """The table of a book; or why it cannot be compared."""
+        """Return the table of a ledger, or why it cannot be compared."""
         known = self._tables.get(partition_ledger.schema.table_id)
         if known is None:
             return "the source has no such table"
@@ -80,25 +79,25 @@ class _Leaves:
         self._source, self._connection, self._digests, self._load, self._log = source, connection, digests, load, log
         self.others: tuple[_Leaves, ...] = ()
 
-    def wholes(self, spans: Iterable[Span]) -> Iterator[tuple[Span, SourceSnapshot]]:
-        """See `stage.NearTable`."""
-        return ahead((self, *self.others), spans, _Leaves._whole)
+    def wholes(self, spans: Iterable[Span]) -> Iterator[tuple[Span, SourceReading]]:
+        """See `log_stage.NearTable`."""
+        return in_parallel((self, *self.others), spans, _Leaves._whole)
 
-    def _whole(self, span: Span) -> SourceSnapshot:
+    def _whole(self, span: Span) -> SourceReading:
         with self._between() as (low, high):
             found = self._digests.of_range(*span)
-        return SourceSnapshot(low=low, high=high, whole=found)
+        return SourceReading(low=low, high=high, whole=found)
 
-    def digests(self, spans: Sequence[Span]) -> SourceSnapshot:
-        """See `stage.NearTable`."""
+    def digests(self, spans: Sequence[Span]) -> SourceReading:
+        """See `log_stage.NearTable`."""
         found: dict[int, Digest] = {}
         with self._between() as (low, high):
             for first, last in spans:
                 found |= self._digests.of_leaves(first, last)
-        return SourceSnapshot(low=low, high=high, digests=found)
+        return SourceReading(low=low, high=high, digests=found)
 
-    def rows(self, leaves: Sequence[int]) -> SourceSnapshot:
-        """See `stage.NearTable`."""
+    def rows(self, leaves: Sequence[int]) -> SourceReading:
+        """See `log_stage.NearTable`."""
         images = list[Image]()
         with self._between() as (low, high):
             if self._digests.sql.grid.ranged:
@@ -106,17 +105,17 @@ class _Leaves:
                     images += self._digests.rows(leaf, leaf)
             else:
                 images += self._digests.rows(leaves[0], leaves[-1], leaves)
-        return SourceSnapshot(low=low, high=high, images=images)
+        return SourceReading(low=low, high=high, images=images)
 
-    def keyed(self, keys: Sequence[dict[str, Canonical]]) -> SourceSnapshot:
-        """See `stage.NearTable`."""
+    def keyed(self, keys: Sequence[dict[str, Canonical]]) -> SourceReading:
+        """See `log_stage.NearTable`."""
         with self._between() as (low, high):
             images = list(self._digests.keyed(keys))
-        return SourceSnapshot(low=low, high=high, images=images)
+        return SourceReading(low=low, high=high, images=images)
 
     @contextmanager
     def _between(self) -> Iterator[tuple[Position, Position]]:
-        """One transaction: the position all of which it shows, and the one behind which it shows nothing."""
+        """Run one transaction. Yields `low` and `high`; see the module."""
         self._load.wait()
         low = self._begun()
         with translated(self._source, "look at its position"):
@@ -128,7 +127,7 @@ class _Leaves:
                 self._connection.query("ROLLBACK")
 
     def _begun(self) -> Position:
-        """Take a snapshot; the position all of which it shows. Retriable where commits wait for a standby all along."""
+        """Take a snapshot and return `low`. Retriable if commits keep waiting for a standby."""
         deadline = time.monotonic() + _STANDBY
         while True:
             with translated(self._source, "look at its position"):
@@ -142,8 +141,8 @@ class _Leaves:
                 self._connection.query("ROLLBACK")
             if time.monotonic() > deadline:
                 raise Retriable(
-                    f"source {self._source.name}: commits wait for a standby, and nobody can see them yet",
-                    "see whether a synchronous standby is away (synchronous_standby_names)",
+                    f"source {self._source.name}: commits wait for a synchronous standby and are not visible yet",
+                    "check whether a synchronous standby is unavailable (synchronous_standby_names)",
                 )
 
     def _place(self, function: str) -> Position:
@@ -158,8 +157,11 @@ def leaves_of(
     waits: Callable[[str], object] = lambda why: None,
     threads: int = 1,
 ) -> Iterator[PgLeaves]:
-    """The tables of a source, as they are there now, over so many connections; `waits` hears why one waits before a
-    transaction, where a limit is passed. Retriable while it is away; UsageError where a listed table is missing."""
+    """Open the current tables of a source, over `threads` connections.
+
+    `limits`: limits of status variables; `waits` receives the reason whenever a transaction waits for a limit.
+    Retriable while the source is unavailable; UsageError if a listed table is missing.
+    """
 
     def load(connection: PgConnection) -> Load:
         def status(name: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Digests of many spans over several connections, one thread each; the order of the spans is kept."""
+"""Read digests of many spans over several connections, one thread each, in the order of the spans."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import TypeVar
 
+from tailorbird.verify.log.log_stage import SourceReading
 from tailorbird.verify.log.spans import Span
-from tailorbird.verify.log.stage import SourceSnapshot
 
 Connected = TypeVar("Connected")
 
 
-def ahead(
-    connections: Sequence[Connected], spans: Iterable[Span], ask: Callable[[Connected, Span], SourceSnapshot]
-) -> Iterator[tuple[Span, SourceSnapshot]]:
-    """Ask for each span over whichever connection is idle; two spans for each connection are asked for ahead at most.
+def in_parallel(
+    connections: Sequence[Connected], spans: Iterable[Span], ask: Callable[[Connected, Span], SourceReading]
+) -> Iterator[tuple[Span, SourceReading]]:
+    """Query each span on an idle connection, and prefetch at most two spans per connection.
 
-    An error of `ask` is raised at its span's turn; spans that have not begun by then are not asked for.
+    An error of `ask` is raised at the turn of its span. Spans that have not begun by then are cancelled.
     """
     idle = SimpleQueue[Connected]()
     for one in connections:
         idle.put(one)
 
-    def run(span: Span) -> tuple[Span, SourceSnapshot]:
+    def run(span: Span) -> tuple[Span, SourceReading]:
         one = idle.get()
         try:
             return span, ask(one, span)
         finally:
             idle.put(one)
 
-    waiting = deque[Future[tuple[Span, SourceSnapshot]]]()
+    waiting = deque[Future[tuple[Span, SourceReading]]]()
     with ThreadPoolExecutor(len(connections), "digests") as pool:
         try:
             for span in spans:

@@ -1,4 +1,4 @@
-"""Wires the comparison of sources with the log: whose ledger, which tables and rows, what can not be told."""
+"""Run the log stage of `tailorbird verify`: open the sources, the ledger and Kafka, compare each table, repair it."""
 
 from __future__ import annotations
 
@@ -14,27 +14,34 @@ from cdc.topology.topology import Source, Topology
 from ingest.ledger.ledger import PartitionLedger
 from ingest.ledger.run_ledger import Ledger, ledger_of
 from ingest.records.chunks import walkable
+from joins.select.parser import tables_of
+from tailorbird.operate.probes.kafka_probe import kafka_problem
 from tailorbird.verify.findings import Verdict
 from tailorbird.verify.log import mysql_leaves, pg_leaves
-from tailorbird.verify.log.file_kept import KeptFile, Progress
-from tailorbird.verify.log.kafka_changed import KafkaChanged
+from tailorbird.verify.log.file_progress import Progress, ProgressFile
+from tailorbird.verify.log.kafka_changed_keys import KafkaChangedKeys
 from tailorbird.verify.log.kafka_records import KafkaRecords
-from tailorbird.verify.log.stage import LogStage, NearSource, place_reported
+from tailorbird.verify.log.kafka_repair import ask_for
+from tailorbird.verify.log.load import limits_of
+from tailorbird.verify.log.log_stage import LogStage, NearSource, place_reported
+from tailorbird.verify.request import Request, StageResult, Terminal
 from tailorbird.verify.settling import SettlingPolicy
 
-_PAUSE = 0.3  # seconds between two looks at what did not agree
-_STANDSTILL, _MOST = 60.0, 600.0  # seconds that a capture has: while it does not move, and in all
+_PAUSE = 0.3  # seconds between two rounds
+_STANDSTILL, _MOST = 60.0, 600.0  # seconds to wait for a capture: while it makes no progress, and in total
 LAST = "last"
-# Sources that compute no digests of their rows.
-_NOT_COMPARED = {"kafka": "topics of others", "syslog": "syslog", "maxscale": "a MaxScale"}
+# Sources that cannot compute digests of their rows.
+_NOT_COMPARED = {"kafka": "external topics", "syslog": "syslog", "maxscale": "a MaxScale"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ways:
-    """How tables are compared. `since`: only rows that the log names behind this cut (`LAST`: the one at which a table
-    was last found equal); `resume`: go on with what was interrupted; `max_load`: the most of status variables of a
-    source, beyond which one waits; `threads`: connections that digest a source's rows at a time; `reported` hears how
-    many rows of a table are done, `waits` why one waits for a source.
+class LogStageOptions:
+    """Options of the log stage.
+
+    `since`: compare only rows that changed after this cut (`LAST`: the cut at which the table was last equal).
+    `resume`: continue an interrupted comparison. `max_load`: limits of a source's status variables; while one is
+    exceeded, the comparison waits. `threads`: parallel connections per source. `reported` receives the number of
+    compared rows of a table, `waits` the reason of each wait.
     """
 
     since: str = ""
@@ -46,33 +53,37 @@ class Ways:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicCompared:
-    """A table's verdict, and, until the next one is asked for: `keys` of all rows that differ, `look` at some again;
-    `obeyed` waits, while the capture moves, until it has done what the signal at an offset asks; whether it has.
+class TopicComparison:
+    """A table's verdict, and what a repair needs; valid until the next table is requested.
+
+    `keys`: the keys of all differing rows. `look` compares rows again. `signal_applied` waits, while the capture makes
+    progress, until it has applied the signal at an offset; it returns whether it has.
     """
 
     table: TableId
     verdict: Verdict
     keys: Collection[bytes] = ()
     look: Callable[[Collection[bytes]], Verdict] | None = None
-    obeyed: Callable[[int], bool] = lambda offset: False
+    signal_applied: Callable[[int], bool] = lambda offset: False
 
 
 def verify_log(
-    topology: Topology, tables: Collection[TableId] | None = None, ways: Ways | None = None
+    topology: Topology, tables: Collection[TableId] | None = None, ways: LogStageOptions | None = None
 ) -> Iterator[Verdict]:
-    """A verdict for each captured table, or for those asked for, one after the other: see `compared`."""
-    return (found.verdict for found in compared(topology, tables, ways or Ways()))
+    """Return a verdict for each captured or requested table; see `compare_topics`."""
+    return (found.verdict for found in compare_topics(topology, tables, ways or LogStageOptions()))
 
 
-def compared(topology: Topology, tables: Collection[TableId] | None, ways: Ways) -> Iterator[TopicCompared]:
-    """Each captured table, or those asked for, one after the other.
+def compare_topics(
+    topology: Topology, tables: Collection[TableId] | None, ways: LogStageOptions
+) -> Iterator[TopicComparison]:
+    """Compare each captured table, or the requested ones, one after the other.
 
-    Nothing is written but what `verify` itself remembers, and the ledger where no other process keeps it. A source that
-    is away is a verdict that could not tell; Retriable where Kafka is away.
+    Writes only the progress of `verify`, and the ledger if no other process maintains it. The tables of an unavailable
+    source get a verdict with that reason. Retriable while Kafka is unavailable.
     """
     with ledger_of(topology, prompt=True) as ledger:
-        while not ledger.reader.caught_up:  # beside another process's ledger: until the positions are read
+        while not ledger.reader.caught_up:  # while another process maintains the ledger: read its positions first
             ledger.poll(0.01)
         for source in topology.sources.values():
             wanted = sorted(
@@ -84,19 +95,19 @@ def compared(topology: Topology, tables: Collection[TableId] | None, ways: Ways)
                 why = _NOT_COMPARED[source.type]
                 yield from (_unknown(table, f"its source is {why}") for table in wanted)
             elif source.poll is not None:
-                yield from (_unknown(table, "its source is polled: no log says where a row stood") for table in wanted)
+                yield from (_unknown(table, "its source is polled and has no log positions") for table in wanted)
             elif wanted:
                 yield from _source(topology, source, wanted, ledger, ways)
 
 
 def _source(
-    topology: Topology, source: Source, wanted: list[TableId], ledger: Ledger, ways: Ways
-) -> Iterator[TopicCompared]:
+    topology: Topology, source: Source, wanted: list[TableId], ledger: Ledger, ways: LogStageOptions
+) -> Iterator[TopicComparison]:
     done = 0
     try:
         with ExitStack() as open_:
             leaves = open_.enter_context(_leaves_of(source, ways))
-            kept = open_.enter_context(closing(KeptFile(home(), topology.name)))
+            kept = open_.enter_context(closing(ProgressFile(home(), topology.name)))
             for table in wanted:
                 with closing(_Table(topology, table, ledger, kept, ways)) as one:
                     yield one.compared(leaves)
@@ -109,23 +120,25 @@ def _source(
 
 
 class _Table:
-    """One table's comparison."""
+    """The comparison of one table."""
 
-    def __init__(self, topology: Topology, table: TableId, ledger: Ledger, kept: KeptFile, ways: Ways) -> None:
+    def __init__(
+        self, topology: Topology, table: TableId, ledger: Ledger, kept: ProgressFile, ways: LogStageOptions
+    ) -> None:
         self._topology, self._table, self._ledger, self._kept, self._ways = topology, table, ledger, kept, ways
         self._opened = ExitStack()
 
     def close(self) -> None:
-        """Let go of Kafka."""
+        """Close the Kafka consumers."""
         self._opened.close()
 
-    def compared(self, leaves: NearSource) -> TopicCompared:
-        """The verdict, with what a repair needs."""
+    def compared(self, leaves: NearSource) -> TopicComparison:
+        """Compare the table."""
         ledger, table = self._ledger, self._table
         partition_ledger = ledger.topology_ledger.tables.get(table)
         if partition_ledger is None:
             return _unknown(
-                table, ledger.topology_ledger.without.get(table, "the log has no schema of it: was it captured?")
+                table, ledger.topology_ledger.without.get(table, "the log has no schema of it: is it captured?")
             )
         if why := _not_whole(ledger, partition_ledger):
             return _unknown(table, why)
@@ -141,18 +154,18 @@ class _Table:
             clock=time.monotonic,
             reported=lambda rows: self._ways.reported(table, rows),
         )
-        return TopicCompared(
+        return TopicComparison(
             table=table,
             verdict=self._verdict(partition_ledger, stage),
             keys=stage.keys,
             look=lambda keys: LogStage(
                 partition_ledger=partition_ledger, source=at_source, log=records, pause=stage.pause, clock=stage.clock
             ).look(keys),
-            obeyed=self._obeyed,
+            signal_applied=self._signal_applied,
         )
 
     def _verdict(self, partition_ledger: PartitionLedger, stage: LogStage) -> Verdict:
-        """Of all rows, or of those that the log has named since a cut."""
+        """Return the verdict of all rows, or of the rows that changed since a cut."""
         since, name, shape = self._ways.since, str(self._table), partition_ledger.covered.shape
         reached = self._ledger.topology_ledger.reached[self._table.source]
         progress = Progress(
@@ -172,18 +185,18 @@ class _Table:
             verdict = stage.verdict()
         self._kept.end(name, equal=verdict.outcome == "equal" and not verdict.moving)
         if interrupted:
-            verdict = replace(verdict, cut=f"from {progress.cut} on, as it went, to {verdict.cut}")
-        return replace(verdict, cut=f"{verdict.cut}; of all rows: {why}") if why else verdict
+            verdict = replace(verdict, cut=f"resumed: from {progress.cut} to {verdict.cut}")
+        return replace(verdict, cut=f"{verdict.cut}; compared all rows: {why}") if why else verdict
 
     def _named(self, partition_ledger: PartitionLedger) -> tuple[set[bytes] | None, str]:
-        """The keys that the log has named since the cut; or why all rows must be compared."""
+        """Return the keys of rows that changed since the cut, or why all rows must be compared."""
         since, source = self._ways.since, self._table.source
         if not walkable(partition_ledger.schema):
-            return None, "a type of its key's columns can not be asked for"
-        changed = self._opened.enter_context(closing(KafkaChanged(self._topology)))
+            return None, "rows cannot be queried by key, because of a key column's type"
+        changed = self._opened.enter_context(closing(KafkaChangedKeys(self._topology)))
         if since == LAST:
             known = self._kept.equal(str(self._table), partition_ledger.covered.shape, time.time_ns() // 1_000_000)
-            ends, why = (known.ends if known else None), "it was not found equal in the last days"
+            ends, why = (known.ends if known else None), "it was not equal in the last days"
         else:
             found = changed.ends(source, since)
             ends, why = (
@@ -193,9 +206,9 @@ class _Table:
         if ends is None:
             return None, why
         keys = changed.keys(ends)
-        return keys, "" if keys is not None else "it was emptied or read again as a whole since"
+        return keys, "" if keys is not None else "it was truncated or completely read again since"
 
-    def _obeyed(self, offset: int) -> bool:
+    def _signal_applied(self, offset: int) -> bool:
         settling, name = SettlingPolicy(standstill=_STANDSTILL, most=_MOST), self._table.name
         settling.begin(time.monotonic())
         while True:
@@ -208,7 +221,7 @@ class _Table:
 
 
 def _of(partition_ledger: PartitionLedger, ends: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int]:
-    """Of all its partitions: where one is not named, all of it stands behind."""
+    """Return the offsets of all partitions of a table. A partition that `ends` does not name starts at 0."""
     return {
         (partition_ledger.topic, number): ends.get((partition_ledger.topic, number), 0)
         for number in partition_ledger.stores
@@ -216,20 +229,83 @@ def _of(partition_ledger: PartitionLedger, ends: Mapping[tuple[str, int], int]) 
 
 
 def _not_whole(ledger: Ledger, partition_ledger: PartitionLedger) -> str:
-    """Why the log can not be what the table is; empty where it can."""
+    """Return why the log is incomplete for a table; empty if it is complete."""
     table = partition_ledger.schema.table_id
     reached = ledger.topology_ledger.reached.get(table.source)
     if reached is None:
-        return "the ledger has not come to a position of its source yet: `tailorbird ledger --until-end`"
+        return "the ledger has not reached a position of its source yet: run `tailorbird ledger --until-end`"
     return reached.unknown.get(table.name, "")
 
 
-def _leaves_of(source: Source, ways: Ways) -> AbstractContextManager[NearSource]:
+def _leaves_of(source: Source, ways: LogStageOptions) -> AbstractContextManager[NearSource]:
     leaves_of: Callable[..., AbstractContextManager[NearSource]] = mysql_leaves.leaves_of
     if source.type == "postgresql":
         leaves_of = pg_leaves.leaves_of
     return leaves_of(source, ways.max_load, ways.waits, ways.threads)
 
 
-def _unknown(table: TableId, why: str) -> TopicCompared:
-    return TopicCompared(table=table, verdict=Verdict(stage="log", table=str(table), cut="", unknown=(why,)))
+def _unknown(table: TableId, why: str) -> TopicComparison:
+    return TopicComparison(table=table, verdict=Verdict(stage="log", table=str(table), cut="", unknown=(why,)))
+
+
+def verify_topics(request: Request, terminal: Terminal) -> Iterator[StageResult]:
+    """Compare each requested source table, and each one that a requested table reads; repair it if requested.
+
+    Retriable while Kafka is unavailable.
+    """
+    topology = request.topology
+    # a probe answers within two seconds; the ledger would wait much longer
+    if unavailable := kafka_problem(topology.log.brokers):
+        raise Retriable(f"Kafka at {topology.log.brokers}: {unavailable}", "tailorbird stack status")
+    read = {table for name in request.tables for table in tables_of(topology, topology.tables[name])}
+    with _Bars(terminal) as bars:
+        options = LogStageOptions(
+            since=request.since,
+            resume=request.resume,
+            max_load=limits_of(request.max_load),
+            threads=request.threads,
+            reported=bars.reported,
+            waits=lambda why: terminal.notify(f"waiting: {why}"),
+        )
+        for found in compare_topics(topology, None if request.everything else {*request.captured, *read}, options):
+            bars.close()
+            if request.repair and found.keys and found.look is not None:
+                yield _repaired(request, found, terminal)
+            else:
+                yield StageResult(verdict=found.verdict)
+
+
+def _repaired(request: Request, found: TopicComparison, terminal: Terminal) -> StageResult:
+    """Ask the capture to publish the differing rows again, then compare the same rows again."""
+    count = len(found.keys)
+    plan = f"{count:,} rows of {found.table}: the capture reads them again and publishes what differs"
+    if request.dry_run:
+        return StageResult(verdict=found.verdict, repair=f"would repair {plan}")
+    if not terminal.ask(f"repair {plan}?"):
+        return StageResult(verdict=found.verdict, repair="nothing was repaired")
+    assert found.look is not None, "it was compared"
+    done = 0
+    for some, offset in ask_for(request.topology, found.table, found.keys):
+        if not found.signal_applied(offset):
+            why = f"repaired {done:,} of {count:,}; the capture has not applied the signal: is it running?"
+            return StageResult(verdict=found.verdict, repair=f"{why} It applies the signal as soon as it runs")
+        done += len(some)
+    return StageResult(verdict=found.verdict, repair=f"repaired {plan}", repaired=found.look(found.keys))
+
+
+class _Bars(ExitStack):
+    """Progress bars, one for the current table."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        super().__init__()
+        self._terminal, self._table, self._shown = terminal, "", 0
+        self._bar: Callable[[int], None] | None = None
+
+    def reported(self, table: TableId, rows: int) -> None:
+        """Show how many rows of a table are compared."""
+        if str(table) != self._table or self._bar is None:
+            self.close()
+            self._bar = self.enter_context(self._terminal.progress(f"log {table}", None))
+            self._table, self._shown = str(table), 0
+        self._bar(rows - self._shown)
+        self._shown = rows

@@ -1,4 +1,4 @@
-"""What of a table's schema at its source a comparison with the log covers."""
+"""Determine the columns of a source table that can be compared with the log."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from cdc.merkle.canonical import Covered, covered
 from cdc.model.schema import TableSchema
 from ingest.ledger.ledger import PartitionLedger
 
-OTHER_COLUMNS = "its columns at the source are not those that the log has now"
+OTHER_COLUMNS = "its columns at the source differ from those in the log"
 
 
 def compared_schema(partition_ledger: PartitionLedger, schema: TableSchema) -> tuple[TableSchema, Covered] | None:
-    """The schema without masked columns, and what digests of it cover; None where the log's digests cover something
-    else. `schema` is the table's at its source as it is now."""
+    """Return the schema without masked columns, and what its digests cover.
+
+    Returns None if the log's digests cover other columns. `schema` is the current schema at the source.
+    """
     masked = [name for name, why in partition_ledger.covered.left_out if name not in dict(covered(schema).left_out)]
     what = covered(schema, masked)
     if (what.key, [(f.name, f.kind, f.digits) for f in what.forms]) != (

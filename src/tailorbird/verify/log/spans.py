@@ -1,4 +1,4 @@
-"""In which pieces a table is compared: spans of leaves, and those of them that an earlier run has settled; pure."""
+"""Split a table into spans of leaves for a comparison, without spans that an earlier run has compared."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple
 from ingest.ledger.ledger import PartitionLedger
 
 Span = tuple[int, int]  # first and last leaf
-GROUP_ROWS = 32_768  # rows of which a source's transaction computes one digest
+GROUP_ROWS = 32_768  # rows per digest, each computed in one transaction of the source
 
 
 class ComparedSpan(NamedTuple):
-    """A span whose digests agreed: its first and last leaf, how many rows and leaves with rows it had."""
+    """A span with equal digests: its first and last leaf, and its numbers of rows and of leaves with rows."""
 
     first: int
     last: int
@@ -21,8 +21,11 @@ class ComparedSpan(NamedTuple):
 
 
 def spans_of(partition_ledger: PartitionLedger, settled: Iterable[ComparedSpan] = ()) -> list[Span]:
-    """All leaves of the grid but the settled ones, in spans of about `GROUP_ROWS` rows, as the ledger knows them: those
-    beyond its rows, too, since the source may have more. One span where the grid has no ranges."""
+    """Return spans of about `GROUP_ROWS` rows that cover all leaves of the grid except the settled ones.
+
+    They include leaves without rows in the ledger, because the source may have rows there. A grid without ranges has
+    one span.
+    """
     if not partition_ledger.grid.ranged:
         return [(0, partition_ledger.grid.last)]
     counts = sorted(partition_ledger.counts().items())

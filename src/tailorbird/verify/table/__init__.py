@@ -1,1 +1,1 @@
-"""The table stage: the sources beside HBase."""
+"""The table stage: compare the query's answer over the sources with the table in HBase."""

@@ -1,4 +1,4 @@
-"""Has the captures read rows again, and waits until the join has written what came of it."""
+"""Ask the captures to read rows again, and wait until the join has written the results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tailorbird.operate.status.captured_position import CapturedPosition
 from tailorbird.operate.status.kafka_captured import PositionsReader
 from tailorbird.operate.wait.goal import Goal, shows
 from tailorbird.verify.settling import SettlingPolicy
-from tailorbird.verify.table.forcing import ReadAgain
+from tailorbird.verify.table.rereads import TableReread
 from tailorbird.verify.table.table_stage import Row
 
 _POLL = 0.1
@@ -22,14 +22,16 @@ Reached = Callable[[], Mapping[str, Mapping[str, Any]]]
 
 
 class RereadRequester:
-    """Implements `repairing.RereadRequests` for one table. `plan` says what is to be read again for some rows,
-    `reached` which positions the table's barrier tells.
+    """Implements `table_repair.RereadRequests` for one table.
+
+    `plan` returns the source rows to read again for some rows of the table. `reached` returns the positions of the
+    table's barrier.
     """
 
     def __init__(
         self,
         topology: Topology,
-        plan: Callable[[Sequence[Row]], Sequence[ReadAgain]],
+        plan: Callable[[Sequence[Row]], Sequence[TableReread]],
         reached: Reached,
         *,
         settling: SettlingPolicy,
@@ -37,7 +39,7 @@ class RereadRequester:
         self._topology, self._plan, self._reached, self._settling = topology, plan, reached, settling
 
     def report(self, rows: Sequence[Row]) -> str:
-        """See `RereadRequests`. A capture obeys a signal once; that it did, it commits with the rows that were read."""
+        """See `RereadRequests`. A capture applies a signal once, and commits that fact with the rows that it read."""
         with PositionsReader(self._topology) as log:
             for one in self._plan(rows):
                 name = one.table.name
@@ -47,7 +49,7 @@ class RereadRequester:
         return ""
 
     def _reported(self, log: PositionsReader, source: str, name: str, signal: int) -> str:
-        """Until the rows that were read are in the table; else the reason why not."""
+        """Wait until the table contains the rows that were read. Return the reason if it does not."""
         record: CapturedPosition | None = None
         self._settling.begin(time.monotonic())
         while True:
@@ -57,14 +59,14 @@ class RereadRequester:
                 if captured is not None and captured.signals > signal and under_way is None:
                     record = captured
                 moved: object = captured and (captured.signals, repr(under_way))
-                what = f"the capture of {source} has not read {name} again: `tailorbird status` says whether it runs"
+                what = f"the capture of {source} has not read {name} again: check it with `tailorbird status`"
             else:
                 positions = self._reached()
                 at = Position(file=record.file, pos=record.pos, gtid_set=record.gtid_set, sequence=record.sequence)
                 if shows(positions, Goal(source=source, position=at), record):
                     return ""
                 moved = positions.get(source)
-                what = f"the join has not written what {source} told again: `tailorbird status` says whether it runs"
+                what = f"the join has not written the rows that {source} sent again: check it with `tailorbird status`"
             if self._settling.used_up(moved, time.monotonic()):
                 return what
             time.sleep(_POLL)

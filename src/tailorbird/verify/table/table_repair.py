@@ -1,16 +1,16 @@
-"""Repairs rows that differ, through the ordinary path, beside live traffic: what the join says decides. Pure.
+"""Repair differing rows through the normal data path, during live traffic. The join decides what is right.
 
-First the join is made to write the rows again, from rows of the sources that are read again: its state is right, so it
-writes what is right, under a stamp of its own, which is newer than whatever was planted. Only then is a row deleted
-that should not be there, if the join has not written it again: the query's answer alone never removes a row, since it
-might mean something else than the join. The delete has the timestamp of the version that was seen. That beats exactly
-this version and loses to any newer put, so neither the join nor its batches need to know of it; replicated, it takes
-the document away by its fence. Where the join writes the same as before, or a row that should not be there, it and the
-answer disagree, and the second look says so.
+First the captures read source rows again, so that the join writes its rows again. The join's state is right, so it
+writes the right values, with a new batch timestamp that is newer than the wrong version. Then extra rows are deleted
+that the join has not written again. The query's answer alone never removes a row, because DuckDB might compute
+something else than the join. The delete has the timestamp of the version that was read. It removes exactly this version
+and loses to any newer put, so the join needs no coordination. Replication carries the delete to the index, where the
+fence applies. If the join writes the same row as before, or writes an extra row again, it disagrees with the answer;
+the comparison after the repair reports that.
 
-Of some joins no row can be asked for (groups): then rows are deleted only where a person insists.
+Some joins cannot be made to write single rows again (groups). Then rows are deleted only if the user confirms it.
 
-A row with a timestamp that is yet to come beats all that the join can write until then: it is left alone.
+A row with a timestamp in the future hides everything that the join writes until then. It is left unchanged.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tailorbird.verify.table.table_stage import Row, Stored, Wrong
+from tailorbird.verify.table.table_stage import DifferingRow, Row, Stored
 
 
-class Removing(Protocol):
-    """Deletes rows by their keys in hexadecimal, each as of a timestamp in ms; may be repeated. `rows` reads those that
-    exist. Retriable.
-    """
+class RowRemover(Protocol):
+    """Deletes rows by hexadecimal key, each as of a timestamp in ms. `rows` reads existing rows. Retriable."""
 
     def remove(self, rows: Mapping[str, int]) -> None: ...
     def rows(self, keys: Sequence[str]) -> Mapping[str, Stored]: ...
 
 
 class RereadRequests(Protocol):
-    """Has the join write rows again, each given by its row key's columns at least: returns behind their barrier, or
-    gives the reason why they did not come (empty: they came). Retriable.
+    """Makes the join write rows again. Retriable.
+
+    Each row contains at least the columns of its row key. Returns after the barrier of the rows with an empty text, or
+    with the reason why the rows were not written.
     """
 
     def report(self, rows: Sequence[Row]) -> str: ...
@@ -41,9 +41,9 @@ class RereadRequests(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairedRows:
-    """How many rows were `removed`, how many `reported` again, or why they were not; key → why a row was left alone.
+    """Numbers of rows `removed` and `reported` (written again), or the `reason` why nothing was done.
 
-    `confirmed`: rows that the answer does not have and the join has written again.
+    `confirmed`: extra rows that the join has written again. `left`: key → why a row is unchanged.
     """
 
     removed: int = 0
@@ -54,33 +54,33 @@ class RepairedRows:
 
     @property
     def line(self) -> str:
-        """For people."""
+        """The result as text."""
         said = [
             f"{self.removed:,} removed" if self.removed else "",
-            f"{self.reported:,} told again" if self.reported else "",
+            f"{self.reported:,} written again" if self.reported else "",
         ]
         if self.confirmed:
-            said.append(f"{self.confirmed:,} not removed: the sources do not have them, and the join wrote them again")
-        said += [self.reason, *(f"{key} stays as it is: {why}" for key, why in list(self.left.items())[:20])]
+            said.append(f"{self.confirmed:,} not removed: the sources do not have them, but the join wrote them again")
+        said += [self.reason, *(f"{key} is unchanged: {why}" for key, why in list(self.left.items())[:20])]
         return "; ".join(filter(None, said))
 
 
 def repair_rows(
-    wrong: Sequence[Wrong], kept: Removing, join: RereadRequests, *, now_ms: int, unasked: bool = False
+    wrong: Sequence[DifferingRow], kept: RowRemover, join: RereadRequests, *, now_ms: int, without_join: bool = False
 ) -> RepairedRows:
-    """Repair rows; may be repeated. `unasked`: the join can not be asked, and rows are removed without its word.
+    """Repair rows. Idempotent. `without_join`: delete extra rows without making the join write rows again.
 
-    Retriable while a server is away: then any part may be done.
+    Retriable while a server is unavailable; a part may be done then.
     """
     early = {
-        one.key: f"its timestamp {one.stored.version // 2} is yet to come"
+        one.key: f"its timestamp {one.stored.version // 2} is in the future"
         for one in wrong
         if one.stored is not None and one.stored.version // 2 >= now_ms
     }
     some = [one for one in wrong if one.key not in early]
     seen = {one.key: one.stored.version for one in some if one.expected is None and one.stored is not None}
     rows = [row for one in some if (row := one.row) is not None]
-    reason = join.report(rows) if rows and not unasked else ""
+    reason = join.report(rows) if rows and not without_join else ""
     if reason:
         return RepairedRows(reason=reason, left=early)
     now = kept.rows(list(seen)) if seen else {}
@@ -89,4 +89,4 @@ def repair_rows(
         kept.remove(gone)
     again = sum(one.expected is not None for one in some)
     confirmed = sum(key in now and key not in gone for key in seen)
-    return RepairedRows(removed=len(gone), reported=0 if unasked else again, confirmed=confirmed, left=early)
+    return RepairedRows(removed=len(gone), reported=0 if without_join else again, confirmed=confirmed, left=early)

@@ -1,13 +1,13 @@
-"""The table stage: the topology's own SELECT over the sources' rows beside the table in HBase.
+"""Compare the answer of the topology's SELECT over the source rows with the table in HBase.
 
-Every table that the query reads is read whole, in one consistent snapshot per source; DuckDB answers the query; once a
-barrier covers the snapshots, all rows are compared. What differs, because it is wrong or because it changed in between,
-is looked at again:
+Every table that the query reads is read completely, in one consistent snapshot per source. DuckDB answers the query.
+Once a barrier covers the snapshots, all rows are compared. A row that differs, because it is wrong or because it
+changed in between, is compared again:
 
-    the answer of the last snapshots → wait for a barrier that covers them → the rows in HBase → new snapshots, answer
+    answer of the last snapshots → wait for a barrier that covers them → rows in HBase → new snapshots and answer
 
-A row counts as wrong that stays of one version in HBase, no newer than what the barrier covers, and is not what the
-answer is before and behind that look; and that in several looks on end. A row whose answer changes is moving.
+A row is wrong if, in several consecutive rounds, it keeps one version in HBase that the barrier covers, and differs
+from the answers before and after reading it. A row whose answer changes is moving.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from typing import NamedTuple, Protocol
 from cdc.model.types import Canonical
 from tailorbird.verify.compare import same
 from tailorbird.verify.findings import Finding, Kind, Verdict
-from tailorbird.verify.rounds import AGREES, MOVED, Looked, Sight, look_again
+from tailorbird.verify.rounds import AGREES, MOVED, RecheckResult, RowObservation, recheck
 from tailorbird.verify.verdict_text import timestamp_reported
 
 Row = Mapping[str, Canonical]
-# The join and DuckDB may add up the same numbers in another order.
+# The join and DuckDB may add the same numbers in a different order.
 _NEAR = 1e-9
 _LONGEST = 120
 
 
-class Answered(NamedTuple):
-    """The query's answer, by row key in hexadecimal, and up to where each source was read at most.
+class QueryAnswer(NamedTuple):
+    """The query's answer by hexadecimal row key, with the position of each source, at or after its snapshot.
 
-    `refused`: how many rows of the answer can have no row key, so are dead letters and in no table. `unknown`: columns
-    that are not compared, which the rows do not have, and why.
+    `refused`: the number of rows that cannot have a row key; the join writes them to the dead-letter topic. `unknown`:
+    columns that are not compared and that the rows omit, each with the reason.
     """
 
     rows: Mapping[str, Row]
@@ -43,16 +43,15 @@ class Answered(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A row of HBase: its version (2 · the newest cell's timestamp) and values; None and why, where it can not be
-    read."""
+    """A row of HBase: its version (2 · the newest cell's timestamp), and its values or why it cannot be decoded."""
 
     version: int
     values: Row | None
     reason: str = ""
 
 
-class Wrong(NamedTuple):
-    """A row that differs: its key in hexadecimal, what the query's answer has of it, what HBase had (None: nothing)."""
+class DifferingRow(NamedTuple):
+    """A row that differs: its hexadecimal key, the row of the query's answer, and the row in HBase (None: no row)."""
 
     key: str
     expected: Row | None
@@ -60,28 +59,31 @@ class Wrong(NamedTuple):
 
     @property
     def row(self) -> Row | None:
-        """The row as the answer has it, else as HBase had; None where it could not be read."""
+        """The row of the answer, or else the row in HBase; None if it could not be decoded."""
         return self.expected if self.expected is not None else self.stored and self.stored.values
 
 
-class TableCompared(NamedTuple):
-    """A verdict, and all rows that it found to differ: more than it has findings of, at times."""
+class TableComparison(NamedTuple):
+    """A verdict and all differing rows, which may be more than its findings."""
 
     verdict: Verdict
-    wrong: tuple[Wrong, ...]
+    wrong: tuple[DifferingRow, ...]
 
 
 class Sources(Protocol):
-    """The near end (tailorbird.verify.table.expected): the query's answer now. Retriable while a source is away."""
+    """The near end (tailorbird.verify.table.source_query): the query's current answer.
 
-    def ask(self) -> Answered: ...
+    Retriable while a source is unavailable.
+    """
+
+    def ask(self) -> QueryAnswer: ...
 
 
-class KeptTable(Protocol):
-    """The far end (tailorbird.verify.table.hbase_kept). Retriable while HBase is away.
+class StoredRowsReader(Protocol):
+    """The far end (tailorbird.verify.table.hbase_stored_rows). Retriable while HBase is unavailable.
 
-    `wait` returns the stamp of a barrier that covers positions, None when that takes too long; `written` the newest
-    stamp that a batch or barrier was given.
+    `wait` returns the timestamp of a barrier that covers positions, or None if that takes too long. `written` returns
+    the newest timestamp of a batch or barrier.
     """
 
     def scan(self) -> Iterator[tuple[str, Stored]]: ...
@@ -91,9 +93,9 @@ class KeptTable(Protocol):
 
 
 class TableStage:
-    """Compares one table with its query's answer; reads only. `seconds` is a clock, `pause` waits between two looks.
+    """Compares one table with its query's answer. Read-only. `seconds` is a clock; `pause` waits between two rounds.
 
-    Memory: all rows of the sources' tables, and of the answer.
+    Memory: all rows of the source tables and of the answer.
     """
 
     def __init__(
@@ -103,7 +105,7 @@ class TableStage:
         row_key: Sequence[str],
         columns: Sequence[str],
         sources: Sources,
-        kept: KeptTable,
+        kept: StoredRowsReader,
         seconds: Callable[[], float],
         pause: Callable[[int], None],
         reported: Callable[[int], None] = lambda rows: None,
@@ -111,36 +113,36 @@ class TableStage:
         self._table, self._row_key, self._columns = table, tuple(row_key), tuple(columns)
         self._sources, self._kept = sources, kept
         self._seconds, self._pause, self._reported = seconds, pause, reported
-        self._asked = Answered({}, {})
+        self._asked = QueryAnswer({}, {})
         self._unknown: dict[str, str] = {}
         self._timestamp: int | None = None
-        self._wrong: dict[str, Wrong] = {}
+        self._wrong: dict[str, DifferingRow] = {}
 
-    def compare(self) -> TableCompared:
-        """Every row. Retriable while a server is away."""
+    def compare(self) -> TableComparison:
+        """Compare every row. Retriable while a server is unavailable."""
         began = self._seconds()
         self._asked = self._ask()
         self._timestamp = self._kept.wait(self._asked.positions)
         if self._timestamp is None:
-            return self._compared(Looked(unknown={self._behind(): len(self._asked.rows)}), 0, began)
+            return self._compared(RecheckResult(unknown={self._behind(): len(self._asked.rows)}), 0, began)
         suspects, rows = self._suspects()
         return self._compared(self._looked(suspects), rows, began)
 
-    def look(self, keys: Sequence[str]) -> TableCompared:
-        """Some rows only, until each is decided."""
+    def look(self, keys: Sequence[str]) -> TableComparison:
+        """Compare only these rows until each is decided."""
         began = self._seconds()
         self._asked = self._ask()
         return self._compared(self._looked(keys), len(keys), began)
 
-    def _ask(self) -> Answered:
+    def _ask(self) -> QueryAnswer:
         asked = self._sources.ask()
-        # once a column is left out it stays so: looks that compare other columns would prove nothing
+        # a column that was omitted once stays omitted: all rounds must compare the same columns
         self._unknown |= asked.unknown
         return asked
 
-    def _looked(self, keys: Sequence[str]) -> Looked:
+    def _looked(self, keys: Sequence[str]) -> RecheckResult:
         self._wrong = {}
-        return look_again(keys, self._look, pause=self._pause, block=max(1, len(keys)))
+        return recheck(keys, self._look, pause=self._pause, block=max(1, len(keys)))
 
     def _suspects(self) -> tuple[list[str], int]:
         expected, suspects, rows = self._asked.rows, list[str](), 0
@@ -156,14 +158,14 @@ class TableStage:
         missing = [key for key in expected if key not in met]
         return suspects + missing, rows + len(missing)
 
-    def _look(self, keys: Sequence[str]) -> dict[str, Sight]:
+    def _look(self, keys: Sequence[str]) -> dict[str, RowObservation]:
         before = self._asked
         timestamp = self._kept.wait(before.positions)
         if timestamp is None:
-            return dict.fromkeys(keys, Sight(state="uncovered", reason=self._behind()))
+            return dict.fromkeys(keys, RowObservation(state="uncovered", reason=self._behind()))
         self._timestamp = timestamp
         stored = self._kept.rows(keys)
-        # No batch behind the barrier: then what is newer is none of the join's, and no barrier will ever cover it.
+        # Without a batch after the barrier, a newer version is not from the join, and no barrier will ever cover it.
         idle = self._kept.written() <= timestamp
         self._asked = after = self._ask()
         return {
@@ -173,7 +175,7 @@ class TableStage:
 
     def _judged(
         self, key: str, before: Row | None, stored: Stored | None, after: Row | None, timestamp: int, *, idle: bool
-    ) -> Sight:
+    ) -> RowObservation:
         if equal(before, stored, self._unknown) or equal(after, stored, self._unknown):
             return AGREES
         if _without(before, self._unknown) != _without(after, self._unknown):
@@ -181,15 +183,15 @@ class TableStage:
         if stored is not None and stored.version > 2 * (timestamp + 1) and not idle:
             return MOVED
         evidence = (stored and stored.version, repr(stored and stored.values), repr(before))
-        self._wrong[key] = Wrong(key, before, stored)
-        return Sight(state="differs", evidence=evidence, finding=self._finding(key, before, stored))
+        self._wrong[key] = DifferingRow(key, before, stored)
+        return RowObservation(state="differs", evidence=evidence, finding=self._finding(key, before, stored))
 
     def _finding(self, key: str, expected: Row | None, stored: Stored | None) -> Finding:
         near, far = expected or {}, (stored.values if stored else None) or {}
         kind: Kind = "extra" if expected is None else "missing" if stored is None else "different"
         names = [n for n in dict.fromkeys([*near, *far]) if n not in self._unknown] if kind == "different" else ()
         at = "; ".join(f"{source} at {_short(position)}" for source, position in self._asked.positions.items())
-        reported = [f"row {key}", *([f"HBase's stamp {stored.version // 2}"] if stored else []), at]
+        reported = [f"row {key}", *([f"HBase's timestamp {stored.version // 2}"] if stored else []), at]
         if stored is not None and stored.reason:
             reported.append(stored.reason)
         known = near or far
@@ -206,10 +208,10 @@ class TableStage:
         at = "; ".join(f"{source} at {_short(position)}" for source, position in self._asked.positions.items())
         return f"no barrier of the table covers {at}"
 
-    def _compared(self, looked: Looked, rows: int, began: float) -> TableCompared:
+    def _compared(self, looked: RecheckResult, rows: int, began: float) -> TableComparison:
         at = "; ".join(f"{source} at {_short(position)}" for source, position in self._asked.positions.items())
         refused = self._asked.refused
-        why = (f"{refused:,} rows of the answer can have no row key: dead letters",) if refused else ()
+        why = (f"{refused:,} rows of the answer have no valid row key: dead letters",) if refused else ()
         verdict = Verdict(
             stage="table",
             table=self._table,
@@ -224,7 +226,7 @@ class TableStage:
             unknown=looked.reasons + why,
             seconds=self._seconds() - began,
         )
-        return TableCompared(verdict, tuple(self._wrong[key] for key in looked.differing))
+        return TableComparison(verdict, tuple(self._wrong[key] for key in looked.differing))
 
 
 def _without(row: Row | None, columns: Container[str]) -> Row | None:
@@ -232,7 +234,7 @@ def _without(row: Row | None, columns: Container[str]) -> Row | None:
 
 
 def equal(expected: Row | None, stored: Stored | None, unknown: Container[str] = ()) -> bool:
-    """Whether HBase holds what the query's answer is, but for `unknown` columns; one that either lacks is NULL."""
+    """Return whether HBase holds the expected row, apart from `unknown` columns. A missing column counts as NULL."""
     if expected is None or stored is None:
         return expected is None and stored is None
     values = stored.values

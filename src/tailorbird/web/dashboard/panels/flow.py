@@ -10,7 +10,7 @@ from tailorbird.operate.status.captured_position import CapturedPosition
 from tailorbird.operate.status.dead_letters import QUARANTINE, Waiting
 from tailorbird.operate.status.index_status import VisibleCut, missing_changes
 from tailorbird.verify.checks.check_status import ago
-from tailorbird.verify.checks.runs import Checked
+from tailorbird.verify.checks.runs import CheckResult
 
 WINDOW, LEAST = 30.0, 3.0  # seconds: the longest and the shortest window of a rate
 _STAGES = {"capture": ("capture", QUARANTINE), "join": ("join",), "index": ("indexer",)}
@@ -54,7 +54,7 @@ class FlowSeen:
     captured: Mapping[str, CapturedPosition] | None = None
     visible: Mapping[str, VisibleCut] | None = None
     waiting: Sequence[Waiting] | None = None
-    checked: Sequence[Checked] = ()
+    checked: Sequence[CheckResult] = ()
 
 
 def captured_text(seen: FlowSeen, source: str) -> str:
@@ -111,5 +111,5 @@ def _rate(seen: FlowSeen, node: str, what: str) -> str:
     return "" if rate is None else f"{rate:,.1f} {what}/s"
 
 
-def _when(seen: FlowSeen, one: Checked) -> str:
+def _when(seen: FlowSeen, one: CheckResult) -> str:
     return f"{ago(seen.now_ms - one.at_ms)} ago"

@@ -13,7 +13,7 @@ from typing import Literal
 from cdc.topology.topology import Check, Source, Topology
 from tailorbird.operate.status.dead_letters import DeadLetterRow, Waiting, remedy_of, waits
 from tailorbird.verify.checks.check_status import CheckStatus, ago
-from tailorbird.verify.checks.runs import Checked
+from tailorbird.verify.checks.runs import CheckResult
 
 MOST_DEAD_LETTERS = 200
 Tone = Literal["good", "bad", "plain"]
@@ -93,7 +93,7 @@ def _check(check: Check, status: CheckStatus, now_ms: int) -> ListedPart:
     )  # fmt: skip
 
 
-def _compared(one: Checked, now_ms: int) -> Sequence[str]:
+def _compared(one: CheckResult, now_ms: int) -> Sequence[str]:
     first = one.unknown[0] if one.unknown else ""
     for finding in one.findings[:1]:
         key = ", ".join(f"{name}={value}" for name, value in finding.get("key", {}).items())

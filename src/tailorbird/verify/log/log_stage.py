@@ -1,10 +1,10 @@
-"""Compares one table at its source with what the log says of it, leaf by leaf; pure.
+"""Compare one table at its source with the log, leaf by leaf.
 
-The source's digests are read in short transactions, each between two positions: `low`, all of which it shows, and
-`high`, behind which it shows nothing. A leaf that no transaction between the two touches is the same at `low` for both
-sides, so its digests may be compared; others are looked at again. Where digests differ, or a leaf is touched at every
-look, its rows are read from both sides and compared one by one, and only what then differs in its values is told. A row
-whose last change lies behind `low` is looked at again; if it changes at every look, it is moving, and never different.
+The source's digests are read in short transactions, each between two positions: `low`, which the snapshot covers
+completely, and `high`, after which it contains nothing. If no transaction between the two changes a leaf, both sides
+have it as of `low`, so its digests can be compared. Other leaves are compared again. If digests differ, or a leaf
+changes in every round, its rows are read from both sides and compared one by one. Only rows with different values are
+reported. A row that changed after `low` is compared again. A row that changes in every round is moving, not different.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from tailorbird.verify.findings import MOST_FINDINGS, Finding, Kind, Verdict
 from tailorbird.verify.log.spans import ComparedSpan, Span, spans_of
 
 T = TypeVar("T")
-_LOOKS = 4  # at a leaf's digest, and then at its rows
-_MOST_LEAVES = 500  # of a table without ranges, whose rows one pass reads
-_FEW = 256  # leaves looked at in one transaction
-_KEYS = 4_096  # rows read by their keys in one transaction
+_LOOKS = 4  # rounds for a leaf's digest, and then for its rows
+_MOST_LEAVES = 500  # leaves of a table without ranges, read in one pass
+_FEW = 256  # leaves per transaction
+_KEYS = 4_096  # rows read by key per transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceSnapshot:
-    """What one transaction of the source showed, between two positions; `whole`: of all that was asked for."""
+class SourceReading:
+    """Data read in one transaction of the source, between two positions. `whole`: one digest of all requested rows."""
 
     low: Position
     high: Position
@@ -47,32 +47,34 @@ class SourceSnapshot:
 
 
 class NearTable(Protocol):
-    """The table at its source. Retriable while the server is away."""
+    """The table at its source. Retriable while the server is unavailable."""
 
-    def wholes(self, spans: Iterable[Span]) -> Iterator[tuple[Span, SourceSnapshot]]:
-        """The digest of all rows of each span, in order: less work than that of each leaf. Some may be asked for ahead;
-        nothing else is asked meanwhile."""
+    def wholes(self, spans: Iterable[Span]) -> Iterator[tuple[Span, SourceReading]]:
+        """Yield one digest per span, in order, which is less work than one per leaf.
 
-    def digests(self, spans: Sequence[Span]) -> SourceSnapshot:
-        """Digests of the leaves of these spans that have rows."""
+        The implementation may prefetch. The caller makes no other request until the iterator ends.
+        """
 
-    def rows(self, leaves: Sequence[int]) -> SourceSnapshot:
-        """The rows of these leaves."""
+    def digests(self, spans: Sequence[Span]) -> SourceReading:
+        """Read the digests of the non-empty leaves of these spans."""
 
-    def keyed(self, keys: Sequence[dict[str, Canonical]]) -> SourceSnapshot:
-        """The rows of these keys; perhaps with others that the source takes for equal to one."""
+    def rows(self, leaves: Sequence[int]) -> SourceReading:
+        """Read the rows of these leaves."""
+
+    def keyed(self, keys: Sequence[dict[str, Canonical]]) -> SourceReading:
+        """Read the rows of these keys. The result may include rows with keys that the source treats as equal."""
 
 
 class NearSource(Protocol):
-    """The tables of one source, as they are there now."""
+    """The current tables of one source."""
 
     def table(self, partition_ledger: PartitionLedger) -> NearTable | str:
-        """The table of a book; or why it cannot be compared."""
+        """Return the table of a ledger, or why it cannot be compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogImage:
-    """A record of the log: its row (None: it deletes it), its place at the source as a tag, and both in words."""
+    """A record of the log: its row (None for a delete), its source position as a tag, and its place as text."""
 
     row: Row | None
     tag: str
@@ -80,24 +82,25 @@ class LogImage:
 
 
 class FarTable(Protocol):
-    """What the log says of the table. Retriable while Kafka is away."""
+    """The table in the log. Retriable while Kafka is unavailable."""
 
     def covers(self, position: Position, *, wait: bool) -> bool:
-        """Whether the ledger has come to a position; `wait`: for a while, if need be."""
+        """Return whether the ledger has reached a position. With `wait`, wait for a limited time."""
 
     def record(self, partition: int, offset: int) -> LogImage | None:
-        """The record at an offset; None where compaction has taken it."""
+        """Return the record at an offset; None if compaction has removed it."""
 
 
 class _Undecided(Exception):
-    """The row is looked at again."""
+    """The row must be compared again."""
 
 
 @dataclass(slots=True)
 class LogStage:
-    """One comparison: `verdict` of all rows, or `look` at those of some keys. `pause` waits between two looks; `clock`
-    tells seconds; `reported` hears how many rows are done. `settled` are the spans that need no look, `settle` hears of
-    those that agree; `keys` are afterwards those of all rows that differ.
+    """One comparison: `verdict` compares all rows, `look` only the rows of some keys.
+
+    `pause` waits between two rounds, `clock` returns seconds, `reported` receives the number of compared rows.
+    `settled` spans are skipped; `settle` receives each equal span. At the end `keys` has all differing keys.
     """
 
     partition_ledger: PartitionLedger
@@ -143,7 +146,7 @@ class LogStage:
         return self._reported(self.clock() - began)
 
     def look(self, keys: Collection[bytes]) -> Verdict:
-        """Compare the rows of these keys (as records have them) alone."""
+        """Compare only the rows of these keys (the keys of their records)."""
         began, left = self.clock(), sorted(keys)
         for number in range(_LOOKS):
             again = set[bytes]()
@@ -166,9 +169,9 @@ class LogStage:
             self._moving += len(left)
         return self._reported(self.clock() - began)
 
-    def _seen(self, shown: Iterable[tuple[Span, SourceSnapshot]]) -> Iterator[tuple[Span, SourceSnapshot]]:
-        """What the source shows of each span, once the ledger covers it; the source goes on meanwhile."""
-        waiting: list[tuple[Span, SourceSnapshot]] = []
+    def _seen(self, shown: Iterable[tuple[Span, SourceReading]]) -> Iterator[tuple[Span, SourceReading]]:
+        """Yield the reading of each span once the ledger covers it, while the source reads the next ones."""
+        waiting: list[tuple[Span, SourceReading]] = []
         for one in shown:
             waiting.append(one)
             while waiting and self.log.covers(waiting[0][1].high, wait=False):
@@ -178,15 +181,15 @@ class LogStage:
                 return
             yield span, seen
 
-    def _reached(self, seen: SourceSnapshot) -> bool:
+    def _reached(self, seen: SourceReading) -> bool:
         if self.log.covers(seen.high, wait=True):
             return True
         if not self._unknown:
-            self._unknown.append(f"the log does not come to {place_reported(seen.high)}: is the capture running?")
+            self._unknown.append(f"the log does not reach {place_reported(seen.high)}: is the capture running?")
         return False
 
-    def _agrees(self, span: Span, seen: SourceSnapshot) -> bool:
-        """Whether a span's one digest settles it: nothing touched it meanwhile, and both sides have the same."""
+    def _agrees(self, span: Span, seen: SourceReading) -> bool:
+        """Return whether a span is equal: no leaf changed between the positions, and both digests are the same."""
         ours, unsure = self.partition_ledger.as_of(*span, seen.low, seen.high)
         assert seen.whole is not None, "the digest of the whole span was asked for"
         self._covered(seen, seen.whole.count, len(ours.digests))
@@ -195,19 +198,19 @@ class LogStage:
             self.settle(ComparedSpan(*span, seen.whole.count, len(ours.digests)))
         return agrees
 
-    def _covered(self, seen: SourceSnapshot, rows: int, leaves: int) -> None:
+    def _covered(self, seen: SourceReading, rows: int, leaves: int) -> None:
         self._rows += rows
         self._leaves += leaves
         self._cut = place_reported(seen.low)
         self.reported(self._rows)
 
-    def _unequal(self, span: Span, seen: SourceSnapshot) -> set[int]:
+    def _unequal(self, span: Span, seen: SourceReading) -> set[int]:
         ours, unsure = self.partition_ledger.as_of(*span, seen.low, seen.high)
         theirs = Leaves(dict(seen.digests))
         return set(unsure) | {leaf for leaf in ours.digests.keys() | seen.digests.keys() if ours[leaf] != theirs[leaf]}
 
     def _narrow(self, suspects: set[int]) -> None:
-        """Look again at the digests of leaves that did not agree, where that is cheap, then at their rows."""
+        """Compare the digests of unequal leaves again, if the grid has ranges, then compare their rows."""
         for _ in range(_LOOKS if self.partition_ledger.grid.ranged else 0):
             if not suspects:
                 return
@@ -257,8 +260,10 @@ class LogStage:
         low: Position,
         moved: Collection[int],
     ) -> set[bytes]:
-        """Compare rows of the source (`images`, as of `low`) with what the ledger holds; the leaves that
-        `moved` have changed since. The keys that must be looked at again."""
+        """Compare rows of the source (`images`, as of `low`) with those in the ledger.
+
+        `moved`: the leaves that have changed since. Returns the keys that must be compared again.
+        """
         again, reach = set[bytes](), Reach(low)
         for key in keys:
             image = images.get(key)
@@ -279,10 +284,10 @@ class LogStage:
     def _differs(
         self, key: bytes, image: Row | None, known: tuple[int, HeldRow] | None, low: Reach, *, moved: bool
     ) -> None:  # fmt: skip
-        """One row whose hashes differ: what both sides say of it, value by value."""
+        """Compare a row with different hashes value by value."""
         if known is None:
             if moved:
-                raise _Undecided  # it may have been deleted behind `low`
+                raise _Undecided  # it may have been deleted after `low`
             self._find(
                 key, "missing", {}, f"the log has no row of this key; the source as of {place_reported(low.position)}"
             )
@@ -319,11 +324,11 @@ class LogStage:
     def _reported(self, seconds: float) -> Verdict:
         unknown = list(self._unknown)
         if self._refused:
-            unknown.append(f"{self._refused} rows can not be told in the log: `tailorbird dead-letters list`")
+            unknown.append(f"{self._refused} rows cannot be published: see `tailorbird dead-letters list`")
         if self._lost:
-            unknown.append(f"of {self._lost} rows that differ, the log's record was gone when it was read")
+            unknown.append(f"{self._lost} rows differ, but compaction removed their records before they were read")
         if self.partition_ledger.unread:
-            unknown.append(f"{self.partition_ledger.unread} records of the topic are no changes of this table")
+            unknown.append(f"{self.partition_ledger.unread} records of the topic are not changes of this table")
         return Verdict(
             stage="log",
             table=str(self.partition_ledger.schema.table_id),
@@ -341,8 +346,10 @@ class LogStage:
 
 
 def differing_columns(schema: TableSchema, near: Row, far: Row) -> dict[str, tuple[Canonical, Canonical]]:
-    """Columns whose values differ in a row at its source and in the log. What the log's record does not tell, and no
-    default either, is not compared."""
+    """Return the columns whose values differ between the source's row and the log's row.
+
+    A column that the log's record omits, and that has no known default, is not compared.
+    """
     found: dict[str, tuple[Canonical, Canonical]] = {}
     for column in schema.columns:
         if column.name not in near or (column.name not in far and not column.default_known):
@@ -363,8 +370,8 @@ def _by_leaf(leaves: Iterable[int], rows: Iterable[tuple[int, bytes, Image]]) ->
     return found
 
 
-def _only(seen: SourceSnapshot, digests: Mapping[int, Digest]) -> SourceSnapshot:
-    return SourceSnapshot(low=seen.low, high=seen.high, digests=digests)
+def _only(seen: SourceReading, digests: Mapping[int, Digest]) -> SourceReading:
+    return SourceReading(low=seen.low, high=seen.high, digests=digests)
 
 
 def _some(all_: Sequence[T], most: int) -> Iterator[list[T]]:
@@ -373,5 +380,5 @@ def _some(all_: Sequence[T], most: int) -> Iterator[list[T]]:
 
 
 def place_reported(position: Position) -> str:
-    """A position, in words."""
+    """Format a position as text."""
     return f"GTIDs {position.gtid_set}" if position.gtid_set else f"{position.file}:{position.pos}"

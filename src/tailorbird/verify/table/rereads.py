@@ -1,10 +1,11 @@
-"""Which rows of the sources must be read again so that the join writes some rows of its table anew. Pure.
+"""Determine which source rows the capture must read again, so that the join writes some rows of its table again.
 
-A join writes a row whenever the row of its root is told, whatever it wrote before; nothing else makes it write a row
-that did not change. The capture tells what it reads again, so no message of another kind is needed, both engines obey,
-and what is wrong in the log, or hidden in the join's state by a move that the log did not tell, is mended on the way.
-Steps that tell only what changed suppress it (groups, first rows of groups, pairs, and the order that is made where
-delivery is at least once): their rows need a rebuild.
+A join writes a row whenever it receives an event of the root's row, even if the result is unchanged. Nothing else makes
+it write an unchanged row. The capture publishes every row that it reads again, so no special message is needed, and
+both engines work. The repair also fixes errors in the log, and stale join state from a change that the log missed.
+
+Some steps publish only changes and suppress the repeated row: groups, first rows of groups, pairs, and the reordering
+step for at-least-once delivery. Tables with these steps need a rebuild.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from joins.query.nodes import Node, PlanSource
 from joins.query.plan import Fragment, Plan
 from tailorbird.verify.table.table_stage import Row
 
-MOST_KEYS = 1000  # of a table, read again by their keys; for more the table is read whole
+MOST_KEYS = 1000  # keys of a table to read again; for more, the whole table is read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadAgain:
-    """A captured table of which some rows are read again, those for which `where` holds (SQL; empty: all)."""
+class TableReread:
+    """Rows of a captured table to read again: those that match `where` (SQL; empty: all rows)."""
 
     table: TableId
     where: str
@@ -38,29 +39,32 @@ def rereads(
     schemas: Mapping[TableId, TableSchema],
     rows: Sequence[Row],
     where_of: Callable[[str], WhereKeys] = lambda source: where_keys,
-) -> tuple[ReadAgain, ...]:
-    """What has rows of the result told anew, each given by the columns of its row key at least; empty where no reading
-    does. `where_of`: how the server of a source is asked for the rows of some keys.
+) -> tuple[TableReread, ...]:
+    """Return the source rows to read again for some rows of the result; empty if no reading has this effect.
+
+    `rows` contain at least the columns of the row key. `where_of` returns the function that builds the condition on
+    keys for the server of a source.
     """
     roots = _roots(plan, plan.last)
     if roots is None:
         return ()
-    if len(roots) > 1:  # a row's name does not tell of which
-        return tuple(ReadAgain(table=one.table_id, where="") for one in dict.fromkeys(map(_source, roots)))
+    if len(roots) > 1:  # the row key does not identify the root
+        return tuple(TableReread(table=one.table_id, where="") for one in dict.fromkeys(map(_source, roots)))
     (root,) = roots
     source = _source(root)
     if len(rows) > MOST_KEYS or not walkable(schema := schemas[source.table_id]) or root is not plan.last.root:
-        return (ReadAgain(table=source.table_id, where=""),)
-    # the key of the root is part of the row key, which is proved
+        return (TableReread(table=source.table_id, where=""),)
+    # the key of the root is part of the row key, as the compiler has proved
     names = [root.columns[index] for index in root.id_columns]
     found = (dict(zip(names, (row[column] for column in plan.sink.row_key), strict=True)) for row in rows)
-    keys = [key for key in found if None not in key.values()]  # none of ours has NULL in it
-    return (ReadAgain(table=source.table_id, where=where_of(source.table_id.source)(schema, keys)),) if keys else ()
+    keys = [key for key in found if None not in key.values()]  # a primary key contains no NULL
+    return (TableReread(table=source.table_id, where=where_of(source.table_id.source)(schema, keys)),) if keys else ()
 
 
 def _roots(plan: Plan, fragment: Fragment) -> list[Node] | None:
-    """The nodes whose rows are the rows of a fragment, told as often as theirs are; None where a step is in between
-    that tells only what changed.
+    """Return the root nodes whose every event makes the fragment publish a row.
+
+    Returns None if a step in between publishes only changes.
     """
     root = fragment.root
     if fragment.group is not None or not isinstance(root, Node):

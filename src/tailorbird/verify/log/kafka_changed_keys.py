@@ -1,4 +1,4 @@
-"""Which rows of a table the log has named since a cut: O(changes), however large the table is."""
+"""Find the keys of the rows that changed since a cut, from the log. Cost: O(changes), not O(table)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _ANSWER = 20.0
 Ends = Mapping[Partition, int]
 
 
-class KafkaChanged:
-    """Reads a topology's topics from given offsets to their ends; `close` lets go of Kafka. Retriable: it is away."""
+class KafkaChangedKeys:
+    """Reads a topology's topics from given offsets to their ends. Retriable while Kafka is unavailable."""
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
@@ -38,8 +38,10 @@ class KafkaChanged:
         )
 
     def keys(self, starts: Ends) -> set[bytes] | None:
-        """The keys of all records from these offsets on; None where a marker stands there, which concerns all rows, or
-        the topic was made anew."""
+        """Return the keys of all records from these offsets on.
+
+        Returns None if they include a truncate marker, which concerns all rows, or if the topic was recreated.
+        """
         for (topic, partition), offset in starts.items():
             _, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ANSWER)
             if high < offset:
@@ -48,8 +50,10 @@ class KafkaChanged:
         return None if TRUNCATE_KEY in found else found
 
     def ends(self, source: str, cut: str) -> Ends | None:
-        """The offsets behind what the log holds of a source at the newest position that a cut covers; None where it has
-        no such position any more. UsageError for what is no cut."""
+        """Return the end offsets of a source's topics at the newest position that a cut covers.
+
+        Returns None if the log no longer has such a position. UsageError for an invalid cut.
+        """
         try:
             reach = Reach(position_of(cut))
         except ValueError as error:
@@ -65,7 +69,7 @@ class KafkaChanged:
         return found
 
     def close(self) -> None:
-        """Let go of Kafka."""
+        """Close the consumer."""
         self._consumer.close()
 
     def _records(self, starts: Ends) -> Iterator[tuple[bytes, bytes | None]]:
@@ -83,6 +87,7 @@ class KafkaChanged:
                     elif not error.retriable():
                         raise KafkaException(error)
                 if time.monotonic() > deadline:
-                    raise Retriable(f"Kafka at {self._topology.log.brokers} does not give {sorted(left)[0][0]}")
+                    topic = sorted(left)[0][0]
+                    raise Retriable(f"Kafka at {self._topology.log.brokers} does not return records of {topic}")
         except KafkaException as error:
             raise Retriable(f"Kafka at {self._topology.log.brokers}: {error.args[0].str()}") from error

@@ -1,4 +1,4 @@
-"""What `tailorbird verify` accepts, prints and exits with."""
+"""Arguments, output and exit codes of `tailorbird verify`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from cdc.model.errors import Retriable, UsageError
 from cdc.topology.reader import read_topology
 from tailorbird.cli.app import app
-from tailorbird.cli.verify import cli_verify
+from tailorbird.verify import run_stages
 from tailorbird.verify.findings import Finding, Verdict, exit_code
-from tailorbird.verify.request import Said, wanted
+from tailorbird.verify.request import StageResult, parse_request
 from tailorbird.verify.verdict_text import lines_of
 
 SHOP = Path(__file__).parents[2] / "topologies" / "shop.yml"
@@ -41,7 +41,8 @@ EQUAL = Verdict(
     seconds=1.25,
 )
 WRONG = replace(EQUAL, findings=(DIFFERENT,), differing=1)
-LATE = replace(EQUAL, unknown=("3 rows: index wide shows stamp 4, the table is written up to stamp 5",), moving=2)
+LAG = "3 rows: index wide shows batch timestamp 4, the table is written up to batch timestamp 5"
+LATE = replace(EQUAL, unknown=(LAG,), moving=2)
 
 
 @pytest.mark.parametrize(
@@ -56,12 +57,12 @@ LATE = replace(EQUAL, unknown=("3 rows: index wide shows stamp 4, the table is w
     ],
 )
 def test_exit_codes(verdicts: list[Verdict], code: int) -> None:
-    """A proved difference weighs most; what was not told is never equal; a row that only moved is no fault."""
+    """A proved difference outweighs everything; an incomplete comparison is never equal; a moving row is no fault."""
     assert exit_code(verdicts) == code
 
 
 def test_what_is_printed() -> None:
-    """The row, each column, both values, where; NULL is no text, long values are cut."""
+    """The output has the row, each column and both values. NULL is not quoted; long values are cut."""
     assert list(lines_of(WRONG)) == [
         "index  wide: different  (1,234 rows, stamp 5 = 1970-01-01 00:00:00.005 UTC, index wide, 1.2 s)",
         "       1 row differs between HBase and Solr:",
@@ -70,17 +71,17 @@ def test_what_is_printed() -> None:
         f'           note: NULL in HBase, "{"x" * 79}… (102 characters) in Solr',
     ]
     assert list(lines_of(LATE))[1:] == [
-        "       2 rows changed at every look: not compared",
-        "       could not tell: 3 rows: index wide shows stamp 4, the table is written up to stamp 5",
+        "       not compared: 2 rows changed in every round",
+        "       not compared: 3 rows: index wide shows batch timestamp 4, the table is written up to batch timestamp 5",
     ]
     many = replace(WRONG, findings=(DIFFERENT,) * 30, differing=30)
-    assert list(lines_of(many))[-1] == "         … and 10 more: --json tells all of them with their values"
+    assert list(lines_of(many))[-1] == "         … and 10 more: --json shows all of them with their values"
     more = replace(WRONG, findings=(DIFFERENT,) * 1000, differing=2000)
-    assert list(lines_of(more))[-1] == "         … and 1,980 more: --json tells the first 1,000 with their values"
+    assert list(lines_of(more))[-1] == "         … and 1,980 more: --json shows the first 1,000 with their values"
 
 
 def test_json_has_all_of_it() -> None:
-    """A line for each difference, one for the verdict."""
+    """There is a line for each difference and one for the verdict."""
     reported = DIFFERENT.to_json()
     assert (reported["kind"], reported["difference"], reported["key"]) == ("difference", "different", {"id": 7})
     assert reported["columns"]["amount"] == {"near": "1.00", "far": "2.00"}
@@ -88,38 +89,38 @@ def test_json_has_all_of_it() -> None:
 
 
 def test_tables_and_stages_are_chosen() -> None:
-    """All that are kept in HBase, or those that are named; in the order of the data's flow."""
+    """Without names, all tables in HBase are compared. Stages run in the order of the data flow."""
     topology = read_topology(SHOP.read_text(), file="shop.yml", environ={})
-    assert (wanted(topology, None, None).tables, wanted(topology, None, None).stages) == (
+    assert (parse_request(topology, None, None).tables, parse_request(topology, None, None).stages) == (
         ("orders_wide",), ("log", "table", "index"),
     )  # fmt: skip
-    assert wanted(topology, ["index"], ["orders_wide"]).stages == ("index",)
-    assert [str(one) for one in wanted(topology, None, ["shop.orders"]).captured] == ["shop.shop.orders"]
+    assert parse_request(topology, ["index"], ["orders_wide"]).stages == ("index",)
+    assert [str(one) for one in parse_request(topology, None, ["shop.orders"]).captured] == ["shop.shop.orders"]
     with pytest.raises(UsageError, match="no table orders to compare"):
-        wanted(topology, ["index"], ["orders"])
+        parse_request(topology, ["index"], ["orders"])
     for stages, tables, words in (
-        (["fish"], None, "no stage fish; there is log, table, index"),
+        (["fish"], None, "no stage fish; choose one of log, table, index"),
         (None, ["fish"], "shop.yml: no table fish to compare; it has orders_wide"),
     ):
         with pytest.raises(UsageError, match=words):
-            wanted(topology, stages, tables)
+            parse_request(topology, stages, tables)
     with pytest.raises(UsageError, match="add --repair"):
-        wanted(topology, None, None, dry_run=True)
+        parse_request(topology, None, None, dry_run=True)
 
 
 @pytest.mark.parametrize(
     ("words", "reported"),
     [
         (["--table", "fish"], "no table fish to compare; it has orders_wide"),
-        (["--stage", "fish"], "no stage fish; there is log, table, index"),
-        (["--sample", "64"], "--sample 64: no part of a whole; write e.g. --sample 1/64"),
+        (["--stage", "fish"], "no stage fish; choose one of log, table, index"),
+        (["--sample", "64"], "--sample 64: not a fraction 1/N; write e.g. --sample 1/64"),
         (["--sample", "1/64", "--all"], "--sample and --all exclude one another"),
-        (["--dry-run"], "--dry-run says what --repair would do; add --repair"),
-        (["--repair"], "--repair writes, and there is no terminal to ask on; add --yes, or --dry-run"),
+        (["--dry-run"], "--dry-run shows what --repair would do; add --repair"),
+        (["--repair"], "--repair writes, and there is no terminal to ask for confirmation; add --yes or --dry-run"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_3(words: list[str], reported: str) -> None:
-    """Before any server is asked."""
+    """Invalid arguments are rejected before any server is queried."""
     result = CliRunner().invoke(app, ["verify", str(SHOP), *words])
     assert (result.exit_code, result.stdout) == (3, "")
     assert len(result.stderr.splitlines()) == 1
@@ -129,7 +130,7 @@ def test_bad_input_is_one_line_and_exit_3(words: list[str], reported: str) -> No
 @pytest.mark.parametrize("stage", ["table", "index"])
 @pytest.mark.parametrize("repair", [[], ["--repair", "--yes"]])
 def test_servers_that_are_away_are_one_line_and_exit_3(stage: str, repair: list[str], tmp_path: Path) -> None:
-    """HBase is asked first, so nothing was written."""
+    """HBase is queried first, so nothing was written."""
     unavailable = re.sub(r"(thrift: |brokers: |http://)\S+:\S+?(?=/|\n)", r"\g<1>127.0.0.1:1", SHOP.read_text())
     (tmp_path / "away.yml").write_text(unavailable)
     result = CliRunner().invoke(app, ["verify", str(tmp_path / "away.yml"), "--stage", stage, *repair])
@@ -140,12 +141,12 @@ def test_servers_that_are_away_are_one_line_and_exit_3(stage: str, repair: list[
 
 
 def test_a_proved_difference_outlives_a_server_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was found before is told, and is the exit code."""
+    """Differences found before the error are printed and determine the exit code."""
 
-    def said(*_: object) -> Iterator[Said]:
-        yield Said(verdict=WRONG)
+    def results(*_: object) -> Iterator[StageResult]:
+        yield StageResult(verdict=WRONG)
         raise Retriable("HBase is away")
 
-    monkeypatch.setattr(cli_verify, "said_of", said)
+    monkeypatch.setattr(run_stages, "verify_stages", results)
     result = CliRunner().invoke(app, ["verify", str(SHOP)])
     assert (result.exit_code, "amount" in result.stdout, result.stderr) == (1, True, "tailorbird: HBase is away\n")

@@ -1,8 +1,8 @@
-"""A stored row and the events that its trace names → where each of its cells comes from.
+"""Explain where each cell of a stored row comes from, given the events that its trace names.
 
-An event is believed only where it fits: its row must be the one that the stored row shows, by the row key and by the
-foreign keys that lead from one event's row to another's. A topic that was made anew has other records at the same
-offsets. Whatever lacks is said, nothing is guessed.
+An event is accepted only if its row matches the stored row, by the row key and by the foreign keys from one event's row
+to the next. This matters because a recreated topic has other records at the same offsets. Missing events are reported,
+never guessed.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from joins.query.plan import Plan
 from tailorbird.verify.explain.lineage import Input, Lineage, lineages
 
 State = Literal["found", "gone", "other"]
-OTHER = "it is of another row: the topic may have been made anew"
+OTHER = "it belongs to another row: the topic may have been recreated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Witness:
-    """A record that a trace names: `found`; `gone`, the log does not hold it any more; `other`, it is not what was
-    read. `why` says it in words.
+class TracedEvent:
+    """A record that a trace names.
 
-    `source` is the envelope's block of that name, `key` the row's; `schema_version` of the table as it was then, None
-    where it is not known. `values`: of the columns that the query uses those that it has.
+    `state`: `found`; `gone`: the log no longer holds it; `other`: it is a record of another row. `why` explains the
+    state. `source` is the envelope's `source` block, `key` the key of the row. `schema_version` is the table's version
+    at that time, None if unknown. `values` has the columns that the query uses, as far as the record contains them.
     """
 
     node: int
@@ -47,7 +47,7 @@ class Witness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedRow:
-    """A row as HBase has it: `timestamp` (ms) of its cells, and what its trace says, None where it has none."""
+    """A row in HBase: the `timestamp` (ms) of its cells and its `trace`, None if it has no trace."""
 
     row_key: bytes
     timestamp: int
@@ -59,10 +59,10 @@ class TracedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedCell:
-    """A cell: what the query says of it, the events (nodes) that its value comes from, and what they say.
+    """A cell: the query's expression, the events (node numbers) of its value, and the values in these events.
 
-    `agrees`: whether the event has the very value; None where that can not be compared (it was computed, or is a
-    group's, or its event was not found).
+    `agrees`: whether the event contains the cell's value. None if they cannot be compared, because the value is
+    computed or grouped, or because its event was not found.
     """
 
     column: str
@@ -75,43 +75,43 @@ class ExplainedCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Where a row comes from. `groups`: of each group behind it, how many rows it had when the row was written.
+    """Origin of a row. `groups`: group number → its number of rows when the row was written.
 
-    `unknown`: why it could not be told, in words; empty where it was.
+    `unknown`: why the row cannot be explained; empty if it can.
     """
 
     table: str
     row: TracedRow
-    events: tuple[Witness, ...]
+    events: tuple[TracedEvent, ...]
     cells: tuple[ExplainedCell, ...]
     groups: Mapping[int, int]
     unknown: str = ""
 
     @property
     def batch_timestamp(self) -> int:
-        """The stamp of the batch that wrote it."""
+        """The timestamp of the batch that wrote the row."""
         return self.row.timestamp - 1
 
     @property
     def fence(self) -> int:
-        """The fence of its document."""
+        """The fence of the row's document."""
         return 2 * self.row.timestamp
 
     @property
     def differs(self) -> bool:
-        """Whether an event was found that does not say what a cell does."""
+        """True if an event contradicts its cell."""
         return any(cell.agrees is False for cell in self.cells)
 
     @property
     def reported(self) -> bool:
-        """Whether all that it comes from was found."""
+        """True if all events were found."""
         return not self.unknown and all(event.state == "found" for event in self.events)
 
 
 def explained(
-    plan: Plan, row: TracedRow, events: Sequence[Witness], columns: Sequence[str] = (), *, unknown: str = ""
+    plan: Plan, row: TracedRow, events: Sequence[TracedEvent], columns: Sequence[str] = (), *, unknown: str = ""
 ) -> Explanation:
-    """Where a row's cells come from, only those of `columns` if there are any. `events`: those of its trace."""
+    """Explain a row's cells, or only those of `columns` if given. `events` are the events of the row's trace."""
     numbered = {event.node: event for event in events}
     wanted = [one for one in lineages(plan) if one.column in row.values]
     for number, event in _checked(plan, numbered, row, wanted):
@@ -129,7 +129,7 @@ def explained(
     )
 
 
-def _cell(lineage: Lineage, row: TracedRow, events: Mapping[int, Witness]) -> ExplainedCell:
+def _cell(lineage: Lineage, row: TracedRow, events: Mapping[int, TracedEvent]) -> ExplainedCell:
     value, inputs = row.values[lineage.column], [one for one in lineage.inputs if one.node in events]
     said = {f"{events[one.node].alias}.{one.column}": _said(events, one) for one in inputs if _is_found(events, one)}
     agrees = None
@@ -145,19 +145,19 @@ def _cell(lineage: Lineage, row: TracedRow, events: Mapping[int, Witness]) -> Ex
     )
 
 
-def _is_found(events: Mapping[int, Witness], one: Input) -> bool:
+def _is_found(events: Mapping[int, TracedEvent], one: Input) -> bool:
     event = events[one.node]
     return event.state == "found" and one.column in (event.values or {})
 
 
-def _said(events: Mapping[int, Witness], one: Input) -> Canonical:
+def _said(events: Mapping[int, TracedEvent], one: Input) -> Canonical:
     return (events[one.node].values or {}).get(one.column)
 
 
 def _checked(
-    plan: Plan, events: Mapping[int, Witness], row: TracedRow, lineage: Sequence[Lineage]
-) -> Iterator[tuple[int, Witness]]:
-    """The events that are of other rows than the stored one shows."""
+    plan: Plan, events: Mapping[int, TracedEvent], row: TracedRow, lineage: Sequence[Lineage]
+) -> Iterator[tuple[int, TracedEvent]]:
+    """Yield the events that belong to other rows than the stored row."""
     others: set[int] = set()
     for one in lineage:
         if one.column in plan.sink.row_key:
@@ -170,8 +170,8 @@ def _checked(
         yield number, replace(events[number], state="other", why=OTHER)
 
 
-def _strangers(node: Node, number: int, events: Mapping[int, Witness]) -> Iterator[int]:
-    """The nodes below whose event is not of the row that the event above names."""
+def _strangers(node: Node, number: int, events: Mapping[int, TracedEvent]) -> Iterator[int]:
+    """Yield the lower nodes whose event belongs to another row than the event above references."""
     below = number + 1
     for lookup in node.lookups:
         own, theirs = (_values(events.get(at)) for at in (number, below))
@@ -183,5 +183,5 @@ def _strangers(node: Node, number: int, events: Mapping[int, Witness]) -> Iterat
         below += sum(1 for _ in lookup.child.walk())
 
 
-def _values(event: Witness | None) -> Mapping[str, Canonical] | None:
+def _values(event: TracedEvent | None) -> Mapping[str, Canonical] | None:
     return None if event is None or event.state != "found" else event.values

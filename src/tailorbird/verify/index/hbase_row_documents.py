@@ -1,4 +1,4 @@
-"""A table's rows in HBase, as the documents that the indexer makes of them: the near end of the index stage."""
+"""Read rows from HBase as the documents that the indexer builds from them: the near end of the index stage."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from indexer.index.mapping import Document, Field, Mapper
 from indexer.table.hbase_layouts import StoredLayouts
 from indexer.table.hbase_scan import PAGE, TableScan
 from joins.stores.hbase_table import joined_table
-from tailorbird.verify.index.index_stage import RowSeen
-from tailorbird.verify.proc_ahead import rows_in_order
+from tailorbird.verify.index.index_stage import RowDocument
+from tailorbird.verify.proc_prefetch import rows_in_order
 
-# When the indexer posted a document says nothing of the row; Solr's own version of it is Solr's affair.
+# The time of indexing and Solr's own version do not depend on the row.
 UNCOMPARED = frozenset({fields.INDEXED_AT, "_version_"})
 
 Fit = Callable[[Document], Document]
 
 
-class RowsSeen:
-    """Rows by document id; for one thread. Errors: Retriable while HBase is away, UsageError for a missing table.
+class RowDocuments:
+    """Rows by document id, for one thread. Retriable while HBase is unavailable; UsageError for a missing table.
 
-    `know` is told of the fields of each layout that is met, before `fit` brings a document into the form that the
-    collection's fields hold (ValueError where they can not). `whole`: `document` gives what is to be posted, not only
-    what is compared, which costs half.
+    `know` receives the fields of each new layout, before `fit` converts a document to the types of the collection's
+    fields (ValueError if it cannot). `whole`: `document` returns everything that the indexer would post. Otherwise it
+    returns only the compared fields, at half the cost.
     """
 
     def __init__(
@@ -51,62 +51,62 @@ class RowsSeen:
         self._hidden: frozenset[str] = UNCOMPARED
 
     def check(self, file: str) -> None:
-        """UsageError where the table is not there; Retriable while HBase is away."""
+        """Check that the table exists. UsageError if it does not; Retriable while HBase is unavailable."""
         self._joined.check(file)
 
     def newest_layout(self) -> Layout | None:
-        """The layout that rows are written under now; None before the first."""
+        """Return the layout that new rows are written with; None before the first one."""
         return self._layouts.newest()
 
-    def scan(self) -> Iterator[tuple[str, RowSeen]]:
-        """Every row, in the order of the ids."""
+    def scan(self) -> Iterator[tuple[str, RowDocument]]:
+        """Yield every row, in the order of the ids."""
         scanned = self._scanned
         found = rows_in_order(self._table.salt_buckets, lambda at, last: scanned.pages(at, None, to_the_end=last))
         for change in found:
             yield document_id(change.row), self._seen(change)
 
     def versions(self) -> Iterator[tuple[str, int]]:
-        """The same rows' versions alone, which costs a fraction."""
+        """Yield only the versions of the same rows, which costs a fraction."""
         scanned = self._scanned
         found = rows_in_order(self._table.salt_buckets, lambda at, last: scanned.versions(at, to_the_end=last))
         for key, version in found:
             yield document_id(key), version
 
-    def rows(self, ids: Sequence[str]) -> Mapping[str, RowSeen]:
-        """Those of some rows that exist; an id that no row can have has none."""
+    def rows(self, ids: Sequence[str]) -> Mapping[str, RowDocument]:
+        """Return the existing rows of these ids. An invalid id has no row."""
         return {key: self._seen(change) for key, change in self.changes(ids)}
 
     def changes(self, ids: Sequence[str]) -> Iterator[tuple[str, RowChange]]:
-        """The same, as they are stored."""
+        """Yield the same rows as they are stored."""
         keys = [key for key in map(_row_key, ids) if key]
         for start in range(0, len(keys), PAGE):
             for change in self._scanned.rows(keys[start : start + PAGE]):
                 yield document_id(change.row), change
 
     def written(self) -> int:
-        """The newest stamp of any batch or barrier."""
+        """Return the newest timestamp of any batch or barrier."""
         return self._joined.last_timestamp()
 
     def document(self, change: RowChange, *, now_ms: int) -> Document:
-        """The document that the indexer would post; Skippable where it would refuse the row."""
+        """Return the document that the indexer would post. Skippable if it would refuse the row."""
         try:
             mapper = self._mapper(layout_id_of(change.cells))
         except KeyError as error:
-            raise Skippable("not a whole row: cell _layout is missing") from error
+            raise Skippable("incomplete row: cell _layout is missing") from error
         except struct.error as error:
-            raise Skippable(f"cell _layout can not be read: {error}") from error
+            raise Skippable(f"cell _layout cannot be decoded: {error}") from error
         document = mapper.document(change, now_ms=now_ms)
         try:
             return self._fit(document)
         except ValueError as error:
             raise Skippable(str(error)) from error
 
-    def _seen(self, change: RowChange) -> RowSeen:
+    def _seen(self, change: RowChange) -> RowDocument:
         try:
             document = self.document(change, now_ms=0)
         except Skippable as error:
-            return RowSeen(change.version, None, error.message)
-        return RowSeen(change.version, without(document, self._hidden))
+            return RowDocument(change.version, None, error.message)
+        return RowDocument(change.version, without(document, self._hidden))
 
     def _mapper(self, layout_id: int) -> Mapper:
         known = self._mappers.get(layout_id)
@@ -125,7 +125,7 @@ class RowsSeen:
 
 
 def without(document: Document, hidden: frozenset[str]) -> Document:
-    """A document without some of its fields."""
+    """Remove some fields of a document and return it."""
     for name in hidden & document.keys():
         del document[name]
     return document

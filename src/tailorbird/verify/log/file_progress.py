@@ -1,7 +1,7 @@
-"""What `verify` remembers of the log stage from one run to the next: a file in the topology's home.
+"""Store the progress of the log stage between runs, in a file in the topology's home.
 
-Of each table the cut at which it was last found equal, behind which `--changed-since last` looks; and what a run that
-was interrupted had done of it, with which `--resume` goes on. The file may be removed: then all rows are compared.
+For each table the file holds the cut at which it was last equal, where `--changed-since last` starts, and the progress
+of an interrupted run, which `--resume` continues. You may delete the file; then the next run compares all rows.
 """
 
 from __future__ import annotations
@@ -18,15 +18,18 @@ from cdc.model.errors import Fatal
 from ingest.ledger.ledger import Partition
 from tailorbird.verify.log.spans import ComparedSpan
 
-# A topic forgets deletes after a week: a cut that is nearly as old does not tell all changes behind it.
+# Compaction removes tombstones after a week, so an older cut would miss deletes.
 OLDEST_MS = 6 * 86_400_000
 _EVERY = 1.0  # seconds between two writes of progress
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far a table's comparison is: `cut`, `ends` (offsets of what its log held) and `at_ms` are of its beginning,
-    `shape` is what its digests are made of."""
+    """Progress of a table's comparison.
+
+    `cut`, `ends` (end offsets of its log) and `at_ms` are those of its beginning. `shape` identifies the columns and
+    forms that its digests cover.
+    """
 
     cut: str
     ends: Mapping[Partition, int]
@@ -35,13 +38,13 @@ class Progress:
     settled: list[ComparedSpan] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """As the file has it."""
+        """Return the JSON object in the file."""
         ends = [[topic, partition, end] for (topic, partition), end in self.ends.items()]
         return {"cut": self.cut, "ends": ends, "at_ms": self.at_ms, "shape": self.shape, "settled": self.settled}
 
 
-class KeptFile:
-    """`<home>/verify/<topology>.json`; every write leaves the old file or the new one. Fatal: it is none of ours."""
+class ProgressFile:
+    """The file `<home>/verify/<topology>.json`. Writes are atomic. Fatal if the file has another format."""
 
     def __init__(self, home: Path, topology: str) -> None:
         self._file = home / "verify" / f"{topology}.json"
@@ -55,31 +58,31 @@ class KeptFile:
                     raise ValueError(f"format {found['format']}")
                 self._equal, self._open = _read(found["equal"]), _read(found["open"])
             except (ValueError, KeyError, TypeError) as error:
-                raise Fatal(f"{self._file}: {error}", "remove it: then all rows are compared") from error
+                raise Fatal(f"{self._file}: {error}", "delete it; the next run then compares all rows") from error
 
     def equal(self, table: str, shape: str, now_ms: int) -> Progress | None:
-        """The beginning of the comparison that last found a table equal; None where none can be gone on from."""
+        """Return the beginning of the last comparison that found a table equal; None if it is too old or unusable."""
         known = self._equal.get(table)
         return known if known and known.shape == shape and now_ms - known.at_ms < OLDEST_MS else None
 
     def interrupted(self, table: str, shape: str) -> Progress | None:
-        """What was done of a table by a run that did not come to its end."""
+        """Return the progress of an interrupted run for a table."""
         known = self._open.get(table)
         return known if known and known.shape == shape else None
 
     def begin(self, table: str, progress: Progress) -> None:
-        """A comparison begins, or goes on."""
+        """Begin or resume a comparison."""
         self._open[table] = progress
         self._write()
 
     def settle(self, table: str, settled: ComparedSpan) -> None:
-        """A part of a table is done; written now and then."""
+        """Record that a span of a table is equal. The file is written about once a second."""
         self._open[table].settled.append(settled)
         if time.monotonic() - self._written > _EVERY:
             self._write()
 
     def end(self, table: str, *, equal: bool) -> None:
-        """A table's comparison is done."""
+        """End a table's comparison."""
         done = self._open.pop(table)
         if equal:
             done.settled.clear()
@@ -87,7 +90,7 @@ class KeptFile:
         self._write()
 
     def close(self) -> None:
-        """Write what is not written yet."""
+        """Write unsaved progress."""
         if self._open:
             self._write()
 
@@ -95,9 +98,9 @@ class KeptFile:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         parts = {"equal": self._equal, "open": self._open}
         reported = {name: {table: one.to_json() for table, one in part.items()} for name, part in parts.items()}
-        beside = self._file.with_suffix(".new")
-        beside.write_text(json.dumps({"format": 1, **reported}))
-        os.replace(beside, self._file)
+        new = self._file.with_suffix(".new")
+        new.write_text(json.dumps({"format": 1, **reported}))
+        os.replace(new, self._file)
         self._written = time.monotonic()
 
 

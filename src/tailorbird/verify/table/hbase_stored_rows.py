@@ -1,4 +1,4 @@
-"""An aggregated table's rows and barriers in HBase: the far end of the table stage."""
+"""Read the rows and barriers of a joined table from HBase: the far end of the table stage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from indexer.index.collapse import RowChange
 from indexer.table.hbase_layouts import StoredLayouts
 from indexer.table.hbase_scan import PAGE, TableScan
 from joins.stores.hbase_table import joined_table, write_rows
-from tailorbird.verify.proc_ahead import rows_in_order
+from tailorbird.verify.proc_prefetch import rows_in_order
 from tailorbird.verify.settling import SettlingPolicy
 from tailorbird.verify.table.covering import uncovered
 from tailorbird.verify.table.table_stage import Stored
@@ -22,9 +22,7 @@ _POLL = 0.1
 
 
 class StoredRows:
-    """Rows by their keys in hexadecimal; for one thread. Errors: Retriable while HBase is away, UsageError for a table
-    that is missing.
-    """
+    """Rows by hexadecimal key, for one thread. Retriable while HBase is unavailable; UsageError for a missing table."""
 
     def __init__(self, topology: Topology, table: Table, *, settling: SettlingPolicy) -> None:
         self._buckets, self._settling = table.salt_buckets, settling
@@ -34,14 +32,14 @@ class StoredRows:
         self._codecs: dict[int, RowCodec] = {}
 
     def scan(self) -> Iterator[tuple[str, Stored]]:
-        """Every row, in the order of the keys."""
+        """Yield every row, in the order of the keys."""
         scanned = self._scanned
         found = rows_in_order(self._buckets, lambda at, last: scanned.pages(at, None, to_the_end=last))
         for change in found:
             yield document_id(change.row), self._stored(change)
 
     def rows(self, keys: Sequence[str]) -> Mapping[str, Stored]:
-        """Those of some rows that exist."""
+        """Return the existing rows of these keys."""
         found: dict[str, Stored] = {}
         for start in range(0, len(keys), PAGE):
             for change in self._scanned.rows([bytes.fromhex(key) for key in keys[start : start + PAGE]]):
@@ -49,7 +47,7 @@ class StoredRows:
         return found
 
     def remove(self, rows: Mapping[str, int]) -> None:
-        """Delete rows, each as of a timestamp (ms): what was written later stays."""
+        """Delete rows, each as of a timestamp (ms). Later writes remain."""
         timestamps: dict[int, list[bytes]] = {}
         for key, timestamp in rows.items():
             timestamps.setdefault(timestamp, []).append(bytes.fromhex(key))
@@ -58,11 +56,11 @@ class StoredRows:
             write_rows(joined.hbase, joined.table, joined.family, keys, (), timestamp)
 
     def written(self) -> int:
-        """The newest stamp of any batch or barrier."""
+        """Return the newest timestamp of any batch or barrier."""
         return self.joined.last_timestamp()
 
     def wait(self, positions: Mapping[str, str]) -> int | None:
-        """Until a barrier covers positions; its stamp, None once the patience is used up."""
+        """Wait for a barrier that covers positions. Return its timestamp, or None when the settling policy gives up."""
         self._settling.begin(time.monotonic())
         while True:
             barrier = self.joined.barrier()
@@ -76,7 +74,7 @@ class StoredRows:
         try:
             return Stored(change.version, self._codec(layout_id_of(change.cells)).row(change.cells).values)
         except (KeyError, ValueError, IndexError, struct.error) as error:
-            return Stored(change.version, None, f"not a whole row of its layout: {error!r}")
+            return Stored(change.version, None, f"incomplete row of its layout: {error!r}")
         except Skippable as error:
             return Stored(change.version, None, error.message)
 

@@ -1,4 +1,4 @@
-"""The documents of one index that queries see: the far end of the index stage."""
+"""Read the documents of one index that are visible to queries: the far end of the index stage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cdc.topology.topology import Index, Topology
 from indexer.index.mapping import Document
 from indexer.solr.solr_collection import SolrCollection
 from indexer.solr.solr_http import UNAVAILABLE, SolrConnections
-from tailorbird.verify.proc_ahead import ahead
+from tailorbird.verify.proc_prefetch import prefetch
 from tailorbird.verify.settling import SettlingPolicy
 
 _PAGE = 2000
@@ -20,13 +20,13 @@ _KEYS_ONLY = 20_000
 _KEYS = 500
 _POLL = 0.1
 _ROWS = f"{fields.KIND}:{fields.ROW}"
-# Fields made from others, to query by: not stored, but Solr tells those that it keeps in columns.
+# Derived fields for queries. They are not stored, but Solr returns those with docValues.
 _MADE = fields.MADE
 _OURS = frozenset({fields.INDEXED_AT, "_version_"})
 
 
-class DocumentsShown:
-    """One collection, read as queries see it; never writes. Retriable while Solr is away or has no such collection."""
+class VisibleDocuments:
+    """One collection, as queries see it. Read-only. Retriable while Solr is unavailable or has no such collection."""
 
     def __init__(self, topology: Topology, index: Index, *, settling: SettlingPolicy) -> None:
         self._url = topology.solr.url
@@ -47,22 +47,22 @@ class DocumentsShown:
         self._collection.close()
 
     def count(self) -> int:
-        """How many documents of rows there are now."""
+        """Return the current number of row documents."""
         return int(self._select({"q": "*:*", "fq": _ROWS, "rows": 0})["response"]["numFound"])
 
     def scan(self) -> Iterator[tuple[str, Document]]:
-        """Every row's document in the order of the ids, in pages, so that memory is bounded."""
-        for page in ahead(self._pages(_PAGE)):
+        """Yield every row document in the order of the ids. Reads pages, so memory is bounded."""
+        for page in prefetch(self._pages(_PAGE)):
             yield from map(_compared, page)
 
     def versions(self) -> Iterator[tuple[str, int]]:
-        """The same documents' fences alone, which costs a fraction."""
-        for page in ahead(self._pages(_KEYS_ONLY, fl=f"{fields.UNIQUE_KEY},{fields.FENCE}")):
+        """Yield only the fences of the same documents, which costs a fraction."""
+        for page in prefetch(self._pages(_KEYS_ONLY, fl=f"{fields.UNIQUE_KEY},{fields.FENCE}")):
             for document in page:
                 yield str(document[fields.UNIQUE_KEY]), int(document[fields.FENCE])
 
     def documents(self, ids: Sequence[str]) -> Mapping[str, Document]:
-        """Those of some documents that queries see."""
+        """Return the visible documents of these ids."""
         found: dict[str, Document] = {}
         for start in range(0, len(ids), _KEYS):
             some = [key for key in ids[start : start + _KEYS] if "\x1f" not in key]
@@ -72,11 +72,11 @@ class DocumentsShown:
         return found
 
     def visible(self) -> int | None:
-        """The stamp of the last cut that every bucket has passed; None before the first."""
+        """Return the timestamp of the last cut that every bucket has passed; None before the first."""
         return self._collection.visible_timestamp()
 
     def wait(self, timestamp: int) -> bool:
-        """Until a cut of this stamp is visible; False once the patience is used up."""
+        """Wait until a cut of this timestamp is visible. Return False when the settling policy gives up."""
         self._settling.begin(time.monotonic())
         while (visible := self.visible()) is None or visible < timestamp:
             if self._settling.used_up(visible, time.monotonic()):
@@ -98,7 +98,7 @@ class DocumentsShown:
     def _select(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         status, answer = self._connections.json("POST", self._path, {"params": {"wt": "json", **parameters}})
         if status == 404:
-            raise Retriable(f"Solr does not serve collection {self._name}", "`tailorbird apply` makes it")
+            raise Retriable(f"Solr does not serve collection {self._name}", "`tailorbird apply` creates it")
         if status != 200:
             reported = str(answer.get("error", {}).get("msg", ""))[:200]
             raise Retriable(f"Solr at {self._url}/{self._name}: HTTP {status} for a query: {reported}", UNAVAILABLE)
@@ -106,7 +106,7 @@ class DocumentsShown:
 
 
 def _compared(document: dict[str, Any]) -> tuple[str, Document]:
-    """A document's id, and of its fields those that are compared."""
+    """Return a document's id and its compared fields."""
     key = str(document[fields.UNIQUE_KEY])
     for name in [name for name in document if name in _OURS or name.startswith(_MADE)]:
         del document[name]

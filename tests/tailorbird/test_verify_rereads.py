@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tailorbird.verify.table.forcing import MOST_KEYS, ReadAgain, rereads
+from tailorbird.verify.table.rereads import MOST_KEYS, TableReread, rereads
 from tests.joins.joincase import Case, table_id
 
 TABLES: dict[str, dict[str, Any]] = {
@@ -45,7 +45,7 @@ def test_a_union_is_read_whole() -> None:
     query = "SELECT 'o' AS of, id FROM shop.o UNION ALL SELECT 'c' AS of, id FROM crm.c"
     case = Case(tables=TABLES, query=query, row_key=["of", "id"], history=[])
     assert rereads(case.plan(), case.schemas(), [{"of": "o", "id": 1}]) == (
-        ReadAgain(table=table_id("shop.o"), where=""), ReadAgain(table=table_id("crm.c"), where=""),
+        TableReread(table=table_id("shop.o"), where=""), TableReread(table=table_id("crm.c"), where=""),
     )  # fmt: skip
 
 

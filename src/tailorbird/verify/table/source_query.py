@@ -1,4 +1,4 @@
-"""What a table must be, as its sources are now: their tables, whole, and the query's answer by DuckDB."""
+"""Compute the expected content of a table: read its source tables completely and run its query in DuckDB."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from joins.select.parser import tables_of
 from tailorbird.verify import mysql_tables, pg_tables
 from tailorbird.verify.mysql_tables import SourceTable, TablesSnapshot
 from tailorbird.verify.sql_oracle import answer
-from tailorbird.verify.table.table_stage import Answered, Row
+from tailorbird.verify.table.table_stage import QueryAnswer, Row
 
 
 def read_snapshot(source: Source, tables: Collection[TableId]) -> TablesSnapshot:
-    """Some tables of a source, whole, in one consistent snapshot. Retriable while it is away."""
+    """Read whole tables of a source in one consistent snapshot. Retriable while the source is unavailable."""
     read: Read = pg_tables.read_snapshot if source.type == "postgresql" else mysql_tables.read_snapshot
     return read(source, tables)
 
@@ -25,9 +25,10 @@ def read_snapshot(source: Source, tables: Collection[TableId]) -> TablesSnapshot
 Read = Callable[[Source, Collection[TableId]], TablesSnapshot]
 
 
-class Expected:
-    """Asks the sources of one table; each call reads everything anew. Retriable while a source is away, Skippable where
-    the query's answer is not known.
+class SourceQuery:
+    """Queries the sources of one table. Each call reads everything again.
+
+    Retriable while a source is unavailable; Skippable if the query's answer is unknown.
     """
 
     def __init__(self, topology: Topology, table: Table, layout: Layout, *, read: Read = read_snapshot) -> None:
@@ -35,8 +36,8 @@ class Expected:
         self._codec = RowCodec(layout)
         self._tables = tables_of(topology, table)
 
-    def ask(self) -> Answered:
-        """The query's answer, and where the sources were at most when they were read."""
+    def ask(self) -> QueryAnswer:
+        """Return the query's answer with the sources' positions, at or after the snapshots that were read."""
         positions: dict[str, str] = {}
         given: dict[TableId, SourceTable] = {}
         for name in sorted({one.source for one in self._tables}):
@@ -51,22 +52,22 @@ class Expected:
                 rows[document_id(self._codec.row_key(row))] = row
             except (ValueError, struct.error):
                 refused += 1
-        return Answered(rows, positions, refused, found.unknown)
+        return QueryAnswer(rows, positions, refused, found.unknown)
 
 
 def obstacle(topology: Topology, table: Table, layout: Layout | None, barrier: Barrier | None) -> str:
-    """Why a table can not be compared with its sources; empty where it can."""
+    """Return why a table cannot be compared with its sources; empty if it can."""
     sources = {one.source: topology.sources[one.source] for one in tables_of(topology, table)}
     for name, source in sources.items():
         if source.type == "sql" or source.poll is not None:
-            return f"source {name} is polled: it has no position that a cut could name"
+            return f"source {name} is polled and has no log positions"
         if source.is_only_reported:
-            what = {"kafka": "topics of others", "maxscale": "a MaxScale"}.get(source.type, source.type)
-            return f"source {name} is {what}: what it told is all that is known of it"
+            what = {"kafka": "external topics", "maxscale": "a MaxScale"}.get(source.type, source.type)
+            return f"source {name} is {what}: its tables cannot be queried"
         if source.snapshot_mode == "never":
-            return f"source {name} was captured without its first rows (snapshot_mode: never)"
+            return f"source {name} was captured without a snapshot (snapshot_mode: never)"
     if layout is None or barrier is None:
-        return "it has no whole cut yet: the join has not come so far"
+        return "the join has not completed a cut yet"
     if barrier.watermark is not None:
-        return "it joins by time: its rows come when the watermark passes, which the sources do not tell"
+        return "it joins by time: its rows depend on the watermark, which the sources do not determine"
     return ""
