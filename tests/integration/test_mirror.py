@@ -168,7 +168,7 @@ def test_lost_offsets_are_reported_or_reading_starts_again(mirror: Callable[...,
     process = captured.start()
     code, said = captured.end_of(process)
     assert code == 1
-    assert "comes next, the topic holds 0 to 0" in said
+    assert "but the topic contains 0 to 0" in said
     text = captured.file.read_text()
     captured.file.write_text(text.replace("database: crm", "database: crm\n    position_lost: resnapshot"))
     other = Writer(writer.topic, 6)

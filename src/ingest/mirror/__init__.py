@@ -1,1 +1,1 @@
-"""Topics that others write, as a source: Debezium's, Maxwell's and upsert JSON, into our envelope, exactly once."""
+"""Capture topics of external writers (Debezium, Maxwell, upsert JSON) into Tailorbird's envelope, exactly once."""

@@ -1,6 +1,6 @@
-"""Connect's inline schemas, as Debezium writes them beside its payloads → columns and how their values are read; pure.
+"""Convert Kafka Connect's inline schemas, as Debezium writes them, to columns and readers of their values.
 
-Source: Debezium's documentation of its connectors' data types; names of logical types are theirs and Connect's.
+Source: Debezium's documentation of its connectors' data types. Names of logical types are Debezium's and Connect's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ingest.mirror import values
 from ingest.mirror.values import Read, fixed
 
 _CONNECT, _TIME, _DATA = "org.apache.kafka.connect.data", "io.debezium.time", "io.debezium.data"
-# Types without a logical name: the column type, and how values are read.
+# Types without a logical name: (column type, reader of values).
 PLAIN: Mapping[str, tuple[str, Read]] = {
     "int8": ("tinyint", values.whole),
     "int16": ("smallint", values.whole),
@@ -60,7 +60,7 @@ LOGICAL: Mapping[str, tuple[str, Read]] = {
 def columns_of(
     fields: Sequence[Mapping[str, Any]],
 ) -> tuple[tuple[ColumnDefinition, ...], tuple[tuple[str, Read], ...]]:
-    """The columns of a row's struct, and how each is read; KeyError or TypeError where it is none."""
+    """Return the columns of a row's struct, and their readers. Raises KeyError or TypeError if it is not a struct."""
     columns, reads = [], []
     for field in fields:
         column_type, read = _typed(field)

@@ -1,6 +1,6 @@
-"""Records of others → what they tell of a row; pure. One function a format, each from a record's key and value.
+"""Decode records of external formats to row changes. Each format has one function of a record's key and value.
 
-ValueError, KeyError or TypeError, with what is wrong, for a record that is none of its format.
+It raises ValueError, KeyError or TypeError, with the fault, for a record of another format.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ Image = Mapping[str, Any]
 
 
 class UpstreamPlace(NamedTuple):
-    """Where a change stood in the database's own log: a name of that log, then numbers that grow; `own` says that no
-    other change stands there.
+    """Place of a change in the database's own log: a name of that log, then growing numbers.
+
+    `own`: no other change has the same place.
     """
 
     log: str
@@ -24,7 +25,7 @@ class UpstreamPlace(NamedTuple):
     own: bool
 
     def repeats(self, log: str, numbers: Sequence[int]) -> bool:
-        """Whether what stands here was told when all up to there was."""
+        """Return whether a change here is a repetition when everything up to the given place was published."""
         if log != self.log:
             return False
         last = tuple(numbers)
@@ -32,10 +33,10 @@ class UpstreamPlace(NamedTuple):
 
 
 class UpstreamChange(NamedTuple):
-    """One change as its writer has it: images of JSON values. `key` are the columns that name the row.
+    """One change in its writer's form: images of JSON values. `key`: the columns that identify the row.
 
-    `place` is None where it is not told. `schema` are the fields of the row's inline schema. `table` is (database,
-    table), empty where not told.
+    `place` is None if unknown. `schema`: the fields of the row's inline schema. `table` is (database, table), empty if
+    unknown.
     """
 
     op: Op
@@ -52,7 +53,7 @@ Format = Callable[[bytes | None, bytes | None], "UpstreamChange | None"]
 
 
 def debezium(key: bytes | None, value: bytes | None) -> UpstreamChange | None:
-    """Debezium's envelope, with its inline schema or without; None for a tombstone, a heartbeat, a message."""
+    """Decode Debezium's envelope, with or without inline schema; None for a tombstone, a heartbeat or a message."""
     if value is None:
         return None
     envelope, schema = _payload(_object(value))
@@ -60,7 +61,7 @@ def debezium(key: bytes | None, value: bytes | None) -> UpstreamChange | None:
     if op in (None, "m"):
         return None
     if op not in ("c", "u", "d", "r", "t"):
-        raise ValueError(f"op {op!r} in it")
+        raise ValueError(f"unknown op {op!r}")
     source = envelope.get("source") or {}
     named = {} if key is None else _payload(_object(key))[0]
     before, after = envelope.get("before"), envelope.get("after")
@@ -82,10 +83,10 @@ def _place(source: Mapping[str, Any], op: str) -> UpstreamPlace | None:
     if source.get("file"):
         digits = str(source["file"]).rpartition(".")[2]
         if digits.isdecimal():
-            # a changed key is a delete and a create of one place, in this order
+            # a changed key is a delete and a create at the same place, in this order
             place = int(digits), int(source.get("pos") or 0), int(source.get("row") or 0), int(op != "d")
             return UpstreamPlace(f"{source.get('server_id', '')}", place, True)
-    if source.get("lsn") is not None:  # which all rows of one COPY may share
+    if source.get("lsn") is not None:  # all rows of one COPY may share it
         return UpstreamPlace("lsn", (int(source["lsn"]),), False)
     return None
 
@@ -107,7 +108,7 @@ def _row_fields(schema: dict[str, Any] | None) -> list[dict[str, Any]] | None:
 
 
 def maxwell(key: bytes | None, value: bytes | None) -> UpstreamChange | None:
-    """Maxwell's JSON; None for what tells no row: the bounds of a bootstrap, statements."""
+    """Decode Maxwell's JSON; None for records without a row: the bounds of a bootstrap, statements."""
     if value is None:
         return None
     found = _object(value)
@@ -116,7 +117,7 @@ def maxwell(key: bytes | None, value: bytes | None) -> UpstreamChange | None:
         return None
     data, ts_ms = found["data"], int(found.get("ts") or 0) * 1000
     if not isinstance(data, dict):
-        raise ValueError("data is no object")
+        raise ValueError("data is not an object")
     named: dict[str, Any] = {}
     if key is not None:
         reported = {name.removeprefix("pk."): one for name, one in _object(key).items() if name.startswith("pk.")}
@@ -126,7 +127,7 @@ def maxwell(key: bytes | None, value: bytes | None) -> UpstreamChange | None:
         file, _, pos = str(found["position"]).rpartition(":")
         digits = file.rpartition(".")[2]
         if digits.isdecimal() and pos.isdecimal():
-            # of one transaction all changes may have one place, told apart by their number in it
+            # all changes of one transaction may have the same place; their number in it distinguishes them
             numbers = int(digits), int(pos), int(found.get("xoffset") or 1 << 40)
             place = UpstreamPlace(str(found.get("server_id", "")), numbers, True)
     if kind == "delete":
@@ -137,7 +138,7 @@ def maxwell(key: bytes | None, value: bytes | None) -> UpstreamChange | None:
 
 
 def upsert(key: bytes | None, value: bytes | None) -> UpstreamChange | None:
-    """A row under its key; no value: the row is gone. As `upsert-kafka` and compacted topics have it."""
+    """Decode a row under its key; a record without value deletes it. Format of `upsert-kafka` and compacted topics."""
     if key is None:
         raise ValueError("a row without a key")
     named = _payload(_object(key))[0]
@@ -154,5 +155,5 @@ FORMATS: Mapping[str, Format] = {"debezium": debezium, "maxwell": maxwell, "upse
 def _object(data: bytes) -> dict[str, Any]:
     found = orjson.loads(data)
     if not isinstance(found, dict):
-        raise ValueError("no JSON object")
+        raise ValueError("not a JSON object")
     return found

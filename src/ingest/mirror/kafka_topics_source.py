@@ -1,4 +1,4 @@
-"""Topics of a Kafka cluster as a source: their records from some offsets on; nothing is read beside them."""
+"""Topics of a Kafka cluster as a source: their records from some offsets on. There are no tables to read."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from ingest.mirror.topics import LOG, OFFSETS, InputRecord, Mirrored, PartitionE
 from ingest.records.capture_interfaces import Checkpoint, PositionLost, Seen, Stream
 
 REPEATED = Counter(
-    "tailorbird_mirror_repeated_records", "Records passed over since their writer had told them before", ["source"]
+    "tailorbird_mirror_repeated_records", "Records skipped because their writer had published them before", ["source"]
 )
-_TIMEOUT = 10.0  # seconds that brokers have to answer
-_LOOK = 5.0  # seconds in which a topic's first record must come, where nothing else tells its columns
-_IDLE = 1.0  # seconds without a record after which nothing is said to be waiting, again
+_TIMEOUT = 10.0  # seconds to wait for the brokers
+_LOOK = 5.0  # seconds to wait for a topic's first record, if its columns are not configured
+_IDLE = 1.0  # seconds without a record until CaughtUp is repeated
 _LOST = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
 
 
 class TopicsSource(StreamAlone):
-    """Implements `interfaces.SourceServer` over topics that others write."""
+    """Implements `interfaces.SourceServer` over topics of external writers."""
 
     def __init__(self, settings: Source, mirror: Mirror) -> None:
         self._settings, self._mirror = settings, mirror
@@ -46,11 +46,11 @@ class TopicsSource(StreamAlone):
         )
 
     def head(self) -> Position:
-        """The topics' beginning: who begins here reads all that they hold."""
+        """Return the topics' beginning: a capture that starts here reads everything in them."""
         return Position(file=LOG, pos=0, gtid_set="", sequence=0)
 
     def end(self) -> Position:
-        """What comes next at the topics' ends, added up."""
+        """Return the sum of the topics' end offsets."""
         with self._consumer() as consumer:
             ends = [self._marks(consumer, part)[1] for part in self._parts(consumer)]
         return Position(file=LOG, pos=sum(ends), gtid_set="", sequence=0)
@@ -67,7 +67,7 @@ class TopicsSource(StreamAlone):
             if found is None:
                 raise UsageError(
                     f"{where} has no inline schema",
-                    f"name its columns: `{one.table.table}: {{columns: {{id: bigint}}}}`",
+                    f"configure its columns: `{one.table.table}: {{columns: {{id: bigint}}}}`",
                 )
             if not found.definition.primary_key:
                 raise UsageError(f"{where} has no key in its records", "message_key_columns: […]")
@@ -75,7 +75,7 @@ class TopicsSource(StreamAlone):
         return Seen(catalog=Catalog(tables=tables), dialect=Dialect(server="kafka", version=0))
 
     def _first(self, one: Mirrored) -> Any:
-        """What a table's first record tells; Retriable while there is none."""
+        """Return a table's decoded first record. Raises Retriable while there is none."""
         with self._consumer() as consumer:
             parts = [part for part in self._parts(consumer) if part.topic == one.topic]
             consumer.assign([TopicPartition(p.topic, p.partition, self._marks(consumer, p)[0]) for p in parts])
@@ -87,7 +87,7 @@ class TopicsSource(StreamAlone):
                     try:
                         reported = FORMATS[self._mirror.form](message.key(), message.value())
                     except (ValueError, KeyError, TypeError):
-                        continue  # it becomes a dead letter when its turn comes
+                        continue  # it becomes a dead letter later, in its order
                     if reported is None or reported.op in ("d", "t"):
                         continue
                     if reported.table[1] in ("", one.table.table) and (
@@ -96,11 +96,11 @@ class TopicsSource(StreamAlone):
                         return reported
         if one.columns:
             return None
-        raise Retriable(f"source {self._settings.name}: topic {one.topic} holds no record that tells its columns")
+        raise Retriable(f"source {self._settings.name}: topic {one.topic} has no record with its columns")
 
     @contextmanager
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
-        """See `interfaces.SourceServer`; PositionLost where a topic lacks what comes next."""
+        """See `interfaces.SourceServer`. Raises PositionLost if a topic lacks the next records."""
         known = checkpoint.state.get(OFFSETS, {}) if checkpoint.position.pos else {}
         with self._consumer() as consumer:
             starts = []
@@ -110,9 +110,9 @@ class TopicsSource(StreamAlone):
                 start = low if entry is None else int(entry[0])
                 if entry is not None and not low <= start <= high:
                     raise PositionLost(
-                        f"source {self._settings.name}: offset {start} of {part.topic}:{part.partition} comes next, "
-                        f"the topic holds {low} to {high}",
-                        "raise its retention, and set `position_lost: resnapshot` to begin anew with what it holds",
+                        f"source {self._settings.name}: the next offset of {part.topic}:{part.partition} is {start}, "
+                        f"but the topic contains {low} to {high}",
+                        "raise its retention, and set `position_lost: resnapshot` to start again with what it contains",
                     )
                 starts.append(TopicPartition(part.topic, part.partition, start))
             consumer.assign(starts)
@@ -160,7 +160,7 @@ class TopicsSource(StreamAlone):
 
 
 class _Feed:
-    """Implements `topics.TopicFeed` over a consumer that is assigned."""
+    """Implements `topics.TopicFeed` over an assigned consumer."""
 
     def __init__(self, consumer: Any, source: Source, *, busy: bool) -> None:
         self._consumer, self._source, self._idle = consumer, source, 0.02 if busy else _IDLE
@@ -181,7 +181,7 @@ class _Feed:
                 elif error.code() in _LOST:
                     raise PositionLost(
                         f"source {self._source.name}: {message.topic()}:{message.partition()}: {error.str()}",
-                        "raise its retention, and set `position_lost: resnapshot` to begin anew with what it holds",
+                        "raise its retention, and set `position_lost: resnapshot` to start again with what it contains",
                     )
                 elif error.code() == KafkaError._PARTITION_EOF:
                     yield PartitionEnd(message.topic(), message.partition(), message.offset())

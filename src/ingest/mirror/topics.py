@@ -1,8 +1,8 @@
-"""Records of topics → facts, each a transaction of its own; pure. A feed brings the records.
+"""Turn records of topics into log events, each in a separate transaction. A feed supplies the records.
 
-What its database's log had told before is told once: a connector that was restarted publishes again what it had, and a
-record whose place in that log is not behind the last one of its partition is such a one. Rows that a snapshot reads
-have no place, and are told as they come.
+Repetitions are published once: a restarted connector publishes earlier changes again. A record is a repetition if its
+place in the database's log is not after the last one of its partition. Snapshot rows have no place, and are always
+published.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from ingest.mirror.formats import FORMATS, UpstreamChange
 from ingest.mirror.values import Read, reader_of
 from ingest.records.capture_interfaces import Checkpoint
 
-LOG = "topics"  # instead of a log's file
-OFFSETS = "offsets"  # in a checkpoint's state: what comes next, and the last place, by `topic:partition`
+LOG = "topics"  # in place of a log's file
+OFFSETS = "offsets"  # key in a checkpoint's state: next offset and last place, by `topic:partition`
 _OPERATIONS: Mapping[str, Operation] = {"c": "insert", "r": "insert", "u": "update", "d": "delete"}
 
 
@@ -51,7 +51,7 @@ class InputRecord(NamedTuple):
 
 
 class PartitionEnd(NamedTuple):
-    """So far a partition was read: behind its last record there may be offsets that hold none."""
+    """End of a partition so far: offsets without records may follow its last record."""
 
     topic: str
     partition: int
@@ -59,14 +59,14 @@ class PartitionEnd(NamedTuple):
 
 
 class TopicFeed(Protocol):
-    """Records of topics from some offsets on, never ending; None where nothing is waiting."""
+    """Endless records of topics from some offsets on; None if none is waiting."""
 
     def __iter__(self) -> Iterator[InputRecord | PartitionEnd | None]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirrored:
-    """How a table is told: by which topic, under which columns (none: those of the inline schema) and key."""
+    """Source of a table: its topic, its columns (empty: those of the inline schema) and its key."""
 
     table: TableId
     topic: str
@@ -75,14 +75,14 @@ class Mirrored:
 
 
 class TableReads(NamedTuple):
-    """A table's columns as one schema has them, and how values are read."""
+    """A table's columns under one schema, and the readers of their values."""
 
     definition: TableDefinition
     reads: tuple[tuple[str, Read], ...]
 
 
 def reads_of(one: Mirrored, reported: UpstreamChange | None, decimals: str) -> TableReads | None:
-    """What a table looks like by the topology, else by a record's inline schema; None where neither tells."""
+    """Return a table's columns by the topology, else by a record's inline schema; None if both lack them."""
     if one.columns:
         columns = tuple(
             ColumnDefinition(name=name, column_type=kind, nullable=True, charset=None) for name, kind in one.columns
@@ -98,8 +98,9 @@ def reads_of(one: Mirrored, reported: UpstreamChange | None, decimals: str) -> T
 
 
 class TopicEvents:
-    """The facts of one feed from a checkpoint on; iterate it once. `starts`: the first offset of each partition, by
-    `topic:partition`; `skipped` is told of each record that was told before.
+    """Log events of one feed from a checkpoint on; iterate it once.
+
+    `starts`: the first offset of each partition, by `topic:partition`. `skipped` is called for each repetition.
     """
 
     gtid_set = ""
@@ -123,7 +124,7 @@ class TopicEvents:
 
     @property
     def place(self) -> tuple[str, int]:
-        """What comes next of all partitions, added up."""
+        """Return the sum of the next offsets of all partitions."""
         return LOG, self._read
 
     @property
@@ -132,7 +133,7 @@ class TopicEvents:
         return {OFFSETS: {name: list(entry) for name, entry in self._offsets.items()}}
 
     def reached(self, position: Position) -> bool:
-        """Whether all up to a position has been read."""
+        """Return whether everything up to a position has been read."""
         return self._read >= position.pos
 
     def __iter__(self) -> Iterator[LogEvent]:
@@ -157,7 +158,7 @@ class TopicEvents:
         entry[0] = offset
 
     def _log_events(self, record: InputRecord, entry: list[Any]) -> Iterator[LogEvent]:
-        """What a record tells; where it stood is put down in its partition's entry."""
+        """Yield the log events of a record, and store its place in its partition's entry."""
         self._ts_ms = 0
         candidates = self._by_topic.get(record.topic, [])
         file, pos = f"{record.topic}/{record.partition}", record.offset
@@ -165,7 +166,7 @@ class TopicEvents:
             reported = self._format(record.key, record.value)
         except (ValueError, KeyError, TypeError) as error:
             if candidates:
-                yield self._refused(candidates[0].table, record, f"not what the topic should hold: {error}")
+                yield self._refused(candidates[0].table, record, f"not a record of the topic's format: {error}")
             return
         if reported is None:
             return
@@ -192,7 +193,10 @@ class TopicEvents:
 
     @staticmethod
     def _named(candidates: list[Mirrored], reported: UpstreamChange) -> Mirrored | None:
-        """The table of a record: a topic of one table has no other, of several each record names its own."""
+        """Return the table of a record.
+
+        A topic of one table has no other; with several tables, each record names its own.
+        """
         if len(candidates) == 1 and not (reported.table[1] and reported.table[1] != candidates[0].table.table):
             return candidates[0]
         return next((one for one in candidates if (one.table.database, one.table.table) == reported.table), None)
@@ -222,7 +226,7 @@ class TopicEvents:
             return RowsLogged(table, operation, [after], not isinstance(after, RefusedImage), file, pos)
         old = None if reported.before is None else _image(reads, reported.before, key)
         if old is not None and not isinstance(old, RefusedImage) and any(old.get(name) is None for name in key):
-            old = None  # Debezium's of a table that tells no rows before: nothing, or nothing of the key
+            old = None  # Debezium's before image lacks the key, if the table does not log old rows
         plain = not isinstance(after, RefusedImage) and not isinstance(old, RefusedImage)
         if isinstance(after, RefusedImage) and old is None:
             old = {name: after.values.get(name) for name in key}
@@ -239,14 +243,14 @@ class TopicEvents:
 
 
 def _image(reads: TableReads, values: Mapping[str, Any], key: tuple[str, ...] | None) -> Image:
-    """A row's image; of one before a change (`key`) columns that are not told are left out, else they are refused."""
+    """Return a row's image. Missing columns are left out of a before image (`key` is set), else they are refused."""
     row: dict[str, Any] = {}
     refused: dict[str, str] = {}
     unknown: list[str] = []
     for name, read in reads.reads:
         if name not in values:
             if key is None:
-                unknown.append(f"column {name}: it is not told")
+                unknown.append(f"column {name}: missing in the record")
             continue
         value = values[name]
         if value is None:
@@ -257,6 +261,6 @@ def _image(reads: TableReads, values: Mapping[str, Any], key: tuple[str, ...] | 
         except (ValueError, KeyError, TypeError, ArithmeticError) as error:
             row[name] = value if isinstance(value, str | int | float | bool) else str(value)
             refused[name] = str(error)
-    if unknown:  # no value stands for a column that the record does not have
+    if unknown:  # no value can replace a column that the record lacks
         return RefusedImage(values=row, why="; ".join(unknown), columns=refused)
     return RefusedImage(values=row, columns=refused) if refused else row

@@ -1,8 +1,8 @@
-"""Values in records of others → canonical form, by a column's type as MySQL writes it; pure.
+"""Convert values of external records to canonical form, by the column's type as MySQL writes it.
 
-How a type is told depends on the writer's settings, and nearly all of these can be told apart by what stands there: a
-number is days, milliseconds or microseconds by the column's digits, a text is a time or a decimal as it is written.
-A value that is neither raises Unrepresentable.
+The form of a type depends on the writer's settings, and the value nearly always reveals it. A number is days,
+milliseconds or microseconds by the column's digits; a text is a time or a decimal as written. Other values raise
+Unrepresentable.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _DIGITS = re.compile(r"\((\d)\)")
 
 
 def reader_of(column_type: str, *, decimals: str = "string") -> Read:
-    """How JSON values of a column are read, never None; ValueError for a type that has no canonical form.
+    """Return the reader of a column's JSON values, which are never None. ValueError for a type without canonical form.
 
-    `decimals` is `precise` where they are bytes in base64, Connect's own form.
+    `decimals` is `precise` if they are bytes in base64, Connect's own form.
     """
     kind = from_mysql(column_type)
     match kind.kind:
@@ -60,72 +60,72 @@ def reader_of(column_type: str, *, decimals: str = "string") -> Read:
 
 
 def whole(value: Any) -> int:
-    """A whole number; texts of one, too."""
+    """Read a whole number, or its text."""
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise Unrepresentable(f"{value!r} is no whole number")
+        raise Unrepresentable(f"{value!r} is not a whole number")
     return int(value)
 
 
 def flag(value: Any) -> bool:
-    """A truth value, or 0 and 1."""
+    """Read a boolean, or 0 and 1."""
     if value in (True, False, 0, 1):
         return bool(value)
-    raise Unrepresentable(f"{value!r} is no truth value")
+    raise Unrepresentable(f"{value!r} is not a boolean")
 
 
 def number(value: Any) -> float | str:
-    """A floating-point number; of those that JSON cannot hold, Debezium's strings."""
+    """Read a floating-point number; Debezium writes those that JSON cannot represent as strings."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise Unrepresentable(f"{value!r} is no number")
+        raise Unrepresentable(f"{value!r} is not a number")
     return float_of(float(value))
 
 
 def text(value: Any) -> str:
-    """A text as it is: texts, and bytes in base64."""
+    """Read a text or bytes in base64, unchanged."""
     if not isinstance(value, str):
-        raise Unrepresentable(f"{value!r} is no text")
+        raise Unrepresentable(f"{value!r} is not a text")
     return value
 
 
 def geometry(value: Any) -> Struct:
-    """Debezium's struct of a geometry."""
+    """Read Debezium's struct of a geometry."""
     if not isinstance(value, dict):
-        raise Unrepresentable(f"{value!r} is no geometry")
+        raise Unrepresentable(f"{value!r} is not a geometry")
     try:
         ewkt_of(value)
     except NoGeometry as error:
-        raise Unrepresentable(f"no geometry: {error}") from error
+        raise Unrepresentable(f"not a geometry: {error}") from error
     return {name: value.get(name) for name in ("x", "y", "wkb", "srid") if name in value or name == "srid"}
 
 
 def floats(value: Any) -> list[Member]:
-    """A vector: an array of finite numbers."""
+    """Read a vector: an array of finite numbers."""
     if not isinstance(value, list):
-        raise Unrepresentable(f"{value!r} is no vector")
+        raise Unrepresentable(f"{value!r} is not a vector")
     found = [number(one) for one in value]
     if any(isinstance(one, str) for one in found):
-        raise Unrepresentable("a vector whose numbers are not finite")
+        raise Unrepresentable("a vector with numbers that are not finite")
     return list(found)
 
 
 def json_text(value: Any) -> str:
-    """JSON as a text, or as it stands in the record."""
+    """Return JSON as a text, from a text or a JSON value in the record."""
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
 def decimal_of(scale: int) -> Read:
-    """A decimal as a text or a number."""
+    """Return the reader of a decimal as a text or a number."""
 
     def read(value: Any) -> str:
         if isinstance(value, bool) or not _NUMBER.fullmatch(str(value)):
-            raise Unrepresentable(f"{value!r} is no decimal")
+            raise Unrepresentable(f"{value!r} is not a decimal")
         return fixed(decimal.Decimal(str(value)), scale)
 
     return read
 
 
 def precise(scale: int) -> Read:
-    """A decimal as Connect's bytes: the unscaled number, the highest byte first, in base64."""
+    """Return the reader of a decimal as Connect's bytes: the unscaled number, highest byte first, in base64."""
 
     def read(value: Any) -> str:
         unscaled = int.from_bytes(base64.b64decode(text(value), validate=True), "big", signed=True)
@@ -135,26 +135,26 @@ def precise(scale: int) -> Read:
 
 
 def fixed(value: decimal.Decimal, scale: int) -> str:
-    """A decimal with exactly so many digits behind the point; Unrepresentable where that would round it."""
+    """Format a decimal with exactly `scale` digits after the point. Raises Unrepresentable if that would round it."""
     context = decimal.Context(prec=100, traps=[decimal.InvalidOperation, decimal.Inexact])
     try:
         return f"{value.quantize(decimal.Decimal(1).scaleb(-scale), context=context):f}"
     except decimal.DecimalException as error:
-        raise Unrepresentable(f"{value} has more than {scale} digits behind the point") from error
+        raise Unrepresentable(f"{value} has more than {scale} digits after the point") from error
 
 
 def day(value: Any) -> str:
-    """A date: days since 1970, or a text."""
+    """Read a date: days since 1970, or a text."""
     try:
         if isinstance(value, int):
             return f"{(_EPOCH + dt.timedelta(days=value)).date().isoformat()}Z"
         return f"{dt.date.fromisoformat(text(value).removesuffix('Z')).isoformat()}Z"
     except (ValueError, OverflowError) as error:
-        raise Unrepresentable(f"{value!r} is no day") from error
+        raise Unrepresentable(f"{value!r} is not a day") from error
 
 
 def moment(scale: int) -> Read:
-    """A moment: a number of 1/(1000 · scale) seconds since 1970, or a text; one without a zone is in UTC."""
+    """Return the reader of a timestamp: a number of 1/(1000 · scale) s since 1970, or a text (UTC by default)."""
 
     def read(value: Any) -> str:
         try:
@@ -164,14 +164,14 @@ def moment(scale: int) -> Read:
                 at = dt.datetime.fromisoformat(_micros(text(value)).replace("Z", "+00:00"))
                 at = at.astimezone(dt.UTC).replace(tzinfo=None) if at.tzinfo else at
         except (ValueError, OverflowError) as error:
-            raise Unrepresentable(f"{value!r} is no moment") from error
+            raise Unrepresentable(f"{value!r} is not a timestamp") from error
         return _short(at.isoformat(timespec="microseconds")) + "Z"
 
     return read
 
 
 def clock(value: Any, scale: int = 1) -> str:
-    """A time: so many times a microsecond, or a text."""
+    """Read a time: a number of `scale` microseconds, or a text."""
     if isinstance(value, int) and not isinstance(value, bool):
         micros = abs(value) * scale
         seconds, fraction = divmod(micros, 1_000_000)
@@ -179,7 +179,7 @@ def clock(value: Any, scale: int = 1) -> str:
         return ("-" if value < 0 else "") + _short(shown)
     found = text(value).removesuffix("Z")
     if not _CLOCK.fullmatch(found):
-        raise Unrepresentable(f"{value!r} is no time")
+        raise Unrepresentable(f"{value!r} is not a time")
     return _short(found) if "." in found else found
 
 
@@ -188,5 +188,5 @@ def _short(shown: str) -> str:
 
 
 def _micros(shown: str) -> str:
-    """A text of a moment with at most six digits behind the point: what is finer is cut off."""
+    """Truncate a timestamp's text to at most six digits after the point."""
     return re.sub(r"(\.\d{6})\d+", r"\1", shown)

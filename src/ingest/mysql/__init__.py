@@ -1,1 +1,1 @@
-"""MySQL and MariaDB as a source: connections, schemas, snapshots, the log."""
+"""Capture MySQL and MariaDB: connections, schemas, snapshots, and the log."""

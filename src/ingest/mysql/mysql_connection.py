@@ -1,4 +1,4 @@
-"""Connections to a MySQL server, whose errors come out grouped by what may be done about them."""
+"""Connect to a MySQL server, and group its errors by recovery."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cdc.topology.topology import Source
 from ingest.binlog.transports.mysql_transport import tls_options
 from ingest.binlog.transports.uri import Ssl
 
-# Values stay the text that the server sent; only parameters are converted.
+# Values stay the server's text; only parameters are converted.
 _TEXT_ONLY: Any = {key: value for key, value in conversions.items() if not isinstance(key, int)}
 _DENIED = {
     ER.ACCESS_DENIED_ERROR,
@@ -36,13 +36,13 @@ _UNAVAILABLE = {
     ER.LOCK_DEADLOCK,
     ER.QUERY_INTERRUPTED,
 }
-# A table that was altered or dropped since its columns were read: reading them again tells.
+# A table was altered or dropped since its columns were read: read them again.
 _CHANGED = {ER.TABLE_DEF_CHANGED, ER.BAD_FIELD_ERROR, ER.NO_SUCH_TABLE}
 _LOG_REFUSED = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG
 _LOG_REMEDIES = {
-    "server_id": "give each reader of the server a server_id of its own",
+    "server_id": "give each reader of the server a unique server_id",
     "max_allowed_packet": "raise max_allowed_packet at the server",
-    "purged": "raise binlog_expire_logs_seconds, and set `position_lost: resnapshot` to have all tables read again",
+    "purged": "raise binlog_expire_logs_seconds, and set `position_lost: resnapshot` to re-read all tables",
 }
 
 
@@ -50,12 +50,12 @@ Connection = pymysql.connections.Connection
 
 
 def ssl_of(source: Source) -> Ssl:
-    """How connections to a source are encrypted."""
+    """Return how connections to a source are encrypted."""
     return "off" if source.ssl_mode == "disabled" else source.ssl_mode
 
 
 def settings(source: Source) -> dict[str, Any]:
-    """Keyword arguments of a connection to a source; the caller adds timeouts."""
+    """Return the keyword arguments of a connection to a source, without timeouts."""
     return {
         "host": source.hostname,
         "port": source.port,
@@ -70,7 +70,7 @@ def settings(source: Source) -> dict[str, Any]:
 
 @contextmanager
 def translated(source: Source, doing: str) -> Iterator[None]:
-    """Turns PyMySQL's errors into Retriable, UsageError or Fatal, naming the source and what was being done."""
+    """Turn PyMySQL's errors into Retriable, UsageError or Fatal, with the source and the current operation."""
     try:
         yield
     except TailorbirdError:
@@ -83,7 +83,7 @@ def translated(source: Source, doing: str) -> Iterator[None]:
 
 @contextmanager
 def reading(source: Source, table: TableId) -> Iterator[None]:
-    """The same while one table is read: what concerns it alone, a missing right or an engine's error, is Skippable."""
+    """Translate errors of reading one table: those of this table alone (a privilege, its engine) become Skippable."""
     try:
         with translated(source, f"read {table}"):
             yield
@@ -96,7 +96,7 @@ def reading(source: Source, table: TableId) -> Iterator[None]:
 
 @contextmanager
 def connected(source: Source, *, read_timeout: float | None = 60.0) -> Iterator[Connection]:
-    """A connection whose values are text and whose session is in UTC; closed at the end."""
+    """Yield a connection whose values are text and whose session is in UTC. Closed at the end."""
     with translated(source, "connect"):
         connection = pymysql.connect(**settings(source), conv=_TEXT_ONLY, read_timeout=read_timeout)
     try:
@@ -110,7 +110,7 @@ def connected(source: Source, *, read_timeout: float | None = 60.0) -> Iterator[
 
 
 def show_generated_keys(connection: Connection) -> None:
-    """Have this session see the primary keys that MySQL (from 8.0.30 on) generates and does not show elsewhere."""
+    """Show this session the primary keys that MySQL (from 8.0.30 on) generates and hides by default."""
     shown = "show_gipk_in_create_table_and_information_schema"
     with connection.cursor() as cursor:
         cursor.execute("SHOW SESSION VARIABLES LIKE %s", (shown,))
@@ -119,7 +119,7 @@ def show_generated_keys(connection: Connection) -> None:
 
 
 def query(connection: Connection, sql: str, *arguments: object) -> list[tuple[Any, ...]]:
-    """All rows of a small query, values as text."""
+    """Return all rows of a small query, values as text."""
     with connection.cursor() as cursor:
         cursor.execute(sql, arguments or None)
         return list(cursor.fetchall())
@@ -136,7 +136,7 @@ def _translate(error: pymysql.MySQLError, source: Source, doing: str) -> Tailorb
         for sign, remedy in _LOG_REMEDIES.items():
             if sign in said:
                 return Fatal(message, remedy)
-        return Fatal(message, "look into the server's error log")
+        return Fatal(message, "check the server's error log")
     if code in _CHANGED:
         return TableChanged(message)
     if code in _UNAVAILABLE or isinstance(error, pymysql.err.InterfaceError):

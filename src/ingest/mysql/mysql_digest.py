@@ -1,10 +1,10 @@
-"""Digests that a MySQL or MariaDB server computes by SQL, equal to those of `cdc.merkle` over the same rows.
+"""Compute digests in a MySQL or MariaDB server, equal to those of `cdc.merkle` over the same rows.
 
 The session must be `connected`'s: in UTC, with an empty sql_mode (else PAD_CHAR_TO_FULL_LENGTH pads CHAR), in utf8mb4.
-Values print themselves within CONCAT_WS wherever the server's text is the canonical one already, since each function
-costs as much as the hash. While digests are computed, strings of the session are bytes: texts are neither converted nor
-counted, and what SHA2 returns can be XORed as it is. MySQL 8.0 XORs binary strings; older ones and MariaDB know numbers
-of 64 bits only and XOR four of them, of one hash that a variable keeps from the first to the last.
+If the server's text is already canonical, CONCAT_WS prints the value directly, since each function costs as much as the
+hash. While digests are computed, strings of the session are bytes: texts are neither converted nor counted, and SHA2's
+result can be XORed directly. MySQL 8.0 XORs binary strings. Older versions and MariaDB only XOR 64-bit numbers, so four
+of them are XORed, from one hash in a variable.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from ingest.mysql.mysql_connection import Connection, query, translated
 from ingest.mysql.mysql_snapshot import KEYS, image_of
 from ingest.records import chunks
 
-_WIDE_XOR = (8, 0)  # MySQL's version from which BIT_XOR takes binary strings
+_WIDE_XOR = (8, 0)  # MySQL's first version in which BIT_XOR accepts binary strings
 _MASK = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DigestSql:
-    """Makes the statements of one table for one server; `schema` has the columns' types as the server has them now.
+    """Builds the statements of one table for one server. `schema` has the server's current column types.
 
-    `stands_in`: days that are none (0000-00-00, the 31st of February) were published as NULL, and are NULL here.
+    `stands_in`: invalid days (0000-00-00, the 31st of February) were published as NULL, and are NULL here.
     """
 
     schema: TableSchema
@@ -47,11 +47,11 @@ class DigestSql:
     stands_in: bool = False
 
     def text(self) -> str:
-        """The expression of a row's text."""
+        """Return the expression of a row's text."""
         return self._joined(self.covered.forms)
 
     def leaf(self) -> str:
-        """The expression of a row's leaf."""
+        """Return the expression of a row's leaf."""
         column = chunks.quoted(self.grid.column)
         match self.grid.kind:
             case "integer":
@@ -67,24 +67,29 @@ class DigestSql:
         return f"CAST(CONV(LEFT(SHA2({key}, 256), {HASH_BITS // 4}), 16, 10) AS UNSIGNED)"
 
     def of_leaves(self, first: int, last: int) -> str:
-        """Digests of the leaves `first` to `last` that have rows: leaf, count, then the hash in one part or four."""
+        """Return the query for digests of the leaves `first` to `last` with rows: leaf, count, the hash in one part or
+        four.
+        """
         return (
             f"SELECT {self.leaf()} AS leaf, {self._digest()} FROM {self._name()}{self.where(first, last)} GROUP BY leaf"
         )
 
     def of_range(self, first: int, last: int) -> str:
-        """One digest of all rows of these leaves: count, hash. Half as much work for the server as by leaf."""
+        """Return the query for one digest of all rows of these leaves: count, hash.
+
+        It costs half as much as by leaf.
+        """
         return f"SELECT {self._digest()} FROM {self._name()}{self.where(first, last)}"
 
     def rows(self, first: int, last: int, among: Sequence[int] = ()) -> str:
-        """The rows of these leaves, or of those `among` them, as a snapshot reads them."""
+        """Return the query for the rows of these leaves, or of those `among` them, as a snapshot reads them."""
         condition = self.where(first, last).removeprefix(" WHERE ")
         if among:
             condition = f"{self.leaf()} IN ({', '.join(map(str, among))})"
         return chunks.select_all(self.schema, condition)
 
     def where(self, first: int, last: int) -> str:
-        """The condition that a row belongs to these leaves; empty for all of them."""
+        """Return the condition that a row belongs to these leaves; empty for all of them."""
         edges = bounds(self.grid, first, last)
         if edges is None:
             if (first, last) == (0, self.grid.last):
@@ -93,7 +98,7 @@ class DigestSql:
         column = chunks.quoted(self.grid.column)
         parts = [f"{column} {sign} {edge}" for sign, edge in zip((">=", "<"), edges, strict=True) if edge]
         if self.grid.kind in ("day", "second") and (key := self.schema.column(self.grid.column)) is not None:
-            parts.append(_is_day(key))  # a row whose key is no day was not published, and lies in no leaf
+            parts.append(_is_day(key))  # a row whose key is not a valid day was not published, and is in no leaf
         return f" WHERE {' AND '.join(parts)}" if parts else ""
 
     def _joined(self, forms: Sequence[Form]) -> str:
@@ -105,14 +110,14 @@ class DigestSql:
             if self.stands_in and form.kind in ("day", "moment"):
                 part, nullable = f"IF({_is_day(column)}, {part}, NULL)", True
             elif form.kind == "geometry":
-                # MariaDB gives rows an empty one where a column NOT NULL is added: it has no canonical form
+                # MariaDB fills an added NOT NULL column with an empty geometry, which has no canonical form
                 size = "= 25" if column.column_type.lower() == "point" else ">= 9"
                 part, nullable = f"IF(LENGTH({chunks.quoted(form.name)}) {size}, {part}, NULL)", True
             parts.append(f"IFNULL({part}, '')" if nullable else part)
         return f"CONCAT_WS(',', {', '.join(parts)})"
 
     def _digest(self) -> str:
-        # COUNT of what can not be NULL; a digest of no rows is NULL or zeros, by version
+        # COUNT of what cannot be NULL; a digest of no rows is NULL or zeros, by version
         if self.wide:
             return f"COUNT(*), HEX(BIT_XOR(LEFT(SHA2({self.text()}, 256), 32)))"
         parts = [f"LEFT(@tailorbird := SHA2({self.text()}, 256), 8)"]
@@ -126,7 +131,7 @@ class DigestSql:
 def digest_sql(
     connection: Connection, schema: TableSchema, covered: Covered, grid: Grid, *, stands_in: bool = False
 ) -> DigestSql:
-    """The statements for the server that a connection leads to."""
+    """Return the statements for the connected server."""
     version = str(query(connection, "SELECT VERSION()")[0][0])
     numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
     wide = "mariadb" not in version.lower() and numbers >= _WIDE_XOR
@@ -134,14 +139,14 @@ def digest_sql(
 
 
 def leaf_digests(connection: Connection, source: Source, sql: DigestSql, first: int, last: int) -> dict[int, Digest]:
-    """The digest of each leaf from `first` to `last` that has rows, as the connection's transaction sees them."""
+    """Return the digest of each leaf from `first` to `last` with rows, as the connection's transaction sees them."""
     with translated(source, f"compute digests of {sql.schema.table_id}"), _in_bytes(connection):
         found = query(connection, sql.of_leaves(first, last).replace("%", "%%"))
     return {int(row[0]): _digest(row[1:]) for row in found if row[0] is not None}
 
 
 def range_digest(connection: Connection, source: Source, sql: DigestSql, first: int, last: int) -> Digest:
-    """The digest of all rows of the leaves from `first` to `last`."""
+    """Return the digest of all rows of the leaves from `first` to `last`."""
     with translated(source, f"compute a digest of {sql.schema.table_id}"), _in_bytes(connection):
         return _digest(query(connection, sql.of_range(first, last).replace("%", "%%"))[0])
 
@@ -149,12 +154,12 @@ def range_digest(connection: Connection, source: Source, sql: DigestSql, first: 
 def leaf_rows(
     connection: Connection, source: Source, sql: DigestSql, first: int, last: int, among: Sequence[int] = ()
 ) -> Iterator[Image]:
-    """The rows of these leaves, or of those `among` them: canonical values or refused images, as in snapshots."""
+    """Yield the rows of these leaves, or of those `among` them: canonical values or refused images, as in snapshots."""
     yield from _images(connection, source, sql.schema, sql.rows(first, last, among))
 
 
 def keyed_rows(connection: Connection, source: Source, sql: DigestSql, keys: Sequence[Row]) -> Iterator[Image]:
-    """The rows of these keys, whose columns can be walked: likewise."""
+    """Yield the rows of these keys in the same form. The key columns must be walkable."""
     for at in range(0, len(keys), KEYS):
         yield from _images(connection, source, sql.schema, chunks.select_keys(sql.schema, keys[at : at + KEYS]))
 
@@ -181,7 +186,7 @@ def _digest(row: Sequence[Any]) -> Digest:
 
 @contextmanager
 def _in_bytes(connection: Connection) -> Iterator[None]:
-    """Strings are bytes for the session's expressions meanwhile."""
+    """Treat strings in the session's expressions as bytes within this context."""
     query(connection, "SET collation_connection = 'binary'")
     try:
         yield
@@ -190,14 +195,16 @@ def _in_bytes(connection: Connection) -> Iterator[None]:
 
 
 def _is_day(column: Column) -> str:
-    """The condition that a date or a moment lies on a day that exists, of the years 1 to 9999: the server's own way to
-    count days leads back to no other."""
+    """Return the condition that a date or time is on an existing day of the years 1 to 9999.
+
+    Only for such days, the server's conversion to a day number and back returns the same day.
+    """
     name = chunks.quoted(column.name)
     return f"FROM_DAYS(TO_DAYS({name})) = {name if column.type.kind == 'date' else f'DATE({name})'}"
 
 
 def _part(form: Form, column: Column) -> str:
-    """A column's part of a row's text, NULL for NULL."""
+    """Return a column's part of a row's text, NULL for NULL."""
     name = chunks.quoted(form.name)
     zerofill = "zerofill" in column.column_type.lower()
     match form.kind:

@@ -1,4 +1,4 @@
-"""The foreign keys of a MySQL server that change rows below its log."""
+"""Read the foreign keys of a MySQL server that change rows below its log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ORDER BY k.TABLE_SCHEMA, k.TABLE_NAME, k.CONSTRAINT_NAME, k.ORDINAL_POSITION"""
 
 
 def foreign_keys(connection: Connection, source: Source) -> ForeignKeys:
-    """Foreign keys to or from tables of the captured databases that cascade or set NULL."""
+    """Return the foreign keys to or from tables of the captured databases that cascade or set NULL."""
     databases = sorted(source.databases)
     sql = _KEYS.format(", ".join(["%s"] * len(databases)))
     found: dict[tuple[str, str, str], list[tuple[str, ...]]] = {}

@@ -1,4 +1,4 @@
-"""What a MySQL server must be for its log to be captured, where its log ends, and what its tables look like."""
+"""Check that a MySQL server's log can be captured; read the log's end and the tables' definitions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ingest.events.tables import Tables, TablesChanged
 from ingest.mysql.mysql_connection import Connection, query, translated
 from ingest.records.capture_interfaces import PositionLost, Seen
 
-# variable → the value that capture relies on; an absent variable counts as the empty text
+# variable → required value; an absent variable counts as the empty text
 _REQUIRED = {
     "log_bin": "ON",
     "binlog_format": "ROW",
@@ -28,7 +28,7 @@ _STATIC = {"log_bin"}
 
 
 def check_server(connection: Connection, source: Source) -> None:
-    """Fatal unless the server logs whole rows, each with the statement that makes it so."""
+    """Raise Fatal, with the statement that corrects it, unless the server logs whole rows."""
     with translated(source, "read the server's variables"):
         marks = ", ".join(["%s"] * len(_REQUIRED))
         found = dict(query(connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({marks})", *_REQUIRED))
@@ -39,12 +39,13 @@ def check_server(connection: Connection, source: Source) -> None:
             if name in _STATIC:
                 remedy = f"set {name}={wanted} in my.cnf and restart the server"
             raise Fatal(
-                f"source {source.name}: {name} is {value or 'not there'}, capture needs {wanted or 'it empty'}", remedy
+                f"source {source.name}: {name} is {value or 'absent'}, but capture needs {wanted or 'an empty value'}",
+                remedy,
             )
 
 
 def head(connection: Connection, source: Source) -> Position:
-    """Where the log ends; every transaction in its GTID set is visible to statements that begin later."""
+    """Return the log's end. Every transaction in its GTID set is visible to statements that begin later."""
     with translated(source, "read the log's end"):
         version = str(query(connection, "SELECT VERSION()")[0][0])
         maria = "mariadb" in version.lower()
@@ -63,10 +64,10 @@ def head(connection: Connection, source: Source) -> Position:
 
 
 def check_position(connection: Connection, source: Source, position: Position) -> None:
-    """PositionLost when the server's log no longer continues a position, or never was the log that was read."""
-    over = f"set `position_lost: resnapshot` at source {source.name}: its capture then reads all tables again by itself"
+    """Raise PositionLost when the server's log does not continue the position, or is a different log."""
+    over = f"set `position_lost: resnapshot` at source {source.name}: capture then re-reads all tables automatically"
     gtid_set = position.gtid_set
-    if not gtid_set or re.fullmatch(r"[\d,-]+", gtid_set):  # MariaDB's server compares its own
+    if not gtid_set or re.fullmatch(r"[\d,-]+", gtid_set):  # MariaDB's server compares its own GTIDs
         _check_file(connection, source, position, over)
         return
     with translated(source, "compare the stored position with the log"):
@@ -78,7 +79,7 @@ def check_position(connection: Connection, source: Source, position: Position) -
         )[0]
     if ahead:
         raise PositionLost(
-            f"source {source.name}: transactions that were read are unknown to this server: {_one_line(ahead)} "
+            f"source {source.name}: this server does not know transactions that were read: {_one_line(ahead)} "
             "(it was reset, restored or replaced)",
             f"point the source at the right server, or {over}",
         )
@@ -99,14 +100,14 @@ def _check_file(connection: Connection, source: Source, position: Position, over
         )
     if not position.gtid_set and files[position.file] < position.pos:
         raise PositionLost(
-            f"source {source.name}: {position.file} ends at {files[position.file]}, {position.pos} was read already "
-            "(the server was reset or replaced)",
+            f"source {source.name}: {position.file} ends at {files[position.file]}, "
+            f"but {position.pos} was already read (the server was reset or replaced)",
             f"point the source at the right server, or {over}",
         )
 
 
 def holds(connection: Connection, source: Source, position: Position) -> bool:
-    """Whether the server's log can be read from a position on; MariaDB's by the file that it stands in."""
+    """Return whether the server's log can be read from a position on; for MariaDB, whether its file exists."""
     if position.gtid_set and not re.fullmatch(r"[\d,-]+", position.gtid_set):
         try:
             check_position(connection, source, position)
@@ -135,13 +136,13 @@ _COLUMN_NAMES = (
     "table_schema", "table_name", "column_name", "column_type", "is_nullable", "character_set_name", "collation_name",
     "column_default", "extra", "generation_expression",
 )  # fmt: skip
-# Those that have rows of their own; the others are views.
+# Types with stored rows; the others are views.
 _TABLE_TYPES = frozenset({"BASE TABLE", "SYSTEM VERSIONED", "SEQUENCE"})
 _TABLE_NAMES = ("table_schema", "table_name", "character_set_name", "table_type", "engine", "table_collation")
 
 
 def seen(connection: Connection, source: Source) -> Seen:
-    """All tables of the captured databases as information_schema shows them, and the server's dialect."""
+    """Return all tables of the captured databases as information_schema shows them, and the server's dialect."""
     with translated(source, "read the tables' columns"):
         dialect, charset = dialect_of(connection, source)
         databases = sorted({name.lower() for name in source.databases} if dialect.fold_names else source.databases)
@@ -168,8 +169,10 @@ def seen(connection: Connection, source: Source) -> Seen:
 
 
 def dialect_of(connection: Connection, source: Source) -> tuple[Dialect, str]:
-    """What the server's statements and names mean, and its character_set_server. UsageError where the topology names a
-    table twice that is one to the server."""
+    """Return the server's dialect and its character_set_server.
+
+    Raises UsageError if the topology lists a table twice under names that the server treats as equal.
+    """
     ((version, charset, fold, explicit),) = query(
         connection,
         "SELECT VERSION(), @@character_set_server, @@lower_case_table_names, @@explicit_defaults_for_timestamp",
@@ -184,7 +187,7 @@ def dialect_of(connection: Connection, source: Source) -> tuple[Dialect, str]:
         other = ".".join(spelt[twice[0].database.lower(), twice[0].table.lower()])
         raise UsageError(
             f"source {source.name}: {twice[0].name} and {other} are one table, since lower_case_table_names is {fold}",
-            "name it once in `tables:`",
+            "list it once in `tables:`",
         )
     dialect = Dialect(
         server="mariadb" if maria else "mysql",
@@ -198,7 +201,7 @@ def dialect_of(connection: Connection, source: Source) -> tuple[Dialect, str]:
 
 
 def _can_read(connection: Connection, source: Source, dialect: Dialect) -> bool:
-    """Whether tables can be read beside the log: without GTIDs, only a lock tells which rows belong to which place."""
+    """Return whether tables can be read during capture: without GTIDs, assigning rows to positions requires a lock."""
     if dialect.server == "mariadb" or source.snapshot_locking_mode == "minimal":
         return True
     with translated(source, "read the server's GTID mode"):
@@ -206,7 +209,7 @@ def _can_read(connection: Connection, source: Source, dialect: Dialect) -> bool:
 
 
 def captured_schemas(connection: Connection, source: Source) -> dict[TableId, TableSchema]:
-    """Schemas of the tables that a capture of the log does not leave out, as they are now."""
+    """Return the current schemas of the tables that capture does not leave out."""
     _, change = _tables(connection, source)
     return {schema.table_id: schema for schema in change.schemas}
 
@@ -227,8 +230,10 @@ def _tables(connection: Connection, source: Source) -> tuple[Tables, TablesChang
 def table_schemas(
     connection: Connection, source: Source, known: Mapping[TableId, TableSchema]
 ) -> dict[TableId, TableSchema]:
-    """Schemas of the captured tables now: the known one where it holds, else one of the next version. UsageError for a
-    missing table, one without key or with an unknown type."""
+    """Return the captured tables' current schemas: the known one if it is unchanged, else the next version.
+
+    Raises UsageError for a missing table, one without a key, or one with an unknown type.
+    """
     tables, change = _tables(connection, source)
     for why in tables.left_out().values():
         raise UsageError(why.message, why.hint)

@@ -1,9 +1,9 @@
-"""Chunks of tables, read beside the log: one connection and one thread a table, no locks but an opted one.
+"""Read chunks of tables during capture: one connection and one thread per table, no locks except an optional one.
 
-What a chunk shows holds everything that the stream had read when it was asked for, for the server (perhaps a replica)
-is waited for; and nothing behind the chunk's `high`. Both are known by GTID sets; MariaDB tells the position of a
-consistent snapshot itself. A server without either needs FLUSH TABLES WITH READ LOCK for a moment, which must be opted
-for: its file and position include transactions that a SELECT cannot see yet, so an update would be lost.
+A chunk includes everything that the stream had read when it was requested, because the server (perhaps a replica) is
+waited for; and nothing later than the chunk's `high`. Both are known by GTID sets; MariaDB reports the position of a
+consistent snapshot. A server without either needs a short FLUSH TABLES WITH READ LOCK, which must be enabled: otherwise
+its file and position include transactions that a SELECT does not see yet, so an update would be lost.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ _TIMEOUT = 60.0  # seconds that a replica may need to execute what the stream ha
 
 
 class MySqlChunks(ChunkThreads):
-    """Implements `snapshots.ChunkReader`; `close` ends its threads."""
+    """Implements `snapshots.ChunkReader`. `close` ends its threads."""
 
     def __init__(self, source: Source, *, rows: int = CHUNK, lock: bool = False) -> None:
         super().__init__(lambda: _reading(source, rows, lock))
         self._source = source
 
     def request(self, request: ChunkRequest) -> None:
-        """See `snapshots.ChunkReader`; Skippable where the host's owner lets no rows be read."""
+        """See `snapshots.ChunkReader`. Raises Skippable if the host's policy forbids reading rows."""
         table = request.schema.table_id
         if not self._source.dumps:
             what = (
-                f"rows of table {table} would have to be read"
+                f"capture needs to read rows of table {table}"
                 if request.keys
-                else f"table {table} would have to be read whole"
+                else f"capture needs to read table {table} whole"
             )
             raise Skippable(what, "the policy of its host forbids it (dumps: false)")
         if request.where and self._source.conditions is not None:
@@ -67,7 +67,7 @@ def _reading(source: Source, rows: int, lock: bool) -> Iterator[_Reading]:
             yield reading
         finally:
             if reading.passes:
-                connection._force_close()  # type: ignore[attr-defined]  # a polite close would read the rest
+                connection._force_close()  # type: ignore[attr-defined]  # a regular close would read the remaining rows
 
 
 class _Reading:
@@ -81,7 +81,7 @@ class _Reading:
 
     @property
     def passes(self) -> bool:
-        """Whether a pass over the table has begun."""
+        """Return whether a pass over the table has begun."""
         return self._pass is not None
 
     def _set_up(self, connection: Connection) -> None:
@@ -113,7 +113,7 @@ class _Reading:
                 query(connection, "COMMIT")
             else:
                 high = self._executed(connection)
-        assert high is not None, "either way it is known"
+        assert high is not None, "both paths set it"
         width = len(schema.columns)
         images = list(_images(schema, [row[:width] for row in rows]))
         after = [chunks.stored(value) for value in rows[-1][width:]] if len(rows) == self._rows else None
@@ -121,7 +121,7 @@ class _Reading:
         return Chunk(request=request, images=images, after=after, last=last, high=high, total=total)
 
     def _keyed(self, connection: Connection, request: ChunkRequest) -> Chunk:
-        """The rows of some keys, a few hundred at a time, between one position and another."""
+        """Read the rows of some keys, a few hundred at a time, between two positions."""
         images: list[Image] = []
         self._wait(connection, request.position)
         exact = self._maria or not self._gtids
@@ -135,7 +135,7 @@ class _Reading:
         return Chunk(request=request, images=images, after=None, last=None, high=high)
 
     def _page(self, connection: Connection, request: ChunkRequest) -> Chunk:
-        """The next page of one pass over the table, all as of the pass's beginning."""
+        """Return the next page of one pass over the table, all as of the pass's beginning."""
         total = None
         if self._pass is None:
             total = self._rows_of(connection, request)
@@ -148,7 +148,7 @@ class _Reading:
         return Chunk(request=request, images=page or [], after=after, last=None, high=self._high, total=total)
 
     def _rows_of(self, connection: Connection, request: ChunkRequest) -> int | None:
-        """About how many rows there are, as the server estimates it; None where a condition leaves some out."""
+        """Return the server's estimate of the row count; None if a condition excludes rows."""
         table = request.schema.table_id
         if request.where:
             return None
@@ -161,7 +161,8 @@ class _Reading:
         return int(found[0][0]) if found and found[0][0] is not None else None
 
     def _pages(self, connection: Connection, request: ChunkRequest) -> Iterator[list[Image]]:
-        # Not closed when reading fails: the cursor would first read the rest of the table; the connection goes with it.
+        # Not closed when reading fails: the cursor would first read the rest of the table. It closes with the
+        # connection.
         cursor = connection.cursor(SSCursor)
         with reading(self._source, request.schema.table_id):
             cursor.execute(chunks.select_all(request.schema, request.where))
@@ -179,7 +180,7 @@ class _Reading:
                 return position if self._maria else self._executed(connection)
         if not self._lock:
             raise Skippable(
-                f"source {self._source.name}: without GTIDs, only a lock tells which rows belong to which position",
+                f"source {self._source.name}: without GTIDs, assigning rows to positions requires a lock",
                 "SET PERSIST gtid_mode = ON, or allow a brief FLUSH TABLES WITH READ LOCK by "
                 "snapshot_locking_mode: minimal",
             )
@@ -192,7 +193,7 @@ class _Reading:
                 query(connection, "UNLOCK TABLES")
 
     def _begin(self, connection: Connection) -> Position:
-        """Begin a consistent snapshot; on MariaDB, the position in the log that it shows exactly."""
+        """Begin a consistent snapshot. On MariaDB, return the exact log position that it shows."""
         query(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
         status = dict(query(connection, "SHOW STATUS LIKE 'binlog_snapshot_%%'")) if self._maria else {}
         if not status:
@@ -211,7 +212,9 @@ class _Reading:
         with translated(self._source, "compare the server with the stream"):
             while not self._shows(connection, position):
                 if time.monotonic() > deadline:
-                    raise Retriable(f"source {self._source.name}: the server stays behind the log that was read")
+                    raise Retriable(
+                        f"source {self._source.name}: the server still lacks transactions of the log that was read"
+                    )
                 time.sleep(0.005)
 
     def _shows(self, connection: Connection, position: Position) -> bool:
@@ -233,7 +236,7 @@ def _images(schema: TableSchema, rows: Any) -> Iterator[Image]:
 
 
 def image_of(readers: list[tuple[str, FromText]], row: tuple[Any, ...]) -> Image:
-    """A row as a SELECT of `select_expression`s returned it → its image, or its refusal naming the columns."""
+    """Convert a SELECT's row of `select_expression`s to its image, or to its refusal with the columns' reasons."""
     values: dict[str, Canonical] = {}
     refused: dict[str, str] = {}
     for (name, read), value in zip(readers, row, strict=True):

@@ -1,4 +1,4 @@
-"""A MySQL or MariaDB server as a source: its end, tables, snapshot and log, each on a connection of its own."""
+"""A MySQL or MariaDB server as a source: its log's end, tables, snapshots and log, each on a separate connection."""
 
 from __future__ import annotations
 
@@ -33,45 +33,51 @@ from ingest.mysql.mysql_foreign_keys import foreign_keys
 from ingest.mysql.mysql_snapshot import MySqlChunks
 from ingest.records.capture_interfaces import Checkpoint, LogDamaged, PositionLost, Seen, Stream
 
-HEARTBEAT = 1.0  # seconds between signs of life of an idle server: how often CaughtUp is repeated
-BUSY = 0.02  # the same while a snapshot waits for its turns
-GAP = 0.05  # seconds between commits of transactions that come in close order
+HEARTBEAT = 1.0  # seconds between heartbeats of an idle server, and so between CaughtUp events
+BUSY = 0.02  # `HEARTBEAT` while a snapshot waits for its turns
+GAP = 0.05  # seconds between commits of transactions in close succession
 
 
 class MySqlSource:
-    """Implements `interfaces.Source`; checks the server's settings whenever it is asked for tables."""
+    """Implements `interfaces.SourceServer`. Checks the server's settings whenever tables are requested."""
 
     def __init__(self, settings: Source) -> None:
         self._settings = settings
-        self._damaged = False  # a part of the log could not be read: ask for the place behind it, see ServerAddress
+        self._damaged = False  # a part of the log could not be read: request the place after it, see ServerAddress
 
     def head(self) -> Position:
-        """See `interfaces.Source`."""
+        """See `interfaces.SourceServer`."""
         with connected(self._settings) as connection:
             return mysql_schema.head(connection, self._settings)
 
     def seen(self) -> Seen:
-        """See `interfaces.Source`; Fatal or UsageError, with the remedy, when server or tables cannot be captured."""
+        """See `interfaces.SourceServer`.
+
+        Raises Fatal or UsageError, with the remedy, if server or tables cannot be captured.
+        """
         with connected(self._settings) as connection:
             mysql_schema.check_server(connection, self._settings)
             return mysql_schema.seen(connection, self._settings)
 
     def holds(self, position: Position) -> bool:
-        """See `interfaces.Source`."""
+        """See `interfaces.SourceServer`."""
         with connected(self._settings) as connection:
             return mysql_schema.holds(connection, self._settings, position)
 
     def foreign_keys(self) -> ForeignKeys:
-        """See `interfaces.Source`."""
+        """See `interfaces.SourceServer`."""
         with connected(self._settings) as connection:
             return foreign_keys(connection, self._settings)
 
     def release(self, position: Position) -> None:
-        """See `interfaces.Source`: the server keeps its log as long as it is told to, whoever reads it."""
+        """See `interfaces.SourceServer`.
+
+        Does nothing: the server's settings alone decide how long it retains its log.
+        """
 
     @contextmanager
     def chunks(self) -> Iterator[MySqlChunks]:
-        """The reader of snapshots' chunks."""
+        """Yield the reader of snapshots' chunks."""
         reader = MySqlChunks(self._settings, lock=self._settings.snapshot_locking_mode == "minimal")
         try:
             yield reader
@@ -80,8 +86,9 @@ class MySqlSource:
 
     @contextmanager
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
-        """See `interfaces.Source`; PositionLost when the log no longer continues the position, LogDamaged when a part
-        of it cannot be read.
+        """See `interfaces.SourceServer`.
+
+        Raises PositionLost if the log no longer continues the position, and LogDamaged if a part of it cannot be read.
         """
         position = checkpoint.position
         with connected(self._settings) as connection:
@@ -105,11 +112,11 @@ class MySqlSource:
             reader.close()
 
     def _read_again(self, tables: Tables) -> ReadAgain:
-        """Opens the log once more, at the group of a prepared transaction, on a connection of its own."""
+        """Return a function that reopens the log at the group of a prepared transaction, on a separate connection."""
 
         @contextmanager
         def opened(transaction: PreparedTransaction, ended: AnyGtidSet | None) -> Iterator[BinlogReader]:
-            # another server id: a server ends the older one of two readers that share one
+            # another server id: of two readers with the same one, a server disconnects the older
             transport = MysqlTransport(replace(self._address(HEARTBEAT), server_id=0, follow=False))
             identity = GtidSet.parse(transaction.gtid) if isinstance(ended, GtidSet) and transaction.gtid else None
             if identity is not None and isinstance(ended, GtidSet):  # also on a server that took over
@@ -122,7 +129,7 @@ class MySqlSource:
             )
             try:
                 yield reader
-            except UsageError as refused:  # the position is beyond what a server can be asked for
+            except UsageError as refused:  # the server cannot be asked for this position
                 raise BinlogError(refused.message, refused.hint) from refused
             finally:
                 reader.close()

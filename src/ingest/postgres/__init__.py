@@ -1,1 +1,1 @@
-"""PostgreSQL as a source: its catalogue, tables read in chunks, and its log by logical replication (pgoutput)."""
+"""Capture PostgreSQL: its catalog, tables read in chunks, and its log by logical replication (pgoutput)."""

@@ -1,9 +1,8 @@
-"""Types and values of PostgreSQL in our terms: column types as MySQL writes them, values from the server's text; pure.
+"""Map types and values of PostgreSQL: column types as MySQL writes them, values from the server's text.
 
-The session is in ISO dates, UTC, ISO 8601 intervals, hexadecimal bytea and shortest floating-point numbers, so the text
-of a value tells it whole; the log and a SELECT print it alike. What has no type of its own here keeps that text, so no
-column is left out. A value without canonical form (an infinite date, NaN of a decimal, a year BC) raises
-Unrepresentable.
+The session uses ISO dates, UTC, ISO 8601 intervals, hexadecimal bytea and shortest floating-point numbers. So a value's
+text is complete, and the log and a SELECT print it alike. A type without an equivalent keeps that text, so no column is
+left out. A value without canonical form (an infinite date, NaN of a decimal, a year BC) raises Unrepresentable.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from cdc.model.types import Canonical, Struct, float_of
 from ingest.binlog.format.canonical import Unrepresentable
 
 Read = Callable[[bytes], Canonical]
-_MOST_DIGITS, _MOST_SCALE = 65, 30  # MySQL's, which every later stage keeps exactly
+_MOST_DIGITS, _MOST_SCALE = 65, 30  # MySQL's limits, which every later stage keeps exactly
 _NINE, _DASH = ord("9"), ord("-")
 _CLOCK = re.compile(rb"\d\d:\d\d:\d\d(?:\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PgType:
-    """One type of a server: `kind` as pg_type.typtype, `element` of an array, `base` of a domain with its modifier."""
+    """One type of a server: `kind` is pg_type.typtype, `element` an array's element type, `base` a domain's base."""
 
     oid: int
     name: str
@@ -40,13 +39,13 @@ class PgType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PgTyped:
-    """A column's type as every stage knows it, and how its values are read."""
+    """A column's type in the form that all stages share, and the function that reads its values."""
 
     column_type: str
     read: Read
 
 
-# Text as it is; UnicodeDecodeError (a ValueError) where a database without encoding holds other bytes.
+# Text unchanged; UnicodeDecodeError (a ValueError) if a database without encoding has other bytes.
 text: Callable[[bytes], str] = bytes.decode
 
 
@@ -55,7 +54,7 @@ def _flag(value: bytes) -> bool:
 
 
 def _single(value: bytes) -> float | str:
-    # the very number that four bytes hold, as the binlog tells it
+    # the exact number in these four bytes, as the binlog has it
     return float_of(struct.unpack("f", struct.pack("f", float(value)))[0])
 
 
@@ -65,32 +64,32 @@ def _double(value: bytes) -> float | str:
 
 def _decimal(value: bytes) -> str:
     if value[-1] > _NINE:  # NaN, Infinity
-        raise Unrepresentable(f"{value.decode()} is no number")
+        raise Unrepresentable(f"{value.decode()} is not a number")
     return value.decode()
 
 
 def _date(value: bytes) -> str:
     if len(value) != 10 or value[4] != _DASH:
-        raise Unrepresentable(f"{value.decode()} is no day of the years 1 to 9999")
+        raise Unrepresentable(f"{value.decode()} is not a day of the years 1 to 9999")
     return value.decode() + "Z"
 
 
 def _moment(value: bytes) -> str:
     if value[4] != _DASH or value[-1] > _NINE:  # infinity; BC; a year of five digits
-        raise Unrepresentable(f"{value.decode()} is no moment of the years 1 to 9999")
+        raise Unrepresentable(f"{value.decode()} is not a time in the years 1 to 9999")
     shown = value.decode()
     return f"{shown[:10]}T{shown[11:]}Z"
 
 
 def _moment_in_zone(value: bytes) -> str:
     if value[-3:] != b"+00":
-        raise Unrepresentable(f"{value.decode()} is no moment of the years 1 to 9999")
+        raise Unrepresentable(f"{value.decode()} is not a time in the years 1 to 9999")
     return _moment(value[:-3])
 
 
 def _clock(value: bytes) -> str:
     if not _CLOCK.fullmatch(value):
-        raise Unrepresentable(f"{value.decode()} is no time of day")
+        raise Unrepresentable(f"{value.decode()} is not a time of day")
     return value.decode()
 
 
@@ -108,7 +107,7 @@ def _point(value: bytes) -> Struct:
         raise Unrepresentable(f"{value.decode()} is {error}") from error
 
 
-# By the type's name in pg_catalog: the column type, and how values are read. Every other type is `longtext`.
+# By the type's name in pg_catalog: (column type, function that reads its values). Every other type is `longtext`.
 PLAIN: Mapping[str, tuple[str, Read]] = {
     "bool": ("bit(1)", _flag),
     "int2": ("smallint", int),
@@ -129,18 +128,18 @@ PLAIN: Mapping[str, tuple[str, Read]] = {
     "name": ("varchar(63)", text),
 }
 TEXTS = PgTyped(column_type="longtext", read=text)
-_ENUM = PgTyped(column_type="varchar(63)", read=text)  # no label is longer
+_ENUM = PgTyped(column_type="varchar(63)", read=text)  # labels are no longer than that
 
 
 class PgTypes:
-    """The types of one database by their numbers. A number that is not there yet is looked for by `load`."""
+    """Types of one database by OID. `load` reads them again for an unknown OID."""
 
     def __init__(self, load: Callable[[], Iterable[PgType]]) -> None:
         self._load = load
         self._known: dict[int, PgType] = {}
 
     def typed(self, oid: int, modifier: int) -> PgTyped:
-        """A column's type; one that the server does not know any more keeps its text."""
+        """Return a column's type. A type that the server no longer has keeps its text."""
         found = self._known.get(oid)
         if found is None:
             self._known = {one.oid: one for one in self._load()}
@@ -173,8 +172,10 @@ def _plain(name: str, modifier: int) -> PgTyped:
 
 
 def array_reader(element: PgTyped, sign: str) -> Read:
-    """An array, parted by a `sign`, as a JSON text: nested as its dimensions are, elements in canonical form.
-    Lower bounds other than 1 are not told.
+    """Return the reader of an array, separated by a `sign`, as a JSON text: nested by dimension, with canonical
+    elements.
+
+    Lower bounds other than 1 are dropped.
     """
 
     def read(value: bytes) -> str:
@@ -184,7 +185,7 @@ def array_reader(element: PgTyped, sign: str) -> Read:
 
 
 def first_of(array: str) -> bytes | None:
-    """The only element of an array of one, as text: what `attmissingval` holds; None for NULL."""
+    """Return the text of a one-element array's element, the form of `attmissingval`; None for NULL."""
     found: list[bytes | None] = []
     _members(array, ",", found.append)
     return found[0]
@@ -212,7 +213,7 @@ def _close(stack: list[list[object]]) -> None:
 
 
 def _nothing() -> None:
-    """Of one dimension there is nothing to open within."""
+    """Do nothing: an array of one dimension has no inner arrays."""
 
 
 def _members(
@@ -222,7 +223,7 @@ def _members(
     opened: Callable[[], object] = _nothing,
     closed: Callable[[], object] = _nothing,
 ) -> None:
-    """Tell the elements of an array's text in order, and where inner arrays open and close."""
+    """Report the elements of an array's text in order, and where inner arrays open and close."""
     depth, at, size = 0, 0, len(array)
     while at < size:
         char = array[at]

@@ -1,8 +1,8 @@
-"""The SQL by which PostgreSQL computes digests equal to those of `cdc.merkle` over the same rows.
+"""Build SQL by which PostgreSQL computes digests equal to those of `cdc.merkle` over the same rows.
 
-The session must be `connected`'s: ISO dates, UTC. A row's text is put together by `concat`, which prints each value as
-a SELECT does. What is XORed are the 32 hexadecimal characters of a row's hash, as on the other servers; `bit_xor` takes
-them as a bit string. Values without canonical form (infinity, a year BC, NaN in a decimal) are NULL in the text.
+The session must be `connected`'s: ISO dates, UTC. `concat` builds a row's text; it prints each value like a SELECT. The
+XOR is of the 32 hexadecimal characters of a row's hash, as on the other servers; `bit_xor` takes them as a bit string.
+Values without canonical form (infinity, a year BC, NaN in a decimal) are NULL in the text.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _TIMES = ("'0001-01-01'", "'9999-12-31 23:59:59.999999'")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PgDigestSql:
-    """Makes the statements of one table; `schema` has the columns' types as the server has them now.
+    """Builds the statements of one table. `schema` has the server's current column types.
 
-    `cast`: the grid's column compares with no negative number (an oid), so that ranges are asked of it as a bigint. A
-    table that is not `partitioned` is read without the rows of tables that inherit from it.
+    `cast`: the grid's column cannot be compared with negative numbers (an oid), so it is cast to bigint. A table that
+    is not `partitioned` is read without the rows of tables that inherit from it.
     """
 
     schema: TableSchema
@@ -36,11 +36,11 @@ class PgDigestSql:
     partitioned: bool = False
 
     def text(self) -> str:
-        """The expression of a row's text."""
+        """Return the expression of a row's text."""
         return self._joined(self.covered.forms)
 
     def leaf(self) -> str:
-        """The expression of a row's leaf, a bigint; NULL where the key has no canonical form."""
+        """Return the expression of a row's leaf, a bigint; NULL if the key has no canonical form."""
         column = selects.quoted(self.grid.column)
         match self.grid.kind:
             case "integer":
@@ -57,25 +57,25 @@ class PgDigestSql:
         return f"('x' || left({_hash(key)}, {HASH_BITS // 4}))::bit({HASH_BITS})::int::bigint"
 
     def of_leaves(self, first: int, last: int) -> str:
-        """Digests of the leaves `first` to `last` that have rows: leaf, count, XOR as a bit string."""
+        """Return the query for digests of the leaves `first` to `last` with rows: leaf, count, XOR as a bit string."""
         return (
             f"SELECT leaf, count(*), bit_xor(hash) FROM (SELECT {self.leaf()} AS leaf, {self._hash_bits()} AS hash "
             f"FROM {self._name()}{self.where(first, last)}) rows GROUP BY leaf"
         )
 
     def of_range(self, first: int, last: int) -> str:
-        """One digest of all rows of these leaves: count, XOR as a bit string."""
+        """Return the query for one digest of all rows of these leaves: count, XOR as a bit string."""
         return f"SELECT count(*), bit_xor({self._hash_bits()}) FROM {self._name()}{self.where(first, last)}"
 
     def rows(self, first: int, last: int, among: Sequence[int] = ()) -> str:
-        """The rows of these leaves, or of those `among` them, as a snapshot reads them."""
+        """Return the query for the rows of these leaves, or of those `among` them, as a snapshot reads them."""
         condition = self.where(first, last).removeprefix(" WHERE ")
         if among:
             condition = f"{self.leaf()} IN ({', '.join(map(str, among))})"
         return selects.select_all(self.schema, self._name(), condition)
 
     def where(self, first: int, last: int) -> str:
-        """The condition that a row belongs to these leaves; empty for all of them."""
+        """Return the condition that a row belongs to these leaves; empty for all of them."""
         edges = bounds(self.grid, first, last)
         if edges is None:
             if (first, last) == (0, self.grid.last):
@@ -84,7 +84,7 @@ class PgDigestSql:
         column = selects.quoted(self.grid.column) + ("::bigint" if self.cast else "")
         parts = [f"{column} {sign} {edge}" for sign, edge in zip((">=", "<"), edges, strict=True) if edge]
         if self.grid.kind in ("day", "second"):
-            # infinity and years beyond the canonical ones lie in no leaf
+            # infinity and years outside the canonical range are in no leaf
             parts.append(_within(column, _DAYS if self.grid.kind == "day" else _TIMES))
         return f" WHERE {' AND '.join(parts)}" if parts else ""
 
@@ -104,12 +104,12 @@ class PgDigestSql:
 
 
 def _hash(text: str) -> str:
-    """The SHA-256 of a text, as hexadecimal characters."""
+    """Return the SHA-256 of a text, as hexadecimal characters."""
     return f"encode(sha256(convert_to({text}, 'UTF8')), 'hex')"
 
 
 def _reversed(number: str) -> str:
-    """The bytes of a double, the lowest first, in hexadecimal."""
+    """Return the bytes of a double, lowest first, in hexadecimal."""
     return " || ".join(f"upper(substr(encode(float8send({number}), 'hex'), {at}, 2))" for at in range(15, 0, -2))
 
 
@@ -118,7 +118,7 @@ def _within(column: str, edges: tuple[str, str]) -> str:
 
 
 def _part(form: Form, column: Column) -> str:
-    """A column's part of a row's text, empty for NULL."""
+    """Return a column's part of a row's text, empty for NULL."""
     name = selects.quoted(form.name)
     there = f"{name} IS DISTINCT FROM NULL"  # a row value of NULLs IS NULL, too
     match form.kind:
@@ -138,7 +138,7 @@ def _part(form: Form, column: Column) -> str:
             part = f"to_char({name}::interval, 'HH24:MI:SS.US')"
         case "bytes":
             part = f"concat('x', upper(encode({name}, 'hex')))"
-        case "geometry":  # a point's: MySQL's bytes of it
+        case "geometry":  # a point's, in MySQL's binary form
             there = " AND ".join(f"abs({name}[{at}]) < 'Infinity'" for at in (0, 1))
             part = f"concat('x000000000101000000', {_reversed(f'{name}[0]')}, {_reversed(f'{name}[1]')})"
         case _:

@@ -1,8 +1,8 @@
-"""Judge whether a table can be published without breaking the statements of the application that writes it; pure.
+"""Judge whether a table can be published without breaking the statements of the application that writes it.
 
-PostgreSQL checks the replica identity of the table that an UPDATE or DELETE changes as soon as a publication has it. Of
-a partitioned table that is the partition, whose replica identity is its own. Source: PostgreSQL's
-`CheckCmdReplicaIdentity` and `pub_contains_invalid_column`.
+As soon as a publication contains a table, PostgreSQL checks its replica identity for each UPDATE or DELETE. For a
+partitioned table, the partition and its own replica identity count. Source: PostgreSQL's `CheckCmdReplicaIdentity` and
+`pub_contains_invalid_column`.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-STORED_FROM = 180_000  # from this version on a publication can have stored generated columns
+STORED_FROM = 180_000  # from this version on, a publication can contain stored generated columns
 
 
 class Member(NamedTuple):
     """A table that holds rows: a plain table, or one partition of a partitioned one.
 
-    `kind` and `persistence` are those of pg_class, `identity` is d(efault), n(othing), f(ull) or i(ndex). `usable` says
-    that the index of the identity is there, `stored` and `virtual` that there are generated columns of that kind,
-    `generated` which of the two kinds the index has (a text of the letters s and v).
+    `kind` and `persistence` are those of pg_class; `identity` is d(efault), n(othing), f(ull) or i(ndex). `usable`: the
+    index of the identity exists. `stored` and `virtual`: it has generated columns of that kind. `generated`: which
+    kinds the index has (a text of the letters s and v).
     """
 
     root: int
@@ -36,12 +36,12 @@ class Member(NamedTuple):
 
     @property
     def sql(self) -> str:
-        """Its name in a statement."""
+        """Return its name in a statement."""
         return '"{}"."{}"'.format(self.schema.replace('"', '""'), self.name.replace('"', '""'))
 
 
 class Refusal(NamedTuple):
-    """Why a table is not published, and the remedy."""
+    """Reason why a table is not published, and the remedy."""
 
     why: str
     remedy: str
@@ -50,10 +50,9 @@ class Refusal(NamedTuple):
 def refusal_of(
     table: str, members: Iterable[Member], *, partitioned: bool, keyed: bool, version: int, stored: bool
 ) -> Refusal | None:
-    """Why publishing a table would break the application or lose rows; None where it does neither.
+    """Return why publishing a table would break the application or lose rows; None if it would do neither.
 
-    `keyed` says that the table itself has a primary key; `stored`, that the publication has or will get stored
-    generated columns.
+    `keyed`: the table itself has a primary key. `stored`: the publication has or will get stored generated columns.
     """
     for one in members:
         found = _refused(table, one, version=version, stored=stored and version >= STORED_FROM)
@@ -61,7 +60,7 @@ def refusal_of(
             return found
     if partitioned and not keyed:
         return Refusal(
-            f"table {table} is partitioned and has no primary key: a partition that is made later has no replica "
+            f"table {table} is partitioned and has no primary key: a partition that is created later has no replica "
             "identity, and its UPDATE and DELETE would fail",
             f"ALTER TABLE {table} ADD PRIMARY KEY (…)",
         )
@@ -71,7 +70,7 @@ def refusal_of(
 def _refused(table: str, one: Member, *, version: int, stored: bool) -> Refusal | None:
     who = f"table {table}" if one.root == one.oid else f"table {table}: its partition {one.schema}.{one.name}"
     if one.kind == "f":
-        return Refusal(f"{who} is a foreign table, whose changes are not in this server's log", "leave the table out")
+        return Refusal(f"{who} is a foreign table, and this server's log lacks its changes", "leave the table out")
     if one.persistence == "u":
         return Refusal(f"{who} is unlogged: its changes are in no log", f"ALTER TABLE {one.sql} SET LOGGED")
     if one.identity == "n" or (one.identity in "di" and not one.usable):
@@ -82,7 +81,7 @@ def _refused(table: str, one: Member, *, version: int, stored: bool) -> Refusal 
     if version < STORED_FROM:
         if "s" in one.generated:
             return Refusal(
-                f"{who} has a generated column in its replica identity, and PostgreSQL before 18 does not publish such",
+                f"{who} has a generated column in its replica identity, which PostgreSQL before 18 does not publish",
                 "choose another primary key or REPLICA IDENTITY USING INDEX, or upgrade to PostgreSQL 18",
             )
         return None
@@ -102,5 +101,5 @@ def _refused(table: str, one: Member, *, version: int, stored: bool) -> Refusal 
 
 
 def reports_whole_rows(members: Iterable[Member]) -> bool:
-    """Whether every member logs its whole rows before a change."""
+    """Return whether every member logs its whole rows before a change."""
     return all(one.identity == "f" for one in members)

@@ -1,6 +1,6 @@
-"""Messages of pgoutput, protocol 1: bytes → what the server says of its log; pure.
+"""Decode messages of pgoutput, protocol 1.
 
-Source: PostgreSQL's manual, "Logical Replication Message Formats". Tuples are left as bytes: `relations` reads them.
+Source: PostgreSQL's manual, "Logical Replication Message Formats". Tuples stay bytes; `relations` reads them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NULL, UNCHANGED, TEXT = ord("n"), ord("u"), ord("t")
 
 
 class Begin(NamedTuple):
-    """A transaction begins; `lsn` is where its commit stands, `commit_us` when it was (UTC)."""
+    """A transaction begins. `lsn` is its commit's place, `commit_us` the commit time (UTC)."""
 
     lsn: int
     commit_us: int
@@ -25,14 +25,14 @@ class Begin(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """It ends; `end` is behind its commit, where the next one may stand."""
+    """A transaction ends. `end` is the place after its commit, where the next one may begin."""
 
     lsn: int
     end: int
 
 
 class RelationColumn(NamedTuple):
-    """One column as the log states it; `key`: it belongs to the replica identity."""
+    """One column as the log states it. `key`: it belongs to the replica identity."""
 
     name: str
     oid: int
@@ -41,7 +41,7 @@ class RelationColumn(NamedTuple):
 
 
 class LoggedRelation(NamedTuple):
-    """What the rows of a table look like from here on; `identity`: d(efault), n(othing), f(ull) or i(ndex)."""
+    """Definition of a table's rows from here on. `identity`: d(efault), n(othing), f(ull) or i(ndex)."""
 
     oid: int
     schema: str
@@ -51,25 +51,25 @@ class LoggedRelation(NamedTuple):
 
 
 class Emptied(NamedTuple):
-    """TRUNCATE of tables, by their numbers."""
+    """TRUNCATE of tables, by OID."""
 
     oids: tuple[int, ...]
 
 
 def begin(data: bytes) -> Begin:
-    """`B`."""
+    """Decode `B`."""
     lsn, at, xid = _BEGIN.unpack_from(data, 1)
     return Begin(lsn, at + EPOCH_US, xid)
 
 
 def commit(data: bytes) -> Commit:
-    """`C`."""
+    """Decode `C`."""
     _, lsn, end, _ = _COMMIT.unpack_from(data, 1)
     return Commit(lsn, end)
 
 
 def relation(data: bytes) -> LoggedRelation:
-    """`R`."""
+    """Decode `R`."""
     (oid,) = _RELATION.unpack_from(data, 1)
     schema, at = _text(data, 5)
     table, at = _text(data, at)
@@ -83,35 +83,36 @@ def relation(data: bytes) -> LoggedRelation:
         kind, modifier = _COLUMN.unpack_from(data, at)
         at += 8
         columns.append(RelationColumn(name, kind, modifier, key))
-    # the empty text stands for pg_catalog
+    # the empty text means pg_catalog
     return LoggedRelation(oid, schema or "pg_catalog", table, identity, tuple(columns))
 
 
 def emptied(data: bytes) -> Emptied:
-    """`T`."""
+    """Decode `T`."""
     (count,) = U32(data, 1)
     return Emptied(tuple(U32(data, 6 + 4 * n)[0] for n in range(count)))
 
 
 def lsn_text(lsn: int) -> str:
-    """A place in the log as the server writes it."""
+    """Format a place in the log as the server does."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
 def record_end(lsn: int) -> int:
-    """The end of the last record, where the next one would begin here: a page begins with a header, behind which no
-    reader of the log comes as long as nothing stands there.
+    """Return the end of the last record, given the place where the next one begins.
+
+    A page begins with a header. While no record follows it, no reader of the log gets past the page's start.
     """
     return lsn - lsn % _PAGE if lsn % _PAGE in _HEADERS else lsn
 
 
 def lsn_of(text: str) -> int:
-    """Inverse of `lsn_text`; ValueError for anything else."""
+    """Parse the text of `lsn_text`. Raises ValueError for anything else."""
     high, _, low = text.partition("/")
     return int(high, 16) << 32 | int(low, 16)
 
 
 def _text(data: bytes, at: int) -> tuple[str, int]:
     end = data.index(0, at)
-    # a database of the encoding SQL_ASCII may hold names that are no UTF-8
+    # a database of the encoding SQL_ASCII may have names that are not UTF-8
     return data[at:end].decode(errors="replace"), end + 1

@@ -1,6 +1,6 @@
-"""Connections to a PostgreSQL server by libpq, whose errors come out grouped by what may be done about them.
+"""Connect to a PostgreSQL server by libpq, and group its errors by recovery.
 
-Results are the server's texts, untouched: what a SELECT returns and what the log tells are read by the same functions.
+Results are the server's texts, unchanged: the same functions read a SELECT's result and the log.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from cdc.topology.topology import Source
 
 Rows = list[tuple[bytes | None, ...]]
 _SSL = {"preferred": "prefer", "required": "require", "disabled": "disable"}
-# Texts that tell values whole, and alike for everybody; a table's own settings and the user's must not change them.
+# These settings make texts complete, and equal for all sessions. Settings of the table or the user must not change
+# them.
 _SESSION = (
     "datestyle=ISO", "intervalstyle=iso_8601", "timezone=UTC", "extra_float_digits=1", "bytea_output=hex",
     "client_encoding=UTF8", "idle_in_transaction_session_timeout=0", "lock_timeout=0", "statement_timeout=0",
 )  # fmt: skip
-# By the SQLSTATE's class, or all of it: the login is refused, or lacks a right.
+# The SQLSTATE's class, or all of it, if the login is refused or lacks a privilege.
 _DENIED = ("28", "42501")
-_CHANGED = ("42P01", "42703")  # a table or column that is not there any more
+_CHANGED = ("42P01", "42703")  # a table or column no longer exists
 _OK = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
 
 class PgError(Exception):
-    """What a server said; `state` is its SQLSTATE, empty where the connection itself failed."""
+    """An error of a server. `state` is its SQLSTATE, empty if the connection itself failed."""
 
     def __init__(self, state: str, said: str) -> None:
         super().__init__(said)
@@ -38,7 +39,7 @@ class PgError(Exception):
 
 
 def conninfo(source: Source, *, replication: bool = False) -> str:
-    """How libpq reaches a source."""
+    """Return libpq's connection string for a source."""
     return make_conninfo(
         host=source.hostname,
         port=source.port,
@@ -55,7 +56,7 @@ def conninfo(source: Source, *, replication: bool = False) -> str:
 
 @contextmanager
 def translated(source: Source, doing: str) -> Iterator[None]:
-    """Turns what a server said into Retriable or UsageError, naming the source and what was being done."""
+    """Turn a server's error into Retriable or UsageError, with the source and the current operation."""
     try:
         yield
     except TailorbirdError:
@@ -68,7 +69,7 @@ def translated(source: Source, doing: str) -> Iterator[None]:
 
 @contextmanager
 def connected(source: Source, *, replication: bool = False) -> Iterator[PgConnection]:
-    """A connection, closed at the end; as `replication` it speaks of slots, too."""
+    """Yield a connection, and close it at the end. With `replication`, it accepts replication commands, too."""
     with translated(source, "connect"):
         connection = PgConnection(conninfo(source, replication=replication))
     try:
@@ -78,7 +79,7 @@ def connected(source: Source, *, replication: bool = False) -> Iterator[PgConnec
 
 
 class PgConnection:
-    """One connection; PgError for what its server refuses."""
+    """One connection. Raises PgError for what its server refuses."""
 
     def __init__(self, info: str) -> None:
         self.pg = pq.PGconn.connect(info.encode())
@@ -90,13 +91,13 @@ class PgConnection:
 
     @property
     def version(self) -> int:
-        """The server's, as 150004 or 180001."""
+        """Return the server's version, as 150004 or 180001."""
         return self.pg.server_version
 
     def query(self, sql: str, arguments: Sequence[bytes | None] = ()) -> Rows:
-        """All rows of a statement, values as the server prints them."""
+        """Return all rows of a statement, values as the server prints them."""
         text = sql.encode()
-        # without arguments by the simple protocol, the only one that a connection for replication speaks
+        # without arguments by the simple protocol, the only one that a replication connection supports
         result = self.pg.exec_params(text, arguments) if arguments else self.pg.exec_(text)
         if result.status not in _OK:
             raise self._error(result)
@@ -104,7 +105,7 @@ class PgConnection:
         return [tuple(result.get_value(row, column) for column in width) for row in range(result.ntuples)]
 
     def texts(self, sql: str, *arguments: str) -> list[tuple[str, ...]]:
-        """The same of a small query that is asked for texts: NULL is the empty one."""
+        """Return all rows of a small query as texts: NULL is the empty one."""
         rows = self.query(sql, [argument.encode() for argument in arguments])
         return [tuple("" if value is None else value.decode() for value in row) for row in rows]
 
@@ -114,18 +115,21 @@ class PgConnection:
         return PgError(state, said.decode(errors="replace").strip())
 
     def close(self) -> None:
-        """Safe to call at any time."""
+        """Close the connection. Safe to call at any time."""
         self.pg.finish()
 
     def begin_copy(self, command: str) -> None:
-        """START_REPLICATION: from here on both sides send, and `take` and `send` are what is left."""
+        """Execute START_REPLICATION. From here on both sides send; use `take` and `send` only."""
         result = self.pg.exec_(command.encode())
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise self._error(result)
         self.pg.nonblocking = 1
 
     def take(self) -> memoryview | None:
-        """The next message that has arrived, None where there is none; never waits. PgError where the server ends."""
+        """Return the next message that has arrived, or None.
+
+        Never waits. Raises PgError if the server ends the stream.
+        """
         size, data = self.pg.get_copy_data(1)
         if size == 0:
             self._consume()
@@ -144,11 +148,11 @@ class PgConnection:
             raise PgError("08006", str(error)) from error
 
     def arrives(self, seconds: float) -> bool:
-        """Wait so long at most for anything to arrive."""
+        """Wait at most `seconds` for data to arrive."""
         return bool(select.select([self.pg.socket], [], [], max(0.0, seconds))[0])
 
     def send(self, data: bytes) -> None:
-        """A message of ours."""
+        """Send a message to the server."""
         while self.pg.put_copy_data(data) == 0:
             select.select([], [self.pg.socket], [], 1.0)
         while self.pg.flush():
@@ -161,14 +165,14 @@ def _translate(error: PgError, source: Source, doing: str) -> TailorbirdError:
         return UsageError(message, "check username, password, dbname and pg_hba.conf; " + "; ".join(grants(source)))
     if error.state in _CHANGED:
         return TableChanged(message)
-    # The server is away or busy, a table was altered since its columns were read, a slot lost its log, which the next
-    # session's look names; or something is wrong that only the server's administrator can repair. No answer of a server
-    # ends a source for good: it is asked again, and `status` shows what it said.
+    # The server is unavailable or busy, a table was altered since its columns were read, or a slot lost its log, which
+    # the next session's check reports. Or there is a fault that only the server's administrator can repair. No error of
+    # a server ends a source for good: it is retried, and `status` shows the error.
     return Retriable(message)
 
 
 def grants(source: Source) -> list[str]:
-    """The least that the user of a source needs, as statements."""
+    """Return the minimum privileges of a source's user, as statements."""
     who = f'"{source.username}"'
     schemas = ", ".join(f'"{schema}"' for schema in sorted(source.databases))
     tables = ", ".join(f'"{t.database}"."{t.table}"' for t in source.tables)

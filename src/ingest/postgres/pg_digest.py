@@ -21,9 +21,9 @@ from ingest.postgres.relations import TableShown, image_of
 
 
 class PgDigests:
-    """One table over one connection, whose transaction the caller begins and ends; `shown` is how values are read.
+    """One table over one connection; the caller begins and ends the transaction. `shown` has the readers of values.
 
-    Retriable while the server is away, or where the table was altered.
+    Raises Retriable while the server is unavailable, or if the table was altered.
     """
 
     def __init__(self, connection: PgConnection, source: Source, sql: PgDigestSql, shown: TableShown) -> None:
@@ -31,21 +31,23 @@ class PgDigests:
         self._reads = tuple((column.name, shown.reads[column.name]) for column in sql.schema.columns)
 
     def of_leaves(self, first: int, last: int) -> dict[int, Digest]:
-        """The digest of each leaf from `first` to `last` that has rows, as the transaction sees them."""
+        """Return the digest of each leaf from `first` to `last` that has rows, as the transaction sees them."""
         found = self._query(self.sql.of_leaves(first, last), "compute digests")
         return {int(leaf): _digest(count, bits) for leaf, count, bits in found if leaf is not None}
 
     def of_range(self, first: int, last: int) -> Digest:
-        """The digest of all rows of the leaves from `first` to `last`."""
+        """Return the digest of all rows of the leaves from `first` to `last`."""
         ((count, bits),) = self._query(self.sql.of_range(first, last), "compute a digest")
         return _digest(count, bits)
 
     def rows(self, first: int, last: int, among: Sequence[int] = ()) -> Iterator[Image]:
-        """The rows of these leaves, or of those `among` them: canonical values or refused images, as in snapshots."""
+        """Return the rows of these leaves, or of those `among` them: canonical values or refused images, as in
+        snapshots.
+        """
         return self._images(self._query(self.sql.rows(first, last, among), "read rows"))
 
     def keyed(self, keys: Sequence[Row]) -> Iterator[Image]:
-        """The rows of these keys: likewise."""
+        """Yield the rows of these keys in the same form."""
         for at in range(0, len(keys), KEYS):
             rows = selects.rows_of(self.sql.schema.table_id, partitioned=self.sql.partitioned)
             statement, arguments = selects.select_keys(self.sql.schema, rows, keys[at : at + KEYS])
@@ -61,8 +63,10 @@ class PgDigests:
 
 
 def tables_now(connection: PgConnection, source: Source) -> dict[TableId, tuple[TableSchema, TableShown]]:
-    """Schemas of the captured tables as they are now, and how their values are read; tables that cannot be published
-    are not in it. UsageError for a listed table that is not there."""
+    """Return the captured tables' current schemas and readers of values, without tables that cannot be published.
+
+    Raises UsageError for a listed table that does not exist.
+    """
     shown = pg_schema.tables_of(connection, source)
     for table in source.tables:
         if (table.database, table.table) not in shown:
@@ -92,7 +96,7 @@ def tables_now(connection: PgConnection, source: Source) -> dict[TableId, tuple[
 def digests_of(
     connection: PgConnection, source: Source, schema: TableSchema, covered: Covered, grid: Grid, shown: TableShown
 ) -> PgDigests:
-    """The digests of a table, as `tables_now` shows it, over a connection."""
+    """Return the digests of a table, as `tables_now` shows it, over a connection."""
     with translated(source, f"read the columns of {schema.table_id}"):
         oids = connection.texts(
             f"SELECT attname FROM pg_attribute WHERE attrelid = {shown.oid} AND atttypid = 'oid'::regtype"
@@ -107,7 +111,7 @@ def digests_of(
 
 
 def active_sessions(connection: PgConnection, source: Source) -> int:
-    """How many sessions of the server run a statement now, ours left out."""
+    """Return the number of sessions that run a statement now, without Tailorbird's."""
     with translated(source, "look at its load"):
         ((count,),) = connection.texts(
             "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND backend_type = 'client backend'"

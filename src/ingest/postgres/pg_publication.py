@@ -1,4 +1,4 @@
-"""The publication of a source: made and kept so that it has every captured table, and no table that it would harm."""
+"""Maintain the publication of a source: it contains every captured table, and no table that it would harm."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespa
 _SCHEMAS = """SELECT n.nspname FROM pg_publication_namespace s JOIN pg_namespace n ON n.oid = s.pnnspid
 WHERE s.pnpubid = {}"""
 
-# A table that was dropped, or made unlogged or temporary, since the catalogue was read
+# A table was dropped, or made unlogged or temporary, since the catalog was read
 _ALTERED = ("42P01", "42809", "22023")
 _HIDDEN = """SELECT oid FROM pg_class WHERE relkind IN ('r', 'p') AND NOT has_any_column_privilege(oid, 'SELECT')"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """A publication as its server shows it; `number` is 0 where there is none.
+    """A publication as its server shows it. `number` is 0 if it does not exist.
 
-    `every` says that it publishes all four kinds of changes, `stored` that it has stored generated columns, `owned`
-    that we may change it. `entries` maps the tables that it names to whether a row filter or a column list limits them.
+    `every`: it publishes all four kinds of changes. `stored`: it has stored generated columns. `owned`: the source's
+    user may change it. `entries` maps its tables to whether a row filter or a column list limits them.
     """
 
     number: int = 0
@@ -46,11 +46,11 @@ class Publication:
     schemas: frozenset[str] = frozenset()
 
     def has(self, table: TableName) -> bool:
-        """Whether the publication has a table."""
+        """Return whether the publication has a table."""
         return self.all_tables or table in self.entries or table[0] in self.schemas
 
     def refuses(self, table: TableName) -> Refusal | None:
-        """Why a table cannot be captured from this publication."""
+        """Return why a table cannot be captured from this publication."""
         if not self.entries.get(table):
             return None
         name = f"{quoted(table[0])}.{quoted(table[1])}"
@@ -62,7 +62,7 @@ class Publication:
 
 
 def publication_of(connection: PgConnection, source: Source, names: Names) -> Publication:
-    """The publication of a source now."""
+    """Return the current publication of a source."""
     stored = "pubgencols" if connection.version >= STORED_FROM else "'n'"
     with translated(source, "look at the publication"):
         rows = connection.texts(_PUBLICATION.format(stored), names.publication)
@@ -86,10 +86,10 @@ def publication_of(connection: PgConnection, source: Source, names: Names) -> Pu
 def statements(
     names: Names, found: Publication, wanted: Mapping[TableName, TableShown], version: int, *, own: bool
 ) -> list[str]:
-    """The statements that make a publication have the tables that are wanted; none where it has them.
+    """Return the statements that add the wanted tables to a publication; empty if it has them.
 
     A publication that the topology names is changed no further than its captured tables need. Tables are added with
-    ONLY, since their children have replica identities of their own.
+    ONLY, since their children have separate replica identities.
     """
     missing = [name for name in sorted(wanted) if not found.has(name)]
     listed = ", ".join(f"ONLY {quoted(schema)}.{quoted(table)}" for schema, table in missing)
@@ -107,7 +107,7 @@ def statements(
         options_lacking.append("publish_via_partition_root = true")
     if generated and not found.stored:
         options_lacking.append("publish_generated_columns = stored")
-    # before any table is added: with REPLICA IDENTITY FULL it must never be published without its generated columns
+    # before any table is added: one with REPLICA IDENTITY FULL must never be published without its generated columns
     done = [f"ALTER PUBLICATION {name} SET ({', '.join(options_lacking)})"] if options_lacking else []
     if missing:
         done.append(f"ALTER PUBLICATION {name} ADD TABLE {listed}")
@@ -117,7 +117,7 @@ def statements(
 def refusals(
     connection: PgConnection, source: Source, wanted: Mapping[TableName, TableShown], publication: Publication
 ) -> dict[TableName, Refusal]:
-    """The tables among those wanted that are left out, and why."""
+    """Return the wanted tables that are left out, and why."""
     with translated(source, "ask for the rights to read"):
         hidden = {int(oid) for (oid,) in connection.texts(_HIDDEN)}
     found: dict[TableName, Refusal] = {}
@@ -140,9 +140,9 @@ def have_publication(
     wanted: Mapping[TableName, TableShown],
     unwanted: Collection[TableName] = (),
 ) -> None:
-    """Publish these tables; what else is published stays, unless it is unwanted in a publication of our own.
+    """Publish these tables. Others stay published, except unwanted ones in a publication that Tailorbird created.
 
-    UsageError, with the statements, where the user of the source may not do it.
+    Raises UsageError, with the statements, if the source's user may not execute them.
     """
     withdraw(connection, source, names, found, unwanted)
     todo = statements(names, found, wanted, connection.version, own=not source.publication_name)
@@ -162,8 +162,10 @@ def have_publication(
 def withdraw(
     connection: PgConnection, source: Source, names: Names, found: Publication, unwanted: Collection[TableName]
 ) -> list[TableName]:
-    """Take tables out of a publication that is ours, so that statements of the application work again. What was taken
-    out is returned."""
+    """Remove tables from Tailorbird's own publication, so that the application's statements work again.
+
+    Returns the removed tables.
+    """
     named = [] if source.publication_name or not found.owned else sorted(set(unwanted) & set(found.entries))
     for schema, table in named:
         with translated(source, f"withdraw {schema}.{table} from the publication"):
@@ -172,6 +174,6 @@ def withdraw(
                     f"ALTER PUBLICATION {quoted(names.publication)} DROP TABLE ONLY {quoted(schema)}.{quoted(table)}"
                 )
             except PgError as error:
-                if error.state not in ("42P01", "42704"):  # somebody dropped the table meanwhile
+                if error.state not in ("42P01", "42704"):  # the table was dropped concurrently
                     raise
     return named

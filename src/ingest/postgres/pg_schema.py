@@ -1,4 +1,4 @@
-"""What a PostgreSQL server must be for its log to be captured, and what its tables look like."""
+"""Check that a PostgreSQL server's log can be captured, and read its tables' definitions."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _COLUMNS = """SELECT a.attrelid, a.attname, a.atttypid, a.atttypmod, a.attnotnul
 a.attmissingval::text, a.atthasdef FROM pg_attribute a
 WHERE a.attrelid IN ({}) AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated IN ('', {})
 ORDER BY a.attrelid, a.attnum"""
-# Unique indexes over columns alone, all rows of a table in each.
+# Unique indexes on plain columns that cover all rows of a table.
 _KEYS = """SELECT i.indrelid, c.relname, i.indisprimary, i.indisreplident,
 (SELECT string_agg(coalesce(a.attname, ''), chr(1) ORDER BY k.place) FROM unnest(i.indkey[0:i.indnkeyatts - 1])
 WITH ORDINALITY k(number, place) LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number)
 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 WHERE i.indrelid IN ({}) AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL
 AND i.indexprs IS NULL ORDER BY i.indrelid, NOT i.indisprimary, NOT i.indisreplident, c.relname"""
-# The tables of roots that hold rows: they themselves, or their partitions at every depth.
+# The tables that hold the rows of root tables: themselves, or their partitions at every depth.
 _MEMBERS = """WITH RECURSIVE tree(root, oid) AS (
 SELECT c.oid, c.oid FROM pg_class c WHERE c.oid IN ({}) UNION ALL
 SELECT t.root, i.inhrelid FROM tree t JOIN pg_class p ON p.oid = t.oid AND p.relkind = 'p'
@@ -49,32 +49,32 @@ WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped) a(made)
 LEFT JOIN LATERAL (SELECT indexrelid, indkey FROM pg_index WHERE indrelid = c.oid AND indisvalid AND indimmediate
 AND CASE c.relreplident WHEN 'd' THEN indisprimary WHEN 'i' THEN indisreplident END LIMIT 1) x ON true
 WHERE c.relkind <> 'p' ORDER BY t.root, c.oid"""
-REPLICA = "__replica__"  # what the key is called that REPLICA IDENTITY USING INDEX names
+REPLICA = "__replica__"  # name of the key of REPLICA IDENTITY USING INDEX
 
 
 def check_server(connection: PgConnection, source: Source) -> None:
-    """UsageError unless the server's log can be decoded, each with what makes it so."""
+    """Raise UsageError, with the remedy, unless the server's log can be decoded."""
     with translated(source, "read the server's settings"):
         ((level, standby),) = connection.texts("SELECT current_setting('wal_level'), pg_is_in_recovery()")
     if connection.version < OLDEST:
         raise UsageError(
-            f"source {source.name}: the server is PostgreSQL {connection.version // 10_000}, 15 is the oldest captured",
+            f"source {source.name}: the server is PostgreSQL {connection.version // 10_000}; at least 15 is needed",
             "poll it (type: sql), or upgrade it",
         )
     if level != "logical":
         raise UsageError(
-            f"source {source.name}: wal_level is {level}, capture needs logical",
+            f"source {source.name}: wal_level is {level}, but capture needs logical",
             "ALTER SYSTEM SET wal_level = logical, and restart the server",
         )
     if standby == "t":
         raise UsageError(
-            f"source {source.name}: the server is a standby, whose snapshots do not show what still runs",
+            f"source {source.name}: the server is a standby, whose snapshots do not show running transactions",
             "point the source at the primary",
         )
 
 
 def log_of(connection: PgConnection, source: Source) -> str:
-    """What tells the server's log from every other: its system identifier, and the timeline."""
+    """Return what identifies the server's log: its system identifier, and the timeline."""
     with translated(source, "identify the server"):
         ((system, timeline),) = connection.texts(
             "SELECT system_identifier, (SELECT timeline_id FROM pg_control_checkpoint()) FROM pg_control_system()"
@@ -83,7 +83,7 @@ def log_of(connection: PgConnection, source: Source) -> str:
 
 
 def end_of_log(connection: PgConnection, source: Source) -> Position:
-    """Where the log ends; what was committed before may be visible only when who commits has ended."""
+    """Return the log's end. Earlier commits may become visible only when their sessions have finished committing."""
     file = log_of(connection, source)
     with translated(source, "read the log's end"):
         ((lsn,),) = connection.texts("SELECT pg_current_wal_insert_lsn()")
@@ -91,13 +91,13 @@ def end_of_log(connection: PgConnection, source: Source) -> Position:
 
 
 def end_of(source: Source) -> Position:
-    """The same over a connection of its own."""
+    """Return the log's end over a separate connection."""
     with connected(source) as connection:
         return end_of_log(connection, source)
 
 
 def types_of(connection: PgConnection, source: Source) -> PgTypes:
-    """The types of the database, read when one is met that is not known."""
+    """Return the types of the database, read when an unknown one occurs."""
 
     def load() -> Iterable[PgType]:
         with translated(source, "read the types"):
@@ -111,13 +111,13 @@ def types_of(connection: PgConnection, source: Source) -> PgTypes:
 
 
 def shown(connection: PgConnection, source: Source, which: str, types: PgTypes) -> dict[TableName, TableShown]:
-    """The tables for which a condition over pg_class and pg_namespace holds, as the catalogue shows them now."""
+    """Return the tables that meet a condition over pg_class and pg_namespace, as the catalog shows them now."""
     with translated(source, "read the tables' columns"):
         tables = connection.texts(_TABLES.format(which))
         if not tables:
             return {}
         numbers = ", ".join(row[2] for row in tables)
-        # what a publication can have: virtual ones have no place in a log
+        # what a publication can contain: virtual columns are never logged
         generated = "'s'" if connection.version >= STORED_FROM else "''"
         columns = connection.texts(_COLUMNS.format(numbers, generated))
         keys = connection.texts(_KEYS.format(numbers))
@@ -138,7 +138,7 @@ def shown(connection: PgConnection, source: Source, which: str, types: PgTypes) 
 
 
 def members_of(connection: PgConnection, source: Source, numbers: str) -> list[Member]:
-    """The tables that hold the rows of tables, by the tables' numbers (a list in SQL)."""
+    """Return the tables that hold the rows of tables, given the tables' OIDs as an SQL list."""
     with translated(source, "read the tables' partitions"):
         rows = connection.texts(_MEMBERS.format(numbers))
     return [
@@ -165,7 +165,7 @@ def _column(types: PgTypes, row: tuple[str, ...]) -> ColumnDefinition:
         try:
             value = first_of(missing)
             initial, known = None if value is None else typed.read(value), True
-        except (ValueError, ArithmeticError):  # no canonical form: what older rows read in it nobody can be told
+        except (ValueError, ArithmeticError):  # no canonical form: the value in older rows cannot be represented
             initial, known = None, False
     return ColumnDefinition(
         name=name,
@@ -178,18 +178,18 @@ def _column(types: PgTypes, row: tuple[str, ...]) -> ColumnDefinition:
 
 
 def table_by_oid(connection: PgConnection, source: Source, oid: int, types: PgTypes) -> TableShown | None:
-    """A table by its number, None where it is gone."""
+    """Return a table by OID, or None if it does not exist."""
     return next(iter(shown(connection, source, f"c.oid = {oid}", types).values()), None)
 
 
 def tables_of(connection: PgConnection, source: Source) -> dict[TableName, TableShown]:
-    """All tables of the captured schemas that can be published."""
+    """Return all tables of the captured schemas that can be published."""
     schemas = ", ".join(literal(schema) for schema in sorted(source.databases))
     return shown(connection, source, f"n.nspname IN ({schemas})", types_of(connection, source))
 
 
 def absent(source: Source, table: TableId) -> Refusal:
-    """What is said of a listed table that is not among those that can be published."""
+    """Return the refusal of a listed table that is not among those that can be published."""
     return Refusal(
         f"source {source.name}: no table {table.database}.{table.table} in database {source.dbname}",
         "correct `tables:`, `database:` (the schema) or `dbname:`; views, partitions by themselves, temporary "
@@ -198,9 +198,10 @@ def absent(source: Source, table: TableId) -> Refusal:
 
 
 def refused(source: Source, table: TableId, one: TableShown, version: int, *, stored: bool = True) -> Refusal | None:
-    """Why a table is not captured: publishing it would break its application, or its log does not name its rows.
+    """Return why a table is not captured: publication would break its application, or its log does not identify its
+    rows.
 
-    `stored` says that the publication has stored generated columns, or that we may give them to it.
+    `stored`: the publication has stored generated columns, or may be changed to have them.
     """
     keys = {key.name: key.columns for key in one.definition.keys}
     found = refusal_of(
@@ -213,16 +214,18 @@ def refused(source: Source, table: TableId, one: TableShown, version: int, *, st
     alter = f'ALTER TABLE "{table.database}"."{table.table}" REPLICA IDENTITY FULL'
     named = {"f": None, "d": keys.get("PRIMARY", ()), "i": keys.get(REPLICA, ()), "n": ()}[one.identity]
     if named is not None and not named and not one.partitioned:
-        return Refusal(f"table {table} has no replica identity that names its rows", f"ADD PRIMARY KEY (…), or {alter}")
+        return Refusal(
+            f"table {table} has no replica identity that identifies its rows", f"ADD PRIMARY KEY (…), or {alter}"
+        )
     if lacking := [name for name in key if one.definition.column(name) is None]:
         return Refusal(
-            f"table {table} is captured under {', '.join(key)}, and no log tells {lacking[0]}: it is not there, or a "
-            "generated column that this server does not publish",
+            f"table {table} is captured under {', '.join(key)}, but the log lacks {lacking[0]}: it does not exist, or "
+            "is a generated column that this server does not publish",
             f"message_key_columns of `tables:`, or {alter}",
         )
     if named and key and not set(key) <= set(named):
         return Refusal(
-            f"table {table} is captured under {', '.join(key)}, and its replica identity tells {', '.join(named)}",
+            f"table {table} is captured under {', '.join(key)}, but its replica identity has {', '.join(named)}",
             f"message_key_columns: [{', '.join(named)}], or {alter}",
         )
     try:
@@ -230,14 +233,16 @@ def refused(source: Source, table: TableId, one: TableShown, version: int, *, st
     except Skippable as error:
         return Refusal(error.message, error.hint)
     if source.replica_identity == "full" and one.identity != "f":
-        return Refusal(f"table {table}: the topology says replica_identity full, and it has not", alter)
+        return Refusal(
+            f"table {table}: the topology requires replica_identity full, but the table does not have it", alter
+        )
     return None
 
 
 def seen_of(
     connection: PgConnection, tables: Mapping[TableName, TableShown], left_out: Mapping[TableName, Refusal]
 ) -> Seen:
-    """The catalogue in the words of capture, without the tables that are left out."""
+    """Return the catalog in capture's form, without the tables that are left out."""
     catalog = Catalog(
         databases={schema: None for schema, _ in tables},
         tables={name: one.definition for name, one in tables.items() if name not in left_out},

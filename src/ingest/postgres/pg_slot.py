@@ -1,7 +1,7 @@
-"""The replication slot of a source: made where it is missing, looked at before the log is read.
+"""Create the replication slot of a source if it is missing, and check it before the log is read.
 
-The slot keeps the server's log from where the log here ends, so its place and ours must agree. START_REPLICATION would
-skip what lies between them without a word: it is looked for first, and is a lost position.
+The slot retains the server's log from the committed position on, so both positions must agree. START_REPLICATION would
+silently skip a gap between them. So the gap is checked first, and is a lost position.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _SLOT = """SELECT plugin, coalesce(database, ''), wal_status, confirmed_flush_ls
 pg_wal_lsn_diff(pg_current_wal_insert_lsn(), restart_lsn) FROM pg_replication_slots WHERE slot_name = {}"""
 _OLDEST = """SELECT pid, usename, xact_start FROM pg_stat_activity WHERE backend_xid IS NOT NULL
 AND pid <> pg_backend_pid() ORDER BY xact_start LIMIT 1"""
-TIMEOUT = 60.0  # seconds that transactions may take to end which ran when a slot, or a table's first chunk, began
+TIMEOUT = 60.0  # seconds to wait for transactions to end that ran when a slot, or a table's first chunk, began
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotShown:
-    """A slot as its server shows it; places in the log in bytes, `kept` how many bytes it makes the server keep."""
+    """A slot as its server shows it. Log places are byte offsets; `kept` is the size of the retained log in bytes."""
 
     plugin: str
     database: str
@@ -37,26 +37,26 @@ class SlotShown:
 
     @property
     def usable(self) -> bool:
-        """Whether the log from its place on is still there."""
+        """Return whether the log from its place on still exists."""
         return self.status not in ("lost", "") and self.plugin == "pgoutput"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """What a source's slot and publication are called."""
+    """Names of a source's slot and publication."""
 
     slot: str
     publication: str
 
 
 def names_of(topology: str, source: Source) -> Names:
-    """Those that the topology names, else both after topology and source; 63 bytes are what the server takes."""
+    """Return the names in the topology, else both from topology and source; the server allows 63 bytes."""
     own = f"tailorbird_{topology}_{source.name}"[:63]
     return Names(slot=source.slot_name or own, publication=source.publication_name or own)
 
 
 def slot_of(connection: PgConnection, source: Source, names: Names) -> SlotShown | None:
-    """The slot, None where there is none."""
+    """Return the slot, or None if it does not exist."""
     with translated(source, "look at the replication slot"):
         rows = connection.texts(_SLOT.format(literal(names.slot)))
     if not rows:
@@ -73,7 +73,7 @@ def slot_of(connection: PgConnection, source: Source, names: Names) -> SlotShown
 
 
 def have_slot(connection: PgConnection, source: Source, names: Names) -> None:
-    """Make the slot where there is none that could be read; Retriable while open transactions hold it up."""
+    """Create the slot unless a usable one exists. Raises Retriable while open transactions block it."""
     found = slot_of(connection, source, names)
     if found is not None and found.database not in ("", source.dbname):
         raise UsageError(
@@ -84,7 +84,7 @@ def have_slot(connection: PgConnection, source: Source, names: Names) -> None:
     with translated(source, f"make the replication slot {names.slot}"):
         if found is not None:
             connection.query(f"SELECT pg_drop_replication_slot({literal(names.slot)})")
-        # it would wait for whatever is open, without a word
+        # it would silently wait for open transactions
         connection.query(f"SET statement_timeout = {int(TIMEOUT * 1000)}")
         more = ", failover => true" if connection.version >= 170_000 else ""
         make = f"SELECT pg_create_logical_replication_slot({literal(names.slot)}, 'pgoutput'{more})"
@@ -94,7 +94,7 @@ def have_slot(connection: PgConnection, source: Source, names: Names) -> None:
             if error.state == "57014":
                 raise held_up(connection, source, f"the slot {names.slot} cannot be made") from error
             if error.state == "53400":  # all slots are in use
-                remedy = "raise max_replication_slots, or drop slots that nobody reads (pg_replication_slots)"
+                remedy = "raise max_replication_slots, or drop unused slots (pg_replication_slots)"
                 raise UsageError(f"source {source.name}: {error.said}", remedy) from error
             raise
         finally:
@@ -102,16 +102,16 @@ def have_slot(connection: PgConnection, source: Source, names: Names) -> None:
 
 
 def displace(connection: PgConnection, source: Source, names: Names) -> None:
-    """End who reads the slot."""
+    """Terminate the session that reads the slot."""
     ended = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = {} AND active"
-    with translated(source, f"end who reads the slot {names.slot}"):
+    with translated(source, f"terminate the reader of the slot {names.slot}"):
         connection.query(ended.format(literal(names.slot)))
 
 
 def held_up(connection: PgConnection, source: Source, what: str) -> Retriable:
-    """What to say where a transaction stays open for too long."""
+    """Return the error for a transaction that stays open for too long."""
     rows = connection.texts(_OLDEST)
-    who = f"the oldest: pid {rows[0][0]} of {rows[0][1]} since {rows[0][2]}" if rows else "it has ended meanwhile"
+    who = f"the oldest: pid {rows[0][0]} of {rows[0][1]} since {rows[0][2]}" if rows else "it has ended since"
     return Retriable(
         f"source {source.name}: {what} while transactions are open that began before ({who})",
         "end them, or wait for them",
@@ -119,13 +119,13 @@ def held_up(connection: PgConnection, source: Source, what: str) -> Retriable:
 
 
 def check_position(connection: PgConnection, source: Source, names: Names, position: Position) -> None:
-    """PositionLost when the slot does not continue a position, or it is another server's log."""
-    over = f"set `position_lost: resnapshot` at source {source.name}: its capture then reads all tables again by itself"
+    """Raise PositionLost if the slot does not continue a position, or if it is another server's log."""
+    over = f"set `position_lost: resnapshot` at source {source.name}: capture then re-reads all tables automatically"
     now = log_of(connection, source)
     system, _, timeline = position.file.partition("/")
     if now.partition("/")[0] != system:
         raise PositionLost(
-            f"source {source.name}: the log of server {system} was read, this is server {now.partition('/')[0]}",
+            f"source {source.name}: the position is from server {system}, but this is server {now.partition('/')[0]}",
             f"point the source at the right server, or {over}",
         )
     found = slot_of(connection, source, names)
@@ -136,30 +136,30 @@ def check_position(connection: PgConnection, source: Source, names: Names, posit
         raise PositionLost(f"source {source.name}: the replication slot {names.slot} {what}", over)
     if found.confirmed > position.pos:
         raise PositionLost(
-            f"source {source.name}: the replication slot {names.slot} was moved on to {lsn_text(found.confirmed)}, "
-            f"{lsn_text(position.pos)} was read",
-            f"let nobody else read it, or {over}",
+            f"source {source.name}: the replication slot {names.slot} was advanced to {lsn_text(found.confirmed)}, "
+            f"but only {lsn_text(position.pos)} was read",
+            f"stop other readers of the slot, or {over}",
         )
     if timeline != now.partition("/")[2]:
         _check_timeline(connection, source, position, over)
 
 
 def _check_timeline(connection: PgConnection, source: Source, position: Position, over: str) -> None:
-    """After a fail-over: what was read must be part of the new server's past."""
+    """Check after a fail-over that the position is part of the new server's past."""
     timeline, now = position.file.partition("/")[2], log_of(connection, source).partition("/")[2]
     with translated(source, "read the timeline's history"):
         rows = connection.texts(f"TIMELINE_HISTORY {now}")
     switches = {line.split()[0]: line.split()[1] for line in rows[0][1].splitlines() if line.strip()[:1].isdigit()}
     if timeline not in switches or lsn_of(switches[timeline]) < position.pos:
         raise PositionLost(
-            f"source {source.name}: what was read up to {lsn_text(position.pos)} of timeline {timeline} is not part of "
+            f"source {source.name}: the position {lsn_text(position.pos)} of timeline {timeline} is not part of "
             f"timeline {now}, which this server is on",
             over,
         )
 
 
 def holds(connection: PgConnection, source: Source, names: Names, position: Position) -> bool:
-    """Whether the log can be read from a position on."""
+    """Return whether the log can be read from a position on."""
     try:
         check_position(connection, source, names, position)
     except PositionLost:

@@ -1,12 +1,12 @@
-"""Chunks of tables, read beside the log: no locks, one connection and one thread a table.
+"""Read chunks of tables during capture: without locks, with one connection and one thread per table.
 
-What a chunk shows holds everything that was streamed when it was asked for, and nothing behind its `high`. The first
-takes care: a commit stands in the log, and may be streamed, before other sessions can see it (by seconds where it waits
-for a standby). So the snapshot is taken again until it shows all that was streamed lately and nobody waits for a
-standby. `high` is where the log ended when the rows were read: what they show was logged before.
+A chunk includes everything that was streamed when it was requested, and nothing later than its `high`. The first needs
+care: a commit is in the log, and may be streamed, before other sessions see it (seconds earlier if it waits for a
+standby). So the snapshot is repeated until it shows all recently streamed transactions, and no commit waits for a
+standby. `high` is the log's end when the rows were read: what they show was logged before.
 
-A table's first chunk waits until all transactions have ended that ran when it was asked for: what they changed before
-the table was published is in no stream.
+A table's first chunk waits for the end of all transactions that ran at its request: no stream contains their changes
+from before the table was published.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ _NUDGE = "SELECT pg_logical_emit_message(true, 'tailorbird', '')"
 
 @dataclass(slots=True)
 class Streamed:
-    """Transactions that the stream told lately, by the numbers that it gives them (32 bits)."""
+    """Recently streamed transactions, by their 32-bit numbers in the stream."""
 
     xids: deque[int] = field(default_factory=lambda: deque(maxlen=10_000))
 
     def add(self, xid: int) -> None:
-        """One more; called by the stream's thread while others read."""
+        """Add a transaction. Called by the stream's thread while others read."""
         self.xids.append(xid)
 
     def unseen(self, visible: Visible) -> bool:
-        """Whether a snapshot does not show one of them."""
+        """Return whether a snapshot does not show one of them."""
         return not all(map(visible.shows, tuple(self.xids)))
 
 
 class PgChunks(ChunkThreads):
-    """Implements `snapshots.ChunkReader`; `close` ends its threads."""
+    """Implements `snapshots.ChunkReader`. `close` ends its threads."""
 
     def __init__(self, source: Source, streamed: Streamed, *, rows: int = CHUNK) -> None:
         super().__init__(lambda: _reading(source, streamed, rows))
@@ -90,7 +90,7 @@ class _Reading:
             return self._within(lambda: self._walk(request))
 
     def _within(self, read: Callable[[], Chunk]) -> Chunk:
-        """Read in one snapshot that shows enough; then see to it that the log goes past its end."""
+        """Read in one snapshot that shows enough; then advance the log beyond the snapshot's end."""
         self._begin()
         chunk = read()
         high = self._end_of_log()
@@ -130,7 +130,7 @@ class _Reading:
         return Chunk(request=request, images=images, after=None, last=None, high=request.position)
 
     def _page(self, request: ChunkRequest) -> Chunk:
-        """The next page of one pass over the table, all as of the pass's beginning."""
+        """Return the next page of one pass over the table, all as of the pass's beginning."""
         total = None
         if not self._passed:
             self._begin()
@@ -148,10 +148,10 @@ class _Reading:
         return Chunk(request=request, images=images, after=after, last=None, high=self._high, total=total)
 
     def _table(self, schema: TableSchema) -> TableShown:
-        """The table as this snapshot shows it.
+        """Return the table as this snapshot shows it.
 
-        Retriable where the table was altered since the schema was known: the log tells that with the table's next row
-        only, a session that begins anew at once.
+        Raises Retriable if the table was altered since the schema was read. The log shows that only with the table's
+        next row, but a restarted session sees it at once.
         """
         table = schema.table_id
         which = f"n.nspname = {selects.literal(table.database)} AND c.relname = {selects.literal(table.table)}"
@@ -162,7 +162,7 @@ class _Reading:
         return found
 
     def _about(self, request: ChunkRequest) -> int | None:
-        """About how many rows there are, as the server estimates it; None where a condition leaves some out."""
+        """Return the server's estimate of the row count; None if a condition excludes rows."""
         if request.where:
             return None
         name = selects.literal(selects.named(request.schema.table_id))
@@ -170,7 +170,7 @@ class _Reading:
         return int(rows) if int(rows) >= 0 else None
 
     def _begin(self) -> None:
-        """Begin a snapshot that shows all that was streamed."""
+        """Begin a snapshot that shows everything streamed."""
         deadline = time.monotonic() + TIMEOUT
         while True:
             self._connection.query(_BEGIN)
@@ -181,8 +181,8 @@ class _Reading:
             self._connection.query("ROLLBACK")
             if time.monotonic() > deadline:
                 raise Retriable(
-                    f"source {self._source.name}: commits that the log tells stay invisible",
-                    "see whether a synchronous standby is away (synchronous_standby_names)",
+                    f"source {self._source.name}: commits in the log stay invisible",
+                    "check whether a synchronous standby is unavailable (synchronous_standby_names)",
                 )
             time.sleep(0.02)
 
@@ -208,7 +208,7 @@ def _rows_of(table: TableShown, schema: TableSchema) -> str:
 
 
 def _images(table: TableShown, schema: TableSchema, rows: list[tuple[bytes | None, ...]]) -> Iterator[Image]:
-    """The rows' images, read by the columns' types as the snapshot shows them."""
+    """Yield the rows' images, read with the column types that the snapshot shows."""
     reads = tuple((column.name, table.reads[column.name]) for column in schema.columns)
     for row in rows:
         yield image_of(reads, iter(row[: len(reads)]))

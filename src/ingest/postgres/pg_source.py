@@ -1,4 +1,4 @@
-"""A PostgreSQL server as a source: its end, tables, snapshot and log, each on a connection of its own."""
+"""A PostgreSQL server as a source: its log's end, tables, snapshots and log, each on a separate connection."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from ingest.postgres.pgoutput import WATCHED, PgEvents
 from ingest.records.capture_interfaces import Checkpoint, Seen, Stream
 
 KEPT = Gauge("tailorbird_slot_kept_bytes", "Bytes of its log that the server keeps for a slot", ["source"])
-HEARTBEAT = 1.0  # seconds between questions for an idle server's place: how often CaughtUp is repeated
-KEPT_EVERY = 5.0  # seconds between looks at how much of its log the server keeps
-BUSY = 0.02  # the same while a snapshot waits for its turns
-GAP = 0.05  # seconds between commits of transactions that come in close order
+HEARTBEAT = 1.0  # seconds between queries of an idle server's place, and so between CaughtUp events
+KEPT_EVERY = 5.0  # seconds between queries of the retained log's size
+BUSY = 0.02  # `HEARTBEAT` while a snapshot waits for its turns
+GAP = 0.05  # seconds between commits of transactions in close succession
 
 
 class PgSource:
-    """Implements `interfaces.SourceServer`; makes publication and slot where they are missing."""
+    """Implements `interfaces.SourceServer`. Creates missing publications and slots."""
 
     def __init__(self, settings: Source, topology: str) -> None:
         self._settings, self._names = settings, pg_slot.names_of(topology, settings)
@@ -41,16 +41,19 @@ class PgSource:
         self._left_out: frozenset[TableName] = frozenset()
 
     def head(self) -> Position:
-        """See `interfaces.SourceServer`. Who begins here has a slot from then on; the first chunk of each table waits
-        until what was committed before can be seen.
+        """See `interfaces.SourceServer`.
+
+        Also creates the slot. A table's first chunk waits until earlier commits are visible.
         """
         with connected(self._settings) as connection:
             pg_slot.have_slot(connection, self._settings, self._names)
             return pg_schema.end_of_log(connection, self._settings)
 
     def seen(self) -> Seen:
-        """See `interfaces.SourceServer`; UsageError, with the remedy, when the server cannot be captured, or a listed
-        table at a first start. What is captured is published from then on; a table that publishing would harm never is.
+        """See `interfaces.SourceServer`. Raises UsageError, with the remedy, if the server cannot be captured, or a
+        listed table at a first start.
+
+        Captured tables are published from then on; a table that publication would harm never is.
         """
         source = self._settings
         with connected(source) as connection:
@@ -63,7 +66,8 @@ class PgSource:
                 (table.database, table.table): pg_schema.absent(source, table)
                 for table in source.tables if (table.database, table.table) not in tables
             }  # fmt: skip
-            if pg_slot.slot_of(connection, source, self._names) is None:  # nothing is captured yet: ask the person
+            # nothing is captured yet: the user must decide
+            if pg_slot.slot_of(connection, source, self._names) is None:
                 listed = {(table.database, table.table) for table in source.tables}
                 for name, why in (missing | refused).items():
                     if name in listed:
@@ -77,22 +81,22 @@ class PgSource:
         return TableId(source=self._settings.name, database=name[0], table=name[1])
 
     def holds(self, position: Position) -> bool:
-        """See `interfaces.SourceServer`: nothing before the place that was confirmed last."""
+        """See `interfaces.SourceServer`: false for positions before the last confirmed one."""
         with connected(self._settings, replication=True) as connection:
             return pg_slot.holds(connection, self._settings, self._names, position)
 
     def foreign_keys(self) -> ForeignKeys:
-        """None: the server logs what they change as any other change."""
+        """Return no foreign keys: the server logs cascaded changes like all others."""
         return ForeignKeys()
 
     def release(self, position: Position) -> None:
-        """See `interfaces.SourceServer`: the slot lets go what lies before."""
+        """See `interfaces.SourceServer`: the slot releases the log before the position."""
         if self._feed is not None:
             self._feed.confirm(position.pos)
 
     @contextmanager
     def chunks(self) -> Iterator[PgChunks]:
-        """The reader of snapshots' chunks."""
+        """Yield the reader of snapshots' chunks."""
         reader = PgChunks(self._settings, self._streamed)
         try:
             yield reader
@@ -101,7 +105,7 @@ class PgSource:
 
     @contextmanager
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
-        """See `interfaces.SourceServer`; PositionLost when the slot does not continue the position."""
+        """See `interfaces.SourceServer`. Raises PositionLost if the slot does not continue the position."""
         source, names, position = self._settings, self._names, checkpoint.position
         with connected(source, replication=True) as log, connected(source) as beside:
             pg_slot.check_position(log, source, names, position)

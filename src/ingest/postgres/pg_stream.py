@@ -1,7 +1,7 @@
-"""The log of a PostgreSQL server: START_REPLICATION, and the messages of both sides until it ends.
+"""Stream the log of a PostgreSQL server: START_REPLICATION, and the messages of both sides until it ends.
 
-Only what the log here has committed is confirmed: libraries confirm what they have read, and the server would forget
-what a crash had still to publish.
+Only committed positions are confirmed. Libraries confirm what they have read; after a crash, the server would then lack
+unpublished changes.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from ingest.postgres.selects import quoted
 
 _STATUS = Struct(">cQQQqB")
 _DATA, _KEEPALIVE = ord("w"), ord("k")
-_PAYLOAD = 25  # where the payload of a `w` begins
-_SPEAK_EVERY = 5.0  # seconds without a word of ours at most: the server ends a stream after wal_sender_timeout
-_POLITE, _TAKE_OVER = 1.0, 10.0  # seconds that the reader before has to go by itself, and in all
-_LOOK_EVERY = 0.5  # seconds between looks at what the log does not tell
+_PAYLOAD = 25  # offset of the payload of a `w` message
+_SPEAK_EVERY = 5.0  # longest time between two status messages; the server ends a stream after wal_sender_timeout
+_POLITE, _TAKE_OVER = 1.0, 10.0  # seconds until the previous reader is terminated, and until this one gives up
+_LOOK_EVERY = 0.5  # seconds between checks for changes that the log lacks
 
 
 class PgFeed:
-    """Implements `pgoutput.Feed`. Where nothing arrives for `heartbeat` seconds the server is asked how far it has read
-    its log. `look` is called now and then, between messages.
+    """Implements `pgoutput.Feed`.
+
+    If no message arrives for `heartbeat` seconds, the server is asked how far it has read its log. `look` is called
+    regularly between messages.
     """
 
     def __init__(
@@ -39,8 +41,9 @@ class PgFeed:
         self._spoke = self._looked = time.monotonic()
 
     def begin(self, displace: Callable[[], None]) -> None:
-        """Have the server send from the confirmed place on. `displace` ends who reads the slot still: a predecessor
-        that the log has locked out, and that may not know it yet.
+        """Start streaming from the confirmed place on.
+
+        `displace` terminates the slot's current reader: a fenced predecessor that may not have noticed it yet.
         """
         options = f"proto_version '1', publication_names '{quoted(self._names.publication)}'"
         command = f'START_REPLICATION SLOT "{self._names.slot}" LOGICAL {lsn_text(self._confirmed)} ({options})'
@@ -51,7 +54,7 @@ class PgFeed:
                     self._connection.begin_copy(command)
                     return
                 except PgError as error:
-                    # the stream before this one ends in a moment, at the server's side
+                    # the previous stream ends at the server in a moment
                     waited = time.monotonic() - began
                     if error.state != "55006" or waited > _TAKE_OVER:
                         raise
@@ -88,11 +91,11 @@ class PgFeed:
             self._looked = now
 
     def nothing_within(self, seconds: float) -> bool:
-        """Whether nothing arrives for so long."""
+        """Return whether nothing arrives within `seconds`."""
         return not self._connection.arrives(seconds)
 
     def confirm(self, lsn: int) -> None:
-        """The log here holds all up to this place: the server may forget it."""
+        """Confirm that everything up to this place is committed: the server may discard it."""
         if lsn > self._confirmed:
             self._confirmed = lsn
             with translated(self._source, "confirm what was read"):

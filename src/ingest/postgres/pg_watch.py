@@ -1,9 +1,9 @@
-"""Looks at the catalogue now and then, for what the log does not tell.
+"""Check the catalog regularly for changes that the log lacks.
 
-Each look compares the captured tables with the look before it, whose result is part of the checkpoint. A table that
-must be read again is named only when the log has been read up to the look: what it tells of earlier rows then comes
-before the rows that are read. Everything else that a look finds (a table that is not published, one that is gone, one
-whose publication would break the application) is settled by a session that begins anew.
+Each check compares the captured tables with the previous check, whose result is part of the checkpoint. A table that
+must be re-read is reported only when the log has been read up to the check: so logged changes of earlier rows precede
+the re-read rows. All other findings (a table that is not published or no longer exists, or whose publication would
+break the application) are handled by restarting the session.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from ingest.postgres.pg_slot import Names
 from ingest.postgres.selects import literal
 from ingest.postgres.watched import ColumnLook, TableLook, changed
 
-OFTEN = 1.0  # seconds between looks, at least
-_SHARE = 20  # a look may take one part of so many of the time
-_OWN_TYPES = 16_384  # types of this number on are made by users
+OFTEN = 1.0  # minimum seconds between checks
+_SHARE = 20  # a check may take 1/20 of the time
+_OWN_TYPES = 16_384  # types from this OID on are user-defined
 _TABLES = """SELECT n.nspname, c.relname, c.oid, c.relkind, c.relfilenode, coalesce(r.oid, s.oid, 0),
 EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND i.indisvalid AND i.indimmediate),
 c.xmin FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -44,8 +44,8 @@ _PARTS = """SELECT a.attrelid, a.attnum, a.atttypid FROM pg_attribute a JOIN pg_
 JOIN pg_type t ON t.oid = c.reltype WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attrelid IN ({})
 ORDER BY a.attrelid, a.attnum"""
 _LABELS = "SELECT enumtypid, oid, enumlabel FROM pg_enum"
-# A row that was written before the partition, or one that it is part of, was attached, or together with that, was
-# written elsewhere than through the table. A number that is very old may look like one of the future.
+# A row that was written before the partition, or one of its ancestors, was attached, or in the same transaction, was
+# not written through the table. A very old transaction number may look like a future one.
 _CAME_FULL = """SELECT 1 FROM ONLY {} x CROSS JOIN
 (SELECT min(age(xmin)) AS attached FROM pg_inherits
 WHERE inhrelid IN (SELECT relid FROM pg_partition_ancestors({}))) i
@@ -54,7 +54,7 @@ _NUDGE = "SELECT pg_logical_emit_message(true, 'tailorbird', '')"
 
 
 class _Found(NamedTuple):
-    """A table that is to be read again once the log was read up to `lsn`; `seen` is what is known of it then."""
+    """A table to re-read once the log was read up to `lsn`; `seen` is its state then."""
 
     table: TableName
     why: str
@@ -63,7 +63,7 @@ class _Found(NamedTuple):
 
 
 class PgWatch:
-    """Watches the captured tables of one source; `state` is what it knows, as JSON for the checkpoint."""
+    """Watches the captured tables of one source. `state` is its knowledge, as JSON for the checkpoint."""
 
     def __init__(
         self,
@@ -79,16 +79,15 @@ class PgWatch:
         self._left_out = left_out
         self._found: dict[TableName, _Found] = {}
         self._next = 0.0
-        self._refused: dict[TableName, object] = {}  # how tables looked that are left out
+        self._refused: dict[TableName, object] = {}  # appearance of tables that are left out
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """What the last looks saw of each table, as far as the log has been told of it."""
+        """Return the last check's state of each table, as far as it was reported to the log."""
         return dict(self._known)
 
     def look(self) -> None:
-        """Look at the catalogue, unless the last look was a short while ago. Retriable where a session must begin
-        anew."""
+        """Check the catalog, unless the last check was recent. Raises Retriable if the session must be restarted."""
         began = time.monotonic()
         if began < self._next:
             return
@@ -98,7 +97,7 @@ class PgWatch:
         self._next = began + max(OFTEN, _SHARE * took)
 
     def due(self, place: int) -> list[tuple[TableId, int, str]]:
-        """Tables to be read again, with their numbers and the reasons: the log was read up to `place`."""
+        """Return tables to re-read, with OID and reason, whose check is not later than `place`."""
         if not self._found:
             return []
         ready = [one for one in self._found.values() if one.lsn <= place]
@@ -108,7 +107,7 @@ class PgWatch:
             known = self._tables.catalog.tables.get(one.table)
             if one.seen is None or known is None or known.identity != str(one.seen["t"][0]):
                 name = f"source {self._source.name}: table {'.'.join(one.table)}"
-                raise Retriable(f"{name}: {one.why}; the session begins anew", retry_after=0.1)
+                raise Retriable(f"{name}: {one.why}; the session restarts", retry_after=0.1)
             self._known[".".join(one.table)] = one.seen
             table = TableId(source=self._source.name, database=one.table[0], table=one.table[1])
             reported.append((table, int(one.seen["t"][0]), one.why))
@@ -127,7 +126,7 @@ class PgWatch:
         for row in wanted:
             if not publication.has((row[0], row[1])):
                 raise Retriable(
-                    f"source {source.name}: table {row[0]}.{row[1]} is not published yet; the session begins anew",
+                    f"source {source.name}: table {row[0]}.{row[1]} is not published yet; the session restarts",
                     retry_after=0.1,
                 )
         seen = self._seen(wanted, members)
@@ -135,13 +134,13 @@ class PgWatch:
         before = len(self._found)
         self._compare(seen, lsn_of(lsn))
         if len(self._found) > before:
-            connection.query(_NUDGE)  # the log goes past the look, though nobody writes
+            connection.query(_NUDGE)  # advances the log beyond the check, even without writes
 
     def _captured(self, name: TableName) -> bool:
         return self._tables.captured(*name) and not self._left_out(name)
 
     def _ask_again(self, row: tuple[str, ...], members: list[Member], entry: bool | None) -> None:
-        """A table that is left out was altered since: perhaps it can be captured now."""
+        """Restart the session if a table that is left out was altered: perhaps it can be captured now."""
         name = (row[0], row[1])
         if not self._left_out(name):
             return
@@ -149,15 +148,15 @@ class PgWatch:
         if self._refused.setdefault(name, looks) != looks:
             raise Retriable(
                 f"source {self._source.name}: table {row[0]}.{row[1]}, which is left out, was altered; the session "
-                "begins anew",
+                "restarts",
                 retry_after=0.1,
             )
 
     def _compare(self, seen: Mapping[TableName, TableLook], lsn: int) -> None:
         for name, now in seen.items():
-            if name not in self._tables.catalog.tables:  # it came back under its name
+            if name not in self._tables.catalog.tables:  # created again under its name
                 raise Retriable(
-                    f"source {self._source.name}: table {'.'.join(name)} is there; the session begins anew",
+                    f"source {self._source.name}: table {'.'.join(name)} exists now; the session restarts",
                     retry_after=0.1,
                 )
             known = self._known.get(".".join(name))
@@ -179,7 +178,7 @@ class PgWatch:
         self._known = {name: state for name, state in self._known.items() if name in there}
         for name in self._tables.catalog.tables:
             if name not in seen and self._captured(name) and name not in self._found:
-                self._found[name] = _Found(name, "it is gone", lsn, None)
+                self._found[name] = _Found(name, "it was dropped", lsn, None)
 
     def _protect(
         self, rows: list[tuple[str, ...]], members: list[Member], publication: pg_publication.Publication
@@ -199,8 +198,8 @@ class PgWatch:
         if harmed and pg_publication.withdraw(self._connection, self._source, self._names, publication, harmed):
             listed = ", ".join(".".join(name) for name in harmed)
             raise Retriable(
-                f"source {self._source.name}: {listed} lost the replica identity and is not published any more; the "
-                "session begins anew",
+                f"source {self._source.name}: {listed} lost the replica identity and is no longer published; the "
+                "session restarts",
                 retry_after=0.1,
             )
 
@@ -232,19 +231,19 @@ class PgWatch:
         return found
 
     def _came_full(self, oid: int) -> bool:
-        """Whether a partition holds rows that it brought; True where that takes too long to find out."""
+        """Return whether a partition was attached with rows; True if that takes too long to find out."""
         try:
             rows = self._connection.texts(f"SELECT {oid}::regclass")
             self._connection.query("SET statement_timeout = 5000")
             return bool(self._connection.texts(_CAME_FULL.format(rows[0][0], oid)))
-        except PgError:  # it is large, gone, or not ours to read: reading the table again is always right
+        except PgError:  # it is large, dropped, or not readable: re-reading the table is always correct
             return True
         finally:
             self._connection.query("SET statement_timeout = 0")
 
 
 class _Types:
-    """What the types of users look like: the shape of composite types, the labels of enums."""
+    """User-defined types: the shape of composite types, the labels of enums."""
 
     def __init__(self, connection: PgConnection) -> None:
         self._types = {int(row[0]): row for row in connection.texts(_TYPES)}
@@ -257,7 +256,7 @@ class _Types:
             self._labels.setdefault(int(kind), {})[int(number)] = label
 
     def of(self, types: set[int]) -> tuple[str, dict[int, str]]:
-        """The shape and the labels of these types, and of all types that they are made of."""
+        """Return the shape and the labels of these types, and of all types that they consist of."""
         shape, labels, done, waiting = [], dict[int, str](), set[int](), sorted(types)
         while waiting:
             oid = waiting.pop()

@@ -1,8 +1,8 @@
-"""What pgoutput says → facts; pure: a feed brings the messages, wherever it has them from.
+"""Turn pgoutput messages into log events; a feed supplies the messages.
 
-Rows of one table that follow each other are told together. A change that does not tell the whole row is told in part:
-a large value that an UPDATE left alone stands in no message, and is in the old row only under REPLICA IDENTITY FULL.
-Without that an UPDATE has no old row at all: its before image is None.
+Consecutive rows of one table become one event. A change without its whole row becomes a partial event: a message lacks
+large values that an UPDATE did not set, and the old row has them only under REPLICA IDENTITY FULL. Under other
+identities an UPDATE may have no old row at all: its before image is None.
 """
 
 from __future__ import annotations
@@ -38,35 +38,37 @@ from ingest.postgres.messages import NEW_ROW, OLD_KEY, OLD_ROW, U32
 from ingest.postgres.relations import Describe, RelationRows, definition_of_relation, keyed, unlike
 from ingest.records.capture_interfaces import Checkpoint
 
-MOST = 500  # rows that one fact holds
+MOST = 500  # rows of one event
 _BEGIN, _COMMIT, _RELATION, _INSERT, _UPDATE, _DELETE, _EMPTIED = b"BCRIUDT"
-WATCHED = "watched"  # what a checkpoint calls the state of the watch
-_IGNORED = frozenset(b"OYM")  # where a transaction came from, names of types, messages of others
+WATCHED = "watched"  # key of the watch's state in a checkpoint
+_IGNORED = frozenset(b"OYM")  # origins, names of types, messages of other applications
 
 
 class Feed(Protocol):
-    """The messages of one slot, never ending: a payload of pgoutput, the place up to which the server has read its log
-    (an int), or None where nothing is waiting.
+    """Endless messages of one slot: a payload of pgoutput, the place up to which the server has read its log (an int),
+    or None if no message is waiting.
     """
 
     def __iter__(self) -> Iterator[bytes | int | None]: ...
 
 
 class CatalogWatch(Protocol):
-    """What the catalogue tells beside the log: `pg_watch.PgWatch`."""
+    """Source of catalog changes that the log lacks: `pg_watch.PgWatch`."""
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """What is known of the catalogue so far, as JSON."""
+        """Return what is known of the catalog so far, as JSON."""
 
     def due(self, place: int) -> list[tuple[TableId, int, str]]:
-        """Tables that must be read again, their numbers, and why, now that the log was read up to a place."""
+        """Return tables that must be re-read, with OID and reason, now that the log was read up to a place."""
 
 
 class PgEvents:
-    """The facts of one feed from a checkpoint on; iterate it once. `log` names the server's log, `idle` says whether
-    the next message would have to be waited for, `describe` what the catalogue shows of a table now, by its number.
-    Tables of `left_out` are passed over; `full` says that readers rely on rows before their changes.
+    """Log events of one feed from a checkpoint on; iterate it once.
+
+    `log` identifies the server's log. `idle` returns whether the next message would have to be waited for. `describe`
+    returns a table from the catalog now, by OID. Tables of `left_out` are skipped. `full`: readers rely on before
+    images.
     """
 
     gtid_set = ""
@@ -89,13 +91,13 @@ class PgEvents:
         self._feed, self._tables, self._types, self._describe = feed, tables, types, describe
         self._log, self._idle, self._streamed = log, idle, streamed
         self._place = start.position.pos
-        # rows of the transaction that was published in part: its relations were followed then
+        # rows of a transaction that was published in part; its relations were processed then
         self._published = start.position.row if start.open is not None else 0
         self._relations: dict[int, RelationRows | None] = {}
         self._fresh: set[int] = set()
         self._keys: dict[int, tuple[TableId, tuple[str, ...]]] = {}
         self._watch, self._left_out, self._full = watch, left_out, full
-        self._roots: dict[int, bool] = {}  # of partitioned tables: whether all partitions log whole rows
+        self._roots: dict[int, bool] = {}  # by partitioned table: whether all partitions log whole rows
         self._lsn = 0
         self._began: TransactionBegan | None = None
         self._table: TableId | None = None
@@ -105,7 +107,7 @@ class PgEvents:
 
     @property
     def place(self) -> tuple[str, int]:
-        """The server's log, and how far it was read."""
+        """Return the server's log, and how far it was read."""
         return self._log, self._place
 
     @property
@@ -114,7 +116,7 @@ class PgEvents:
         return {} if self._watch is None else {WATCHED: self._watch.state}
 
     def reached(self, position: Position) -> bool:
-        """Whether all up to a position has been read."""
+        """Return whether everything up to a position has been read."""
         return self._place >= position.pos
 
     def __iter__(self) -> Iterator[LogEvent]:
@@ -151,22 +153,23 @@ class PgEvents:
                 yield from self._hidden(f"pgoutput sent a message of the unknown type {data[:1]!r}")
 
     def _noticed(self) -> Iterator[LogEvent]:
-        """Tables of which the catalogue tells a change that the log does not."""
+        """Yield the re-reads of tables whose catalog changed in a way that the log lacks."""
         for table, oid, why in self._watch.due(self._place) if self._watch is not None else ():
             shown = self._describe(oid)
             known = self._tables.catalog.tables.get((table.database, table.table))
-            if shown is not None and unlike(shown.definition, known):  # the log names columns with the next row only
+            # the log describes columns only with the next row
+            if shown is not None and unlike(shown.definition, known):
                 yield TableAltered(table, shown.definition)
             yield TableInvalidated(table, why)
 
     def _hidden(self, why: str) -> Iterator[LogEvent]:
-        """The log tells something that cannot be read, and that may hide a change of any table."""
+        """Report a part of the log that cannot be read, and that may hide a change of any table."""
         yield from self._flushed()
         yield from self._opened()
         yield RowsNotLogged(None, why, "incident")
 
     def _ended(self, place: int) -> Iterator[LogEvent]:
-        """A transaction of which one list of rows is all is told as a whole, and much sooner."""
+        """End a transaction. One that consists of a single list of rows becomes one event, which is much faster."""
         ended = TransactionEnded(self._log, place)
         if self._began is not None and self._rows and self._whole and self._table is not None:
             began, rows, self._began, self._rows = self._began, self._rows, None, []
@@ -180,7 +183,7 @@ class PgEvents:
         yield ended
 
     def _opened(self) -> Iterator[LogEvent]:
-        """The transaction's beginning, if it was not told yet."""
+        """Yield the transaction's beginning, unless it was yielded before."""
         if self._began is not None:
             began, self._began = self._began, None
             yield began
@@ -193,8 +196,9 @@ class PgEvents:
         self._keys.pop(relation.oid, None)
 
     def _described(self, oid: int, rows: RelationRows, table: TableId) -> Iterator[LogEvent]:
-        """Told before the first row behind it, not where it stands: a transaction that was published in part tells its
-        relations again, older ones too.
+        """Describe a table before its next row, not at its relation message.
+
+        The log of a partly published transaction repeats its relations, including earlier ones.
         """
         self._fresh.discard(oid)
         known = self._tables.catalog.tables.get((table.database, table.table))
@@ -213,7 +217,7 @@ class PgEvents:
         rows = self._relations.get(oid)
         if rows is None:
             if oid not in self._relations:
-                yield from self._hidden(f"pgoutput sent rows of the relation {oid}, which it never described")
+                yield from self._hidden(f"pgoutput sent rows of the relation {oid}, which it has not described")
             return
         last = False
         if self._published:
@@ -246,7 +250,7 @@ class PgEvents:
             yield from self._flushed()
 
     def _flushed(self) -> Iterator[LogEvent]:
-        """What was gathered."""
+        """Yield the collected rows."""
         if self._rows and self._table is not None:
             yield from self._opened()
             rows, self._rows = self._rows, []
@@ -276,7 +280,8 @@ class PgEvents:
         if kind == OLD_ROW and len(new) < rows.width:
             unknown = {name: value for name, value in old.items() if name not in new}
             new.update(unknown)
-            if isinstance(before, RefusedImage):  # what the old row cannot represent, the new one cannot either
+            # a value that the old row cannot represent cannot be represented in the new row either
+            if isinstance(before, RefusedImage):
                 refused = {name: why for name, why in before.columns.items() if name in unknown}
                 if isinstance(after, RefusedImage):
                     after.columns.update(refused)
@@ -286,7 +291,7 @@ class PgEvents:
         plain = plain and not isinstance(after, RefusedImage)
         named = {name: (old if name in old else new).get(name) for name in key}
         if kind != OLD_ROW and named == {name: new.get(name) for name in key}:
-            # the old row is not told but for its key, which who takes the row away or reads it again has need of
+            # only the key of the old row is known; retractions and re-reads need it
             before = None if whole and plain else named
         return (before, after), whole, plain
 
@@ -299,8 +304,10 @@ class PgEvents:
         return image, whole, not isinstance(image, RefusedImage)
 
     def _is_whole(self, rows: RelationRows, old: Image, key: tuple[str, ...]) -> bool:
-        """Whether an old row is one. A partition logs by its own replica identity what is then sent by that of its
-        table: of a partition that logs its key alone, all other columns are sent as NULL.
+        """Return whether an old row is complete.
+
+        A partition logs by its own replica identity, but its rows are sent with its table's. If a partition only logs
+        its key, all other columns are sent as NULL.
         """
         trusted = self._roots.get(rows.relation.oid)
         if trusted is None:
@@ -309,7 +316,7 @@ class PgEvents:
         return trusted and (not others or any(value is not None for value in others))
 
     def _needs_before(self, rows: RelationRows) -> bool:
-        """Whether readers rely on rows before their changes: where one was not logged, what the topic has is."""
+        """Return whether readers rely on before images. If one was not logged, the topic's image is used."""
         return self._full and rows.relation.identity == "f"
 
     def _image(self, rows: RelationRows, data: bytes, at: int) -> tuple[Image, int]:
@@ -322,11 +329,12 @@ class PgEvents:
         return TableId(source=self._tables.source, database=rows.relation.schema, table=rows.relation.table)
 
     def _key(self, oid: int, rows: RelationRows) -> tuple[TableId, tuple[str, ...]] | None:
-        """The table, and the columns that its rows are captured under; None where it is left out."""
+        """Return the table, and the columns that its rows are captured under; None if it is left out."""
         table = self._id(rows)
         try:
             found = table, self._tables.schema(table).primary_key
-        except Skippable:  # said where tables are left out: `Tables.schema` is asked for each table there
+        # reported with the other tables that are left out: `Tables.schema` is called for each of them
+        except Skippable:
             self._relations[oid] = None
             return None
         if oid not in self._fresh:

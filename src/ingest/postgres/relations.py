@@ -1,4 +1,4 @@
-"""One relation of the log: tuples → row images, and what it says of its table's columns; pure."""
+"""Read one relation of the log: convert tuples to row images, and derive its table's columns."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from ingest.postgres.messages import NULL, TEXT, U32, LoggedRelation
 
 
 class TableShown(NamedTuple):
-    """A table as the catalogue shows it now: its replica identity as the log has it, how its columns are read, and the
-    tables that hold its rows: itself, or its partitions."""
+    """A table as the catalog shows it now: its replica identity, the readers of its columns, and the tables that hold
+    its rows (itself, or its partitions).
+    """
 
     oid: int
     identity: str
@@ -27,12 +28,12 @@ class TableShown(NamedTuple):
 
     @property
     def generated(self) -> bool:
-        """Whether stored generated columns are among what it can publish."""
+        """Return whether it has stored generated columns that a publication can contain."""
         return any(one.stored for one in self.members)
 
 
 class RelationRows:
-    """Reads the tuples of one relation, as long as it stays as it is."""
+    """Reads the tuples of one relation until the relation changes."""
 
     def __init__(self, relation: LoggedRelation, types: PgTypes) -> None:
         self.relation = relation
@@ -44,9 +45,9 @@ class RelationRows:
         self.width = len(self._reads)
 
     def row(self, data: bytes, at: int) -> tuple[Row, int]:
-        """The row of a tuple, and where it ends; columns that it does not tell are not in it.
+        """Return a tuple's row, without columns that it lacks, and the offset where it ends.
 
-        ValueError where a value has no canonical form: `judged` reads the tuple then.
+        Raises ValueError if a value has no canonical form: use `judged` then.
         """
         row: dict[str, Canonical] = {}
         at += 2
@@ -63,8 +64,9 @@ class RelationRows:
         return row, at
 
     def judged(self, data: bytes, at: int) -> tuple[Image, int]:
-        """The same where a value may have no canonical form: refused then, with the values as the server prints them
-        where they cannot be told.
+        """Return the same for a tuple whose values may lack a canonical form.
+
+        The image is refused then, with the server's text of these values.
         """
         row: dict[str, Canonical] = {}
         refused: dict[str, str] = {}
@@ -82,7 +84,7 @@ class RelationRows:
         return (RefusedImage(values=row, columns=refused) if refused else row), at
 
     def keyed(self, data: bytes, at: int) -> tuple[Image, int]:
-        """The columns of the replica identity alone, which is all that an old key tells."""
+        """Return only the columns of the replica identity, which are all that an old key contains."""
         image, at = self.judged(data, at)
         values = image.values if isinstance(image, RefusedImage) else image
         kept = {name: value for name, value in values.items() if name in self.key}
@@ -93,7 +95,7 @@ class RelationRows:
 
 
 def keyed(image: Image, key: tuple[str, ...]) -> Image:
-    """The key's columns of an image, whose others say nothing."""
+    """Return only the key's columns of an image: the others are meaningless."""
     values = image.values if isinstance(image, RefusedImage) else image
     kept = {name: value for name, value in values.items() if name in key}
     if isinstance(image, RefusedImage):
@@ -103,7 +105,7 @@ def keyed(image: Image, key: tuple[str, ...]) -> Image:
 
 
 def value_of(name: str, read: Read, value: bytes, refused: dict[str, str]) -> Canonical:
-    """A value in canonical form, or its text, with the reason in `refused`."""
+    """Return a value in canonical form, or its text, with the reason in `refused`."""
     try:
         return read(value)
     except (ValueError, ArithmeticError) as error:
@@ -112,7 +114,7 @@ def value_of(name: str, read: Read, value: bytes, refused: dict[str, str]) -> Ca
 
 
 def image_of(reads: tuple[tuple[str, Read], ...], values: Iterator[bytes | None]) -> Image:
-    """A row that a SELECT returned as texts → its image, or its refusal naming the columns."""
+    """Convert a SELECT's row of texts to its image, or to its refusal with the columns' reasons."""
     row: dict[str, Canonical] = {}
     refused: dict[str, str] = {}
     for (name, read), value in zip(reads, values, strict=True):
@@ -123,9 +125,10 @@ def image_of(reads: tuple[tuple[str, Read], ...], values: Iterator[bytes | None]
 def definition_of_relation(
     rows: RelationRows, shown: TableShown | None, known: TableDefinition | None
 ) -> TableDefinition:
-    """What a relation makes of its table. Columns and their types are the log's own; whether they may be NULL, what
-    older rows read in them, and the keys, the log does not state: the catalogue's (`shown`) where it still shows the
-    same columns, else what was `known`.
+    """Return a table's definition from a relation.
+
+    Columns and their types are from the log. It lacks nullability, the values in older rows, and the keys. These come
+    from the catalog (`shown`) if it still shows the same columns, else from `known`.
     """
     names = {column.name for column in rows.relation.columns}
     now = shown.definition if shown is not None else known
@@ -153,7 +156,7 @@ def _column(name: str, column_type: str, reported: ColumnDefinition | None) -> C
 
 
 def unlike(definition: TableDefinition, known: TableDefinition | None) -> bool:
-    """Whether rows mean something else than under what was known: other columns, another key."""
+    """Return whether rows differ in meaning from the known definition: other columns, another key."""
     return known is None or definition.shown() != known.shown() or definition.identity != known.identity
 
 

@@ -1,6 +1,6 @@
-"""The SELECTs of a chunked snapshot in PostgreSQL's words; pure. Values are arguments, as the server prints them.
+"""Build the SELECTs of a chunked snapshot for PostgreSQL. Values are arguments, as the server prints them.
 
-Every key can be walked: an index orders it as `>` compares it, and a value's text tells it whole.
+Every key can be walked: an index orders it as `>` compares it, and a value's text is complete.
 """
 
 from __future__ import annotations
@@ -16,29 +16,32 @@ Argument = bytes
 
 
 def quoted(name: str) -> str:
-    """An identifier as SQL."""
+    """Quote an identifier for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:
-    """A text as SQL, where no argument can stand."""
+    """Quote a text for SQL, if an argument is not allowed."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def named(table: TableId) -> str:
-    """A table as SQL."""
+    """Return a table's name in SQL."""
     return f"{quoted(table.database)}.{quoted(table.table)}"
 
 
 def rows_of(table: TableId, *, partitioned: bool) -> str:
-    """A table's own rows in a FROM clause: a plain table without those of the tables that inherit from it."""
+    """Return a table in a FROM clause: a plain table without the rows of tables that inherit from it."""
     return named(table) if partitioned else f"ONLY {named(table)}"
 
 
 def select_rows(
     schema: TableSchema, rows: str, after: Sequence[Any] | None, last: Sequence[Any] | None, where: str, limit: int
 ) -> tuple[str, list[Argument]]:
-    """The next rows behind one key and up to another: the columns, then the key. `rows` is the FROM clause."""
+    """Return the SELECT of the next rows after one key and up to another: the columns, then the key.
+
+    `rows` is the FROM clause.
+    """
     keys = [quoted(name) for name in schema.primary_key]
     conditions, arguments = [f"({where})"] if where else [], list[Argument]()
     for sign, place in ((">", after), ("<=", last)):
@@ -53,7 +56,7 @@ def select_rows(
 
 
 def select_last(schema: TableSchema, rows: str, where: str) -> str:
-    """The greatest key."""
+    """Return the SELECT of the greatest key."""
     keys = [quoted(name) for name in schema.primary_key]
     condition = f" WHERE ({where})" if where else ""
     order = ", ".join(f"{key} DESC" for key in keys)
@@ -61,7 +64,7 @@ def select_last(schema: TableSchema, rows: str, where: str) -> str:
 
 
 def select_keys(schema: TableSchema, rows: str, keys: Iterable[Row]) -> tuple[str, list[Argument]]:
-    """The rows of some keys, each named by its columns' canonical values."""
+    """Return the SELECT of the rows with some keys, given by their columns' canonical values."""
     names = ", ".join(quoted(name) for name in schema.primary_key)
     found, arguments = list[str](), list[Argument]()
     for key in keys:
@@ -75,21 +78,23 @@ def select_keys(schema: TableSchema, rows: str, keys: Iterable[Row]) -> tuple[st
 
 
 def where_keys(schema: TableSchema, keys: Iterable[Row]) -> str:
-    """The condition that holds for the rows of some keys, as SQL without arguments: the server gives each text the type
-    of its column."""
+    """Return the condition for rows with some keys, as SQL without arguments.
+
+    The server gives each text the type of its column.
+    """
     names = ", ".join(quoted(name) for name in schema.primary_key)
     rows = (", ".join(literal(reported(schema, name, key[name])) for name in schema.primary_key) for key in keys)
     return f"({names}) IN ({', '.join(f'({row})' for row in rows)})"
 
 
 def select_all(schema: TableSchema, rows: str, where: str) -> str:
-    """All rows in one pass, in no order that matters."""
+    """Return the SELECT of all rows in one pass, in any order."""
     columns = ", ".join(quoted(column.name) for column in schema.columns)
     return f"SELECT {columns} FROM {rows}" + (f" WHERE ({where})" if where else "")
 
 
 def reported(schema: TableSchema, name: str, value: Any) -> str:
-    """A canonical value as the server reads it."""
+    """Return a canonical value in the form that the server reads."""
     column = schema.column(name)
     assert column is not None, "a key's columns are columns"
     match column.type.kind:

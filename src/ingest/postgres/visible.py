@@ -1,4 +1,4 @@
-"""Which transactions a snapshot of PostgreSQL shows; pure."""
+"""Decide which transactions a snapshot of PostgreSQL shows."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _EPOCH, _HALF = 1 << 32, 1 << 31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visible:
-    """`pg_current_snapshot()`: all below `xmin` have ended, none from `xmax` on has, and in between `running` have not.
+    """`pg_current_snapshot()`: all below `xmin` have ended, none from `xmax` on, and between them all but `running`.
 
-    Numbers of 64 bits.
+    Numbers have 64 bits.
     """
 
     xmin: int
@@ -19,7 +19,7 @@ class Visible:
     running: frozenset[int]
 
     def shows(self, xid: int) -> bool:
-        """Whether a transaction has ended here, by its number of 32 bits, which counts as the one nearest to `xmax`."""
+        """Return whether a transaction is visible. Its 32-bit number is taken as the one nearest to `xmax`."""
         wide = self.xmax - (self.xmax - xid) % _EPOCH
         if self.xmax - wide > _HALF:
             wide += _EPOCH
@@ -27,6 +27,6 @@ class Visible:
 
 
 def visible_of(text: str) -> Visible:
-    """What the server prints, `xmin:xmax:xid,xid`; ValueError for anything else."""
+    """Parse the server's `xmin:xmax:xid,xid`. Raises ValueError for anything else."""
     xmin, xmax, running = text.split(":")
     return Visible(xmin=int(xmin), xmax=int(xmax), running=frozenset(int(xid) for xid in running.split(",") if xid))

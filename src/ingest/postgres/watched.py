@@ -1,8 +1,8 @@
-"""What a table's catalogue entries say of changes that no message of the log carries; pure.
+"""Detect changes in a table's catalog entries that no message of the log contains.
 
-A rewrite of a table, a partition that comes, goes or is emptied, a label of an enum that is renamed: the rows read
-differently afterwards, and no row was logged. Two looks at the catalogue tell. What a look saw is kept in the
-checkpoint, as digests, so that what happened while nobody looked is found as well.
+A rewrite of a table, a partition that is attached, detached or emptied, a renamed enum label: rows read differently
+afterwards, and no row was logged. Comparing two checks of the catalog shows it. A check's result is kept in the
+checkpoint, as digests, so changes during a downtime are found as well.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-# Pairs of types between which a column changes without a rewrite and without another value: text and varchar;
-# timestamp and timestamptz, where the zone of the session is UTC.
+# Pairs of types between which a column changes without a rewrite and without another value: text and varchar; timestamp
+# and timestamptz in a session with time zone UTC.
 _ALIKE = (frozenset({25, 1043}), frozenset({1114, 1184}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnLook:
-    """A column by its number: its `row` of the catalogue (the transaction that wrote it) changes with each rewrite of
-    its values. `filled` says that rows which were there before it may read a value in it that the catalogue does not
-    tell."""
+    """A column by number. Its `row` of the catalog (the transaction that wrote it) changes with each rewrite of its
+    values.
+
+    `filled`: older rows may have a value in it that the catalog lacks.
+    """
 
     name: str
     type: int
@@ -31,11 +33,11 @@ class ColumnLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLook:
-    """A table as one look at the catalogue saw it.
+    """A table as one check of the catalog saw it.
 
-    `published` numbers its place in the publication, `file` the file that holds its rows (0 for a partitioned table),
-    `members` the files of its partitions by their numbers. `shape` tells composite types of its columns, `labels` those
-    of enums by their numbers.
+    `published` is the OID of its publication entry, `file` the file with its rows (0 for a partitioned table),
+    `members` the files of its partitions by OID. `shape` describes composite types of its columns, `labels` those of
+    enums by OID.
     """
 
     oid: int
@@ -47,7 +49,7 @@ class TableLook:
     labels: Mapping[int, str] = field(default_factory=dict)
 
     def state(self) -> dict[str, Any]:
-        """What is kept of it, as JSON."""
+        """Return the state for the checkpoint, as JSON."""
         found: dict[str, Any] = {
             "t": [self.oid, self.published, self.file],
             "c": {str(number): [_digest(one.name), one.type, one.row] for number, one in self.columns.items()},
@@ -62,8 +64,10 @@ class TableLook:
 
 
 def changed(before: Mapping[str, Any], now: TableLook, came_full: Callable[[int], bool]) -> str:
-    """Why a table must be read again, empty where its rows read as before. `came_full` says whether a partition that
-    is new had rows that the log does not hold."""
+    """Return why a table must be re-read; empty if its rows read as before.
+
+    `came_full` returns whether a new partition had rows that the log lacks.
+    """
     oid, published, _ = before["t"]
     after = now.state()
     if oid != now.oid:
@@ -76,11 +80,11 @@ def changed(before: Mapping[str, Any], now: TableLook, came_full: Callable[[int]
 def _columns(before: Mapping[str, Any], now: TableLook) -> str:
     known: Mapping[str, Any] = before["c"]
     names = {name for name, _, _ in known.values()}
-    rewritten = before["t"][2] != now.file  # also by VACUUM FULL, CLUSTER and TRUNCATE, which leave columns alone
+    rewritten = before["t"][2] != now.file  # also by VACUUM FULL, CLUSTER and TRUNCATE, which leave columns unchanged
     for number, one in now.columns.items():
         if str(number) not in known:
             if _digest(one.name) in names:
-                return f"column {one.name} was dropped and made again, or renamed"
+                return f"column {one.name} was dropped and created again, or renamed"
             if one.filled and (rewritten or not now.file):
                 return f"column {one.name} was added, and older rows have values in it"
             continue

@@ -185,12 +185,12 @@ def test_truncate_and_other_messages() -> None:
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        (b"\xff\x00", "not what the topic should hold"),
-        (b"[1]", "no JSON object"),
-        (b'{"op": "x", "source": {}}', "op 'x' in it"),
+        (b"\xff\x00", "not a record of the topic's format"),
+        (b"[1]", "not a JSON object"),
+        (b'{"op": "x", "source": {}}', "unknown op 'x'"),
         (b'{"op": "u", "source": {}, "after": 3}', "without its after image"),
         (envelope("c", None, {"id": 1, "name": "a", "credit": "lots", "since": 0}), "column credit"),
-        (envelope("c", None, {"id": 1, "name": "a"}), "column credit: it is not told"),
+        (envelope("c", None, {"id": 1, "name": "a"}), "column credit: missing in the record"),
         (envelope("c", None, {"id": 1, "name": "a", "credit": "1.005", "since": 0}), "more than 2 digits"),
     ],
 )
