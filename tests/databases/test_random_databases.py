@@ -121,7 +121,7 @@ def test_a_case_file_keeps_every_statement() -> None:
 
 
 def test_a_failure_is_shrunk_to_its_cause() -> None:
-    """Of forty statements, the two relevant ones remain, and one row of three."""
+    """The two relevant ones of forty statements remain, and one row of three."""
     lines = [Line(0, f"SELECT {n}") for n in range(40)]
     lines[7], lines[31] = Line(0, "INSERT INTO t VALUES (1), (2), (3)"), Line(0, "", "capture")
     small = shrunk(

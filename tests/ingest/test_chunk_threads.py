@@ -1,4 +1,4 @@
-"""Chunks of a table that is altered meanwhile: the log's reader gets the time to come to the change."""
+"""Chunks of a table that is altered while they are read: the log reader gets time to reach the change."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def first(chunks: ChunkThreads) -> list[Chunk]:
 
 
 def test_a_chunk_of_an_altered_table_waits_for_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The session does not end for it: once the log has told the change, the table is asked for anew and read."""
+    """The session continues: once the log reader has processed the change, the table is read again."""
     monkeypatch.setattr(proc_chunks, "_PAUSE", 0.01)
     table = Altered()
     chunks = threads(table)
@@ -67,7 +67,7 @@ def test_a_chunk_of_an_altered_table_waits_for_the_log(monkeypatch: pytest.Monke
 
 
 def test_a_change_that_the_log_does_not_report_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PostgreSQL tells an altered table with its next row only: the next session asks the catalogue."""
+    """PostgreSQL logs an altered table only with its next row: the next session reads the catalogue."""
     monkeypatch.setattr(proc_chunks, "_PAUSE", 0.01)
     monkeypatch.setattr(proc_chunks, "TIMEOUT", 0.1)
     chunks = threads(Altered())
@@ -77,7 +77,7 @@ def test_a_change_that_the_log_does_not_report_ends_the_session(monkeypatch: pyt
 
 
 def test_a_value_of_another_type_is_an_altered_table() -> None:
-    """A column that was altered after its schema was read: the log's reader comes to the change; no value is shown."""
+    """A column was altered after its schema was read: the log reader reaches the change; no value is exposed."""
     with pytest.raises(TableChanged, match="column v") as error:
         image_of([("v", int)], ("secret",))
     assert "secret" not in str(error.value)

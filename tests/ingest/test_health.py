@@ -1,4 +1,4 @@
-"""Health of a capture: it means moving, not merely alive."""
+"""Health of a capture: it progresses, and is not merely alive."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ def at(pos: int, file: str = "binlog.000002", gtids: str = "") -> Position:
     return Position(file=file, pos=pos, gtid_set=gtids, sequence=pos)
 
 
-def test_a_capture_that_has_nothing_to_do_is_healthy_for_ever() -> None:
-    """Caught up with the head as it was last told, an idle capture needs no commit to count as moving."""
+def test_an_idle_capture_stays_healthy() -> None:
+    """Caught up with the newest known head, an idle capture needs no commit to count as progressing."""
     health = Health(started=0.0)
     health.resumed(at(100))
     for now in range(0, 3600, 5):
@@ -20,8 +20,8 @@ def test_a_capture_that_has_nothing_to_do_is_healthy_for_ever() -> None:
     assert "caught up" in health.judge(3596.0).reason
 
 
-def test_a_capture_that_stays_behind_is_stuck() -> None:
-    """While the head is ahead, only commits that move the position count."""
+def test_a_capture_that_lags_without_progress_is_stuck() -> None:
+    """While the head is ahead, only commits that advance the position count."""
     health = Health(started=0.0)
     health.resumed(at(100))
     for now in range(0, 100, 5):
@@ -38,7 +38,7 @@ def test_a_capture_that_stays_behind_is_stuck() -> None:
     assert health.judge(97.0).healthy
 
 
-def test_a_snapshot_moves_although_its_position_stands() -> None:
+def test_a_snapshot_progresses_at_an_unchanged_position() -> None:
     """Rows of a snapshot are progress."""
     health = Health(started=0.0)
     health.resumed(at(100))
@@ -48,8 +48,8 @@ def test_a_snapshot_moves_although_its_position_stands() -> None:
         assert health.judge(now + 5.0).healthy
 
 
-def test_a_source_or_kafka_that_is_away_is_named() -> None:
-    """Silence of the source, and sessions that end again and again, are faults with their reason."""
+def test_an_unavailable_source_or_kafka_is_named() -> None:
+    """A silent source, and sessions that fail repeatedly, are faults with their reason."""
     health = Health(started=0.0)
     assert health.judge(10.0).status == "starting"
     health.no_head("connection refused")
@@ -59,15 +59,15 @@ def test_a_source_or_kafka_that_is_away_is_named() -> None:
     health.resumed(at(5))
     health.saw_head(at(5), 50.0)
     assert health.judge(51.0).healthy
-    health.failed("Kafka is away")
+    health.failed("Kafka is unavailable")
     health.saw_head(at(5), 90.0)
-    assert (health.judge(91.0).status, health.judge(91.0).reason) == ("away", "Kafka is away")
+    assert (health.judge(91.0).status, health.judge(91.0).reason) == ("away", "Kafka is unavailable")
     health.resumed(at(5))
     assert health.judge(92.0).healthy
 
 
 def test_a_polled_source_must_poll() -> None:
-    """It has no head: a poll that came to its end is its progress."""
+    """It has no head: a completed poll is its progress."""
     health = Health(started=0.0, polls=True)
     assert health.judge(1.0).status == "starting"
     health.captured(20.0)
@@ -76,7 +76,7 @@ def test_a_polled_source_must_poll() -> None:
 
 
 def test_positions_compare_by_gtids_or_by_file() -> None:
-    """After a rotation the file differs although nothing is missing; numbers compare as numbers."""
+    """After a rotation the file differs although nothing is missing; sequence numbers compare as numbers."""
     assert covers(at(9000, "binlog.000001", "u:1-5"), at(156, "binlog.000002", "u:1-5"))
     assert covers(at(4, "binlog.1000000"), at(900, "binlog.999999"))
     assert not covers(at(100), at(101))

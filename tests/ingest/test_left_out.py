@@ -1,4 +1,4 @@
-"""Columns whose type is not captured are left out by themselves, and told once; the rest of their table is captured."""
+"""Only columns whose type is not captured are left out, and reported once; the rest of their table is captured."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SCHEMA = TableSchema(
 
 
 class Lines(Observer):
-    """Keeps what is told."""
+    """Keeps the reported lines."""
 
     def __init__(self) -> None:
         self.reported: list[dict[str, Any]] = []
@@ -41,7 +41,7 @@ class Lines(Observer):
 
 
 def test_columns_of_other_types_are_left_out_and_named() -> None:
-    """The published schema says which they were, so that a query that names one learns why it is not there."""
+    """The published schema lists them, so that a query that names one gets the reason."""
     found = published(SCHEMA, (), None)
     assert [column.name for column in found.columns] == ["id"]
     assert found.left_out == (("place", "xmltype"), ("v", "nested(3)"))
@@ -52,7 +52,7 @@ def test_columns_of_other_types_are_left_out_and_named() -> None:
 
 
 def test_every_type_of_mysql_and_mariadb_is_captured() -> None:
-    """UUID and addresses are text, vectors lists, geometries structs; the latter identify no row."""
+    """UUID and addresses are text, vectors are lists, geometries are structs; the latter identify no row."""
     columns = (
         *SCHEMA.columns[:1],
         *(
@@ -69,8 +69,8 @@ def test_every_type_of_mysql_and_mariadb_is_captured() -> None:
             published(replace(schema, primary_key=(name,)), (), None)
 
 
-def test_a_key_must_be_reported() -> None:
-    """Nothing identifies the rows of a table whose key has such a type."""
+def test_a_key_of_an_unsupported_type_identifies_no_row() -> None:
+    """The rows of a table whose key has such a type have no identity."""
     with pytest.raises(Skippable, match=r"column place of its key has type xmltype.*message_key_columns"):
         published(replace(SCHEMA, primary_key=("place",)), (), None)
 
@@ -88,8 +88,9 @@ def tables(rule: TableRule | None = None) -> Tables:
     return known
 
 
-def test_images_lose_them_and_each_table_is_reported_once() -> None:
-    """Nothing of the column leaves; one line per table names it with the remedy, and another when others come."""
+def test_images_omit_them_and_each_table_is_reported_once() -> None:
+    """No value of the column is published; one line per table names it with the remedy, and another line follows when
+    more are added."""
     known, lines = tables(), Lines()
     shape = known.shape(TABLE)
     assert shape is not None

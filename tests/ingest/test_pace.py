@@ -1,4 +1,4 @@
-"""The pace of a session's loop: every state against every input."""
+"""The commit pace of a session's loop: every state with every input."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ingest.capture.pace import BUSY, Moment, Pace, Stand
 INPUTS = st.lists(
     st.tuples(
         st.sampled_from(get_args(Stand)),
-        st.integers(0, 30),  # records since the one before
-        st.integers(0, 300).map(lambda n: n / 100),  # seconds since the one before
+        st.integers(0, 30),  # records since the previous one
+        st.integers(0, 300).map(lambda n: n / 100),  # seconds since the previous one
         st.booleans(), st.booleans(), st.booleans(), st.booleans(),
-        st.sampled_from([*[False] * 20, True]),  # for good: whatever follows is told to open anew
+        st.sampled_from([*[False] * 20, True]),  # for good: all further streams are reopened
     ),
     min_size=4,
     max_size=40,
@@ -34,7 +34,7 @@ LIMITS = st.builds(
 @settings(max_examples=400)
 @given(LIMITS, st.booleans(), st.booleans(), INPUTS)
 def test_every_state_meets_every_input(limits: Limits, busy: bool, repairs: bool, inputs: list[Any]) -> None:
-    """Nothing waits without cause, nothing is committed without one, no transaction is torn that fits a commit."""
+    """No commit is late or without cause, and a transaction that fits a commit is never split."""
     pace, now, last, quiet = Pace(limits, 0.0, busy=busy, repairs=repairs), 0.0, 0.0, BUSY if repairs else 0.0
     asked = came = False
     for stand, records, seconds, stopped, moved, reads, repairing, reopens in inputs:
@@ -44,7 +44,7 @@ def test_every_state_meets_every_input(limits: Limits, busy: bool, repairs: bool
         if records:
             pace.group.add(records, now)
         if stand == "inside" and not pace.group.huge:
-            continue  # the loop asks in a transaction only where it has more than a commit may hold
+            continue  # inside a transaction the loop asks only if the transaction exceeds one commit
         if reopens:
             pace.reopen()
             asked = True
@@ -54,13 +54,13 @@ def test_every_state_meets_every_input(limits: Limits, busy: bool, repairs: bool
         moment = Moment(stand, now, stopped, moved, reads or repairing, repairing)
         size, due = pace.group.size, pace.due(moment)
         if size and (stand == "idle" or stopped):
-            assert due, "whoever waits for nothing, or ends, leaves nothing behind"
+            assert due, "an idle or stopping session commits all records"
         if size >= limits.rows and stand == "between":
             assert due, "a commit has so many rows"
         if came and not size:
-            assert due, "what snapshots and mends have done is kept"
+            assert due, "the progress of snapshots and repairs is committed"
         if moved and now - last >= limits.idle_commit and not size:
-            assert due, "the position goes on"
+            assert due, "the position advances"
         if not size and not came and not moved:
             assert due == bool(limits.heartbeat and stand == "idle" and now - last >= limits.heartbeat)
         if due:
@@ -77,7 +77,7 @@ def test_every_state_meets_every_input(limits: Limits, busy: bool, repairs: bool
 
 
 def test_a_late_commit_is_followed_by_larger_ones() -> None:
-    """Until the capture has caught up: a commit costs more than it makes fresh."""
+    """This lasts until the capture has caught up: a commit costs more than it improves freshness."""
     limits = Limits(rows=10, catch_up=100, linger=0.05, behind=1.0)
     pace = Pace(limits, 0.0, busy=False, repairs=False)
     moment = Moment("between", 0.01, False, False, False, False)

@@ -1,4 +1,4 @@
-"""What a capture tells of what it could not hand on: each kind by its own word, and where it lies."""
+"""A capture reports rows that it could not publish: each kind by its own name, with the topic that has them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from cdc.topology.reader import read_topology
 from ingest.report.http_reports import Reports
 
 TOPOLOGY = """
-name: told
+name: shop
 sources:
-  told: {type: mysql, hostname: h, username: u, password: p, database: d, tables: [t], server_id: 1}
+  shop: {type: mysql, hostname: h, username: u, password: p, database: d, tables: [t], server_id: 1}
 tables:
-  wide: {query: SELECT a.id FROM told.t a, row_key: [id]}
+  wide: {query: SELECT a.id FROM shop.t a, row_key: [id]}
 """
 
 
@@ -23,17 +23,17 @@ tables:
     ("images", "quarantined", "lines"),
     [
         (0, 0, []),
-        (2, 0, [("row images refused", "told.deadletters")]),
-        (0, 3, [("rows quarantined", "told.quarantine")]),
-        (2, 3, [("row images refused", "told.deadletters"), ("rows quarantined", "told.quarantine")]),
+        (2, 0, [("row images refused", "shop.deadletters")]),
+        (0, 3, [("rows quarantined", "shop.quarantine")]),
+        (2, 3, [("row images refused", "shop.deadletters"), ("rows quarantined", "shop.quarantine")]),
     ],
 )
-def test_what_is_refused_and_what_is_in_quarantine(images: int, quarantined: int, lines: list[tuple[str, str]]) -> None:
-    """Lines name the topic in which the rows lie; counters count them apart."""
+def test_refused_and_quarantined_rows_are_reported(images: int, quarantined: int, lines: list[tuple[str, str]]) -> None:
+    """Log lines name the topic that has the rows; counters count both kinds separately."""
     log = LogCapture()
-    source = read_topology(TOPOLOGY, file="told.yml", environ={}).sources["told"]
-    reports = Reports("told", source, structlog.wrap_logger(None, processors=[log]))
-    names = {"tailorbird_dead_letters_total": {"stage": "capture"}, "tailorbird_quarantined_total": {"source": "told"}}
+    source = read_topology(TOPOLOGY, file="shop.yml", environ={}).sources["shop"]
+    reports = Reports("shop", source, structlog.wrap_logger(None, processors=[log]))
+    names = {"tailorbird_dead_letters_total": {"stage": "capture"}, "tailorbird_quarantined_total": {"source": "shop"}}
     before = [REGISTRY.get_sample_value(name, labels) or 0.0 for name, labels in names.items()]
     reports.refused(images, quarantined)
     after = [REGISTRY.get_sample_value(name, labels) or 0.0 for name, labels in names.items()]

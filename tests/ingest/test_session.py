@@ -1,4 +1,4 @@
-"""One session of capture against a scripted source: what is committed when, and what is refused."""
+"""One session of capture against a scripted source: the content of each commit, and refusals."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ TABLE = TableId(source="s", database="d", table="t")
 
 
 def shown(column_type: str, *names: str) -> Catalog:
-    """A server whose tables have a key only."""
+    """A server whose tables have only a key."""
     column = ColumnDefinition(name="id", column_type=column_type, nullable=False, charset=None)
     table = TableDefinition(columns=(column,), keys=(Key(name="PRIMARY", kind="primary", columns=("id",)),))
     return Catalog(databases={"d": "utf8mb4"}, tables={("d", name): table for name in names})
@@ -52,7 +52,7 @@ def shown(column_type: str, *names: str) -> Catalog:
 
 @dataclass
 class Script:
-    """A source that tells what it is given: tables, pages of rows, then facts; a float lets so many seconds pass."""
+    """A source that returns a script: tables, pages of rows, then log events; a float lets so many seconds pass."""
 
     reported: list[LogEvent | float | Exception] = field(default_factory=list)
     pages: list[list[Image]] = field(default_factory=list)
@@ -123,7 +123,7 @@ class Script:
         return "" if not self.ended else f"{UUID}:1" if self.ended == 1 else f"{UUID}:1-{self.ended}"
 
     def __iter__(self) -> Iterator[LogEvent]:
-        while self.reported:  # a stream that is opened anew goes on behind what was told
+        while self.reported:  # a reopened stream continues after the last event
             log_event = self.reported.pop(0)
             if isinstance(log_event, float):
                 self.now += log_event
@@ -173,7 +173,7 @@ def commits(broker: Broker) -> list[tuple[str, int]]:
 
 
 def test_an_idle_source_is_committed_at_once_a_busy_one_in_groups() -> None:
-    """A lone transaction waits for nothing; transactions that stand in line share a commit, whole."""
+    """A lone transaction is committed at once; queued transactions share a commit, each one whole."""
     broker = Broker()
     alone = [*transaction(1, 10), CaughtUp()]
     in_line = [*transaction(2, 11), *transaction(3, 12, 13), CaughtUp()]
@@ -182,7 +182,7 @@ def test_an_idle_source_is_committed_at_once_a_busy_one_in_groups() -> None:
 
 
 def test_a_group_ends_at_its_limits() -> None:
-    """Rows and time bound a group, at a transaction's end and never inside one."""
+    """Rows and time limit a group; it ends at a transaction's end and never inside one."""
     broker = Broker()
     reported = [*transaction(1, 1, 2, 3), *transaction(2, 4), 0.06, *transaction(3, 5), *transaction(4, 6)]
     run(Script(reported=list(reported)), broker, limits=Limits(rows=3, linger=0.03))
@@ -193,8 +193,8 @@ def test_a_group_ends_at_its_limits() -> None:
     assert commits(broker) == [("", 0), (":1-2", 2), (":1-3", 3)]
 
 
-def test_a_capture_that_is_behind_commits_larger_groups() -> None:
-    """Once a commit comes late, the next ones hold more, until one is in time again."""
+def test_a_lagging_capture_commits_larger_groups() -> None:
+    """After a late commit the next ones are larger, until one is in time again."""
     broker = Broker()
     late: list[LogEvent | float | Exception] = []
     for number in range(1, 8):
@@ -212,9 +212,9 @@ def test_foreign_changes_move_the_position_now_and_then() -> None:
     assert [record.topic for record in broker.records] == ["top.history"] * 3 + ["top.schemas", "top.history"]
 
 
-def test_an_idle_capture_stands_where_the_log_ends() -> None:
-    """A new file of the log without a transaction moves the position, so that the file before may be purged; a
-    heartbeat commits although nothing moved."""
+def test_an_idle_capture_follows_the_end_of_the_log() -> None:
+    """A new log file without a transaction advances the position, so that the previous file may be purged; a heartbeat
+    commits although nothing has moved."""
     broker = Broker()
     script = Script(reported=[*transaction(1, 1), CaughtUp(), 1.5, CaughtUp(), 1.5, CaughtUp(), 1.5, CaughtUp()])
     script.rests = ("g", 4)
@@ -230,8 +230,8 @@ def test_an_idle_capture_stands_where_the_log_ends() -> None:
 
 
 def test_a_long_history_is_restated_and_read_from_there() -> None:
-    """Start-up reads what the tables need, not everything that ever happened to them; what was restated tells the same.
-    It may be restated once no position is kept that stands before all of it."""
+    """Start-up reads what the tables need, not their whole history; the restatement has the same schemas. It may be
+    restated once no stored position is older than it."""
     broker = Broker()
     log_events: list[LogEvent | float | Exception] = []
     for n in range(SLACK + 200):
@@ -259,9 +259,9 @@ def test_an_idle_source_publishes_nothing() -> None:
     assert len(broker.checkpoints) == 1
 
 
-def test_what_cannot_be_read_again_does_not_end_the_capture() -> None:
-    """A host's policy, or a server without GTIDs, lets no table be read: what an incident hides is marked as partial,
-    a damaged part of the log is passed over, and the rest flows."""
+def test_tables_that_cannot_be_read_again_do_not_end_the_capture() -> None:
+    """A host's policy, or a server without GTIDs, allows no table to be read. Changes that an incident hides are marked
+    as partial, a damaged part of the log is skipped, and the rest flows."""
     broker = Broker()
     begin, end = transaction(1)
     incident = RowsNotLogged(None, "an incident", "incident")
@@ -279,7 +279,7 @@ def test_what_cannot_be_read_again_does_not_end_the_capture() -> None:
 
 
 def test_a_damaged_log_is_repaired_whatever_a_lost_position_means() -> None:
-    """`position_lost: fail` is about a log that was purged or replaced; one that is damaged does not come back."""
+    """`position_lost: fail` concerns a log that was purged or replaced, not one that is damaged for good."""
     broker = Broker()
     run(Script(reported=[*transaction(1, 5), CaughtUp()], pages=[[{"id": 5}]]), broker, mode="initial")
     damaged = LogDamaged("the log cannot be read", "look into the server's error log")
@@ -293,8 +293,8 @@ def test_a_damaged_log_is_repaired_whatever_a_lost_position_means() -> None:
     assert [event["op"] for event in events].count("t") == 1
 
 
-def test_what_came_before_a_refusal_is_published() -> None:
-    """Fatal behind whole transactions: they are committed first. Inside one: nothing of it is."""
+def test_transactions_before_a_refusal_are_published() -> None:
+    """After whole transactions, a Fatal error lets them be committed first; inside a transaction nothing of it is."""
     broker = Broker()
     reported: list[LogEvent | float | Exception] = [
         *transaction(1, 10),
@@ -311,8 +311,8 @@ def test_what_came_before_a_refusal_is_published() -> None:
     assert [record.topic for record in broker.records] == ["top.history"] * 3 + ["top.schemas", "top.history"]
 
 
-def test_a_lost_connection_gives_up_what_was_not_committed() -> None:
-    """Retriable in the middle of a group: the next session finds the last commit and nothing half."""
+def test_a_lost_connection_aborts_uncommitted_records() -> None:
+    """After a Retriable error in the middle of a group, the next session finds the last commit and no partial one."""
     broker = Broker()
     with pytest.raises(Retriable):
         run(Script(reported=[*transaction(1, 10), *transaction(2, 11)[:2], Retriable("away")]), broker)
@@ -321,8 +321,9 @@ def test_a_lost_connection_gives_up_what_was_not_committed() -> None:
     assert commits(broker)[-1] == (":1-2", 2)
 
 
-def test_a_snapshot_is_committed_in_chunks_and_goes_on_where_it_was() -> None:
-    """Every chunk is committed with the key behind it; a new session reads from there; only the last one says done."""
+def test_a_snapshot_is_committed_in_chunks_and_resumed() -> None:
+    """Every chunk is committed with its last key; a new session reads from there; only the last chunk reports the
+    end."""
     broker = Broker()
     pages: list[list[Image]] = [[{"id": 1}, {"id": 2}], [{"id": 3}, {"id": 4}], [{"id": 5}]]
     with pytest.raises(Retriable):
@@ -347,7 +348,7 @@ def test_rows_that_change_while_they_are_read_are_left_to_the_log() -> None:
 
 
 def test_changes_are_partial_until_their_table_was_read() -> None:
-    """While a table's snapshot runs, or where none was taken, its changes say that the log may lack what was before."""
+    """While a table's snapshot runs, or without one, its changes are marked: the log may lack earlier rows."""
     pages: list[list[Image]] = [[{"id": 1}, {"id": 2}]]
     modes: list[tuple[SnapshotMode, list[bool]]] = [("initial", [True, False]), ("never", [True, True])]
     for mode, marked in modes:
@@ -359,8 +360,8 @@ def test_changes_are_partial_until_their_table_was_read() -> None:
         assert broker.checkpoints[-1].state.get("partial", []) == ([] if mode == "initial" else ["d.t"])
 
 
-def test_a_chunk_is_void_when_its_table_is_emptied_meanwhile() -> None:
-    """TRUNCATE in the window: what was read before it is not published behind it."""
+def test_a_chunk_is_discarded_when_its_table_is_truncated_while_it_is_read() -> None:
+    """After a TRUNCATE in the window, rows that were read before it are not published."""
     broker = Broker()
     truncated: list[LogEvent] = [
         TransactionBegan(f"{UUID}:1", 1, 1, "f", 1),
@@ -373,8 +374,9 @@ def test_a_chunk_is_void_when_its_table_is_emptied_meanwhile() -> None:
     assert script.requests == 2
 
 
-def test_a_table_that_arrives_by_another_name_is_read_again() -> None:
-    """A rename swap: the log never told the rows of what is `t` now; at the end a marker lets the others vanish."""
+def test_a_table_that_is_renamed_into_place_is_read_again() -> None:
+    """After a rename swap the log does not contain the rows of the new `t`; at the end a marker deletes the old
+    ones."""
     broker = Broker()
     swap: list[LogEvent] = [
         TransactionBegan(f"{UUID}:1", 1, 1, "f", 1),
@@ -388,8 +390,8 @@ def test_a_table_that_arrives_by_another_name_is_read_again() -> None:
     assert row["source"]["sequence"] >= mark["source"]["sequence"] > 0
 
 
-def test_a_lost_position_is_named_or_all_tables_are_read_again() -> None:
-    """Never a silent jump: the capture ends with the reason, or begins anew behind a marker."""
+def test_a_lost_position_is_reported_or_all_tables_are_read_again() -> None:
+    """The capture never skips silently: it ends with the reason, or starts again with a marker."""
     broker = Broker()
     run(Script(reported=[*transaction(1, 10)]), broker)
     with pytest.raises(PositionLost, match="purged"):
@@ -401,8 +403,8 @@ def test_a_lost_position_is_named_or_all_tables_are_read_again() -> None:
     assert [c.snapshot for c in broker.checkpoints][-2:] == ["running", "done"]
 
 
-def test_numbers_are_not_given_again_behind_a_position_that_was_lost_meanwhile() -> None:
-    """A session that has committed changes and then finds the log purged leaves what follows to the next one."""
+def test_numbers_are_not_reused_after_a_position_was_lost() -> None:
+    """A session that has committed changes and then finds the log purged leaves the rest to the next session."""
     broker = Broker()
     reported: list[Any] = [*transaction(1, 10), CaughtUp(), *transaction(2, 11), PositionLost("purged", "")]
     with pytest.raises(Retriable, match="begins anew"):
@@ -415,7 +417,7 @@ def test_numbers_are_not_given_again_behind_a_position_that_was_lost_meanwhile()
 
 
 def test_a_table_added_to_the_topology_is_read_during_the_log() -> None:
-    """Its older rows are not missing, and nothing else is read again."""
+    """Its older rows are not missing, and no other table is read again."""
     broker = Broker()
     run(Script(), broker)
     run(Script(captured=("t", "added"), reported=[CaughtUp()] * 3, pages=[[{"id": 1}]]), broker)
@@ -425,8 +427,8 @@ def test_a_table_added_to_the_topology_is_read_during_the_log() -> None:
 
 
 @pytest.mark.parametrize(("dumps", "rereads"), [(True, True), (False, True), (True, False)])
-def test_what_the_log_has_lost_is_read_again_where_it_can_be(dumps: bool, rereads: bool) -> None:
-    """Else no marker says that rows are gone, which nobody looked for: what follows is marked as partial."""
+def test_changes_that_the_log_lost_are_read_again_if_possible(dumps: bool, rereads: bool) -> None:
+    """Otherwise no marker deletes rows, since none were read: later changes are marked as partial."""
     broker = Broker()
     run(Script(reported=[*transaction(1, 10)]), broker, mode="initial")
     broker.lose("top.s.d.t")
@@ -440,7 +442,7 @@ def test_what_the_log_has_lost_is_read_again_where_it_can_be(dumps: bool, reread
 
 
 def test_a_huge_transaction_takes_several_commits() -> None:
-    """Memory and Kafka's transactions stay bounded; what was published of it is counted, and is not repeated."""
+    """Memory and Kafka's transactions stay bounded; the published part is counted and not repeated."""
     broker = Broker()
     reported: list[LogEvent | float | Exception] = [*transaction(1, *range(7))[:-1], Retriable("away")]
     with pytest.raises(Retriable):

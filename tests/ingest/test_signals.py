@@ -1,4 +1,4 @@
-"""Signals to a running capture: Debezium's forms, refused where they concern nothing of ours."""
+"""Signals to a running capture: Debezium's formats; signals for other tables are refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_snapshot_is_begun_filtered_and_stopped() -> None:
 
 
 def test_a_snapshot_of_all_rows_ends_with_a_marker_of_its_begin() -> None:
-    """Rows that it does not see again vanish: a condition that comes while it is under way does not limit it."""
+    """Rows that it does not see are deleted at its end; a condition that arrives while it runs does not limit it."""
     tables, snapshots = known()
     assert Signal(type="execute-snapshot", tables=("d.t",)).obey(snapshots, tables, number) == ""
     assert snapshots.state == {"d.t": {"rows": 0, "whole": True, "marker": 7}}
@@ -41,8 +41,8 @@ def test_a_snapshot_of_all_rows_ends_with_a_marker_of_its_begin() -> None:
     assert snapshots.state == {"d.t": {"rows": 0, "whole": True, "marker": 7}}
 
 
-def test_what_is_not_ours_is_refused_with_the_reason() -> None:
-    """Nothing is done in silence: an unknown type and a table that is not captured are named."""
+def test_other_signals_are_refused_with_the_reason() -> None:
+    """Nothing is ignored silently: an unknown type and a table that is not captured are named."""
     tables, snapshots = known()
     assert "d.x is not captured" in Signal(type="execute-snapshot", tables=("d.x",)).obey(snapshots, tables, number)
     assert "none of" in Signal(type="log").obey(snapshots, tables, number)
@@ -50,7 +50,7 @@ def test_what_is_not_ours_is_refused_with_the_reason() -> None:
 
 
 def test_pause_and_resume() -> None:
-    """A paused snapshot asks for nothing more, and keeps its place."""
+    """A paused snapshot reads nothing more, and keeps its position."""
     tables, snapshots = known()
     Signal(type="pause-snapshot").obey(snapshots, tables, number)
     assert snapshots.paused
@@ -59,7 +59,7 @@ def test_pause_and_resume() -> None:
 
 
 def test_a_schema_is_reported() -> None:
-    """schema-set takes one table and its columns; less is no signal."""
+    """schema-set requires one table and its columns."""
     columns = [{"name": "id", "column_type": "int", "nullable": False, "charset": None}]
     data = {"data-collections": ["d.t"], "columns": columns, "primary-key": ["id"]}
     event = signal_of({"type": "schema-set", "data": data}).described(known()[0])
@@ -69,8 +69,8 @@ def test_a_schema_is_reported() -> None:
 
 
 @pytest.mark.parametrize(("database", "table"), [("shop", "b.c"), ("a.b", "c"), ("a.b", "c.d"), (".a", "b.")])
-def test_a_dot_may_stand_in_a_name(database: str, table: str) -> None:
-    """MySQL allows it: signals, and the states of what is under way, mean the table that is captured."""
+def test_a_name_may_contain_a_dot(database: str, table: str) -> None:
+    """MySQL allows it: signals, and the stored progress, refer to the captured table."""
     tables = Tables("s", [database], lambda *name: name == (database, table), dialect_of("mysql"))
     wanted, text = TableId(source="s", database=database, table=table), f"{database}.{table}"
     snapshots = Snapshots(Recorder("top"), tables, {})
@@ -84,15 +84,15 @@ def test_a_dot_may_stand_in_a_name(database: str, table: str) -> None:
     assert repairs._id(name_of(wanted)) == wanted
 
 
-def test_a_name_that_means_no_captured_table_is_read_as_it_always_was() -> None:
-    """Its first dot parts it: what a former run has stored of a table that was left out since."""
+def test_the_name_of_an_uncaptured_table_is_split_at_its_first_dot() -> None:
+    """This reads what a former run has stored of a table that has been left out since."""
     tables, _ = known()
     assert tables.named("x.y.z") == TableId(source="s", database="x", table="y.z")
     assert tables.named("x") == TableId(source="s", database="", table="x")
 
 
 def test_rows_are_named_by_their_keys() -> None:
-    """mend-rows takes one table and keys; they are held like those that the log told in part."""
+    """mend-rows requires one table and keys; they are repaired like rows that the log contains in part."""
     signal = signal_of(repair_value("d.t", [{"id": 1}, {"id": 2}]))
     assert (signal.type, signal.tables, signal.keys) == ("mend-rows", ("d.t",), ({"id": 1}, {"id": 2}))
     for data in ({"data-collections": ["d.t"]}, {"data-collections": ["d.t"], "keys": ["1"]}):

@@ -1,4 +1,4 @@
-"""Facts become records: keys, envelopes, tombstones, markers, quarantine, and the parts of a huge transaction."""
+"""Log events become records: keys, envelopes, tombstones, markers, quarantine, and the parts of a huge transaction."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def envelopes(records: list[Record]) -> list[dict[str, Any]]:
 
 
 def test_an_update_in_debeziums_envelope() -> None:
-    """Source block, times in ms, transaction orders: what every Debezium consumer reads."""
+    """Source block, times in ms, transaction orders: the fields that every Debezium consumer reads."""
     transactions, records = feed(
         rows("insert", {"id": 1, "v": "a"}, pos=30), rows("update", ({"id": 1, "v": "a"}, {"id": 1, "v": "b"}))
     )
@@ -119,8 +119,8 @@ def test_an_update_in_debeziums_envelope() -> None:
     assert position == Position(file="f1", pos=99, gtid_set=f"{UUID}:1-7", sequence=102)
 
 
-def test_the_bytes_are_those_of_the_envelope() -> None:
-    """The fast path writes, byte for byte, what `cdc.formats.debezium` says; also for snapshots and markers."""
+def test_the_fast_path_writes_the_bytes_of_the_envelope() -> None:
+    """The fast path writes, byte for byte, the output of `cdc.formats.debezium`; also for snapshots and markers."""
     _, records = feed(
         rows("insert", {"id": 1, "v": 'q"\n%d é'}),
         rows("update", ({"id": 1, "v": "a"}, {"id": 2, "v": None})),
@@ -137,13 +137,13 @@ def test_the_bytes_are_those_of_the_envelope() -> None:
 
 
 def test_a_delete_is_followed_by_a_tombstone() -> None:
-    """Compaction forgets the key of a deleted row."""
+    """Compaction then removes the key of a deleted row."""
     _, records = feed(rows("delete", {"id": 1, "v": "a"}))
     assert [(r.key, r.value is None) for r in records] == [(b'{"id":1}', False), (b'{"id":1}', True)]
 
 
 def test_a_moved_key_is_deleted_and_created() -> None:
-    """Nothing stays under the old key."""
+    """No row remains under the old key."""
     _, records = feed(rows("update", ({"id": 1, "v": "a"}, {"id": 2, "v": "a"})))
     assert [(r.key, r.value is None) for r in records] == [
         (b'{"id":1}', False),
@@ -164,9 +164,9 @@ def test_a_moved_key_is_deleted_and_created() -> None:
     ],
 )
 def test_a_refused_image_counts_as_no_row(log_event: RowsLogged, ops: list[str]) -> None:
-    """A new image that cannot be published is a dead-letter record with its values; nothing stale stays in its place.
+    """A new image that cannot be published becomes a dead letter with its values, and the outdated row is deleted.
 
-    An old one is none: it was never published, and is not the row any more.
+    An old image does not: it was never published, and is no longer the row.
     """
     transactions, records = feed(log_event)
     assert [e["op"] for e in envelopes(records)] == ops
@@ -186,7 +186,7 @@ def test_a_refused_image_counts_as_no_row(log_event: RowsLogged, ops: list[str])
 
 
 def test_a_row_that_no_record_can_hold_is_refused() -> None:
-    """A row larger than Kafka takes goes to the dead letters, cut short; the size alone decides, before and after."""
+    """A row larger than a Kafka record goes to the dead letters, truncated; only the size decides, before and after."""
     huge: dict[str, Canonical] = {"id": 1, "v": "x" * MAX_IMAGE}
     _, records = feed(rows("insert", huge), rows("update", (huge, {"id": 1, "v": "small"})))
     assert [e["op"] for e in envelopes(records)] == ["c"]
@@ -197,8 +197,8 @@ def test_a_row_that_no_record_can_hold_is_refused() -> None:
     assert snapshot_records(Recorder("top"), writer, [huge], START.position, 1)[0].topic == "top.deadletters"
 
 
-def test_a_schema_is_published_where_it_changes() -> None:
-    """The new version and the history's record stand before the rows that have it, under a number of their own."""
+def test_a_schema_is_published_when_it_changes() -> None:
+    """The new version and the history's record precede the rows that use it, with a number of their own."""
     transactions, records = feed(
         StatementLogged("d", "ALTER TABLE t ADD w INT", 1, 0), rows("insert", {"id": 1, "v": "a", "w": 5})
     )
@@ -210,7 +210,7 @@ def test_a_schema_is_published_where_it_changes() -> None:
 
 
 def test_statements_about_other_things_take_no_number() -> None:
-    """Nothing is written about statements that change no table of ours."""
+    """Statements that change no captured table publish nothing."""
     transactions, records = feed(
         StatementLogged("d", "CREATE USER x", 1, 0), StatementLogged("d", "ANALYZE TABLE t", 1, 0)
     )
@@ -219,7 +219,7 @@ def test_statements_about_other_things_take_no_number() -> None:
 
 
 def test_a_truncated_table_is_marked_in_every_partition() -> None:
-    """TRUNCATE tells no rows: a marker under a key that no row has."""
+    """TRUNCATE has no row events: a marker is published under a key that no row has."""
     _, records = feed(StatementLogged("d", "TRUNCATE TABLE t", 1, 0))
     assert [(r.key, r.partition) for r in records] == [(TRUNCATE_KEY, EVERY_PARTITION)]
     (mark,) = envelopes(records)
@@ -243,7 +243,7 @@ def test_the_logs_own_metadata_end_a_quarantine() -> None:
 
 
 def test_rows_that_cannot_be_decoded_are_kept_as_bytes() -> None:
-    """The raw events go to the quarantine with their place and the reason; the rest of the transaction flows."""
+    """The raw events go to the quarantine with their position and the reason; the rest of the transaction flows."""
     kept = RowsQuarantined(TABLE, "unknown columns", "8.0.15", b"map", b"rows", "f1", 40)
     transactions, records = feed(kept, rows("insert", {"id": 1, "v": "a"}))
     assert [record.topic for record in records] == ["top.quarantine", "top.s.d.t"]
@@ -273,8 +273,8 @@ def test_rows_that_cannot_be_decoded_are_kept_as_bytes() -> None:
     assert older.kept["d.t"]["sequence"] == 7
 
 
-def test_a_huge_transaction_goes_on_at_the_next_row() -> None:
-    """Published in parts: the second part has the numbers that it would have had, and repeats nothing."""
+def test_a_huge_transaction_resumes_at_the_next_row() -> None:
+    """It is published in parts: the second part has the numbers that it would have had, and repeats nothing."""
     inserts = [rows("insert", *({"id": 10 * n + i, "v": "x"} for i in range(3)), pos=n) for n in range(4)]
     _, whole = feed(*inserts)
     first = Transactions(Recorder("top"), tables(), START)
@@ -283,7 +283,7 @@ def test_a_huge_transaction_goes_on_at_the_next_row() -> None:
     stored = checkpoint_value(first.checkpoint(Read()), "s", {})
     checkpoint, _ = read_checkpoint(stored)
     assert (checkpoint.position.row, checkpoint.position.file, checkpoint.position.pos) == (6, "f1", 4)
-    # after a fail-over the same rows may come in events of other sizes
+    # after a failover the same rows may be in events of other sizes
     other = [
         rows("insert", *inserts[0].rows, *inserts[1].rows[:2]),
         rows("insert", inserts[1].rows[2], *inserts[2].rows),
@@ -297,16 +297,16 @@ def test_a_huge_transaction_goes_on_at_the_next_row() -> None:
 
 
 def repairing(start: Checkpoint = START) -> tuple[RepairingTransactions, Snapshots]:
-    """Transactions with what repairs tables, whose snapshots are those under way."""
+    """Return transactions with a repairer of tables, whose snapshots are those that run."""
     found, recorder = tables(), Recorder("top")
     snapshots = Snapshots(recorder, found, {})
     repairs = RepairRunner(recorder, found, snapshots, {}, follow=False)
     return RepairingTransactions(recorder, found, start, snapshots, repairs), snapshots
 
 
-def test_a_part_of_a_transaction_that_does_not_come_again_is_repaired() -> None:
-    """A server that took over may lack a transaction that was published in part, or its rows may be rolled back: its
-    tables are read again, and the source goes on."""
+def test_a_published_part_of_a_lost_transaction_is_repaired() -> None:
+    """A server that took over may lack a transaction that was published in part, or roll it back: its tables are read
+    again, and the source continues."""
     first = Transactions(Recorder("top"), tables(), START)
     for log_event in (BEGAN, rows("insert", {"id": 1, "v": "x"})):
         first.records(log_event, 1)
@@ -321,8 +321,8 @@ def test_a_part_of_a_transaction_that_does_not_come_again_is_repaired() -> None:
         assert transactions.whole
 
 
-def test_a_transaction_that_the_log_cuts_off_is_repaired() -> None:
-    """A server that crashed may have logged a part of a transaction only: what was published of it is repaired."""
+def test_a_transaction_truncated_by_the_log_is_repaired() -> None:
+    """A server that crashed may have logged only a part of a transaction: its published rows are repaired."""
     transactions, snapshots = repairing()
     for log_event in (BEGAN, rows("insert", {"id": 1, "v": "x"}), BEGAN._replace(gtid=f"{UUID}:8"), ENDED):
         transactions.records(log_event, 1)
@@ -330,7 +330,7 @@ def test_a_transaction_that_the_log_cuts_off_is_repaired() -> None:
 
 
 def test_checkpoints_read_back() -> None:
-    """A stored position is read as it was written; one of a newer format is refused."""
+    """A stored position is read unchanged; one of a newer format is refused."""
     ends = {"top.s.d.t": {0: 7, 1: 0}}
     stored = checkpoint_value(START, "s", ends)
     assert read_checkpoint(stored) == (START, ends)

@@ -1,4 +1,4 @@
-"""Exports that die at any moment and go on: each change is in what they wrote once, in order, in every format."""
+"""Exports that die at any moment and resume: each change is in their output once, in order, in every format."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ TABLE = TableId(source="s", database="d", table="t")
 
 
 class KilledExport(Exception):
-    """Stands for kill -9."""
+    """Represents kill -9."""
 
 
 def history(rows: int = 300) -> tuple[MemoryChanges, SourceLog]:
-    """Inserts, updates and deletes over two schemas and some hours, in commits of their own."""
+    """Inserts, updates and deletes over two schemas and some hours, in separate commits."""
     log = MemoryChanges(most=7)
     source, random = SourceLog(log), Random(2)
     source.columns(schema_of(name="varchar(20)"))
@@ -49,7 +49,7 @@ def history(rows: int = 300) -> tuple[MemoryChanges, SourceLog]:
 
 
 def written(folder: Path, form: ExportFormat) -> list[tuple[str, Any]]:
-    """What the files tell, in the order of their names: an operation and an id each."""
+    """Return the content of the files in the order of their names: an operation and an id each."""
     found = list[tuple[str, Any]]()
     for file in sorted((folder / str(TABLE)).glob("[0-9]*")):
         if form == "parquet":
@@ -77,7 +77,7 @@ WORDS: dict[str, dict[str, list[str]]] = {
 def test_killed_at_random_each_change_is_written_once(
     form: ExportFormat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between two files, within one, before it has its name and behind that; each attempt begins from files alone."""
+    """Between two files, within one, before and after it gets its name; each attempt starts from the files alone."""
     log, source = history()
     random, deaths = Random(form), [0]
     rename = Path.rename
@@ -108,7 +108,7 @@ def test_killed_at_random_each_change_is_written_once(
 
 
 def test_a_file_has_one_schema_and_one_hour(tmp_path: Path) -> None:
-    """Versions are in the names; Parquet's files have their hour there."""
+    """Versions are in the names; Parquet's files have their hour in the name."""
     log, source = history()
     options = ExportOptions(form="parquet", to=str(tmp_path), rows=1000)
     export(log, [TABLE], sinks(topology_named("mem"), options), options, stopped=lambda: False, follow=lambda s: False)
@@ -120,8 +120,8 @@ def test_a_file_has_one_schema_and_one_hour(tmp_path: Path) -> None:
     assert [table.column_names[:-4] for table in (tables[0], tables[-1])] == [["id", "name"], ["id", "name", "v"]]
 
 
-def test_what_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two writers, another format in the folder, a recreated topic, a format that topics cannot hold."""
+def test_invalid_exports_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two writers, another format in the folder, a recreated topic, a format that topics cannot have."""
     log, _ = history(20)
     topology = topology_named("mem")
 
@@ -152,8 +152,8 @@ def test_what_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         run("debezium")
 
 
-def test_following_writes_at_the_latest_after_some_time(tmp_path: Path) -> None:
-    """What is read and not enough for a file is written when `every` is over; what comes meanwhile is read."""
+def test_following_writes_a_file_after_a_time_limit(tmp_path: Path) -> None:
+    """Records that do not fill a file are written when `every` is over; records that arrive before then are read."""
     log, source = history(4)
     now, turns, cuts = [0.0], [0], list[ExportCut]()
 
@@ -179,8 +179,8 @@ def test_following_writes_at_the_latest_after_some_time(tmp_path: Path) -> None:
     assert cuts[-1].events[-1].after == {"id": 99, "name": "y"}
 
 
-def test_tail_reports_people_and_programs() -> None:
-    """From the beginning or from now on; of an update what changed; no value can break the line."""
+def test_tail_prints_for_people_and_programs() -> None:
+    """From the beginning or from now on; an update shows what changed; no value can break the line."""
     log, source = history(2)
     seen = list(
         _some(reported(log, TABLE, beginning=True, stopped=lambda: False, follow=lambda s: False), len(source.reported))

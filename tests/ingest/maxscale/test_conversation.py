@@ -1,4 +1,4 @@
-"""MaxScale's CDC protocol, byte by byte: what is said however it is cut, and what is refused."""
+"""MaxScale's CDC protocol, byte by byte: requests however they are split, and refusals."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from ingest.maxscale.conversation import (
 )
 from ingest.maxscale.users import check_of, is_right, read_users, written_users
 
-# bin2hex("foobar:" + SHA1("foopasswd")); the protocol's own example is not that, an error of its text
+# bin2hex("foobar:" + SHA1("foopasswd")); the protocol's own example is wrong
 LOGIN = b"666f6f6261723a96c86eb4479c9e3142111cf29d931bcddf248783"
 SAID = LoginAsked("foobar", hashlib.sha1(b"foopasswd").digest())
 
 
 def heard(*parts: bytes | None) -> list[Request]:
-    """What is understood of parts as they arrive; None is a while without anything."""
+    """Return the requests parsed from parts as they arrive; None is a pause."""
     conversation, found = Conversation(), list[Request]()
 
     def take(requests: Iterator[Request]) -> None:
@@ -49,8 +49,8 @@ ALL = LOGIN + b"REGISTER UUID=CDC_CONNECTOR-1.0.0, TYPE=JSON" + b"REQUEST-DATA d
 REPORTED = [SAID, Registered("CDC_CONNECTOR-1.0.0", "JSON"), DataRequested("db.t.000003", "0-1-42"), Closed()]
 
 
-def test_requests_are_understood_however_they_are_cut() -> None:
-    """Nothing of the protocol has a frame: all at once, byte by byte, and cut at random are the same."""
+def test_requests_are_parsed_however_they_are_split() -> None:
+    """The protocol has no frames: all at once, byte by byte, and randomly split bytes give the same requests."""
     assert heard(ALL) == REPORTED
     assert heard(*(ALL[at : at + 1] for at in range(len(ALL)))) == REPORTED
     random = Random(1)
@@ -73,8 +73,8 @@ def test_line_ends_and_silence_end_requests() -> None:
     ]
 
 
-def test_queries_and_what_is_none() -> None:
-    """Answers to what is no request are MaxScale's, and the connection goes on."""
+def test_queries_and_invalid_requests() -> None:
+    """An invalid request gets MaxScale's answer, and the connection continues."""
     said = (
         b"QUERY-LAST-TRANSACTION\nQUERY-TRANSACTION 0-14-1245\n"
         b"REQUEST-DATA\nFLY\nREQUEST-DATA a b c\nquery-transaction\n"
@@ -103,15 +103,15 @@ def test_queries_and_what_is_none() -> None:
     ],
     ids=["no login", "noise", "a user without end", "a name that is no text", "unregistered", "XML", "long", "1 MB"],
 )
-def test_what_is_not_the_protocol_ends_it(said: list[bytes], answer: str) -> None:
-    """No input is kept without bound: each is answered in MaxScale's words."""
+def test_a_violation_of_the_protocol_ends_the_connection(said: list[bytes], answer: str) -> None:
+    """No input is buffered without limit: each gets MaxScale's error."""
     with pytest.raises(ProtocolFault) as fault:
         heard(*said)
     assert fault.value.answer == answer
 
 
-def test_users_are_maxscales() -> None:
-    """The file is `user:` and the upper-case hex of SHA1(SHA1(password)); it is written as it was read."""
+def test_the_file_of_users_is_maxscales() -> None:
+    """The file has `user:` and the upper-case hex of SHA1(SHA1(password)); it is written as it was read."""
     text = "foobar:" + hashlib.sha1(hashlib.sha1(b"foopasswd").digest()).hexdigest().upper() + "\n"
     users = read_users(text, "cdcusers")
     assert written_users({"foobar": check_of("foobar", "foopasswd")}) == written_users(users) == text
@@ -126,8 +126,8 @@ def test_users_are_maxscales() -> None:
             check_of(name, password)
 
 
-def test_who_is_wrong_waits_longer_each_time() -> None:
-    """Half a second, doubled up to half a minute; others do not wait, and a right login ends it."""
+def test_failed_logins_wait_longer_each_time() -> None:
+    """Half a second, doubled up to half a minute; other users do not wait, and a correct login resets it."""
     waits, who, now = BackOff(), ("10.0.0.1", "foobar"), 100.0
     seen = []
     for _ in range(9):

@@ -1,4 +1,4 @@
-"""`serve maxscale` and `maxscale-users` as they are typed: accounts, and what is refused before anything is served."""
+"""The commands `serve maxscale` and `maxscale-users`: accounts, and refusals before anything is served."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def topology(tmp_path: Path) -> str:
 
 
 def test_users_are_added_listed_and_removed(topology: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file is MaxScale's, for its owner alone, and a server that runs sees it change; no password is told."""
+    """The file has MaxScale's format and is readable by its owner only; a running server sees its changes; no password
+    is printed."""
     file = tmp_path / "cdcusers"
     where = (topology, "--users", str(file))
     known = UsersFile(file)
@@ -46,8 +47,8 @@ def test_users_are_added_listed_and_removed(topology: str, tmp_path: Path, monke
     assert list(known.users()) == ["foobar"]
 
 
-def test_what_cannot_be_served_is_said_before(topology: str, tmp_path: Path) -> None:
-    """A login that can be heard, half a certificate, nobody to serve, a source that is none."""
+def test_invalid_configurations_are_refused_at_start(topology: str, tmp_path: Path) -> None:
+    """An unencrypted login, half a certificate, no users, an unknown source."""
     users = tmp_path / "cdcusers"
     for options, said in [
         (CdcOptions(listen="0.0.0.0:4001", users=users), "without TLS"),
@@ -61,8 +62,8 @@ def test_what_cannot_be_served_is_said_before(topology: str, tmp_path: Path) -> 
             run(topology, options)
 
 
-def test_it_shows_its_certificate(tmp_path: Path) -> None:
-    """Over TLS to a client that trusts its authority: what is said is the same."""
+def test_it_serves_over_tls(tmp_path: Path) -> None:
+    """A TLS client that trusts its authority gets the same answers."""
     init(tmp_path / "authority", "acme")
     issue(tmp_path / "authority", FleetIdentity("acme", "gateways", "g1"), tmp_path / "g1", hosts=("127.0.0.1",))
     context = tls_context(tmp_path / "g1" / "cert.pem", tmp_path / "g1" / "key.pem")

@@ -1,4 +1,4 @@
-"""What MaxScale's own clients said on the wire, said again: they are answered as when they understood all of it."""
+"""Replay recorded requests of MaxScale's own clients: they get the same answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WERE: dict[str, Any] = {"name": "varchar(20)", "paid": "decimal(10,2)", "at": "d
 
 
 def history() -> MemoryChanges:
-    """What the server held when they were recorded: two versions of a table, every kind of change."""
+    """The server's content during the recording: two versions of a table, every kind of change."""
     log = MemoryChanges()
     source = SourceLog(log)
     one = {"id": 1, "name": "é", "paid": "1.50", "at": None}
@@ -32,8 +32,8 @@ def history() -> MemoryChanges:
 
 
 @pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_clients_of_maxscale_are_answered_as_they_were(path: Path) -> None:
-    """The connector and `cdc.py`, without line ends, in JSON and Avro, from a GTID or version on, refused."""
+def test_recorded_clients_get_the_recorded_answers(path: Path) -> None:
+    """The connector and `cdc.py`, without line ends, in JSON and Avro, from a GTID or version on, and refused."""
     with served(history()) as server, server.client() as client:
         for who, said in recorded(path):
             if who == ">":

@@ -1,4 +1,4 @@
-"""MaxScale's CDC protocol served over a log in memory, to a client that was written from the protocol's text."""
+"""Serve MaxScale's CDC protocol over a log in memory, to a client written from the protocol's description."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def row(number: int, name: str | None = "x") -> Row:
 
 
 def filled(source: SourceLog, first: int, last: int) -> None:
-    """A transaction a row."""
+    """Append one transaction per row."""
     for number in range(first, last):
         source.transaction(("c", None, row(number)))
     source.commit()
@@ -45,8 +45,8 @@ def ids(client: CdcClient, count: int) -> list[int]:
     return [one["id"] for one in client.objects(count)]
 
 
-def test_a_table_is_reported_from_its_beginning_and_for_ever() -> None:
-    """Schema line, then a line a row image in the source's order, over all partitions; then what is committed later."""
+def test_a_table_is_streamed_from_its_beginning() -> None:
+    """A schema line, then one line per row image in the source's order, over all partitions; then later commits."""
     log, source = shop()
     source.transaction(("c", None, row(1, "é")), ("c", None, row(2, None)))
     source.transaction(("u", row(1, "é"), row(1, "b")))
@@ -79,8 +79,8 @@ def test_a_table_is_reported_from_its_beginning_and_for_ever() -> None:
         assert ids(client, 1) == [3]
 
 
-def test_a_new_schema_is_reported_in_mid_stream_and_a_version_may_be_asked_for() -> None:
-    """The line stands before the first row of its version; `db.table.2` begins with that version."""
+def test_a_new_schema_is_sent_in_mid_stream_and_a_version_can_be_requested() -> None:
+    """Its line precedes the first row of its version; `db.table.2` starts with that version."""
     log, source = shop()
     filled(source, 0, 5)
     source.columns(schema_of(version=2, name="varchar(20)", credit="decimal(10,2)"))
@@ -99,8 +99,9 @@ def test_a_new_schema_is_reported_in_mid_stream_and_a_version_may_be_asked_for()
             assert [one.get("version") for one in client.objects(6)] == [2, *[None] * 5]
 
 
-def test_avro_is_a_container_a_version() -> None:
-    """Read by another's reader: a header with the schema, blocks of rows; another header where the columns change."""
+def test_avro_has_one_container_per_version() -> None:
+    """An independent reader reads it: a header with the schema, blocks of rows; another header when the columns
+    change."""
     log, source = shop()
     source.transaction(("c", None, row(1, "é")), ("u", row(1, "é"), row(1, None)))
     source.columns(schema_of(version=2, name="varchar(20)", credit="decimal(10,2)", raw="blob"))
@@ -119,7 +120,7 @@ def test_avro_is_a_container_a_version() -> None:
 
 
 def containers(client: CdcClient, count: int) -> list[tuple[Row, list[Row]]]:
-    """Schema and rows of so many containers, as soon as they are there."""
+    """Return schema and rows of so many containers, as soon as they arrive."""
     data = client.received
     while True:
         parts = [b"Obj\x01" + part for part in data.split(b"Obj\x01")[1:]]
@@ -129,17 +130,16 @@ def containers(client: CdcClient, count: int) -> list[tuple[Row, list[Row]]]:
             if len(reported) == count and all(rows for _, rows in reported):
                 return reported  # type: ignore[return-value]  # of records
         except (EOFError, ValueError, IndexError):
-            pass  # there is more to come
+            pass  # more bytes will arrive
         received = client.socket.recv(65536)
         assert received, "it was ended"
         data += received
 
 
 @pytest.mark.parametrize("maria", [None, 7])
-def test_a_client_goes_on_from_its_gtid(maria: int | None) -> None:
-    """It is told that transaction and all behind it, none before, whichever server ran it: halfway the source fails
-    over to another one. Of MariaDB by the server's own GTIDs.
-    """
+def test_a_client_resumes_from_its_gtid(maria: int | None) -> None:
+    """It receives that transaction and all later ones, none before, on any server: halfway the source fails
+    over to another server. MariaDB's own GTIDs are used."""
     log = MemoryChanges()
     source = SourceLog(log, maria=maria)
     source.columns(schema_of(name="varchar(20)"))
@@ -156,15 +156,15 @@ def test_a_client_goes_on_from_its_gtid(maria: int | None) -> None:
             with server.client() as client:
                 client.open().request(f"REQUEST-DATA d.t {at['domain']}-{at['server_id']}-{at['sequence']}")
                 assert client.objects(21 - place)[1:] == rows[place:]
-        with server.client() as client:  # what comes after all that there is
+        with server.client() as client:  # after all existing rows
             client.open().request(f"REQUEST-DATA d.t {rows[-1]['domain']}-1-{rows[-1]['sequence'] + 1}\n")
             filled(source, 20, 21)
             server.woken()
             assert client.objects(2)[1]["id"] == 20
 
 
-def test_a_gtid_behind_compaction_is_refused_not_skipped() -> None:
-    """Where the log may not hold all behind it, the answer is that it is not there; the newest one still is."""
+def test_a_compacted_gtid_is_refused() -> None:
+    """If the log may lack later rows, the GTID is reported as missing; the newest one is accepted."""
     log, source = shop(now_ms=1)
     for number in range(6):
         filled(source, number, number + 1)
@@ -176,8 +176,8 @@ def test_a_gtid_behind_compaction_is_refused_not_skipped() -> None:
         assert client.objects(2)[1]["id"] == 5
 
 
-def test_queries_and_answers_in_maxscales_words() -> None:
-    """QUERY-*, tables that are not there, words that are none: the connection goes on behind each."""
+def test_queries_and_answers_equal_maxscales() -> None:
+    """QUERY-*, missing tables, unknown words: the connection continues after each."""
     log, source = shop()
     source.columns(schema_of("u", name="varchar(20)"))
     filled(source, 0, 3)
@@ -206,8 +206,9 @@ def test_queries_and_answers_in_maxscales_words() -> None:
         assert client.ended()
 
 
-def test_wrong_logins_wait_and_others_do_not() -> None:
-    """Each is answered, ended, logged and waits longer; another user at the same address is served meanwhile."""
+def test_failed_logins_wait_and_others_do_not() -> None:
+    """Each is answered, closed, logged and delayed longer; another user at the same address is served at the same
+    time."""
     log, source = shop()
     filled(source, 0, 1)
     with served(log) as server:
@@ -227,10 +228,9 @@ def test_wrong_logins_wait_and_others_do_not() -> None:
             assert time.monotonic() - began >= 0.5
 
 
-def test_noise_halves_and_long_lines_harm_no_one() -> None:
-    """A thousand clients that idle, half commands, a line of 1 MB, noise, and one that says nothing: all are bounded,
-    and a client beside them is served.
-    """
+def test_noise_partial_requests_and_long_lines_harm_no_other_client() -> None:
+    """A thousand idle clients, half requests, a line of 1 MB, noise, and a silent client: all are bounded, and a client
+    is still served."""
     log, source = shop()
     filled(source, 0, 3)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -271,13 +271,14 @@ def _noise(server: Served) -> None:
             assert client.ended()
     with server.client() as client:
         client.open()
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it is ended in the middle
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it is closed in the middle
             client.send(b"R" * (1 << 20))
         assert client.ended()
 
 
-def test_who_takes_nothing_holds_no_more_than_a_window() -> None:
-    """A client whose socket is full is read no further; it gets all rows, in order, once it takes them."""
+def test_a_stalled_client_buffers_at_most_one_window() -> None:
+    """The server reads no further for a client whose socket is full; the client gets all rows, in order, once it
+    reads."""
     log, source = shop(most=100)
     for number in range(1000):
         source.transaction(("c", None, row(number, "x" * 20_000)))
@@ -295,4 +296,4 @@ def test_who_takes_nothing_holds_no_more_than_a_window() -> None:
         wait_for(lambda: STALLED._value.get() > stalls, "it is not seen to take nothing", 10)
         reads = log.reads
         assert [one["id"] for one in slow.objects(1001)[1:]] == list(range(1000))
-        assert log.reads > reads  # it was not kept for it
+        assert log.reads > reads  # the rows were not buffered for it

@@ -1,4 +1,4 @@
-"""A MaxScale as a source: our own server stands for it, or what a MaxScale tells said again; over real sockets."""
+"""A MaxScale as a source, over real sockets: our own server acts as one, or a recorded MaxScale is replayed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TABLE = TableId(source="old", database="d", table="t")
 
 
 class Kept(MemoryLog):
-    """The log in memory, as a session opens it; it dies at the commit that is to be its last."""
+    """The log in memory, as a session opens it; it dies at the commit that is configured as its last."""
 
     commits = -1
 
@@ -56,11 +56,11 @@ class Kept(MemoryLog):
 
 
 class DiedAtCommit(Exception):
-    """Stands for kill -9."""
+    """Represents kill -9."""
 
 
 class Replayed:
-    """Says what a server said, in its turn, to every client that says what the client said."""
+    """Replays a server's answers, in turn, to every client that sends the recorded requests."""
 
     def __init__(self, said: list[tuple[str, bytes]]) -> None:
         self.said, self._listening = said, socket.create_server(("127.0.0.1", 0))
@@ -88,14 +88,14 @@ class Replayed:
 
 @pytest.fixture
 def maxscale() -> Iterator[Replayed]:
-    """What a MaxScale 24.02 tells of a table."""
+    """A recorded MaxScale 24.02 that sends a table."""
     server = Replayed(recorded(Path(__file__).parents[2] / "cases" / "maxscale" / "maxscale-24.02.case"))
     yield server
     server.end()
 
 
 class Quiet:
-    """Signals that never come."""
+    """Signals that never arrive."""
 
     def read(self, start: int | None) -> tuple[list[Signal], int | None]:
         return [], start
@@ -115,7 +115,7 @@ def topology(server: Served | Replayed, password: str = "foopasswd", **more: Any
 
 
 def run(top: Topology, broker: Broker, wanted: int) -> list[dict[str, Any]]:
-    """Capture until so many changes are committed; the envelopes."""
+    """Capture until so many changes are committed; return the envelopes."""
 
     class Into:
         def open(self) -> tuple[OpenLog, ClosableSignals]:
@@ -138,14 +138,14 @@ def reported(broker: Broker) -> list[dict[str, Any]]:
 
 
 def began(log: MemoryChanges) -> SourceLog:
-    """A table."""
+    """Create a table."""
     source = SourceLog(log)
     source.columns(schema_of(name="varchar(20)", at="datetime(6)", raw="blob"))
     return source
 
 
 def report(source: SourceLog, first: int, last: int) -> None:
-    """Snapshot rows among changes of every kind, over two schemas."""
+    """Append snapshot rows among changes of every kind, over two schemas."""
     random = Random(first)
     for number in range(first, last):
         if number == 40:
@@ -159,14 +159,15 @@ def report(source: SourceLog, first: int, last: int) -> None:
             source.transaction(("d", {**row, "name": None}, None))
         if random.random() < 0.2:
             source.commit()
-    for number in range(1000, 1006):  # most of them behind the last row that was logged, where nobody can begin again
+    # most of them after the last logged row, so that no GTID to resume at follows them
+    for number in range(1000, 1006):
         row = {"id": number, "name": f"{last}", "at": None, "raw": None} | ({"c": None} if last > 40 else {})
         source.read(row, source.sequence)
     source.commit()
 
 
 def by_row(changes: Iterable[tuple[str, Any, Any]]) -> dict[int, list[tuple[str, Any, Any]]]:
-    """The changes of each row, in order: between rows that were read and others' changes there is none."""
+    """Return the changes of each row, in order; snapshot rows have no order relative to changes of other rows."""
     found: dict[int, list[tuple[str, Any, Any]]] = {}
     for op, before, after in changes:
         found.setdefault((after or before)["id"], []).append((op, before, after))
@@ -181,7 +182,7 @@ def expected(source: SourceLog) -> dict[int, list[tuple[str, Any, Any]]]:
 
 
 def test_every_change_is_mirrored_with_its_columns() -> None:
-    """Inserts, updates with both images, deletes; times, bytes and decimals as they were; columns that come."""
+    """Inserts, updates with both images, deletes; times, bytes and decimals unchanged; added columns."""
     log = MemoryChanges()
     source = began(log)
     report(source, 0, 60)
@@ -194,8 +195,8 @@ def test_every_change_is_mirrored_with_its_columns() -> None:
     assert numbers == sorted(set(numbers))
 
 
-def test_a_maxscale_is_read_as_far_as_it_reports(maxscale: Replayed) -> None:
-    """Two line ends behind a login, decimals as doubles, texts for bytes; what may mean either is a dead letter."""
+def test_the_quirks_of_a_maxscale_are_read(maxscale: Replayed) -> None:
+    """Two line ends after a login, decimals as doubles, texts for bytes; an ambiguous value is a dead letter."""
     Kept.commits = -1
     broker, top = Broker(), topology(maxscale, unrepresentable="dead_letter")
     text = {TABLE: TableRule(message_key_columns=("id",), ignored_columns=("b",))}
@@ -219,7 +220,7 @@ def test_a_maxscale_is_read_as_far_as_it_reports(maxscale: Replayed) -> None:
 
 @pytest.mark.long
 def test_killed_at_any_commit_each_change_is_reported_once() -> None:
-    """It begins again at a GTID, and passes over what it told of that transaction, and of a snapshot behind."""
+    """It resumes at a GTID, and skips what it has published of that transaction, and of the snapshot rows after it."""
     log, random = MemoryChanges(most=2), Random(9)
     source, broker, deaths = began(log), Broker(), 0
     with served(log) as server:
@@ -237,8 +238,8 @@ def test_killed_at_any_commit_each_change_is_reported_once() -> None:
     assert by_row((e["op"], e["before"], e["after"]) for e in reported(broker)) == expected(source)
 
 
-def test_what_is_wrong_is_named() -> None:
-    """A wrong password, a table without its key, a GTID that is gone."""
+def test_faults_are_named() -> None:
+    """A wrong password, a table without its key, a missing GTID."""
     log = MemoryChanges()
     source = began(log)
     report(source, 0, 60)
@@ -262,8 +263,8 @@ def test_what_is_wrong_is_named() -> None:
             run(topology(server), broker, len(source.reported))
 
 
-def test_lines_that_are_none_are_dead_letters_and_a_gap_is_lost() -> None:
-    """Noise, a value that is none of its column's; a stream that lacks the row that was told last."""
+def test_invalid_lines_are_dead_letters_and_a_gap_is_reported_as_lost() -> None:
+    """Noise, a value of the wrong type; a stream that lacks the last published row."""
     schema = orjson.dumps({"fields": [{"name": "id", "type": ["null", "int"], "real_type": "int", "length": -1}]})
 
     def row(sequence: int, value: Any, event: int = 1) -> bytes:

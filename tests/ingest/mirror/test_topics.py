@@ -1,4 +1,4 @@
-"""Records of others become the facts that they tell: Debezium's with and without schema, Maxwell's, upserts."""
+"""External records become log events: Debezium's with and without schema, Maxwell's, upserts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def log_events(
     *records: tuple[bytes | None, bytes | None] | None, columns: Any = COLUMNS, form: str = "debezium",
     start: Checkpoint | None = None, key: tuple[str, ...] = (),
 ) -> tuple[list[LogEvent], TopicEvents]:  # fmt: skip
-    """The facts of records of one partition, without what frames them."""
+    """Return the log events of records of one partition, without the transaction events around them."""
     one = Mirrored(table=TABLE, topic="in", columns=columns, key=key)
     tables = Tables("crm", {"crm"}, lambda d, t: (d, t) == ("crm", "customers"), Dialect(server="kafka", version=0))
     known = reads_of(one, None, "string")
@@ -61,7 +61,7 @@ def log_events(
     def feed() -> Iterator[InputRecord | PartitionEnd | None]:
         for offset, record in enumerate(records):
             yield None if record is None else InputRecord("in", 0, begins + offset, *record, 5)
-        yield PartitionEnd("in", 0, begins + len(records) + 2)  # behind markers of transactions
+        yield PartitionEnd("in", 0, begins + len(records) + 2)  # after markers of transactions
 
     class Feed:
         def __iter__(self) -> Iterator[InputRecord | PartitionEnd | None]:
@@ -82,7 +82,7 @@ def rows(found: list[LogEvent]) -> list[tuple[str, Any]]:
 
 
 def test_debezium_without_schema_is_read_by_the_topologys_columns() -> None:
-    """Values in whichever of Debezium's modes come out canonical."""
+    """Values in any of Debezium's modes become canonical."""
     first = {"id": 1, "name": "Ada", "credit": "1.5", "since": 1_600_000_000_500}
     second = {"id": 1, "name": None, "credit": 2, "since": "2020-09-13T12:26:40.5Z"}
     found, _ = log_events(
@@ -97,7 +97,7 @@ def test_debezium_without_schema_is_read_by_the_topologys_columns() -> None:
 
 
 def test_debezium_with_schema_needs_no_columns() -> None:
-    """The inline schema tells types and key; another one is a schema change at its record."""
+    """The inline schema has types and key; a different one is a schema change at its record."""
     credit = base64.b64encode((150).to_bytes(2, "big")).decode()
     row = {"id": 1, "name": "Ada", "credit": credit, "since": 1_600_000_000_500}
     key = json.dumps({"schema": {}, "payload": {"id": 1}}).encode()
@@ -121,8 +121,8 @@ def test_debezium_with_schema_needs_no_columns() -> None:
     )  # fmt: skip
 
 
-def test_debezium_of_a_table_that_reports_no_rows_before() -> None:
-    """PostgreSQL's default identity: updates without, deletes with the key alone, or none."""
+def test_debezium_of_a_table_without_before_images() -> None:
+    """PostgreSQL's default identity: updates without a before image, deletes with the key alone, or none."""
     after = {"id": 1, "name": "a", "credit": None, "since": None}
     found, _ = log_events(
         (b'{"id":1}', envelope("u", None, after, pos=1)),
@@ -133,8 +133,8 @@ def test_debezium_of_a_table_that_reports_no_rows_before() -> None:
     assert rows(found)[2] == ("delete", {"id": 2})
 
 
-def test_what_was_reported_before_is_reported_once() -> None:
-    """A connector that was restarted publishes again: by the places in the database's log, not by arrival."""
+def test_repeated_records_are_published_once() -> None:
+    """A restarted connector publishes again: the positions in the database's log decide, not the order of arrival."""
     row = {"id": 1, "name": "a", "credit": None, "since": None}
     events = [(b'{"id":1}', envelope("u", row, {**row, "name": str(n)}, pos=n)) for n in range(1, 6)]
     found, read = log_events(*events, *events[2:], (b'{"id":1}', envelope("u", row, row, pos=6)))
@@ -150,7 +150,7 @@ def test_what_was_reported_before_is_reported_once() -> None:
 
 
 def test_a_new_server_and_a_new_snapshot_begin_again() -> None:
-    """After a fail-over the places are another server's; rows that are read again have none."""
+    """After a failover the positions are another server's; rows that are read again have none."""
     row = {"id": 1, "name": "a", "credit": None, "since": None}
     found, _ = log_events(
         (b'{"id":1}', envelope("u", row, row, pos=900)),
@@ -160,8 +160,8 @@ def test_a_new_server_and_a_new_snapshot_begin_again() -> None:
     assert [operation for operation, _ in rows(found)] == ["update", "insert", "update"]
 
 
-def test_changes_of_one_place_are_not_taken_for_repeated() -> None:
-    """A changed key is a delete and a create of one place; all rows of a COPY have one LSN."""
+def test_changes_with_one_position_are_not_taken_for_repeated() -> None:
+    """A changed key is a delete and a create with one position; all rows of a COPY have one LSN."""
     row = {"id": 1, "name": "a", "credit": None, "since": None}
     found, read = log_events(
         (b'{"id":1}', envelope("d", row, None)), (b'{"id":2}', envelope("c", None, {**row, "id": 2}))
@@ -174,7 +174,7 @@ def test_changes_of_one_place_are_not_taken_for_repeated() -> None:
 
 
 def test_truncate_and_other_messages() -> None:
-    """TRUNCATE empties the table; tombstones, heartbeats and logical messages tell nothing."""
+    """TRUNCATE empties the table; tombstones, heartbeats and logical messages change nothing."""
     found, _ = log_events(
         (None, envelope("t", None, None)), (b'{"id":1}', None), (b"{}", b'{"ts_ms": 5}'),
         (None, b'{"op": "m", "message": {}}'), None,
@@ -194,8 +194,8 @@ def test_truncate_and_other_messages() -> None:
         (envelope("c", None, {"id": 1, "name": "a", "credit": "1.005", "since": 0}), "more than 2 digits"),
     ],
 )
-def test_what_cannot_be_read_is_a_dead_letter(value: bytes, why: str) -> None:
-    """Nothing is passed over, nothing guessed, and what comes behind goes on."""
+def test_an_unreadable_record_is_a_dead_letter(value: bytes, why: str) -> None:
+    """Nothing is skipped or guessed, and later records continue."""
     good = {"id": 2, "name": "b", "credit": None, "since": None}
     found, _ = log_events((b'{"id":1}', value), (b'{"id":2}', envelope("c", None, good, pos=999)))
     (_, image), after = rows(found)
@@ -205,7 +205,7 @@ def test_what_cannot_be_read_is_a_dead_letter(value: bytes, why: str) -> None:
 
 
 def test_maxwell() -> None:
-    """Its documented records; updates tell apart what changed, and others' tables are passed over."""
+    """Its documented records; updates contain the changed columns, and other tables are skipped."""
 
     def said(kind: str, data: Any, table: str = "customers", **more: Any) -> tuple[bytes, bytes]:
         record = {"database": "crm", "table": table, "type": kind, "ts": 1_449_786_310, "xid": 940_752, "data": data,
@@ -233,7 +233,7 @@ def test_maxwell() -> None:
 
 
 def test_upserts() -> None:
-    """A row under its key, and none: whether it was there before nobody tells."""
+    """A key with a row, and a key without one: the record does not say whether the row existed before."""
     found, _ = log_events(
         (b'{"id": 1}', b'{"name": "a", "credit": 1, "since": null}'), (b'{"id": 1}', None), (None, b"{}"),
         form="upsert", key=("id",),
@@ -283,7 +283,7 @@ def test_time_of_a_change_is_the_databases() -> None:
     ],
 )  # fmt: skip
 def test_types_of_inline_schemas(field: Any, value: Any, column_type: str, wanted: Any) -> None:
-    """Debezium's and Connect's logical types, each as the documentation has it."""
+    """Debezium's and Connect's logical types, each as documented."""
     (column,), ((_, read),) = columns_of([{**field, "field": "c", "optional": True}])
     assert column.column_type == column_type
     assert read(value) == wanted
@@ -306,7 +306,7 @@ def test_types_of_inline_schemas(field: Any, value: Any, column_type: str, wante
     ],
 )
 def test_values_by_the_topologys_types(column_type: str, value: Any, wanted: Any) -> None:
-    """Each of the forms that writers' settings give."""
+    """Each of the forms that writers' settings produce."""
     assert reader_of(column_type)(value) == wanted
 
 
@@ -316,11 +316,11 @@ def test_values_by_the_topologys_types(column_type: str, value: Any, wanted: Any
      ("varchar(9)", 5), ("bit(1)", 2), ("decimal(5,2)", "x")],
 )  # fmt: skip
 def test_a_value_of_another_type_is_refused(column_type: str, value: Any) -> None:
-    """It never becomes a guess."""
+    """It is never guessed."""
     with pytest.raises((Unrepresentable, ValueError)):
         reader_of(column_type)(value)
 
 
 def test_precise_decimals_without_a_schema() -> None:
-    """Connect's own form is told by the topology: such a text may look like a number."""
+    """The topology declares Connect's own form, since such a text may look like a number."""
     assert reader_of("decimal(10,2)", decimals="precise")(base64.b64encode(b"\xff\x6a").decode()) == "-1.50"

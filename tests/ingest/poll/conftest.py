@@ -1,4 +1,4 @@
-"""Databases that polling reaches through SQLAlchemy: SQLite, and a real PostgreSQL."""
+"""Databases that polling reads through SQLAlchemy: SQLite, and a real PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""What polling promises of any database that SQLAlchemy reaches, asked of SQLite and of a real PostgreSQL: SQL Server,
-which does not run here, shares all of it but the text of its SQL (`test_sql_server.py`)."""
+"""The contract of polling for any database that SQLAlchemy supports, tested on SQLite and a real PostgreSQL.
+
+SQL Server, which does not run here, shares everything but the text of its SQL (`test_sql_server.py`).
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ FEED = ", mode: feed, cursor: nr"
 LONG_AGO = "'2026-01-01 00:00:00.000000'"
 
 
-def test_values_arrive_in_the_one_canonical_form(database: PolledDatabase) -> None:
-    """The same values of two databases are told alike."""
+def test_values_are_published_in_canonical_form(database: PolledDatabase) -> None:
+    """The same values of two databases are published alike."""
     one = polled_table(database)
     database.run(
         "CREATE TABLE t (id BIGINT PRIMARY KEY, b BOOLEAN, i SMALLINT, d DECIMAL(12,2), f REAL8, s VARCHAR(20), "
@@ -37,8 +39,9 @@ def test_values_arrive_in_the_one_canonical_form(database: PolledDatabase) -> No
 
 
 @pytest.mark.parametrize("limit", [1, 7])
-def test_changes_are_seen_by_the_column_that_is_printed(database: PolledDatabase, limit: int) -> None:
-    """Column, index and triggers of `tailorbird poll ddl` do what polling needs: inserts and updates, each once."""
+def test_changes_are_seen_with_the_printed_column(database: PolledDatabase, limit: int) -> None:
+    """Column, index and triggers of `tailorbird poll ddl` do what polling needs: inserts and updates appear once
+    each."""
     one = polled_table(database, limit=limit)
     database.run("CREATE TABLE t (id INTEGER PRIMARY KEY, v INTEGER)", "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)")
     assert one.source.poll is not None
@@ -53,7 +56,7 @@ def test_changes_are_seen_by_the_column_that_is_printed(database: PolledDatabase
 
 
 def test_ties_are_walked_by_a_composite_key(database: PolledDatabase) -> None:
-    """Within one timestamp a page goes on behind a key of several columns, in the database's own order."""
+    """Within one timestamp a page continues after a key of several columns, in the database's own order."""
     one = polled_table(database, limit=2)
     keys = [(a, b) for a in ("x", "y") for b in range(20)]
     rows = ", ".join(f"('{a}', {b}, {LONG_AGO})" for a, b in keys)
@@ -76,7 +79,7 @@ def test_ties_are_walked_by_a_composite_key(database: PolledDatabase) -> None:
 
 
 def test_a_feed_is_followed_by_its_number(database: PolledDatabase) -> None:
-    """Rows without a number yet are not told; each number is told once."""
+    """Rows without a number yet are not published; each number is published once."""
     one = polled_table(database, FEED)
     database.run("CREATE TABLE t (id INTEGER PRIMARY KEY, nr BIGINT UNIQUE)", "INSERT INTO t VALUES (1, 1), (2, NULL)")
     one.run()
@@ -86,8 +89,8 @@ def test_a_feed_is_followed_by_its_number(database: PolledDatabase) -> None:
     assert [e["after"]["id"] for e in one.events()] == [1, 2, 9]
 
 
-def test_hidden_columns_do_not_leave(database: PolledDatabase) -> None:
-    """What a topology hides is neither in what polling tells nor in what a dump does, nor in dead letters."""
+def test_hidden_columns_are_not_published(database: PolledDatabase) -> None:
+    """Columns that a topology hides are in no polled row, no dump, and no dead letter."""
     one = polled_table(database, tables="{t: {ignored_columns: [secret], mask: {mail: redact}}}")
     database.run(
         "CREATE TABLE t (id INTEGER PRIMARY KEY, secret TEXT, mail TEXT, updated_at TIME6 NOT NULL)",
@@ -119,8 +122,8 @@ def reported_of(rows: list[dict[str, Any]]) -> dict[tuple[str, str], int]:
     return {(row["a"], row["d"]): row["v"] for row in rows}
 
 
-def test_a_dump_reports_what_polling_cannot(database: PolledDatabase) -> None:
-    """Rows without a cursor, rows changed without it, rows that are gone: behind a dump the log holds the table."""
+def test_a_dump_publishes_changes_that_polling_cannot_see(database: PolledDatabase) -> None:
+    """Rows without a cursor, rows changed without it, deleted rows: after a dump the log equals the table."""
     one = polled_table(database, FEED)
     feed_of_eleven(database)
     one.run()
@@ -138,7 +141,7 @@ def test_a_dump_reports_what_polling_cannot(database: PolledDatabase) -> None:
 
 
 def test_a_dump_of_a_condition_reads_its_rows_alone(database: PolledDatabase) -> None:
-    """The condition is the database's own SQL, to the letter; nothing vanishes that it does not hold for."""
+    """The condition is passed to the database unchanged; no row that does not match it is deleted."""
     one = polled_table(database)
     database.run(
         "CREATE TABLE t (id INTEGER PRIMARY KEY, note TEXT, updated_at TIME6 NOT NULL)",
@@ -151,14 +154,14 @@ def test_a_dump_of_a_condition_reads_its_rows_alone(database: PolledDatabase) ->
     database.run("DELETE FROM t WHERE id = 4", "UPDATE t SET note = 'a%3' WHERE id = 3")
     one.send("execute-snapshot", "note LIKE 'a%' OR note = 'b:c'")
     one.run()
-    # its fourth row is told by polling first, since its version is another one
+    # polling publishes its fourth row first, since its version is another one
     assert [(e["after"]["id"], e["after"]["note"]) for e in one.events()[6:]] == [(0, "a%1"), (1, "b:c"), (3, "a%3")]
     assert len(one.rows()) == 5
 
 
-def test_a_dump_goes_on_where_it_was_killed(database: PolledDatabase) -> None:
-    """Progress is committed with the rows: a process dies before its first page is committed, then behind each of two
-    pages, and each row is dumped once all the same, under numbers that only grow."""
+def test_a_dump_resumes_where_it_was_killed(database: PolledDatabase) -> None:
+    """Progress is committed with the rows. A process dies before its first page is committed, then after each of two
+    pages: each row is dumped exactly once, under increasing numbers."""
     one = polled_table(database, FEED, limit=3)
     feed_of_eleven(database)
     one.run()
@@ -175,8 +178,8 @@ def test_a_dump_goes_on_where_it_was_killed(database: PolledDatabase) -> None:
 
 
 def test_a_dump_never_overwrites_what_is_newer(database: PolledDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page is told before anything else is read: rows that change right before and behind its reading end as they
-    are, and so do rows that come in and go behind the walk."""
+    """A page is published before anything else is read: rows that change just before or after it was read end
+    correctly, and so do rows inserted and deleted after the walk has passed."""
     one = polled_table(database, limit=2)
     database.run("CREATE TABLE t (id INTEGER PRIMARY KEY, v INTEGER)")
     assert one.source.poll is not None
@@ -200,13 +203,13 @@ def test_a_dump_never_overwrites_what_is_newer(database: PolledDatabase, monkeyp
     assert {row["id"]: row["v"] for row in one.rows()} == dict(database.run("SELECT id, v FROM t"))
     reported: dict[int, int] = {}
     for row in (event["after"] for event in one.events()):
-        assert row["v"] >= reported.get(row["id"], 0), "an older version came behind a newer one"
+        assert row["v"] >= reported.get(row["id"], 0), "an older version followed a newer one"
         reported[row["id"]] = row["v"]
 
 
 def test_signals_are_answered(database: PolledDatabase) -> None:
-    """What polled sources cannot do is told with what does instead, and a condition that the database refuses ends its
-    dump alone; each signal is obeyed once, and stop-snapshot gives a dump up."""
+    """Requests that polled sources do not support are refused with the alternative. A condition that the database
+    refuses ends only its dump. Each signal is executed once, and stop-snapshot cancels a dump."""
     one = polled_table(database, limit=1)
     database.run(
         "CREATE TABLE t (id INTEGER PRIMARY KEY, updated_at TIME6 NOT NULL)",
@@ -234,8 +237,9 @@ def test_signals_are_answered(database: PolledDatabase) -> None:
     assert not [record for record in one.broker.records if record.topic == dead_letter_topic("top")]
 
 
-def test_a_dump_forgets_what_no_longer_holds(database: PolledDatabase) -> None:
-    """A table with another key is dumped from its beginning; one that is not polled any more is forgotten, aloud."""
+def test_a_dump_of_a_changed_table_starts_again(database: PolledDatabase) -> None:
+    """A table with another key is dumped from its beginning; the dump of a table that is no longer polled is dropped
+    with a log line."""
     one = polled_table(database, FEED, limit=2)
     feed_of_eleven(database)
     one.run()

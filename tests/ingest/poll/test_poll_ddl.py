@@ -1,4 +1,4 @@
-"""`tailorbird poll ddl`: what a table needs before it can be polled."""
+"""`tailorbird poll ddl`: the DDL that a table needs before it can be polled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FEED = Poll(cursor="feed_sync_id", mode="feed", limit=1, interval=1.0, lag=0.0)
 
 
 def test_mysql_gets_the_column_and_its_index() -> None:
-    """One ALTER TABLE with the column that the server keeps by itself."""
+    """One ALTER TABLE adds the column that the server maintains itself."""
     assert [" ".join(sql.split()) for sql in statements("mysql", TABLE, UPDATED_AT)] == [
         "ALTER TABLE `shop`.`or``ders` ADD COLUMN `updated_at` TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3) "
         "ON UPDATE CURRENT_TIMESTAMP(3), ADD INDEX `idx__updated_at` (`updated_at`)"
@@ -37,14 +37,14 @@ def test_every_dialect_with_a_recipe_gets_an_index() -> None:
             assert any("INDEX" in sql and poll.cursor in sql for sql in statements(dialect, TABLE, poll))
 
 
-def test_an_unknown_dialect_is_reported_what_to_do_by_hand() -> None:
-    """No guess is printed for a database whose DDL we do not know."""
+def test_for_an_unknown_dialect_manual_steps_are_printed() -> None:
+    """No DDL is guessed for an unsupported database."""
     with pytest.raises(UsageError, match="set updated_at, and index it"):
         statements("oracle", TABLE, UPDATED_AT)
 
 
 def test_the_command_prints_sql_or_json_for_polled_tables_only() -> None:
-    """The output can be piped into a client; `--json` says which table each statement is for."""
+    """The output can be piped into a client; `--json` names the table of each statement."""
     printed = CliRunner().invoke(app, ["poll", "ddl", POLLED])
     assert printed.exit_code == 0, printed.output
     assert printed.output.startswith("ALTER TABLE `crm`.`customers`")

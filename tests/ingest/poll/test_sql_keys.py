@@ -1,4 +1,4 @@
-"""Keys of polled tables between two processes: JSON that is read back as the very values."""
+"""Keys of polled tables passed between two processes: JSON restores exactly the same values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ingest.poll.sql_keys import key_of, stored_key, unwalkable
 
 
 def test_a_key_survives_its_process() -> None:
-    """A dump goes on behind the same place: no value changes its type or a digit on the way."""
+    """A dump continues after the same row: no value changes its type or a digit."""
     key = [
         -5, "Zoë'%", 0.1, True, decimal.Decimal("12.50"), dt.datetime(2026, 1, 2, 3, 4, 5, 6),
         dt.datetime(2026, 1, 2, tzinfo=dt.timezone(dt.timedelta(hours=2))), dt.date(2026, 1, 2), dt.time(1, 2, 3, 4),
@@ -30,8 +30,9 @@ def test_a_key_survives_its_process() -> None:
         stored_key([dt.timedelta(1)])
 
 
-def test_keys_that_are_ordered_by_other_rules_are_not_walked() -> None:
-    """MySQL orders an ENUM by its number and compares it by its text, and equals no FLOAT: rows would be skipped."""
+def test_keys_with_another_sort_order_are_not_walked() -> None:
+    """MySQL sorts an ENUM by its number but compares it by its text, and a FLOAT equals no literal: rows would be
+    skipped."""
     enum: sa.Column[Any] = sa.Column("e", sa.Enum("b", "a"))
     real: sa.Column[Any] = sa.Column("f", sa.Float())
     assert "e is VARCHAR" in unwalkable([enum], "mysql")

@@ -1,4 +1,4 @@
-"""Polling any SQLAlchemy URL, here SQLite: what is refused, what is hidden (`test_poll_contract.py`: all the rest)."""
+"""Polling any SQLAlchemy URL, here SQLite: refusals and hidden columns (`test_poll_contract.py` has the rest)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def execute(file: Path, *sql: str) -> None:
 
 
 def run(top: Topology, broker: Broker, cycles: int = 3) -> list[dict[str, Any]]:
-    """A session of so many cycles; the envelopes told so far."""
+    """Run a session of so many cycles; return the envelopes so far."""
     source, left = top.sources["s"], [cycles]
     assert source.poll is not None
 
@@ -68,7 +68,7 @@ def run(top: Topology, broker: Broker, cycles: int = 3) -> list[dict[str, Any]]:
 
 
 def test_every_type_is_reported_canonically_or_refused_by_name(file: Path) -> None:
-    """Values of a foreign database arrive in the one canonical form; a value that does not fit is refused."""
+    """Values of a foreign database are published in canonical form; a value that has none is refused."""
     execute(
         file,
         "CREATE TABLE t (id INTEGER PRIMARY KEY, b BOOLEAN, i INTEGER, d DECIMAL(12,2), f FLOAT, s VARCHAR(20), "
@@ -111,14 +111,14 @@ def test_every_type_is_reported_canonically_or_refused_by_name(file: Path) -> No
     ],
 )
 def test_a_table_that_cannot_be_polled_is_refused_with_the_remedy(file: Path, sql: str, said: str) -> None:
-    """Nothing is polled that would lose rows in silence."""
+    """No table is polled that would lose rows silently."""
     execute(file, sql)
     with reading(topology(file)) as (reader, _, _), pytest.raises(UsageError, match=said):
         reader.schemas({})
 
 
-def test_a_database_that_is_away_is_waited_for(tmp_path: Path) -> None:
-    """An unreachable database is Retriable, a driver that is not installed is not."""
+def test_an_unavailable_database_is_waited_for(tmp_path: Path) -> None:
+    """An unreachable database is Retriable, a missing driver is not."""
     with pytest.raises(Retriable, match="source s: connect"), reading(topology(tmp_path / "no" / "where.db")):
         pass
     text = topology(tmp_path / "x")
@@ -130,7 +130,7 @@ def test_a_database_that_is_away_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_ignored_columns_are_not_read_and_masks_are_applied(file: Path) -> None:
-    """What a topology hides is neither in events nor in dead letters of a polled table."""
+    """Columns that a topology hides are neither in events nor in dead letters of a polled table."""
     text = (
         f"name: top\nsources:\n  s: {{type: sql, capture: poll, url: 'sqlite:///{file}', database: main, "
         "interval: 10ms, tables: {t: {ignored_columns: [secret], mask: {mail: redact, n: truncate(1)}}}}\n"

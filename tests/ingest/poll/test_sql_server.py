@@ -1,5 +1,7 @@
-"""SQL Server, polled. No server of it runs on our machines: its SQL is compared as text, its types as reflected. What
-all databases share is tested on SQLite and PostgreSQL (`test_poll_contract.py`)."""
+"""Polling SQL Server. No server of it runs on our machines: its SQL is compared as text, its types as reflected.
+
+The contract that all databases share is tested on SQLite and PostgreSQL (`test_poll_contract.py`).
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def topology(mode: str = "updated_at", port: int = 1433) -> Topology:
 
 
 class Reported:
-    """A connection that keeps the text of what it is asked, as SQL Server would get it."""
+    """A connection that records the text of each statement, as SQL Server would get it."""
 
     def __init__(self) -> None:
         self.dialect: Dialect = MSSQL.dialect()
@@ -60,7 +62,7 @@ class Reported:
 def reader(
     cursor: TypeEngine[Any], mode: str = "updated_at", line: TypeEngine[Any] | None = None
 ) -> tuple[Reported, SqlReader, Any]:
-    """A reader of a table with a composite key, whose second column is a number unless `line` says what."""
+    """Return a reader of a table with a composite key, whose second column is a number unless `line` declares it."""
     source, reported = topology(mode).sources["s"], Reported()
     assert source.poll is not None
     one = SqlReader(reported, source, source.poll)  # type: ignore[arg-type]  # it stands for a connection
@@ -74,7 +76,7 @@ def reader(
 
 
 def test_its_sql() -> None:
-    """Pages by TOP, ties broken key by key, the clock of the server: every statement that a poll asks."""
+    """Every statement of a poll: pages by TOP, ties broken by each key column, the clock of the server."""
     reported, one, schema = reader(MSSQL.DATETIME2(6))
     start = cursor_of(dt.datetime(2026, 1, 2, 3, 4, 5, 600000))
     reported.execute(one._clock(one._cursor_column(schema)))
@@ -97,7 +99,7 @@ def test_its_sql() -> None:
 
 
 def test_its_sql_of_a_feed_and_of_times_with_a_zone() -> None:
-    """A feed compares numbers; DATETIMEOFFSET has a clock of its own, and is told with a zone."""
+    """A feed compares numbers; DATETIMEOFFSET uses another clock function, and is published with a zone."""
     reported, one, schema = reader(sa.BigInteger(), "feed")
     one.page(schema, Ask(start=9, after=None, limit=2))
     assert reported.said[0].endswith("WHERE dbo.orders.nr >= 9 ORDER BY dbo.orders.nr, dbo.orders.id, dbo.orders.line")
@@ -109,9 +111,9 @@ def test_its_sql_of_a_feed_and_of_times_with_a_zone() -> None:
     assert schema.column("changed").column_type == "timestamp(6)"
 
 
-def test_the_sql_of_its_dumps() -> None:
-    """Pages by TOP in the key's order, whatever the cursor is; a condition to the letter; texts of a key in the
-    column's own type, by whose rules it is ordered and indexed."""
+def test_its_sql_of_dumps() -> None:
+    """Pages by TOP in the key's order, whatever the cursor is; a condition unchanged; texts of a key in the column's
+    own type, which determines order and index."""
     reported, one, schema = reader(sa.BigInteger(), "feed")
     one.walk(schema, None, "", 3)
     one.walk(schema, [4, 5], "", 3)
@@ -151,12 +153,12 @@ TYPES: list[tuple[TypeEngine[Any], str | None]] = [
 
 @pytest.mark.parametrize(("kind", "found"), TYPES, ids=[repr(kind) for kind, _ in TYPES])
 def test_its_types(kind: TypeEngine[Any], found: str | None) -> None:
-    """What each is told as; None is left out, by name."""
+    """The canonical type of each; None means left out, by name."""
     assert column_type(kind) == found
 
 
 def test_times_that_equal_none_of_their_values_are_no_cursors() -> None:
-    """A page would never come to its end by what was read of them."""
+    """A page would never reach its end with the value that was read."""
     for kind in (
         MSSQL.DATETIME2(),
         MSSQL.DATETIME2(7),
@@ -170,8 +172,8 @@ def test_times_that_equal_none_of_their_values_are_no_cursors() -> None:
     assert not_a_cursor(sa.DateTime(), "sqlite") is None
 
 
-def test_its_driver_is_loaded_and_a_server_that_is_away_is_waited_for() -> None:
-    """`mssql+pytds` comes with the extra; what its socket says is Retriable, and has no password in it."""
+def test_its_driver_is_loaded_and_an_unavailable_server_is_waited_for() -> None:
+    """`mssql+pytds` is installed with the extra; errors of its socket are Retriable, and contain no password."""
     source = topology(port=free_port()).sources["s"]
     assert source.poll is not None
     with pytest.raises(Retriable, match="source s: connect"), sql_reader(source, source.poll):

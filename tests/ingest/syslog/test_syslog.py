@@ -1,4 +1,4 @@
-"""Syslog messages become rows: both forms, every way in, and what is none becomes a dead letter."""
+"""Syslog messages become rows: both formats, every transport; invalid messages become dead letters."""
 
 from __future__ import annotations
 
@@ -87,14 +87,14 @@ def at(*parts: int) -> dt.datetime:
             "<30>2026-01-01T00:00:04+00:00 h app: iso",
             ("daemon", 6, at(2026, 1, 1, 0, 0, 4), "h", "app", None, None, {}, "iso"),
         ),
-        # and what senders make of it
+        # deviations by real senders
         ("<30>sshd[42]: no time", ("daemon", 6, None, None, "sshd", "42", None, {}, "no time")),
         ("<0>just some words", ("kern", 0, None, None, None, None, None, {}, "just some words")),
         ("<191>", ("local7", 7, None, None, None, None, None, {}, "")),
     ],
 )  # fmt: skip
 def test_samples(line: str, wanted: tuple[Any, ...]) -> None:
-    """What each field says, and the text whole."""
+    """The content of each field, and the whole text."""
     m = parsed(line.encode(), NOW)
     assert (m.facility, m.severity, m.at, m.host, m.app, m.proc, m.msgid, m.structured, m.text) == wanted
 
@@ -103,15 +103,15 @@ def test_samples(line: str, wanted: tuple[Any, ...]) -> None:
     "line", ["", "no priority", "<192>1 - - - - - -", "<x>", "<13>1 yesterday - - - - -",
              "<13>1 - - - - - [broken text", "<13>Feb 31 00:00:00 h a: b"],
 )  # fmt: skip
-def test_what_is_none_is_refused(line: str) -> None:
-    """It is quarantined with its bytes, not guessed at."""
+def test_invalid_messages_are_refused(line: str) -> None:
+    """An invalid message is quarantined with its bytes, not guessed."""
     with pytest.raises(ValueError):  # noqa: PT011  # each says its own
         parsed(line.encode(), NOW)
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 1000])
 def test_both_framings_in_pieces_of_any_size(step: int) -> None:
-    """A stream is cut anywhere; a message may hold newlines where its octets are counted."""
+    """A stream is split anywhere; a message may contain newlines if its octets are counted."""
     sent = b"<13>one\n" + b"9 <13>t\nwo\n" + b"<13>three\0" + b"11 <13>four f.<13>last"
     frames, found = SyslogFrames(), list[bytes]()
     for start in range(0, len(sent), step):
@@ -121,7 +121,7 @@ def test_both_framings_in_pieces_of_any_size(step: int) -> None:
 
 
 def test_a_line_without_end_is_cut() -> None:
-    """Memory is bounded: the beginning is told, the rest is passed over up to the next line."""
+    """Memory is bounded: the beginning is published, the rest is skipped up to the next line."""
     frames = SyslogFrames()
     found = list(frames.feed(b"<13>" + b"x" * (3 * LARGEST)))
     found += frames.feed(b"rest\n<13>next\n")
@@ -130,8 +130,8 @@ def test_a_line_without_end_is_cut() -> None:
 
 
 @pytest.mark.parametrize("sent", [b"99999999 x", b"1234567890", b"70000 <13>"])
-def test_a_count_that_is_none_ends_the_stream(sent: bytes) -> None:
-    """Whoever sends it does not speak syslog."""
+def test_an_invalid_count_ends_the_stream(sent: bytes) -> None:
+    """The sender does not use syslog."""
     with pytest.raises(FrameError):
         list(SyslogFrames().feed(sent))
 
@@ -145,7 +145,7 @@ def topology(listen: str, tables: str = "") -> Any:
 
 
 class Asked:
-    """Implements `signals.Signals`: what a test has asked for."""
+    """Implements `signals.Signals` with the requests of a test."""
 
     def __init__(self) -> None:
         self.signals, self.read_to = list[Signal](), 0
@@ -159,7 +159,7 @@ class Asked:
 def capturing(
     source: Source, broker: Broker, asked: Asked | None = None
 ) -> Iterator[Callable[[], list[dict[str, Any]]]]:
-    """A session in a thread; it is given a function that tells the rows in the log."""
+    """Run a session in a thread; yield a function that returns the rows in the log."""
     stop, failed = threading.Event(), list[BaseException]()
 
     def run() -> None:
@@ -199,8 +199,9 @@ def connected(port: int) -> socket.socket:
             time.sleep(0.02)
 
 
-def test_every_way_in_ends_in_the_log(tmp_path: Path) -> None:
-    """UDP, TCP in both framings and a unix socket; noise ends its own connection, and what is no message is kept."""
+def test_every_transport_reaches_the_log(tmp_path: Path) -> None:
+    """UDP, TCP in both framings and a unix socket; noise ends only its own connection, and invalid messages are
+    kept."""
     port, path = free_port(), tmp_path / "log.sock"
     source = topology(f"{{udp: '127.0.0.1:{port}', tcp: '127.0.0.1:{port}', unix: '{path}'}}").sources["sys"]
     broker = Broker()
@@ -230,7 +231,8 @@ def test_every_way_in_ends_in_the_log(tmp_path: Path) -> None:
 
 
 def test_a_fast_sender_is_slowed_down_and_nothing_of_tcp_is_lost() -> None:
-    """TCP is read only as fast as the log takes it; keys of rows are never used twice, in other sessions neither."""
+    """TCP is read only as fast as the log accepts records; keys of rows are never reused, not even by other
+    sessions."""
     port = free_port()
     source = topology(f"{{tcp: '127.0.0.1:{port}'}}").sources["sys"]
     broker = Broker()
@@ -248,8 +250,9 @@ def test_a_fast_sender_is_slowed_down_and_nothing_of_tcp_is_lost() -> None:
     assert log_end(source)().pos == 0
 
 
-def test_a_table_that_was_reported_once_is_not_read_again() -> None:
-    """A snapshot would see no row, and its end let all rows vanish downstream: the signal is refused, rows go on."""
+def test_a_message_table_cannot_be_read_again() -> None:
+    """A snapshot would see no row, and its end would delete all rows downstream: the signal is refused, rows
+    continue."""
     port, broker, asked = free_port(), Broker(), Asked()
     source = topology(f"{{tcp: '127.0.0.1:{port}'}}").sources["sys"]
     with capturing(source, broker, asked) as rows, connected(port) as stream:
@@ -260,7 +263,9 @@ def test_a_table_that_was_reported_once_is_not_read_again() -> None:
         wait_for(lambda: asked.read_to == 2, "no signal is read", seconds=15)
         stream.sendall(b"<13>two\n")
         wait_for(lambda: len(rows()) == 2, "the second is lost", seconds=15)
-        wait_for(lambda: broker.checkpoints[-1].state.get("signals") == 2, "they are not told to be done", seconds=15)
+        wait_for(
+            lambda: broker.checkpoints[-1].state.get("signals") == 2, "no end of a snapshot is reported", seconds=15
+        )
     state = broker.checkpoints[-1].state
     assert not state.get("snapshots")
     assert not state.get("mends")
@@ -268,7 +273,7 @@ def test_a_table_that_was_reported_once_is_not_read_again() -> None:
 
 
 def test_an_address_that_is_taken_is_named() -> None:
-    """The remedy is in the topology."""
+    """The error gives the remedy in the topology."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         source = topology(f"{{tcp: '127.0.0.1:{port}'}}").sources["sys"]
@@ -291,13 +296,13 @@ def test_an_address_that_is_taken_is_named() -> None:
     ],
 )
 def test_a_wrong_topology_is_reported(listen: str, tables: str, said: str) -> None:
-    """Each by its line."""
+    """Each error has its line."""
     with pytest.raises(TopologyError, match=said):
         topology(listen, tables)
 
 
 def test_messages_may_be_joined_by_time() -> None:
-    """The table only grows: `append_only` is taken, and joins need no latest step."""
+    """The table only grows: `append_only` is accepted, and joins need no step for the latest version."""
     found = topology("{udp: '127.0.0.1:514'}", ", tables: {messages: {append_only: true, watermark: 1m}}")
     assert found.lateness(found.sources["sys"].tables[0]) == 60.0
     assert not found.sources["sys"].needs_latest
