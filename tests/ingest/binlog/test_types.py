@@ -107,7 +107,7 @@ def test_document_says_what_every_type_becomes(mysql80: Server) -> None:
         "there with what the server prints. NULL is `None`; a column that a row image does not carry is absent from",
         "the row.",
         "",
-        "| declared | in the binlog | Python | example | hop |",
+        "| declared | in the binlog | Python | example | conversion |",
         "| --- | --- | --- | --- | --- |",
     ]
     for case in cases:
