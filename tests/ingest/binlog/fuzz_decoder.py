@@ -1,8 +1,8 @@
 """Coverage-guided fuzzing of the decoder: `make fuzz` (five minutes by default).
 
-An input is a list of events (type, length, body) that get valid headers; the stream reads them as if they came from a
-server. Only the library's own errors may come out. The same events as a file are read in the fast and in the general
-way, which must not differ. Seeds are the events of the sample binlogs.
+An input is a list of events (type, length, body) that get valid headers; the stream reads them as if a server had sent
+them. Only the library's own errors may be raised. The same events in a file are read on the fast and on the general
+path, whose results must be equal. Seeds are the events of the sample binlogs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SMALL = 60_000
 
 
 def seeds(folder: Path) -> None:
-    """Write the sample binlogs' events in the fuzzer's form."""
+    """Write the sample binlogs' events in the fuzzer's format."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in sorted(DATA.rglob("*.gz")):
         data = gzip.decompress(path.read_bytes()) if not path.name.endswith(".json.gz") else b""
@@ -52,7 +52,7 @@ def seeds(folder: Path) -> None:
 
 
 class InMemory(FileTransport):
-    """A binlog file that is only bytes."""
+    """A binlog file in memory."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__("fuzz")
@@ -63,7 +63,7 @@ class InMemory(FileTransport):
 
 
 def read(data: bytes, flavour: Flavour, *, fast: bool) -> tuple[list[str], str]:
-    """What a reader hands out, and the error at the end."""
+    """Return the output of a reader, and its final error."""
     reader = BinlogReader(InMemory(data), None, StreamOptions(flavour=flavour))
     if not fast:
         reader.whole.changes = lambda buffer: iter(())  # type: ignore[method-assign]  # the general way only

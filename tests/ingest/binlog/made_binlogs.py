@@ -1,4 +1,4 @@
-"""Binlogs made of chance, mostly of one-row transactions, and the ways in which they can be damaged."""
+"""Random binlogs, mostly of one-row transactions, and random damage to them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def a_row(rng: Random, table: str) -> dict[str, Any]:
 
 
 def transaction(rng: Random, writer: BinlogWriter, number: int, unmapped: bool) -> list[bytes]:
-    """Mostly one row; now and then several, another writer, no GTID, a statement, a failing shape."""
+    """Write mostly one row; sometimes several, another writer, no GTID, a statement, or an invalid shape."""
     kind = rng.choice(("one",) * 12 + ("rows", "events", "anonymous", "other", "ddl", "commit", "server", "unmapped"))
     table = rng.choice(list(TABLES))
     columns, table_id = TABLES[table], 70 + list(TABLES).index(table)
@@ -64,7 +64,7 @@ def transaction(rng: Random, writer: BinlogWriter, number: int, unmapped: bool) 
 
 
 def a_binlog(rng: Random, transactions: int, *, unmapped: bool = True) -> list[bytes]:
-    """Its events behind the magic number; `unmapped` says whether a TABLE_MAP may be missing."""
+    """Return its events after the magic number; `unmapped` says whether a TABLE_MAP may be missing."""
     writer = BinlogWriter()
     events = [writer.begin(NOW, GtidSet.parse(f"{UUIDS[0]}:1-4"))]
     events[:1] = [events[0][4 : 4 + struct.unpack_from("<I", events[0], 13)[0]], events[0]]
@@ -75,7 +75,7 @@ def a_binlog(rng: Random, transactions: int, *, unmapped: bool = True) -> list[b
 
 
 def damage(rng: Random, events: list[bytes]) -> None:
-    """One of the ways in which a binlog can be wrong, behind its first two events."""
+    """Damage a binlog in one way, after its first two events."""
     at = rng.randrange(2, len(events))
     event = bytearray(events[at])
     match rng.choice(("flip", "resealed", "twice", "lost", "torn", "swapped")):

@@ -15,9 +15,8 @@ UNKNOWN = 200
 
 @dataclass
 class MadeTransactions:
-    """A binlog in the making. `committed` are the rows (their ids) that were committed, in that order; `lost` counts
-    events that may hide rows.
-    """
+    """Writes a binlog. `committed` has the committed rows (their ids) in order; `lost` counts events that may hide
+    rows."""
 
     rng: Random
     writer: BinlogWriter = field(default_factory=BinlogWriter)
@@ -32,7 +31,7 @@ class MadeTransactions:
         self.log.append(self.writer.begin(NOW))
 
     def run(self, transactions: int) -> bytes:
-        """So many more groups of events; the whole log."""
+        """Write so many more groups of events; return the whole log."""
         for _ in range(transactions):
             kind = self.rng.random()
             if kind < 0.35:
@@ -46,7 +45,7 @@ class MadeTransactions:
         return b"".join(self.log)
 
     def commit_unknown(self, xid: str) -> None:
-        """Commit what this log does not show."""
+        """Commit an XA transaction that is not in this log."""
         self._begin()
         self._query(f"XA COMMIT X'{xid}',X'',1")
 
@@ -65,7 +64,7 @@ class MadeTransactions:
         return rows
 
     def _body(self) -> list[int]:
-        """Rows and savepoints; the rows that are left."""
+        """Write rows and savepoints; return the remaining rows."""
         rows: list[int] = []
         marks: dict[str, int] = {}
         for _ in range(self.rng.choice((1, 2, 4, 8))):

@@ -1,5 +1,5 @@
-"""Every column type of every server as capture publishes it: what a snapshot reads equals what the log says, and the
-DDL reader knows the type that information_schema prints."""
+"""Every column type of every server as capture publishes it: a snapshot's value equals the log's, and the DDL reader
+knows the type that information_schema prints."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from tests.ingest.binlog.type_cases import TypeCase, cases_of
 
 DATABASE = "captured_types"
 SPATIAL = ("point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection")
-# What the servers print in another way than canonical values are: compared with the log all the same.
+# Types that the servers print in a form other than the canonical one: still compared with the log.
 PRINTED = {"uuid", "inet4", "inet6"}
 KEYS = ("t_uuid", "t_inet4", "t_inet6")
 
 
 def fill(server: Server, cases: list[TypeCase]) -> None:
-    """A table for each case, made and filled while the log is read."""
+    """Create and fill a table for each case, while the log is read."""
     with server.session() as session, session.cursor() as cursor:
         cursor.execute("SET SESSION sql_mode = '', time_zone = '+00:00'")
         cursor.execute(f"USE {DATABASE}")
@@ -61,7 +61,7 @@ def fill(server: Server, cases: list[TypeCase]) -> None:
 
 
 def logged(server: Server, start: Any, cases: list[TypeCase]) -> tuple[Tables, dict[str, dict[int, Image]]]:
-    """What the log says from a place on: the tables as statements tell them, and each row's last image."""
+    """Return the log from a position on: the tables as statements define them, and each row's last image."""
     source = source_of(server)
     source = replace(source, database=DATABASE)
     reader = MySqlSource(source)
@@ -90,19 +90,19 @@ def logged(server: Server, start: Any, cases: list[TypeCase]) -> tuple[Tables, d
 
 
 def number_of(image: Image) -> int:
-    """The id of a row."""
+    """Return the id of a row."""
     return int(str((image.values if isinstance(image, RefusedImage) else image)["id"]))
 
 
 def representable(image: Image) -> dict[str, Any]:
-    """A row whose values without canonical form are NULL."""
+    """Return a row whose values without canonical form are NULL."""
     if not isinstance(image, RefusedImage):
         return dict(image)
     return {name: None if name in image.columns else value for name, value in image.values.items()}
 
 
 def check(server: Server) -> None:
-    """All cases of a server through both ways."""
+    """Check all cases of a server by snapshot and by log."""
     source = replace(source_of(server), database=DATABASE)
     cases = cases_of(server.flavour)
     with server.session() as session, session.cursor() as cursor:
@@ -137,7 +137,7 @@ def check(server: Server) -> None:
 
 
 def printed(server: Server, case: TypeCase, rows: dict[int, Image]) -> list[str]:
-    """What differs from the server's own print of addresses, UUIDs, geometries and vectors."""
+    """Return the differences from the server's own text of addresses, UUIDs, geometries and vectors."""
     name, wrong = case.name.removeprefix("t_"), []
     swap = not server.maria and server.flavour != "mysql57"
     order = ", 'axis-order=long-lat'" if swap else ""
@@ -166,14 +166,14 @@ def printed(server: Server, case: TypeCase, rows: dict[int, Image]) -> list[str]
 
 
 def plain(text: str) -> str:
-    """A text in which the points of a MULTIPOINT have no brackets, as MariaDB and MySQL 5.7 print it."""
+    """Remove the brackets of a MULTIPOINT's points, which MariaDB and MySQL 5.7 do not print."""
     head, _, body = text.partition("MULTIPOINT(")
     return f"{head}MULTIPOINT({body.replace('(', '').replace(')', '')}" if body else text.replace("EMPTY", "()")
 
 
 @pytest.mark.integration
 def test_mysql80_types_are_captured_alike(mysql80: Server) -> None:
-    """MySQL 8.0: no column is left out, and both ways give one value for every value of every type."""
+    """MySQL 8.0: no column is left out, and snapshot and log give the same value for every value of every type."""
     check(mysql80)
 
 
@@ -181,5 +181,5 @@ def test_mysql80_types_are_captured_alike(mysql80: Server) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("flavour", ["mysql57", "mysql9", "maria10", "maria11"])
 def test_types_are_captured_alike(servers: Callable[[str], Server], flavour: str) -> None:
-    """The same on the other servers: MySQL 9's VECTOR, MariaDB's UUID, INET4 and INET6, which are keys as well."""
+    """The same on the other servers: MySQL 9's VECTOR, MariaDB's UUID, INET4 and INET6, which can be keys as well."""
     check(servers(flavour))

@@ -1,5 +1,5 @@
-"""The digest that a server computes by SQL equals that of its rows as the snapshot's reader has them, for every type
-and every telling value; columns that stores print in different ways are left out of it, and say so."""
+"""The digest that a server computes in SQL equals that of its rows as the snapshot reader has them, for every type and
+edge value. Columns that stores print differently are excluded and reported."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.ingest.binlog.binlog_servers import Server
 from tests.ingest.binlog.type_cases import TypeCase, cases_of
 
 DATABASE = "digests"
-# Types of which the key of a table can be; each has its leaves by another rule, or by the same over other values.
+# Types that a table's key can have; each is divided into leaves by its own rule, or by the same over other values.
 KEYS = (
     "tinyint", "int", "int_unsigned", "bigint", "bigint_unsigned", "decimal_10_2", "date", "datetime_0", "datetime_3",
     "timestamp_0", "timestamp_6", "time_2", "year", "varchar_utf8mb4", "varchar_latin1", "char_utf8mb4", "varbinary",
     "binary", "bit_9", "bit_64", "enum", "set", "uuid", "inet4", "inet6",
 )  # fmt: skip
 LEFT_OUT = ("t_float", "t_double", "t_json", "t_json_opaque")
-# Columns that meet in one row: character sets and collations that do not compare, padding, zero fill, NULL and empty.
+# Columns for one row: character sets and collations that do not compare, padding, zero fill, NULL and empty.
 MIXED = """
 id BIGINT NOT NULL, b VARCHAR(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
 g VARCHAR(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci,
@@ -47,7 +47,7 @@ ROWS = (
 
 
 def source_of(server: Server) -> Source:
-    """All tables of the test's database."""
+    """Return a source with all tables of the test's database."""
     return Source(
         name="s", type="mariadb" if server.maria else "mysql", hostname="127.0.0.1", port=server.port, username="cdc",
         password="cdc", database=DATABASE, tables=(), server_id=78, snapshot_mode="initial", filter_policy="accept",
@@ -55,7 +55,8 @@ def source_of(server: Server) -> Source:
 
 
 def make(server: Server) -> None:
-    """A table for each type, with the values and NULL; one for each type that may be a key; one of many columns."""
+    """Create a table for each type, with the values and NULL; one for each type that may be a key; one of many
+    columns."""
     with server.session() as session, session.cursor() as cursor:
         cursor.execute("SET SESSION sql_mode = '', time_zone = '+00:00'")
         cursor.execute(f"DROP DATABASE IF EXISTS {DATABASE}")
@@ -69,14 +70,14 @@ def make(server: Server) -> None:
                 keyed(cursor.execute, case)
         cursor.execute("CREATE TABLE emptied (id INT PRIMARY KEY)")
         cursor.execute("INSERT INTO emptied VALUES (1)")
-        if server.maria:  # it gives older rows an empty point, which is none
+        if server.maria:  # it gives older rows an empty point, which is not a valid point
             cursor.execute("ALTER TABLE emptied ADD COLUMN p POINT NOT NULL, ADD COLUMN g GEOMETRY NOT NULL")
         cursor.execute(f"CREATE TABLE mixed ({MIXED})")
         cursor.execute(f"INSERT INTO mixed VALUES {', '.join(ROWS)}")
 
 
 def keyed(execute: Callable[[str], object], case: TypeCase) -> None:
-    """A table whose key is the type; a date that is none has no leaf, and its row is not read."""
+    """Create a table whose key is the type; an invalid date has no leaf, and its row is not read."""
     name, sql = case.name.replace("t_", "k_", 1), case.sql.removesuffix(" null")
     execute(f"CREATE TABLE {name} (c {sql} NOT NULL PRIMARY KEY)")
     for value in case.values:
@@ -97,7 +98,7 @@ def check(server: Server) -> None:
 
 
 def differs(connection: Connection, source: Source, schema: TableSchema) -> str:
-    """What is wrong with a table's digests; empty where the server's equal ours, leaf by leaf, and as a whole."""
+    """Return the errors of a table's digests; empty if the server's equal ours, leaf by leaf and in total."""
     what, grid = covered(schema), grid_of(schema)
     sql = digest_sql(connection, schema, what, grid, stands_in=source.unrepresentable != "dead_letter")
     text, leaf, ours, refused = RowText(what.forms), LeafOf(grid, what), Leaves(), set[int]()
@@ -127,7 +128,7 @@ def differs(connection: Connection, source: Source, schema: TableSchema) -> str:
 
 @pytest.mark.integration
 def test_mysql80_digests_equal_ours(mysql80: Server) -> None:
-    """On MySQL 8.0: each type as a column, each that may be one as a key, and all kinds in one row."""
+    """On MySQL 8.0: each type as a column, each possible key type as a key, and all kinds in one row."""
     check(mysql80)
 
 
@@ -135,5 +136,5 @@ def test_mysql80_digests_equal_ours(mysql80: Server) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("flavour", ["mysql57", "mysql9", "maria10", "maria11"])
 def test_digests_equal_ours(servers: Callable[[str], Server], flavour: str) -> None:
-    """The same on the other servers, with their XOR of 64 bits where they have no other."""
+    """The same on the other servers, with their 64-bit XOR if they have no other."""
     check(servers(flavour))

@@ -1,4 +1,4 @@
-"""A server that folds names (lower_case_table_names) has one table however a statement or a topology writes it."""
+"""On a server that folds names (lower_case_table_names) every spelling of a table means the same table."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
     params=["mysql80", *(pytest.param(f, marks=pytest.mark.matrix) for f in ("mysql57", "maria10", "maria11"))],
 )
 def folding(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server of its own with lower_case_table_names=1."""
+    """A server with lower_case_table_names=1."""
     server = start(request.param, tmp_path_factory.mktemp("folding"), "--lower-case-table-names=1")
     yield server
     server.stop()
 
 
 def test_names_in_any_case_are_one_table(folding: Server) -> None:
-    """TRUNCATE, RENAME, ALTER and DROP in other cases than the topology, which the server has in small letters."""
+    """TRUNCATE, RENAME, ALTER and DROP spell the table differently from the topology; the server uses lower case."""
     with folding.session() as connected, connected.cursor() as cursor:
 
         def run(*statements: str) -> None:
@@ -57,7 +57,7 @@ def test_names_in_any_case_are_one_table(folding: Server) -> None:
 
 
 def test_all_tables_of_a_database_in_any_case(folding: Server) -> None:
-    """Under `accept` tables have the server's names; a table that is listed without a word is not captured."""
+    """With `accept` tables have the server's names; a table on the exclusion list is not captured."""
     with folding.session() as connected, connected.cursor() as cursor:
         for statement in (
             "CREATE DATABASE Every", "USE Every", "CREATE TABLE Kept (id INT PRIMARY KEY)",
@@ -75,7 +75,7 @@ def test_all_tables_of_a_database_in_any_case(folding: Server) -> None:
 
 
 def test_one_table_under_two_names_is_refused(folding: Server) -> None:
-    """`Orders` and `orders` are one table: whoever names both is told so."""
+    """`Orders` and `orders` are one table: a topology with both is refused."""
     topology = topology_of(folding, "shop", "[Orders, orders]", policy="drop")
     with pytest.raises(UsageError, match="are one table"), captured(topology, folding):
         pass

@@ -1,4 +1,4 @@
-"""Forms that only some servers write: MariaDB's old temporal types, compressed events, invisible keys, partitions."""
+"""Formats that only some servers write: MariaDB's old temporal types, compressed events, invisible keys, partitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.matrix, pytest.mark.timeout(900)]
 
 
 def changes_since(server: Server, statements: list[str], *, schema: bool = False) -> list[RowBatch]:
-    """The row batches that the statements cause."""
+    """Return the row batches that the statements cause."""
     address = parse_uri(server.uri)
     assert isinstance(address, ServerAddress)
     start = MysqlTransport(replace(address, follow=False)).head()
@@ -97,7 +97,7 @@ def test_partitioned_tables(servers: Callable[[str], Server], flavour: str) -> N
 
 
 def test_vector_columns(servers: Callable[[str], Server]) -> None:
-    """VECTOR comes as its bytes, with its dimensions where the server tells them."""
+    """VECTOR is read as its bytes, with its dimensions if the server sends them."""
     server = servers("mysql9")
     batches = changes_since(
         server,

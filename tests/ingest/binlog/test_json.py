@@ -1,4 +1,4 @@
-"""Binary JSON: what is written is what a server writes, and the fast readers give what the plain one gives."""
+"""Binary JSON: written documents equal a server's, and the fast readers return the same as the plain one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ DOCUMENTS = st.recursive(
 
 
 def shown(value: Any) -> str:
-    """A text that tells 1 from 1.0 and True, and does not depend on the order of keys."""
+    """Return a text that distinguishes 1, 1.0 and True, and does not depend on the order of keys."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{key!r}:{shown(value[key])}" for key in sorted(value)) + "}"
     if isinstance(value, list):
@@ -53,14 +53,14 @@ def shown(value: Any) -> str:
 
 @settings(max_examples=200, deadline=None)
 @given(DOCUMENTS)
-def test_what_is_written_is_read_back(value: Any) -> None:
-    """Every document comes back with the same values and types; a null document is JSON's null."""
+def test_written_values_are_read_back(value: Any) -> None:
+    """Every document is read back with the same values and types; a null document is JSON's null."""
     expected = JSON_NULL if value is None else value
     assert shown(decode_json(encode_json(value))) == shown(expected)
 
 
 def test_documents_beyond_64_kib_have_large_containers() -> None:
-    """Where two bytes do not reach, four do: at the edge, beyond it, and for what lies inside."""
+    """If two bytes are too few for offsets, four are used: at the limit, beyond it, and for nested values."""
     for count in (21_000, 65_520, 65_536, 70_000):
         value = {"few": [1, -1, 70_000], "many": list(range(count)), "text": "x" * count}
         document = encode_json(value)
@@ -75,7 +75,7 @@ def test_documents_beyond_64_kib_have_large_containers() -> None:
 
 
 def varied(rng: Random, value: Any) -> Any:
-    """A document of the same shape; most strings keep their length, some keep their text."""
+    """Return a document of the same shape; most strings keep their length, some keep their text."""
     if isinstance(value, dict):
         return {key: varied(rng, item) for key, item in value.items()}
     if isinstance(value, list):
@@ -93,15 +93,17 @@ def outcome(read: Callable[[bytes], Any], document: bytes) -> str:
     try:
         return shown(read(document))
     except (ValueError, IndexError, KeyError, struct.error):
-        return "refused"  # which of two damages is met first is the reader's business
+        return "refused"  # the reader may report either of two damages first
 
 
 @pytest.mark.long
 @settings(max_examples=20, deadline=None)
-@example({"\x80": None}, 0)  # a key whose damaged length runs past the document, and from which a reader had learned
+# a key whose damaged length exceeds the document, and from which a reader has learned its layout
+@example({"\x80": None}, 0)
 @given(DOCUMENTS, st.integers(0, 1 << 30))
-def test_readers_that_have_learned_give_what_the_plain_one_gives(value: Any, seed: int) -> None:
-    """Whatever a column's reader has learned from earlier documents, the next is read right, or refused as before."""
+def test_readers_with_learned_layouts_equal_the_plain_one(value: Any, seed: int) -> None:
+    """Whatever a column's reader has learned from earlier documents, the next one is read correctly, or refused as
+    before."""
     read, rng = document_reader(), Random(seed)
     for number in range(400):
         document = encode_json(varied(rng, value))
@@ -113,8 +115,8 @@ def test_readers_that_have_learned_give_what_the_plain_one_gives(value: Any, see
         assert outcome(read, document) == outcome(decode_json, document), document.hex()
 
 
-def test_layouts_are_learned_and_given_up() -> None:
-    """Documents that are alike are read by a layout; a column whose documents change shape learns anew or stops."""
+def test_layouts_are_learned_and_dropped() -> None:
+    """Similar documents are read by a layout; a column whose documents change shape learns another one or stops."""
     layouts, other = layout_reader()
 
     def read(document: bytes) -> bool:
@@ -135,7 +137,7 @@ def test_layouts_are_learned_and_given_up() -> None:
     ]
     assert {len(document) for document in other_shape} == {len(alike[0])}
     assert sum(map(read, other_shape)) > 900
-    # Two strings whose lengths add up to one: no layout holds for more than one in ten.
+    # Two strings whose lengths add up to a constant: no layout fits more than one in ten.
     mixed = [encode_json(["a" * (number % 10), "b" * (10 - number % 10)]) for number in range(2000)]
     assert sum(map(read, mixed)) < 800
     assert len(mixed[0]) not in layouts
@@ -154,7 +156,7 @@ DOCUMENT_TEXTS = [
 def test_documents_are_written_as_the_server_writes_them(
     mysql80: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server's own bytes of each document are ours, and it replays ours to the same documents."""
+    """The server's own bytes of each document equal ours, and it replays ours to the same documents."""
     with mysql80.session() as session, session.cursor() as cursor:
         cursor.execute("SET GLOBAL binlog_row_metadata=FULL")
         cursor.execute("FLUSH BINARY LOGS")
@@ -185,7 +187,7 @@ def test_documents_are_written_as_the_server_writes_them(
             for row in change.rows
         ]
     assert len(rows) == len(raw) == len(DOCUMENT_TEXTS) + 1
-    # Exact numbers only come from SQL; the server keeps more leading zeros of them than their value needs.
+    # Only SQL produces exact numbers; the server stores them with more leading zeros than needed.
     assert [encode_json(row["doc"]) for row in rows[:-1]] == raw[:-1]
     assert decode_json(encode_json(rows[-1]["doc"])) == rows[-1]["doc"] == [Decimal("-12.340"), 1.0]
     columns = [column(0, "id", T.LONG, unsigned=False, nullable=False), column(1, "doc", T.JSON, size=4)]
@@ -211,8 +213,8 @@ def test_documents_are_written_as_the_server_writes_them(
         assert cursor.fetchall() == before
 
 
-def test_what_is_no_document_is_refused_by_name() -> None:
-    """A value that JSON cannot hold is an error that names the column."""
+def test_an_invalid_document_is_refused_by_name() -> None:
+    """A value that JSON cannot represent raises an error that names the column."""
     columns = [column(0, "doc", T.JSON, size=4)]
     with pytest.raises(UndecodableValue, match=r"doc: .* does not fit JSON"):
         BinlogWriter().rows("insert", 1, columns, [{"doc": {1: 2}}], NOW)

@@ -1,4 +1,4 @@
-"""`doctor` with the least privileges of each server: no false alarm, and each that is taken away is named."""
+"""`doctor` with the least privileges of each server: no false alarm, and each missing one is named."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(180)
 
 
 def lacking(captured: LiveCapture) -> str:
-    """What `doctor` says of the grants: an empty text where nothing is missing."""
+    """Return doctor's message about the grants; empty if none is missing."""
     source = captured.source
     log_events = server_inspection(source)
     assert not isinstance(log_events, Unreached), log_events
@@ -29,7 +29,7 @@ def lacking(captured: LiveCapture) -> str:
     ["mysql80", *(pytest.param(f, marks=pytest.mark.matrix) for f in ("mysql57", "mysql9", "maria10", "maria11"))],
 )
 def test_the_least_grants_are_enough_and_each_is_needed(servers: Callable[[str], Server], flavour: str) -> None:
-    """The user of the docs captures, doctor says so; without one privilege doctor names that one."""
+    """The user from the docs captures, and doctor agrees; without one privilege doctor names it."""
     server = servers(flavour)
     monitor = "BINLOG MONITOR" if server.maria else "REPLICATION CLIENT"
     captured = live(server, "least", "t", user="least")
@@ -52,7 +52,7 @@ def test_the_least_grants_are_enough_and_each_is_needed(servers: Callable[[str],
         captured.sql(f"REVOKE {privilege} ON {place} FROM least@'%'")
         assert lacking(captured).startswith(f"lacks {named}")
         captured.sql(f"GRANT {privilege} ON {place} TO least@'%'")
-    if server.maria:  # what a DBA of MariaDB gives, with privileges that nobody needs
+    if server.maria:  # typical grants on MariaDB, with privileges that are not needed
         captured.sql("GRANT SELECT, RELOAD, REPLICATION SLAVE, BINLOG MONITOR, SHOW VIEW, SLAVE MONITOR ON *.* TO "
                      "least@'%'")  # fmt: skip
     assert lacking(captured) == ""

@@ -1,4 +1,4 @@
-"""The library's own promises: handlers, injection, values, refusals, and what is absent, unknown or old."""
+"""The library's own contract: handlers, injection, values, refusals, and absent, unknown or old data."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NOW = 1_700_000_000
 
 
 class Packets:
-    """A transport over what a writer made."""
+    """A transport over a writer's output."""
 
     checksum = 0
     reconnects = False
@@ -117,7 +117,7 @@ def open_sample() -> Binlog:
 
 
 def test_injected_events_pass_all_handlers_before_a_new_event_is_read() -> None:
-    """What a handler injects comes next, through the whole chain, even where it makes handlers inject again."""
+    """An event that a handler injects is next, through the whole chain, even if handlers inject again because of it."""
 
     class Doubler(ContentHandler):
         def process_xid(self, event: e.Xid) -> e.Event | None:
@@ -135,8 +135,8 @@ def test_injected_events_pass_all_handlers_before_a_new_event_is_read() -> None:
     assert counting.seen.count("XID") == len(xids)
 
 
-def test_handlers_come_and_go_at_run_time() -> None:
-    """A handler added or removed between events sees exactly the events between."""
+def test_handlers_are_added_and_removed_at_run_time() -> None:
+    """A handler that is added and removed between events sees exactly the events in between."""
     binlog = open_sample()
     counting = Counting()
     for _ in range(3):
@@ -151,7 +151,7 @@ def test_handlers_come_and_go_at_run_time() -> None:
 
 
 def test_transactions_are_aggregated_with_their_tables_and_bounded() -> None:
-    """The default handler gives whole transactions, and a larger one than its limit in parts."""
+    """The default handler returns whole transactions, and those above its limit in parts."""
     writer = BinlogWriter()
     data = [writer.begin(NOW), *transaction(writer, {"id": 1, "name": "a"})]
     data += [writer.anonymous(NOW), writer.query("d", "BEGIN", NOW), writer.table_map(2, "d", "t", [ID, NAME], NOW)]
@@ -168,7 +168,7 @@ def test_transactions_are_aggregated_with_their_tables_and_bounded() -> None:
 
 
 def test_position_is_readable_and_settable() -> None:
-    """Disconnecting and connecting goes on where it was; setting a position moves the reader."""
+    """A reconnected reader continues where it was; setting a position moves the reader."""
     whole = [event.offset for event in open_sample()]
     binlog = open_sample()
     first = [event.offset for _, event in zip(range(12), binlog, strict=False)]
@@ -178,14 +178,14 @@ def test_position_is_readable_and_settable() -> None:
     assert binlog.position() == at
     binlog.connect()
     rest = [event.offset for event in binlog]
-    assert rest[0] == 4  # the file's description comes again
+    assert rest[0] == 4  # the file's description is sent again
     assert sorted({*first, *rest}) == whole
     binlog.set_position(BinlogPosition(file=at.file, position=4))
     assert [event.offset for event in binlog] == whole
 
 
 def test_errors_of_the_reader_surface_as_an_incident(tmp_path: Path) -> None:
-    """A torn file: all events before the tear, one incident with the error in it, then the end."""
+    """In a truncated file, all events before the cut, one incident with the error, then the end."""
     data = gzip.decompress((DATA / "pairs" / "dbz_float_test@m10.binlog.gz").read_bytes())
     path = tmp_path / "torn"
     path.write_bytes(data[:-10])
@@ -199,7 +199,7 @@ def test_errors_of_the_reader_surface_as_an_incident(tmp_path: Path) -> None:
 
 
 def test_creation_time_of_a_binlog() -> None:
-    """R1: the format description tells when the binlog was created."""
+    """R1: the format description has the creation time of the binlog."""
     writer = BinlogWriter(server_version="8.0.36-log")
     stream = EventStream()
     packet = next(iter(Packets(writer.begin(NOW, created=NOW - 5)).packets(BinlogPosition())))
@@ -210,7 +210,7 @@ def test_creation_time_of_a_binlog() -> None:
 
 @pytest.mark.parametrize(("flags", "stops"), [(0, True), (0x80, False)])
 def test_unknown_events_stop_unless_the_server_marks_them_ignorable(flags: int, stops: bool) -> None:
-    """An event of a type nobody knows could carry rows: it is never skipped, and kept as bytes where it is harmless."""
+    """An event of an unknown type could contain rows: it is never skipped, but kept as bytes if it is harmless."""
     writer = BinlogWriter()
     data = [
         writer.begin(NOW),
@@ -227,8 +227,8 @@ def test_unknown_events_stop_unless_the_server_marks_them_ignorable(flags: int, 
     assert [event.body for event in binlog if isinstance(event, e.Unknown)] == [b"rows?"]
 
 
-def test_an_unknown_type_stops_only_those_who_want_its_table() -> None:
-    """A column type nobody knows: refused with its place where rows are wanted, passed over where they are not."""
+def test_an_unknown_type_stops_only_readers_of_its_table() -> None:
+    """An unknown column type is refused with its position if rows are requested, otherwise skipped."""
     writer = BinlogWriter()
     data = [writer.begin(NOW), *transaction(writer, {"id": 1, "name": "a"})]
     strange = transaction(writer, {"id": 2, "name": "b"}, table_id=2)
@@ -256,7 +256,7 @@ def test_an_unknown_type_stops_only_those_who_want_its_table() -> None:
 
 
 def test_encrypted_files_are_refused_with_the_remedy(tmp_path: Path) -> None:
-    """MySQL's encrypted files and MariaDB's encrypted rest are named, not misread."""
+    """MySQL's encrypted files and MariaDB's encryption are reported, not misread."""
     path = tmp_path / "encrypted"
     path.write_bytes(b"\xfdbin" + bytes(512))
     with pytest.raises(UnsupportedEvent, match="encrypted"):
@@ -278,7 +278,7 @@ class Schema:
 
 
 def old_decimal(unsigned: bool = False) -> list[bytes]:
-    """Rows of a table from before MySQL 5.0, as the seed met them: decimal(10,2) and a VARCHAR behind it."""
+    """Rows of a table from before MySQL 5.0, as in the original report: decimal(10,2) and a VARCHAR after it."""
     writer = BinlogWriter(server_version="5.5.62-log", checksum=False)
     data = [writer.begin(NOW), writer.query("d", "BEGIN", NOW)]
     body = (
@@ -302,7 +302,7 @@ def old_decimal(unsigned: bool = False) -> list[bytes]:
 
 
 def test_decimal_from_before_mysql_five() -> None:
-    """Type 0 is space-padded text whose size only the schema tells: refused without one, exact with one."""
+    """Type 0 is space-padded text whose size only the schema contains: refused without one, exact with one."""
     with pytest.raises(UndecodableValue, match="give a schema"):
         list(BinlogReader(Packets(*fde_55(old_decimal()))).changes())
     schema = Schema(("price", "decimal(10,2)", None), ("name", "varchar(20)", "latin1"))
@@ -324,7 +324,7 @@ def fde_55(data: list[bytes]) -> list[bytes]:
 
 
 def test_a_schema_of_another_time_is_refused() -> None:
-    """Another number of columns or another type means another position: no value is decoded by it."""
+    """Another number of columns or another type belongs to another position: no value is decoded with it."""
     writer = BinlogWriter()
     data = [writer.begin(NOW), *transaction(writer, {"id": 1, "name": "a"})]
     for hints in ([("id", "int", None)], [("id", "varchar(9)", "latin1"), ("name", "varchar(20)", "latin1")]):
@@ -334,7 +334,7 @@ def test_a_schema_of_another_time_is_refused() -> None:
 
 
 def test_unknown_signs_are_refused_unless_assumed() -> None:
-    """An integer that is negative or large: refused, and decoded as told where someone takes the responsibility."""
+    """An integer that is negative or large: refused, or decoded as configured if the user decides so."""
     writer = BinlogWriter(server_version="5.7.44")
     body = (7).to_bytes(6, "little") + b"\x01\0" + b"\x01d\0" + b"\x01t\0" + b"\x01\x01" + b"\0" + b"\0"
     row = (7).to_bytes(6, "little") + b"\x01\0\x02\0" + b"\x01\xff"
@@ -351,7 +351,7 @@ def test_unknown_signs_are_refused_unless_assumed() -> None:
 
 
 def test_values_and_converter() -> None:
-    """A row event set yields typed values; absent is not NULL; conversions are exact or refused."""
+    """A row event set returns typed values; absent is not NULL; conversions are exact or refused."""
     writer = BinlogWriter()
     data = [writer.begin(NOW), writer.anonymous(NOW), writer.query("d", "BEGIN", NOW)]
     data.append(writer.table_map(1, "d", "t", [ID, NAME], NOW))
@@ -376,7 +376,7 @@ def test_values_and_converter() -> None:
 
 
 def test_the_same_over_a_result_set() -> None:
-    """Values of a client's result set convert as those of row events do."""
+    """Values of a client's result set are converted like those of row events."""
     rows = list(ResultSet([("id", 3, None, 11), ("name", 253, None, 80)], [(7, "seven"), (8, None)]))
     assert Converter().to_text(rows[0].named("id")) == "7"
     assert rows[1].named("name").is_null
@@ -400,7 +400,7 @@ def test_the_same_over_a_result_set() -> None:
     ],
 )
 def test_effects_of_statements(statement: str, expected: list[tuple[str, str, str]]) -> None:
-    """What a statement does to whole tables is read by tokens, whatever stands in quotes and comments."""
+    """The effect of a statement on whole tables is determined by tokens, whatever quotes and comments contain."""
     assert [(x.kind, x.database, x.table) for x in effects("d", statement)] == expected
 
 
@@ -415,7 +415,7 @@ def test_statements_that_change_rows_are_noticed(statement: str, changes: bool) 
 
 
 def test_gtid_sets() -> None:
-    """Sets of both families: text, membership, tags, the wire's form and its inverse."""
+    """Sets of both families: text, membership, tags, the wire format and its inverse."""
     text = "11111111-2222-3333-4444-555555555555:1-3:5:tag_a:1-2,aaaaaaaa-2222-3333-4444-555555555555:7"
     gtids = GtidSet.parse(text)
     assert str(gtids) == text
@@ -428,8 +428,8 @@ def test_gtid_sets() -> None:
         GtidSet.parse("11111111-2222-3333-4444-555555555555")
 
 
-def test_positions_and_addresses_as_people_type_them() -> None:
-    """Each form is understood, a wrong one is named with the remedy, a password is never shown."""
+def test_positions_and_addresses_are_parsed() -> None:
+    """Each format is parsed, an invalid one is reported with the remedy, a password is never shown."""
     assert parse_position("binlog.000003:120") == BinlogPosition(file="binlog.000003", position=120)
     assert parse_position("120") == BinlogPosition(position=120)
     assert isinstance(parse_position("0-1-5,1-1-7").gtids, MariaGtidSet)
@@ -445,7 +445,7 @@ def test_positions_and_addresses_as_people_type_them() -> None:
 
 
 def test_the_library_is_importable_alone() -> None:
-    """Neither Kafka nor Spark nor another stage comes with it."""
+    """It imports neither Kafka nor Spark nor another stage."""
     import subprocess
     import sys
 
@@ -457,7 +457,7 @@ def test_the_library_is_importable_alone() -> None:
 
 
 def test_absent_is_not_null_in_tuples_either() -> None:
-    """In tuples an absent column has a marker of its own."""
+    """In tuples an absent column has a special marker."""
     writer = BinlogWriter()
     data = [writer.begin(NOW), writer.anonymous(NOW), writer.query("d", "BEGIN", NOW)]
     data += [writer.table_map(1, "d", "t", [ID, NAME], NOW), writer.rows("delete", 1, [ID, NAME], [{"id": 1}], NOW)]

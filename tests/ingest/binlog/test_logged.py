@@ -1,4 +1,4 @@
-"""What a capture is told of a binlog does not depend on the way in which it is read."""
+"""The log events that a capture reads of a binlog are the same on the fast and on the general path."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def facts_of(path: Path, captured: set[str], *, known: bool = True) -> tuple[Bin
 
 
 def reported(path: Path, captured: set[str]) -> tuple[Reported, int]:
-    """All facts one by one, with the GTIDs behind each transaction, and the error at the end; how many came whole."""
+    """Return all log events one by one, with the GTIDs after each transaction, and the final error; and the number of
+    transactions read whole."""
     stream, _ = facts_of(path, captured)
     found: list[tuple[LogEvent, object]] = []
     whole, error = 0, ""
@@ -71,7 +72,7 @@ def reported(path: Path, captured: set[str]) -> tuple[Reported, int]:
 
 
 def recorded(path: Path) -> list[tuple[LogEvent | None, list[Record], Checkpoint | None]]:
-    """Records and checkpoint of each transaction."""
+    """Return records and checkpoint of each transaction."""
     stream, tables = facts_of(path, {"short", "wide"})
     start = Checkpoint(position=Position(file="", pos=4, gtid_set="", sequence=7), snapshot="done", ts_ms=0)
     transactions = Transactions(Recorder("top"), tables, start)
@@ -87,7 +88,7 @@ def recorded(path: Path) -> list[tuple[LogEvent | None, list[Record], Checkpoint
 
 @pytest.fixture
 def general(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Calls a function while no transaction is taken whole."""
+    """Call a function while no transaction is read whole."""
 
     def none(self: WholeTransactions, buffer: ReadBuffer) -> Iterator[Whole]:
         return iter(())
@@ -111,7 +112,7 @@ randoms = st.randoms(use_true_random=False)
 def test_log_events_are_the_same_whole_and_one_by_one(
     tmp_path: Path, general: Any, rng: Random, damaged: bool, captured: set[str]
 ) -> None:
-    """The same facts with the same GTIDs behind each transaction, and the same error: also of rows that are kept."""
+    """The same events with the same GTIDs after each transaction, and the same error; also for rows that are kept."""
     events = a_binlog(rng, 30)
     if damaged:
         damage(rng, events)
@@ -125,14 +126,14 @@ def test_log_events_are_the_same_whole_and_one_by_one(
 @SETTINGS
 @given(randoms)
 def test_records_are_the_same_whole_and_one_by_one(tmp_path: Path, general: Any, rng: Random) -> None:
-    """Bytes of every record, and the checkpoint behind every transaction."""
+    """The bytes of every record, and the checkpoint after every transaction."""
     path = tmp_path / "binlog.000001"
     path.write_bytes(b"\xfebin" + b"".join(a_binlog(rng, 30, unmapped=False)))
     assert recorded(path) == general(recorded, path)
 
 
-def test_most_transactions_of_one_row_come_whole(tmp_path: Path) -> None:
-    """The two ways are compared above only if the fast one is taken."""
+def test_most_transactions_of_one_row_are_read_whole(tmp_path: Path) -> None:
+    """The comparisons above are valid only if the fast path is taken."""
     path = tmp_path / "binlog.000001"
     path.write_bytes(b"\xfebin" + b"".join(a_binlog(Random(3), 200, unmapped=False)))
     (found, error), whole = reported(path, {"short", "wide"})

@@ -1,4 +1,4 @@
-"""Memory follows one event, never a file, a transaction or what a length claims."""
+"""Memory depends on the size of one event, never on a file, a transaction or a claimed length."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ print(rows, int(peak.split()[1]) // 1024)
 
 
 def read_in_a_process(path: Path) -> tuple[int, int]:
-    """(rows, peak MiB) of a process that does nothing but read the file."""
+    """Return (rows, peak MiB) of a process that only reads the file."""
     done = subprocess.run([sys.executable, "-c", CHILD, str(path)], capture_output=True, text=True, check=True)
     rows, peak = done.stdout.split()
     return int(rows), int(peak)
@@ -61,7 +61,7 @@ def test_a_million_rows_in_one_transaction(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_rows_of_64_mebibytes(tmp_path: Path) -> None:
-    """Both images of an updated row of 64 MiB, within half a gibibyte."""
+    """Both images of an updated row of 64 MiB fit into half a gibibyte."""
     writer = BinlogWriter()
     path = tmp_path / "large"
     old, new = {"id": 1, "data": b"a" * (64 << 20)}, {"id": 1, "data": b"b" * (64 << 20)}
@@ -94,8 +94,8 @@ def test_compressed_transactions_are_inflated_as_a_stream(tmp_path: Path) -> Non
     assert peak < 150, f"{peak} MiB"
 
 
-def test_a_compressed_bomb_is_refused(tmp_path: Path) -> None:
-    """What a compressed event claims and holds is bounded; a lie is an error of ours."""
+def test_a_decompression_bomb_is_refused(tmp_path: Path) -> None:
+    """The claimed and the actual size of a compressed event are bounded; a false claim raises our own error."""
     lie = b"\x84" + (1 << 31).to_bytes(4, "big") + zlib.compress(b"x" * 1000)
     writer = BinlogWriter(server_version="10.11.6-MariaDB-log")
     data = [writer.begin(NOW), writer.event(162, struct.pack("<QIB", 1, 0, 0) + bytes(6), NOW)]

@@ -1,4 +1,4 @@
-"""Damaged binlogs: never a hang, never a flood of memory, never a row that the checksum disowns, never a surprise."""
+"""Damaged binlogs cause no hang, no excessive memory, no row with a wrong checksum, and no foreign error."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def event_starts(data: bytes) -> list[int]:
 
 
 def reseal(data: bytearray, start: int) -> None:
-    """Give the event at `start` a checksum that fits its bytes."""
+    """Give the event at `start` a checksum that matches its bytes."""
     size = struct.unpack_from("<I", data, start + 9)[0]
     if size >= 23 and start + size <= len(data):
         crc = zlib.crc32(data[start : start + size - 4])
@@ -41,7 +41,7 @@ def reseal(data: bytearray, start: int) -> None:
 
 
 def rows_of(path: Path) -> tuple[list[str], str]:
-    """The rows that come out, and the error that ended them ("" for a clean end)."""
+    """Return the rows, and the error that ended them ("" for a clean end)."""
     rows: list[str] = []
     try:
         for change in BinlogReader(FileTransport(path)).changes():
@@ -58,7 +58,7 @@ def is_prefix(rows: list[str], whole: list[str]) -> bool:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_flipped_bits_never_yield_a_wrong_row(name: str, tmp_path: Path) -> None:
-    """A flipped bit anywhere: the rows before it come out, and the damaged event is named with file and offset."""
+    """A flipped bit anywhere: the rows before it are read, and the damaged event is reported with file and offset."""
     rng = random.Random(name)
     data = original(name)
     path = tmp_path / "flipped"
@@ -77,8 +77,8 @@ def test_flipped_bits_never_yield_a_wrong_row(name: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_resealed_damage_ends_in_an_error_of_ours_or_in_rows(name: str, tmp_path: Path) -> None:
-    """Damage behind a valid checksum may decode to something, but only our own errors come out, quickly, in bounds."""
+def test_damage_with_a_valid_checksum_ends_in_our_error_or_in_rows(name: str, tmp_path: Path) -> None:
+    """It may decode to something, but only our own errors are raised, quickly, within bounds."""
     rng = random.Random(name + "resealed")
     data = original(name)
     starts = event_starts(data)[1:]
@@ -100,8 +100,8 @@ def test_resealed_damage_ends_in_an_error_of_ours_or_in_rows(name: str, tmp_path
     assert grown < 512 << 10, f"{grown} KiB more"
 
 
-def test_truncation_at_every_kind_of_place(tmp_path: Path) -> None:
-    """A torn file yields the rows before the tear; an end between events is a clean one."""
+def test_truncation_at_every_kind_of_position(tmp_path: Path) -> None:
+    """A truncated file yields the rows before the cut; an end between events is a clean one."""
     data = original("dbz_decimal_test@m10")
     path = tmp_path / "torn"
     path.write_bytes(data)
@@ -116,7 +116,7 @@ def test_truncation_at_every_kind_of_place(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 18, 19, 22, 0x7FFFFFFF, 0xFFFFFFFF, 1 << 30])
 def test_impossible_lengths_are_refused_at_once(length: int, tmp_path: Path) -> None:
-    """A length is never believed: neither a loop at zero nor an allocation of gigabytes."""
+    """A length is always checked: neither a loop at zero nor an allocation of gigabytes."""
     data = bytearray(original("northwind@m97"))
     starts = event_starts(bytes(data))
     path = tmp_path / "lengths"
@@ -131,7 +131,7 @@ def test_impossible_lengths_are_refused_at_once(length: int, tmp_path: Path) -> 
 
 
 def test_repeated_or_missing_events_are_noticed(tmp_path: Path) -> None:
-    """An event that was repeated, or a TABLE_MAP that is gone, is an error; its rows do not come twice or at all."""
+    """A repeated event, or a missing TABLE_MAP, is an error; its rows are not returned twice or at all."""
     data = original("northwind@m97")
     starts = [*event_starts(data), len(data)]
     path = tmp_path / "moved"

@@ -1,4 +1,4 @@
-"""Databases, tables and columns of any name are captured: rows, statements and snapshots mean one table."""
+"""Databases, tables and columns of any name are captured: rows, statements and snapshots refer to the same table."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def check(server: Server) -> None:
             run(f"CREATE TABLE {database}.{quoted(name)} (`my id` INT PRIMARY KEY, {columns})")
             run(f"INSERT INTO {database}.{quoted(name)} (`my id`, `order id`) VALUES (1, 10), (2, 20)")
         with captured(topology_of(server, DATABASE), server) as capture:
-            for name in TABLES[1::2]:  # made while the capture runs, from another default database
+            for name in TABLES[1::2]:  # created while the capture runs, from another default database
                 run(f"CREATE TABLE {database}.{quoted(name)} (`my id` INT PRIMARY KEY, {columns})")
                 run(f"INSERT INTO {database}.{quoted(name)} (`my id`, `order id`) VALUES (1, 10), (2, 20)")
             for name in TABLES:
@@ -77,7 +77,7 @@ def test_any_name_on_other_servers(servers: Callable[[str], Server], flavour: st
 
 
 def test_names_with_dots_are_not_taken_for_each_other(mysql80: Server) -> None:
-    """`a`.`b.c` and `a.b`.`c` are two tables, under one source, also where a signal or a rule names them."""
+    """`a`.`b.c` and `a.b`.`c` are two tables of one source, also when a signal or a rule names them."""
     with mysql80.session() as connected, connected.cursor() as cursor:
         for database, table in (("a", "b.c"), ("a.b", "c")):
             cursor.execute(f"DROP DATABASE IF EXISTS `{database}`")
@@ -94,7 +94,8 @@ def test_names_with_dots_are_not_taken_for_each_other(mysql80: Server) -> None:
 
 
 def test_a_topic_that_kafka_would_refuse_leaves_one_table_out(mysql80: Server) -> None:
-    """Kafka does not tell `a_b.c` from `a.b_c`: under `accept` one of the two is left out, and the other one flows."""
+    """Kafka cannot distinguish `a_b.c` from `a.b_c`: with `accept` one of the two is left out, and the other one
+    flows."""
     with mysql80.session() as connected, connected.cursor() as cursor:
         for database, table in (("meets_a", "b"), ("meets", "other")):
             cursor.execute(f"DROP DATABASE IF EXISTS {database}")

@@ -1,4 +1,4 @@
-"""A reader that dies anywhere and resumes at its checkpoint hands out every row exactly once."""
+"""A reader that dies anywhere and resumes at its checkpoint returns every row exactly once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def batches(reader: BinlogReader) -> list[str]:
 @pytest.mark.long
 @pytest.mark.parametrize("by_gtid", [True, False], ids=["gtid", "position"])
 def test_two_hundred_deaths_lose_and_repeat_nothing(binlog: Path, by_gtid: bool) -> None:
-    """Killed after any number of batches, 200 times: the pieces together are one uninterrupted run."""
+    """Killed after any number of batches, 200 times: the pieces together equal one uninterrupted run."""
     whole = batches(BinlogReader(FileTransport(binlog)))
     rng = random.Random(11)
     pieces: list[str] = []
@@ -72,7 +72,7 @@ for change in reader.changes():
 
 @pytest.mark.long
 def test_processes_killed_by_the_kernel_lose_and_repeat_nothing(binlog: Path) -> None:
-    """kill -9 of a reading process, ten times: the lines it had written, together, are one uninterrupted run."""
+    """Kill -9 of a reading process, ten times: the lines that it wrote, together, equal one uninterrupted run."""
     whole = batches(BinlogReader(FileTransport(binlog)))
     rng = random.Random(3)
     pieces: list[str] = []
@@ -91,7 +91,7 @@ def test_processes_killed_by_the_kernel_lose_and_repeat_nothing(binlog: Path) ->
 
 
 def test_a_gtid_set_selects_the_rest_of_a_file(binlog: Path) -> None:
-    """Files can be read from a GTID set: exactly the transactions that are not in it come out."""
+    """Files can be read from a GTID set: exactly the transactions that are not in it are returned."""
     whole = batches(BinlogReader(FileTransport(binlog)))
     reader = BinlogReader(FileTransport(binlog))
     first: list[str] = []

@@ -1,7 +1,7 @@
-"""ALTER TABLE rewrites rows without a word in the log: readers see the server's own answer, not a guess.
+"""ALTER TABLE rewrites rows without row events: readers see the server's result, not a guess.
 
-Each case has rows that were captured before the ALTER; behind it, the topic as the join reads it must equal what a
-capture that begins now reads of the server.
+Each case has rows that were captured before the ALTER. After it, the topic as the join reads it must equal a new
+capture of the server.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 @dataclass(frozen=True)
 class Case:
-    """A table `t` whose column `v` holds values, and the statement that rewrites them. `session` goes before it."""
+    """A table `t` whose column `v` has values, and the statement that rewrites them. `session` runs before it."""
 
     made: str
     values: tuple[str, ...]
@@ -162,14 +162,14 @@ QUICK = (
 
 
 def test_rewritten_values_are_those_of_the_server(mysql80: Server) -> None:
-    """Rows captured before an ALTER read as the server has them after it."""
+    """Rows captured before an ALTER are read as the server has them after it."""
     check(mysql80, {name: CASES[name] for name in QUICK})
 
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("flavour", ["mysql57", "mysql80", "mysql9", "maria10", "maria11"])
 def test_every_rewrite_on_every_server(servers: Callable[[str], Server], flavour: str) -> None:
-    """The same of every conversion, on all servers."""
+    """All conversions, on all servers."""
     check(servers(flavour), CASES)
 
 
@@ -185,7 +185,7 @@ KEYS = {
 
 
 def check_keys(server: Server) -> None:
-    """Capture a table per case, give it another key, change rows on both sides of it, and compare."""
+    """Capture a table per case, give it another key, change rows before and after, and compare."""
     database = "other_keys"
     with server.session() as connected, connected.cursor() as cursor:
         cursor.execute(f"DROP DATABASE IF EXISTS {database}")
@@ -208,14 +208,16 @@ def check_keys(server: Server) -> None:
     assert all(len(rows) == 2 for rows in reported.values())
 
 
-def test_rows_under_an_old_primary_key_vanish(mysql80: Server) -> None:
-    """A table that gets another primary key leaves no row under the old one, to whoever honours the markers."""
+def test_rows_under_an_old_primary_key_are_deleted(mysql80: Server) -> None:
+    """After a change of the primary key, a reader that applies markers has no row under the old one."""
     check_keys(mysql80)
 
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("flavour", ["mysql57", "mysql9", "maria10", "maria11"])
-def test_rows_under_an_old_primary_key_vanish_elsewhere(servers: Callable[[str], Server], flavour: str) -> None:
+def test_rows_under_an_old_primary_key_are_deleted_on_other_servers(
+    servers: Callable[[str], Server], flavour: str
+) -> None:
     """The same on other servers."""
     check_keys(servers(flavour))
 
@@ -243,7 +245,7 @@ def test_a_partition_takes_its_rows_to_the_other_table(mysql80: Server) -> None:
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("flavour", ["maria10", "maria11"])
-def test_a_replaced_table_begins_empty(servers: Callable[[str], Server], flavour: str) -> None:
+def test_a_replaced_table_starts_empty(servers: Callable[[str], Server], flavour: str) -> None:
     """MariaDB's CREATE OR REPLACE TABLE drops the rows of the table that it replaces."""
     server = servers(flavour)
     with server.session() as connected, connected.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""Real binlogs of many servers: equal to what the server held, or refused for the right reason."""
+"""Real binlogs of many servers: equal to the server's content, or refused for the right reason."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ PAIRS = sorted(path.name.removesuffix(".binlog.gz") for path in (DATA / "pairs")
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_changes_lead_to_what_the_server_held(name: str) -> None:
-    """Decoding a real binlog and playing it gives, cell by cell, the tables that its server printed."""
+def test_changes_lead_to_the_servers_rows(name: str) -> None:
+    """Decoding and replaying a real binlog gives, cell by cell, the tables that its server printed."""
     truth = json.loads(gzip.decompress((DATA / "pairs" / f"{name}.truth.json.gz").read_bytes()))
     lines = JsonLines()
     reader = BinlogReader(FileTransport(DATA / "pairs" / f"{name}.binlog.gz"))
@@ -55,14 +55,14 @@ def test_foreign_binlog_is_read_to_its_end(name: str, rows: int) -> None:
 
 
 def test_fragment_is_refused() -> None:
-    """A file that is no binlog ends in one clear error with its place, and yields nothing."""
+    """A file that is not a binlog ends in one clear error with its position, and yields no event."""
     reader = BinlogReader(FileTransport(DATA / "foreign" / "canal-parse_tsdb_mysql-bin.000001.gz"))
     with pytest.raises(CorruptBinlog, match=r"canal-parse_tsdb_mysql-bin\.000001\.gz:0: this is no binlog"):
         list(reader.changes())
 
 
 def test_only_wanted_tables_are_decoded() -> None:
-    """A table filter leaves the others out and keeps the transactions' ends."""
+    """A table filter omits the others and keeps the transactions' ends."""
     options = StreamOptions(tables=lambda database, table: table == "film")
     reader = BinlogReader(FileTransport(DATA / "pairs" / "sakila@m97.binlog.gz"), options=options)
     changes = list(reader.changes())
@@ -71,7 +71,7 @@ def test_only_wanted_tables_are_decoded() -> None:
     assert any(isinstance(c, Statement) for c in changes)
 
 
-def test_errors_are_of_the_house() -> None:
-    """Whatever the library raises on purpose is a TailorbirdError, so that loops can decide by its class."""
+def test_errors_are_tailorbird_errors() -> None:
+    """Every intended error of the library is a TailorbirdError, so that loops can decide by its class."""
     assert issubclass(CorruptBinlog, TailorbirdError)
     assert CorruptBinlog("x").exit_code == 3

@@ -1,4 +1,4 @@
-"""Reading from a real server: nothing lost and nothing twice through lost connections, restarts and any position."""
+"""Reading from a real server loses and repeats nothing through lost connections, restarts and any position."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def transport_of(server: Server, **changes: Any) -> MysqlTransport:
 
 @pytest.fixture
 def database(mysql80: Server, unique: Callable[[str], str]) -> Iterator[str]:
-    """A database of the test's own, with full metadata and checksums on its server."""
+    """A database of the test, with full metadata and checksums on its server."""
     name = unique("binlog")
     with mysql80.session() as session, session.cursor() as cursor:
         cursor.execute("SET GLOBAL binlog_checksum=CRC32")
@@ -65,7 +65,7 @@ def rows_in(changes: Any, database: str) -> list[Any]:
 
 
 def kill_dumps(server: Server) -> int:
-    """Cut every replica's connection at the server."""
+    """Close every replica's connection at the server."""
     with server.session() as session, session.cursor() as cursor:
         cursor.execute("SELECT ID FROM information_schema.processlist WHERE LEFT(COMMAND, 11) = 'Binlog Dump'")
         ids = [number for (number,) in cursor.fetchall()]
@@ -76,7 +76,7 @@ def kill_dumps(server: Server) -> int:
 
 @pytest.mark.parametrize("by_gtid", [True, False], ids=["gtid", "position"])
 def test_lost_connections_lose_and_repeat_nothing(mysql80: Server, database: str, by_gtid: bool) -> None:
-    """The server cuts the reader off again and again, inside transactions too: every row comes once, in order."""
+    """The server closes the connection repeatedly, also inside transactions: every row is read once, in order."""
     cut_and_compare(mysql80, database, by_gtid)
 
 
@@ -95,11 +95,12 @@ def test_lost_connections_on_every_server(
 
 
 def cut_and_compare(server: Server, database: str, by_gtid: bool) -> None:
-    """Write large transactions, read them through cut connections, compare."""
+    """Write large transactions, read them through closed connections, compare."""
     start = transport_of(server).head()
     if not by_gtid:
         start = replace(start, gtids=None)
-    total, per_transaction = 9000, 3000  # transactions far larger than what sockets buffer, so that cuts fall inside
+    # transactions far larger than socket buffers, so that a connection is closed inside them
+    total, per_transaction = 9000, 3000
     with server.session(autocommit=False) as session, session.cursor() as cursor:
         cursor.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v VARCHAR(4000))")
         for first in range(0, total, per_transaction):
@@ -122,7 +123,7 @@ def cut_and_compare(server: Server, database: str, by_gtid: bool) -> None:
 
 
 def test_a_reader_without_reconnect_says_so(mysql80: Server, database: str) -> None:
-    """With reconnect=0 a lost connection is raised, and its checkpoint goes on without loss."""
+    """With reconnect=0 a lost connection raises an error, and its checkpoint continues without loss."""
     start = transport_of(mysql80).head()
     with mysql80.session() as session, session.cursor() as cursor:
         cursor.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
@@ -141,13 +142,13 @@ def test_a_reader_without_reconnect_says_so(mysql80: Server, database: str) -> N
     assert rows_in(again.changes(), database) == [{"id": 2}]
 
 
-def test_a_silent_server_is_reported_from_a_dead_one(mysql80: Server) -> None:
-    """Heartbeats keep a reader of an idle server alive beyond its time limit."""
+def test_a_silent_server_is_distinguished_from_a_dead_one(mysql80: Server) -> None:
+    """Heartbeats keep a reader of an idle server connected beyond its time limit."""
     start = transport_of(mysql80).head()
     reader = BinlogReader(transport_of(mysql80, heartbeat=0.5, reconnect=False), start)
     begun = time.monotonic()
     for raw in reader.raw_events():
-        # Silence of three intervals would have been given up by then.
+        # Without them the reader would have stopped after three silent intervals.
         if raw.code == 27 and time.monotonic() - begun > 2.0:
             break
     assert time.monotonic() - begun > 2.0
@@ -155,7 +156,7 @@ def test_a_silent_server_is_reported_from_a_dead_one(mysql80: Server) -> None:
 
 
 def test_tls_and_refusals(mysql80: Server, database: str) -> None:
-    """TLS works, a wrong password and an absent server are told apart, a purged position is fatal."""
+    """TLS works, a wrong password and an absent server raise different errors, a purged position is fatal."""
     secure = transport_of(mysql80, ssl="required", follow=False)
     assert rows_in(BinlogReader(secure, secure.head()).changes(), database) == []
     with pytest.raises(UsageError, match="refuses the user"):
@@ -167,7 +168,7 @@ def test_tls_and_refusals(mysql80: Server, database: str) -> None:
 
 
 def test_files_and_server_give_the_same_events(mysql80: Server, database: str) -> None:
-    """One URI or another: the same changes at the same positions."""
+    """Either URI gives the same changes at the same positions."""
     with mysql80.session() as session, session.cursor() as cursor:
         cursor.execute("FLUSH BINARY LOGS")
         name = mysql80.binlogs()[-1].name
@@ -190,7 +191,7 @@ def test_files_and_server_give_the_same_events(mysql80: Server, database: str) -
 
 
 def test_interleaved_tables_of_triggers(mysql80: Server, database: str) -> None:
-    """A trigger's table maps stand between a statement's map and its rows; each row gets its own table's columns."""
+    """A trigger's table maps are between a statement's map and its rows; each row gets its own table's columns."""
     start = transport_of(mysql80).head()
     with mysql80.session() as session, session.cursor() as cursor:
         cursor.execute(f"USE {database}")
@@ -214,7 +215,7 @@ def test_interleaved_tables_of_triggers(mysql80: Server, database: str) -> None:
 
 @pytest.mark.parametrize("image", ["FULL", "MINIMAL"])
 def test_partial_json_updates_keep_every_diff(mysql80: Server, database: str, image: str) -> None:
-    """All diffs of an update come, and make the document that the server holds."""
+    """All diffs of an update are read, and make the server's document."""
     start = transport_of(mysql80).head()
     with mysql80.session() as session, session.cursor() as cursor:
         cursor.execute(f"SET binlog_row_value_options=PARTIAL_JSON, binlog_row_image={image}")
@@ -260,7 +261,7 @@ def test_statement_format_is_refused_and_never_skipped(mysql80: Server, database
 
 
 def test_xa_and_savepoints(mysql80: Server, database: str) -> None:
-    """XA transactions and savepoints: rows come, and the position moves only at true ends."""
+    """Rows of XA transactions and savepoints are read, and the position advances only at real ends."""
     start = transport_of(mysql80).head()
     with mysql80.session() as session, session.cursor() as cursor:
         cursor.execute(f"USE {database}")
@@ -289,8 +290,8 @@ def test_xa_and_savepoints(mysql80: Server, database: str) -> None:
     assert pieces == whole
 
 
-def test_the_background_reader_hands_over_its_error(mysql80: Server, database: str) -> None:
-    """An error of the reading thread surfaces as one incident event behind what was read before it; then the end."""
+def test_the_background_reader_reports_its_error(mysql80: Server, database: str) -> None:
+    """An error of the reading thread is one incident event after the events read before it; then the end."""
     start = transport_of(mysql80).head()
     with mysql80.session() as session, session.cursor() as cursor:
         cursor.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
@@ -311,7 +312,7 @@ def test_the_background_reader_hands_over_its_error(mysql80: Server, database: s
 
 
 def test_unknown_signs_are_refused_not_guessed(mysql80: Server, database: str) -> None:
-    """What the server sends is decoded with its sign; only without any knowledge is a large value refused."""
+    """Values from a server are decoded with their sign; only without any metadata is a large value refused."""
     start = transport_of(mysql80).head()
     with mysql80.session() as session, session.cursor() as cursor:
         cursor.execute("SET GLOBAL binlog_row_metadata=MINIMAL")
@@ -323,7 +324,7 @@ def test_unknown_signs_are_refused_not_guessed(mysql80: Server, database: str) -
 
 
 def test_hidden_columns_of_functional_indexes(mysql80: Server, database: str) -> None:
-    """MySQL 8.0.15 maps the hidden column of a functional index: it is in no row, and a schema need not know it."""
+    """MySQL 8.0.15 maps the hidden column of a functional index: it is in no row, and a schema may omit it."""
     start = transport_of(mysql80).head()
     with mysql80.session() as session, session.cursor() as cursor:
         cursor.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, n VARCHAR(20), INDEX ((UPPER(n))))")
@@ -334,7 +335,7 @@ def test_hidden_columns_of_functional_indexes(mysql80: Server, database: str) ->
 
 
 def test_flavours(mysql80: Server, database: str) -> None:
-    """Tuples, numbers, JSON text, ISO times and base64 come as asked for."""
+    """Tuples, numbers, JSON text, ISO times and base64 are returned on request."""
     start = transport_of(mysql80).head()
     with mysql80.session() as session, session.cursor() as cursor:
         cursor.execute("SET time_zone='+00:00'")
@@ -352,8 +353,8 @@ def test_flavours(mysql80: Server, database: str) -> None:
     ]
 
 
-def test_statements_come_with_their_database(mysql80: Server, database: str) -> None:
-    """DDL is handed out with the default database that it ran in."""
+def test_statements_have_their_default_database(mysql80: Server, database: str) -> None:
+    """DDL is returned with the default database that it ran in."""
     start = transport_of(mysql80).head()
     with mysql80.session() as session, session.cursor() as cursor:
         cursor.execute(f"USE {database}")

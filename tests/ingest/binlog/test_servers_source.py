@@ -1,4 +1,5 @@
-"""Where the test servers that Debian packs come from, and that no file names another registry than the public ones."""
+"""The test servers from Debian come from the configured mirror, and no file names a registry other than the public
+ones."""
 
 from __future__ import annotations
 
@@ -26,18 +27,18 @@ SUFFIXES = {".py", ".yml", ".yaml", ".toml", ".txt", ".sh", ".xml", ".properties
         ("URIs: http://m.example/debian-security\n", "http://deb.debian.org/debian"),
     ],
 )
-def test_the_machines_own_mirror_is_asked(sources: str, mirror: str) -> None:
-    """A machine behind a mirror reaches nothing else, and no address of a mirror stands in the project."""
+def test_the_machines_own_mirror_is_used(sources: str, mirror: str) -> None:
+    """A machine with a mirror reaches nothing else, and the project contains no address of a mirror."""
     assert debian_mirror(sources) == mirror
 
 
-# hosts of names that files must say: of XML's vocabularies, and of the public mirror asked where a machine has none
+# hosts that files must name: of XML's vocabularies, and the public mirror used if none is configured
 PUBLIC = {"deb.debian.org", "ant.apache.org", "maven.apache.org", "www.w3.org", "www.eclipse.org", "xmlns.jcp.org"}
 LOCAL = re.compile(r"127(\.0\.0\.1)?|localhost|[a-z]+|[a-z.-]+\.example(\.com)?|.*[{$<].*")
 
 
 def test_no_registry_is_named() -> None:
-    """Packages come from where the machine's own settings of pip, npm, Maven and apt say."""
+    """Packages are fetched as the machine's own settings of pip, npm, Maven and apt say."""
     rooms = ("src", "tests", "benchmarks", "docker", "docs", "examples", "topologies")
     files = [path for room in rooms for path in (ROOT / room).rglob("*")] + list(ROOT.glob("*"))
     read = [path for path in files if path.suffix in SUFFIXES or path.name == "Makefile"]

@@ -1,4 +1,5 @@
-"""Kinds of tables and columns that one server alone has: the topic leaves what SELECT shows, while they change."""
+"""Kinds of tables and columns that only one server has: the topic has the rows that SELECT returns, while they
+change."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ VERSIONED += "SYSTEM_TIME(rs, re)"
 
 
 def shown(captured: LiveCapture, table: str, *columns: str) -> list[tuple[Any, ...]]:
-    """The columns of a table's rows in its topic, bytes as text."""
+    """Return the columns of a table's rows in its topic, bytes as text."""
     rows = captured.rows(table)
     return [tuple(row.get(name) for name in columns) for row in rows]
 
@@ -35,14 +36,15 @@ def as_captured(captured: LiveCapture, table: str, *columns: str) -> Callable[[]
     return equal
 
 
-@pytest.mark.matrix  # MariaDB alone has them
+@pytest.mark.matrix  # only MariaDB has them
 @pytest.mark.parametrize("flavour", ["maria10", "maria11"])
 @pytest.mark.parametrize("metadata", ["NO_LOG", "FULL"])
 def test_versioned_hashed_and_compressed_tables_of_mariadb(
     servers: Callable[[str], Server], flavour: str, metadata: str
 ) -> None:
     """System-versioned tables (hidden and explicit periods, partitioned, by transaction, altered while captured),
-    unique texts, compressed and invisible columns, sequences: current rows only, columns named by the log or not."""
+    unique texts, compressed and invisible columns, sequences: current rows only, whether the log names the columns or
+    not."""
     server = servers(flavour)
     captured = live(server, f"kinds_{metadata.lower()}", "nothing", extra=", filter_policy: accept")
     captured.sql(
@@ -102,9 +104,9 @@ def test_versioned_hashed_and_compressed_tables_of_mariadb(
         captured.stop()
 
 
-@pytest.mark.matrix  # MySQL 9 alone has them
+@pytest.mark.matrix  # only MySQL 9 has them
 def test_generated_invisible_primary_keys(servers: Callable[[str], Server]) -> None:
-    """MySQL's generated keys identify rows, whether their tables were there before or come while captured."""
+    """MySQL's generated keys identify rows, whether their tables existed before or are created while captured."""
     captured = live(servers("mysql9"), "gipk", "nothing", extra=", filter_policy: accept")
     generate = "SET sql_generate_invisible_primary_key = ON"
     captured.sql(generate, "CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1), (2)")
@@ -129,7 +131,7 @@ def test_generated_invisible_primary_keys(servers: Callable[[str], Server]) -> N
 def test_a_statement_that_is_not_understood_leaves_no_table_unknown(
     servers: Callable[[str], Server], flavour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server is asked when the log is at its end, and the table is read again, with rows behind or without."""
+    """At the log's end the server is asked for the columns, and the table is read again, with or without later rows."""
     from ingest.ddl import alter
     from ingest.ddl.errors import DdlNotUnderstood
 
@@ -163,8 +165,8 @@ def test_a_statement_that_is_not_understood_leaves_no_table_unknown(
 def test_tables_that_cannot_be_captured_leave_their_source_alone(
     servers: Callable[[str], Server], flavour: str
 ) -> None:
-    """Under accept: tables of other engines and without keys come, change and go; keys go and come back while it is
-    stopped; a table that may not be read by its grants is named."""
+    """With accept: tables of other engines and without keys are created, changed and dropped; keys are dropped and
+    added while the capture is down; a table that its grants do not let it read is named."""
     server = servers(flavour)
     captured = live(server, "alone", "nothing", extra=", filter_policy: accept")
     engines = ["MyISAM", "MEMORY", "CSV", "BLACKHOLE", "MRG_MyISAM", "ARCHIVE", "Aria"]
@@ -199,8 +201,8 @@ def test_tables_that_cannot_be_captured_leave_their_source_alone(
         captured.stop()
 
 
-def test_a_table_that_may_not_be_read_is_left_out_until_it_may(mysql80: Server) -> None:
-    """Without SELECT on one table, the other one flows; with it, the rows of the first are read, none is missing."""
+def test_a_table_without_select_is_left_out_until_it_is_granted(mysql80: Server) -> None:
+    """Without SELECT on one table, the other one flows; after the grant, all rows of the first are read."""
     captured = live(mysql80, "unreadable", "t", "secret", user="half")
     captured.sql(
         "CREATE TABLE t (id INT PRIMARY KEY)", "CREATE TABLE secret (id INT PRIMARY KEY, v INT)",

@@ -1,4 +1,4 @@
-"""The type-fidelity matrix: every type, every value, every row image, equal to what the server itself prints."""
+"""The type-fidelity matrix: every type, value and row image equals the server's own text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.ingest.binlog.binlog_servers import Server
 from tests.ingest.binlog.type_cases import cases_of
 from tests.ingest.binlog.type_matrix import prepare, run
 
-# Image, metadata, checksum: each value of each meets each other at least once; `make matrix` runs all twelve.
+# Image, metadata, checksum: each value occurs with each other at least once; `make matrix` runs all twelve.
 SHORT = [("FULL", "FULL", "CRC32"), ("MINIMAL", "MINIMAL", "NONE")]
 ALL = [(i, m, c) for i in ("FULL", "MINIMAL", "NOBLOB") for m in ("FULL", "MINIMAL") for c in ("CRC32", "NONE")]
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "types-binlog.md"
@@ -36,7 +36,7 @@ def check(server: Server, setting: tuple[str, str, str]) -> None:
 @pytest.mark.integration
 @pytest.mark.parametrize("setting", SHORT, ids="-".join)
 def test_mysql80_types_equal_the_servers_print(mysql80: Server, setting: tuple[str, str, str]) -> None:
-    """Nothing is lost, shifted or guessed on MySQL 8.0, with full and minimal metadata, with checksums and without."""
+    """MySQL 8.0, with full and minimal metadata, with checksums and without: nothing is lost, shifted or guessed."""
     check(mysql80, setting)
 
 
@@ -47,9 +47,9 @@ def test_mysql80_types_equal_the_servers_print(mysql80: Server, setting: tuple[s
 def test_types_equal_the_servers_print(
     servers: Callable[[str], Server], flavour: str, setting: tuple[str, str, str]
 ) -> None:
-    """The same on every server and under every combination of settings."""
+    """The same on every server and with every combination of settings."""
     if flavour == "mysql57" and setting[1] == "FULL":
-        setting = (setting[0], "MINIMAL", setting[2])  # 5.7 has no metadata to be full
+        setting = (setting[0], "MINIMAL", setting[2])  # 5.7 has no full metadata
     server = servers(flavour)
     with server.session() as session, session.cursor() as cursor:
         cursor.execute(f"DROP DATABASE IF EXISTS {f'types_{setting[0]}_{setting[1]}_{setting[2]}'.lower()}")
@@ -60,7 +60,7 @@ def test_types_equal_the_servers_print(
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("flavour", ["mysql9", "maria10", "maria11"])
 def test_compressed_types_equal_the_servers_print(servers: Callable[[str], Server], flavour: str) -> None:
-    """Compressed transactions (MySQL 9) and compressed row events (MariaDB) hold the same rows."""
+    """Compressed transactions (MySQL 9) and compressed row events (MariaDB) have the same rows."""
     server = servers(flavour)
     option = "log_bin_compress" if server.maria else "binlog_transaction_compression"
     with server.session() as session, session.cursor() as cursor:
@@ -79,8 +79,9 @@ def test_compressed_types_equal_the_servers_print(servers: Callable[[str], Serve
 
 
 @pytest.mark.integration
-def test_document_says_what_every_type_becomes(mysql80: Server) -> None:
-    """docs/types-binlog.md is what the decoder does: generated here (TAILORBIRD_WRITE_DOCS=1), compared otherwise."""
+def test_the_document_lists_every_type(mysql80: Server) -> None:
+    """docs/types-binlog.md equals the decoder's output: generated here with TAILORBIRD_WRITE_DOCS=1, otherwise
+    compared."""
     cases = cases_of("mysql80")
     with mysql80.session() as session, session.cursor() as cursor:
         cursor.execute("SET GLOBAL binlog_checksum=CRC32")

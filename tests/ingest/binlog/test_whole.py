@@ -1,4 +1,4 @@
-"""The fast way for one-row transactions hands out what the general way does: rows, ends, checkpoints and errors."""
+"""The fast path for one-row transactions returns the same as the general one: rows, ends, checkpoints and errors."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ServerPackets(MysqlTransport):
 
 
 def outcome(transport: Any, *, tables: Any = None, stop: int = 1 << 30) -> tuple[list[Any], str, str]:
-    """Everything that a reader hands out, with the checkpoint at each step; the error at the end; the last position."""
+    """Return everything that a reader returns, with the checkpoint at each step; the final error; the last position."""
     reader = BinlogReader(transport, None, StreamOptions(tables=tables))
     found: list[Any] = []
     error = ""
@@ -81,7 +81,7 @@ def outcome(transport: Any, *, tables: Any = None, stop: int = 1 << 30) -> tuple
 
 @pytest.fixture
 def general(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Runs a reader without the fast way."""
+    """Run a reader without the fast path."""
 
     def run(transport: Any, **options: Any) -> Any:
         with monkeypatch.context() as patch:
@@ -98,10 +98,10 @@ SETTINGS = settings(
 
 @SETTINGS
 @given(st.randoms(use_true_random=False), st.booleans(), st.booleans())
-def test_files_are_read_as_in_the_general_way(
+def test_files_are_read_as_on_the_general_path(
     tmp_path: Path, general: Any, rng: Random, damaged: bool, filtered: bool
 ) -> None:
-    """Files, sound and damaged: the same changes with the same checkpoints, and the same error at the same place."""
+    """Valid and damaged files: the same changes with the same checkpoints, and the same error at the same position."""
     events = a_binlog(rng, 30)
     if damaged:
         damage(rng, events)
@@ -115,8 +115,8 @@ def test_files_are_read_as_in_the_general_way(
 
 @SETTINGS
 @given(st.randoms(use_true_random=False), st.booleans(), st.integers(0, 255))
-def test_servers_are_read_as_in_the_general_way(general: Any, rng: Random, damaged: bool, sequence: int) -> None:
-    """The same behind the packets of a server, wherever the network cuts them."""
+def test_servers_are_read_as_on_the_general_path(general: Any, rng: Random, damaged: bool, sequence: int) -> None:
+    """The same with the packets of a server, wherever the network splits them."""
     events = a_binlog(rng, 30)
     if damaged:
         damage(rng, events)
@@ -127,7 +127,7 @@ def test_servers_are_read_as_in_the_general_way(general: Any, rng: Random, damag
 
 @pytest.mark.parametrize("server", [True, False])
 def test_most_of_an_oltp_binlog_is_taken_whole(server: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The two ways are compared above only if the fast one is taken: it must be, for what it was made for."""
+    """The comparisons above are valid only if the fast path is taken, which must be so for an OLTP binlog."""
     writer, rng = BinlogWriter(), Random(1)
     events = [writer.begin(NOW)[4:]]
     for number in range(1, 201):
@@ -156,7 +156,7 @@ def test_most_of_an_oltp_binlog_is_taken_whole(server: bool, tmp_path: Path, mon
 
 
 def test_small_pieces_of_tls_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
-    """TLS delivers one record at a time: what has arrived is gathered, so that transactions can be taken whole."""
+    """TLS delivers one record at a time: received records are joined, so that transactions can be read whole."""
     sock = Socket(Random(1), [bytes(100)] * 1000, 0)
     sizes = iter([1000] * 1000)
     monkeypatch.setattr(sock, "_rng", type("Sizes", (), {"choice": lambda self, _: next(sizes)})())
@@ -167,8 +167,8 @@ def test_small_pieces_of_tls_are_joined(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(buffer.block) == 1000 * 105 + 9
 
 
-def test_what_came_before_the_end_of_a_connection_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A closed socket counts as one where more has arrived; packets that were received whole are given first."""
+def test_packets_before_the_end_of_a_connection_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of a socket is reported only after the complete packets that were received before it."""
     sock = Socket(Random(1), [bytes(100)] * 10, 0)
     source = _Source(sock, ReadBuffer(PACKET_GAP))  # type: ignore[arg-type]  # it delivers bytes, and does no more
     monkeypatch.setattr(source, "_encrypted", True)
@@ -177,7 +177,7 @@ def test_what_came_before_the_end_of_a_connection_is_read(monkeypatch: pytest.Mo
 
 
 def test_a_reader_may_stop_between_rows_and_their_end(tmp_path: Path, general: Any) -> None:
-    """Stopped after any number of changes, the checkpoint is that of the general way."""
+    """Stopped after any number of changes, the checkpoint equals that of the general path."""
     path = tmp_path / "binlog.000001"
     path.write_bytes(b"\xfebin" + b"".join(a_binlog(Random(5), 40)))
     for stop in range(1, 90, 3):

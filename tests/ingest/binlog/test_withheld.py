@@ -1,4 +1,4 @@
-"""Rows come out of a binary log when their transaction is committed: of every shape, from every place, once."""
+"""Rows of a binary log are published when their transaction is committed: any shape, any start, exactly once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SEEDS = range(12)
 
 
 class Log:
-    """A binlog file that is read from any place, with what a checkpoint holds there."""
+    """A binlog file that can be read from any position, with the state of a checkpoint there."""
 
     def __init__(self, path: Path, *, purged: bool = False) -> None:
         self.path, self.purged, self.again = path, purged, 0
@@ -60,13 +60,13 @@ def unknown(log_events: list[LogEvent], why: str) -> list[RowsNotLogged]:
 
 
 def read(log: Log, rng: Random, restarts: bool) -> list[LogEvent]:
-    """All facts; where the capture restarts, between transactions, only what its checkpoint holds is known."""
+    """Return all log events; at a restart, between transactions, only the checkpoint's state is known."""
     found: list[LogEvent] = []
     stream = log.log_events()
     while True:
         for event in stream:
             found.append(event)
-            if isinstance(event, RowsLogged):  # a checkpoint here may not claim that the transaction is over
+            if isinstance(event, RowsLogged):  # a checkpoint here may not claim that the transaction has ended
                 began = next(one for one in reversed(found) if isinstance(one, TransactionBegan))
                 assert not GtidSet.parse(stream.gtid_set).covers(GtidSet.parse(began.gtid))
             if isinstance(event, TransactionEnded) and restarts and rng.random() < 0.2:
@@ -78,7 +78,7 @@ def read(log: Log, rng: Random, restarts: bool) -> list[LogEvent]:
 
 @pytest.fixture
 def limits(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Sets how many bytes are withheld of a transaction, and kept of those that are prepared."""
+    """Set how many bytes are withheld of a transaction, and kept of prepared ones."""
 
     def limit(one: int, all_prepared: int) -> None:
         monkeypatch.setattr(withheld, "MOST", one)
@@ -89,9 +89,9 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("kept", [1 << 20, 100, 0])
-def test_rows_come_once_at_their_commit(tmp_path: Path, limits: Any, restarts: bool, kept: int) -> None:
-    """Committed rows in commit order, nothing of what was rolled back, whatever fits into memory; an event that may
-    hide rows has all tables read again, and the rest flows."""
+def test_rows_are_published_once_at_their_commit(tmp_path: Path, limits: Any, restarts: bool, kept: int) -> None:
+    """Committed rows in commit order, nothing of a rollback, whatever fits into memory. After an event that may hide
+    rows all tables are read again, and the rest flows."""
     limits(1 << 20, kept)
     for seed in SEEDS:
         made = MadeTransactions(rng := Random(seed))
@@ -111,11 +111,10 @@ def test_rows_come_once_at_their_commit(tmp_path: Path, limits: Any, restarts: b
 
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("purged", [False, True])
-def test_what_cannot_be_withheld_or_read_again_is_repaired(
+def test_rows_that_cannot_be_withheld_or_read_again_are_repaired(
     tmp_path: Path, limits: Any, restarts: bool, purged: bool
 ) -> None:
-    """Wherever rows were published that do not exist, or are missing since the log is gone, the table is read again
-    behind them."""
+    """If published rows do not exist, or rows are missing because the log is gone, the table is read again."""
     for seed in SEEDS:
         rng = Random(seed)
         limits(rng.choice((0, 60, 200)), rng.choice((0, 100)))
@@ -135,7 +134,8 @@ def test_what_cannot_be_withheld_or_read_again_is_repaired(
 
 
 def test_a_transaction_prepared_before_the_capture_is_repaired(tmp_path: Path) -> None:
-    """Nobody knows what an unknown XA transaction changed: all tables are read again; its rollback changes nothing."""
+    """The changes of an unknown XA transaction cannot be known: its commit has all tables read again, its rollback
+    nothing."""
     made = MadeTransactions(Random(1))
     made.commit_unknown("abcd")
     log = Log(tmp_path / "binlog.000001")
@@ -147,7 +147,7 @@ def test_a_transaction_prepared_before_the_capture_is_repaired(tmp_path: Path) -
 
 
 def test_a_checkpoint_keeps_a_bounded_number_of_prepared_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest are forgotten: their commit reads all tables again."""
+    """The oldest are dropped: their commit has all tables read again."""
     monkeypatch.setattr(prepared, "MANY", 3)
     known = prepared.PreparedTransactions({}, "s")
     assert known.state == {}

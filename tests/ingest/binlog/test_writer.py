@@ -1,4 +1,4 @@
-"""Binlogs that this library writes: read back equal, accepted by the tools, replayed by a server."""
+"""Binlogs that this library writes are read back equal, accepted by the tools, and replayed by a server."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def write(path: Path, database: str, *, checksum: bool = True) -> None:
 
 
 @pytest.mark.parametrize("checksum", [True, False])
-def test_what_is_written_is_read_back(tmp_path: Path, checksum: bool) -> None:
-    """Every type that can be written comes back with the same value, under the same names, at exact positions."""
+def test_written_values_are_read_back(tmp_path: Path, checksum: bool) -> None:
+    """Every type that can be written is read back with the same value, under the same names, at exact positions."""
     path = tmp_path / "own.000001"
     write(path, "d", checksum=checksum)
     reader = BinlogReader(FileTransport(path))
@@ -100,7 +100,7 @@ def events_of(path: Path) -> list[RawEvent]:
 
 
 def replay(server: Server, path: Path) -> None:
-    """Have a server apply the row events by its own BINLOG statement, as mysqlbinlog's output does."""
+    """Let a server apply the row events by its own BINLOG statement, as mysqlbinlog's output does."""
     data = path.read_bytes()
     with server.session() as session, session.cursor() as cursor:
         pending = b""
@@ -126,8 +126,8 @@ T_FORMAT = 15
 
 
 @pytest.mark.integration
-def test_a_server_replays_what_is_written(mysql80: Server, tmp_path: Path) -> None:
-    """MySQL 8.0 applies our events and holds exactly the rows that we wrote."""
+def test_a_server_replays_written_events(mysql80: Server, tmp_path: Path) -> None:
+    """MySQL 8.0 applies our events and has exactly the rows that we wrote."""
     with mysql80.session() as session, session.cursor() as cursor:
         cursor.execute("CREATE DATABASE replayed CHARACTER SET utf8mb4")
         cursor.execute(f"CREATE TABLE replayed.t ({TABLE})")
@@ -144,8 +144,8 @@ def test_a_server_replays_what_is_written(mysql80: Server, tmp_path: Path) -> No
 
 
 @pytest.mark.integration
-def test_a_copy_holds_the_same_and_what_was_injected(mysql80: Server, tmp_path: Path) -> None:
-    """A copied stream decodes as its origin does; an injected statement stands where it was put."""
+def test_a_copy_has_the_same_events_and_injected_ones(mysql80: Server, tmp_path: Path) -> None:
+    """A copied stream decodes like its original; an injected statement is at its position."""
     with mysql80.session() as session, session.cursor() as cursor:
         cursor.execute("SET GLOBAL binlog_checksum=CRC32")
         cursor.execute("SET GLOBAL binlog_row_metadata=FULL")
@@ -202,7 +202,7 @@ def test_mysqlbinlog_accepts_and_pipes_into_a_server(servers: Callable[[str], Se
 
 
 def test_an_existing_file_is_never_overwritten(tmp_path: Path) -> None:
-    """A binlog that exists is somebody's data."""
+    """An existing binlog may contain a user's data."""
     path = tmp_path / "own.000001"
     write(path, "d")
     before = path.read_bytes()
@@ -212,7 +212,7 @@ def test_an_existing_file_is_never_overwritten(tmp_path: Path) -> None:
 
 
 def test_positions_beyond_four_gibibytes_wrap_as_the_server_writes_them(tmp_path: Path) -> None:
-    """log_pos has 32 bits: a reader goes on where they wrap, and its positions have 64."""
+    """log_pos has 32 bits: a reader continues where they wrap, and its positions have 64."""
     path = tmp_path / "sparse.000001"
     writer = BinlogWriter()
     head = writer.begin(NOW)
@@ -223,7 +223,7 @@ def test_positions_beyond_four_gibibytes_wrap_as_the_server_writes_them(tmp_path
     parts.append(writer.rows("insert", 1, body, [{"id": 7}], NOW))
     parts.append(writer.xid(1, NOW))
     assert rows_at
-    # The same events as they would lie in a file of more than 4 GiB: a hole stands for all before them.
+    # The same events as in a file of more than 4 GiB: a sparse hole replaces all before them.
     far = BinlogWriter()
     far.begin(NOW)
     far.position = (1 << 32) - 60

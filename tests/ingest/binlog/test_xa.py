@@ -22,7 +22,7 @@ OTHERS = [pytest.param(name, marks=pytest.mark.matrix) for name in ("mysql57", "
 def captured(
     servers: Callable[[str], Server], tmp_path: Path, request: pytest.FixtureRequest
 ) -> Iterator[Callable[..., MemoryCapture]]:
-    """Makes a capture of tables of a new database on a server."""
+    """Start a capture of tables of a new database on a server."""
     made: list[MemoryCapture] = []
 
     def make(flavour: str, *statements: str, tables: tuple[str, ...] = ("t",), **options: Any) -> MemoryCapture:
@@ -49,8 +49,9 @@ TABLE = "CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT)"
 def test_random_interleavings_are_captured_exactly_once(
     captured: Callable[..., MemoryCapture], flavour: str, transactions: int, kills: int
 ) -> None:
-    """Many XA transactions in random interleavings, with plain ones, savepoints and log rotations between, and kills of
-    the capture, which begins in the middle: each committed change once, in commit order, nothing of a rollback."""
+    """Many XA transactions in random interleavings, with plain ones, savepoints and log rotations in between. The
+    capture starts in the middle and is killed: each committed change is published once, in commit order, and nothing of
+    a rollback."""
     capture = captured(flavour, TABLE)
     traffic = XaTraffic(capture.server, capture.database, random := Random(42))
     try:
@@ -82,7 +83,7 @@ def test_random_interleavings_are_captured_exactly_once(
 
 
 def run(capture: MemoryCapture, *statements: str) -> Any:
-    """Run statements in one session; the rows of the last."""
+    """Run statements in one session; return the rows of the last one."""
     with capture.server.session(database=capture.database) as connected, connected.cursor() as cursor:
         for statement in statements:
             cursor.execute(statement)
@@ -90,7 +91,7 @@ def run(capture: MemoryCapture, *statements: str) -> Any:
 
 
 def prepare(capture: MemoryCapture, xid: str, *statements: str) -> Any:
-    """Prepare an XA transaction; its session."""
+    """Prepare an XA transaction; return its session."""
     session = capture.server.session(database=capture.database)
     with session.cursor() as cursor:
         for statement in (f"XA START '{xid}'", *statements, f"XA END '{xid}'", f"XA PREPARE '{xid}'"):
@@ -99,7 +100,7 @@ def prepare(capture: MemoryCapture, xid: str, *statements: str) -> Any:
 
 
 def restarted(capture: MemoryCapture) -> None:
-    """End the capture in order once it has caught up, and begin anew."""
+    """Stop the capture cleanly once it has caught up, and restart it."""
     capture.caught_up()
     capture.stop()
     capture.start()
@@ -113,10 +114,10 @@ ALL = pytest.mark.parametrize("flavour", ["mysql80", *OTHERS])
 
 
 @ALL
-def test_a_prepared_transaction_outlives_restarts_rotations_and_its_log(
+def test_a_prepared_transaction_survives_restarts_rotations_and_a_purge(
     captured: Callable[..., MemoryCapture], flavour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its rows are read again from the log where memory does not hold them; where the log was purged, its table is."""
+    """Its rows are read again from the log if memory does not have them; if the log was purged, its table is read."""
     monkeypatch.setattr("ingest.events.prepared.MOST", 100)
     capture = captured(flavour, TABLE, "INSERT INTO t VALUES (1, 1), (2, 2)")
     capture.start()
@@ -151,7 +152,8 @@ def test_a_prepared_transaction_outlives_restarts_rotations_and_its_log(
 
 @ALL
 def test_an_incident_is_repaired(captured: Callable[..., MemoryCapture], flavour: str) -> None:
-    """The server could not log a change of a MyISAM table, and says so: all tables are read again, the rest flows."""
+    """The server could not log a change of a MyISAM table, and reports it: all tables are read again, the rest
+    flows."""
     capture = captured(flavour, TABLE, "CREATE TABLE m (id INT PRIMARY KEY, v LONGTEXT) ENGINE=MyISAM")
     capture.start()
     capture.caught_up()
@@ -168,13 +170,13 @@ def test_an_incident_is_repaired(captured: Callable[..., MemoryCapture], flavour
     capture.caught_up()
     assert capture.rows("t") == capture.held("t")
     incidents = [details for what, details in capture.phases.said if "incident" in str(details.get("why"))]
-    assert len(incidents) == 1, "it is said once, also behind a restart"
+    assert len(incidents) == 1, "it is reported once, also after a restart"
 
 
 @pytest.mark.parametrize("harm", ["checksum", "length"])
 @ALL
 def test_a_damaged_log_is_repaired(captured: Callable[..., MemoryCapture], flavour: str, harm: str) -> None:
-    """A part of the log that cannot be read any more is passed over: all tables are read again, the rest flows."""
+    """An unreadable part of the log is skipped: all tables are read again, the rest flows."""
     capture = captured(flavour, TABLE)
     capture.start()
     capture.caught_up()
@@ -201,10 +203,10 @@ def test_a_damaged_log_is_repaired(captured: Callable[..., MemoryCapture], flavo
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("flavour", ["maria10", "maria11"])
-def test_what_a_published_part_of_a_rolled_back_transaction_left_is_repaired(
+def test_rows_published_from_a_rolled_back_transaction_are_repaired(
     captured: Callable[..., MemoryCapture], flavour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """MariaDB logs what it rolls back where a temporary table is made; a MyISAM table's changes stay."""
+    """MariaDB logs a rollback that creates a temporary table; a MyISAM table's changes persist."""
     monkeypatch.setattr("ingest.events.withheld.MOST", 2000)
     capture = captured(flavour, TABLE)
     capture.start()

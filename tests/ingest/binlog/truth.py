@@ -1,4 +1,4 @@
-"""Plays row changes into tables and compares the result with what the server held: the judge of the sample binlogs."""
+"""Replay row changes into tables and compare the result with the server's content, for the sample binlogs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ Row = tuple[Any, ...]
 
 
 def canonical(value: Any, declared: str) -> Any:
-    """A cell in a form in which the server's text and the decoder's value are equal exactly when they mean the same."""
+    """Convert a cell so that the server's text and the decoder's value are equal exactly when they have the same
+    meaning."""
     if value is None:
         return None
     kind = declared.lower()
@@ -41,7 +42,7 @@ def canonical(value: Any, declared: str) -> Any:
 
 
 def play(lines: Iterable[bytes], truth: dict[str, Any]) -> dict[str, Counter[Row]]:
-    """The rows of every table at the end; AssertionError when a change does not find the row that it changes."""
+    """Return the rows of every table at the end; raise AssertionError if a change does not find its row."""
     names = {name.lower(): name for name in truth}
     tables: dict[str, list[dict[str, Any]]] = {}
     for line in lines:
@@ -71,7 +72,7 @@ def play(lines: Iterable[bytes], truth: dict[str, Any]) -> dict[str, Counter[Row
 
 
 def expected(truth: dict[str, Any]) -> dict[str, Counter[Row]]:
-    """What the server held."""
+    """Return the server's content."""
     return {
         name: Counter(
             tuple(canonical(cell, column[1]) for cell, column in zip(row, table["columns"], strict=True))

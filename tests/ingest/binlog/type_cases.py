@@ -1,5 +1,5 @@
 # ruff: noqa: E501  # SQL literals are clearer on one line each
-"""Every column type with its telling values, and how to ask the server for its own print of them."""
+"""Every column type with edge values, and the SQL to read the server's own text of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeCase:
-    """A type, SQL literals for its values (NULL is added), and `form`: how server and decoder are compared."""
+    """A type, SQL literals for its values (NULL is added), and `form`: the rule by which server and decoder are
+    compared."""
 
     name: str
     sql: str
@@ -18,7 +19,7 @@ class TypeCase:
     servers: tuple[str, ...] = ()
 
     def printed(self, column: str = "c") -> str:
-        """The expression with which the server prints the column unambiguously."""
+        """Return the expression with which the server prints the column unambiguously."""
         return {
             "integer": f"CAST({column} AS CHAR)",
             "bit": f"CAST({column}+0 AS CHAR)",
@@ -286,5 +287,5 @@ CASES = tuple(
 
 
 def cases_of(flavour: str) -> list[TypeCase]:
-    """The cases that a server can hold."""
+    """Return the cases that a server supports."""
     return [case for case in CASES if not case.servers or flavour in case.servers]

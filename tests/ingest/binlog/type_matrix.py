@@ -1,4 +1,4 @@
-"""Runs the type cases on a server under one setting and compares every image in the binlog with the server's print."""
+"""Run the type cases on a server under one setting and compare every image in the binlog with the server's text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.ingest.binlog.type_cases import TypeCase
 
 
 class ServerSchema:
-    """A SchemaSource that asks the server; right as long as nothing is altered while it is used."""
+    """A SchemaSource that asks the server; correct as long as no table is altered while it is used."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -30,7 +30,7 @@ class ServerSchema:
         return self._known[database].get(name, [])
 
     def _ask(self, database: str) -> dict[str, list[ColumnHint]]:
-        """All tables of a database at once: a session for each took longer than all that is compared."""
+        """Read all tables of a database at once: a session for each took longer than all comparisons."""
         found: dict[str, list[ColumnHint]] = {}
         with self._server.session() as session, session.cursor() as cursor:
             cursor.execute(
@@ -44,7 +44,7 @@ class ServerSchema:
 
 
 def meaning(form: str, printed: Any) -> Any:
-    """The server's print as the value that the decoder should give."""
+    """Convert the server's text to the value that the decoder should return."""
     if printed is None:
         return None
     if form in ("integer", "bit"):
@@ -61,7 +61,7 @@ def meaning(form: str, printed: Any) -> Any:
 
 
 def settled(value: Any) -> Any:
-    """A JSON value whose numbers compare by value and whose null is not SQL's."""
+    """Normalize a JSON value, whose numbers compare by value and whose null is not SQL's."""
     if value is None or value is JSON_NULL:
         return "null!"
     if isinstance(value, dict):
@@ -74,14 +74,14 @@ def settled(value: Any) -> Any:
 
 
 def decoded(form: str, value: Any) -> Any:
-    """The decoder's value in the same terms."""
+    """Convert the decoder's value to the same form."""
     if value is not None and form == "json":
         return settled(value)
     return value
 
 
 def prepare(server: Server, cases: Sequence[TypeCase], database: str) -> None:
-    """Tables for all cases: `…_all` holds every value once, the table itself is filled by `run`."""
+    """Create tables for all cases: `…_all` has every value once, the table itself is filled by `run`."""
     with server.session(init_command="SET sql_mode=''") as session, session.cursor() as cursor:
         cursor.execute(f"CREATE DATABASE {database} CHARACTER SET utf8mb4")
         cursor.execute(f"USE {database}")
@@ -93,7 +93,8 @@ def prepare(server: Server, cases: Sequence[TypeCase], database: str) -> None:
 
 
 def run(server: Server, cases: Sequence[TypeCase], database: str, image: str, schema: bool) -> list[str]:
-    """Insert, update and delete every value of every case; what differs from the server's print, one line each."""
+    """Insert, update and delete every value of every case; return the differences from the server's text, one line
+    each."""
     wrong: list[str] = []
     address = parse_uri(server.uri)
     assert isinstance(address, ServerAddress)

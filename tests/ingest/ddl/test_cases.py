@@ -1,4 +1,4 @@
-"""Five servers' answers to our own cases, statement by statement."""
+"""Compare the DDL reader with five servers' answers to our own cases, statement by statement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _OURS = "tailorbird quarantines"
 
 
 def blocks(path: Path) -> list[tuple[str, dict[str, str], bool]]:
-    """Statements with each server's answer, and whether we are to say that we do not understand."""
+    """Return statements with each server's answer, and whether the reader must report that it does not understand
+    them."""
     found = []
     for block in path.read_text(encoding="utf-8").split("\n\n"):
         if not block.strip():
@@ -43,7 +44,7 @@ def blocks(path: Path) -> list[tuple[str, dict[str, str], bool]]:
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
 def test_each_statement_does_what_the_server_did(path: Path, server: str) -> None:
-    """Whatever a server executes changes our tables as it changed its own, or is said not to be understood."""
+    """Whatever a server executes changes our tables as it changed its own, or is reported as not understood."""
     dialect, database = SERVERS[server], "shop_ddl"
     catalog = Catalog(default_charset=dialect.default_charset, databases={database: "utf8mb4"})
     asked = 0
@@ -67,7 +68,7 @@ def test_each_statement_does_what_the_server_did(path: Path, server: str) -> Non
         for table, columns in wanted["tables"].items():
             assert tables[table] == columns, sql
         assert [".".join(name) for name in applied.gone] == wanted["gone"], sql
-        # what changed for us beside the columns that are compared: keys, defaults, generation
+        # changes in addition to the compared columns: keys, defaults, generation
         assert {".".join(name) for name in applied.changed} >= set(wanted["tables"]), sql
         catalog, database = applied.catalog, applied.database
     assert asked > 10

@@ -1,4 +1,4 @@
-"""`tailorbird ddl`: the protocol that others' tests speak."""
+"""`tailorbird ddl`: the protocol that other projects' tests use."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from tailorbird.cli.app import app
 
 
 def ask(*lines: object, raw: bytes = b"") -> list[dict[str, Any]]:
-    """Answers to requests, and to raw bytes behind them."""
+    """Return the answers to requests, and to raw bytes after them."""
     text = "".join(json.dumps(line) + "\n" for line in lines).encode() + raw
     result = CliRunner().invoke(app, ["ddl"], input=text)
     assert result.exit_code == 0, result.output
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-def test_answers_have_the_agreed_form() -> None:
-    """A reset has no answer; each statement has one, with the columns of what it made and the names of what is gone."""
+def test_answers_have_the_documented_format() -> None:
+    """A reset has no answer; each statement has one, with the columns of changed tables and the names of dropped
+    ones."""
     answers = ask(
         {"reset": True, "dialect": "mariadb", "db": "d", "charset": "latin1"},
         {"id": 7, "sql": "CREATE TABLE t (col INT UNSIGNED, `ü` TEXT NOT NULL)"},
@@ -46,15 +47,15 @@ def test_answers_have_the_agreed_form() -> None:
     ]
 
 
-def test_no_line_stops_it() -> None:
-    """Lines that are no request are answered with an error, and the next ones as usual."""
+def test_an_invalid_line_does_not_stop_it() -> None:
+    """Invalid lines are answered with an error, and the next ones as usual."""
     answers = ask({"id": 1}, [], {"id": 2, "sql": "\ud800`"}, raw=b'\xff\xfe\n{"id": 3, "sql": "BEGIN"}\n\n{"id": 4')
     assert ["error" in answer for answer in answers] == [True, True, True, True, False, True]
     assert answers[4] == {"id": 3, "tables": {}, "gone": []}
 
 
 def test_a_reset_to_an_unknown_server_is_refused() -> None:
-    """A dialect or character set that is not known is the caller's mistake: exit 2, not answers for another."""
+    """An unknown dialect or character set is a usage error: it exits with 2 instead of using another one."""
     for wrong in ({"dialect": "oracle"}, {"dialect": "mysql", "charset": "klingon"}):
         result = CliRunner().invoke(app, ["ddl"], input=json.dumps({"reset": True, **wrong}))
         assert getattr(result.exception, "exit_code", None) == 2

@@ -1,4 +1,4 @@
-"""What rows read in a column that was added after them, and by which collation a column compares."""
+"""Values that older rows have in an added column, and the collation by which a column compares."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNKNOWN = "unknown"
 
 
 def table_after(*statements: str, dialect: Dialect = MYSQL) -> TableDefinition:
-    """Table `t` after statements on one with an `id`."""
+    """Return table `t` after statements on one with an `id`."""
     catalog = Catalog(default_charset="utf8mb4", databases={"d": "utf8mb4"})
     for sql in ("CREATE TABLE t (id INT PRIMARY KEY)", *statements):
         applied = apply(catalog, sql, database="d", dialect=dialect)
@@ -79,7 +79,7 @@ def initial(column: Column) -> Canonical:
         ("BINARY(2) DEFAULT 'a'", "YQA="),
         ("VARBINARY(4) DEFAULT 0x6162", "YWI="),
         ("TEXT NOT NULL", ""),
-        # what only the server can tell
+        # values that only the server knows
         ("DATETIME DEFAULT CURRENT_TIMESTAMP", UNKNOWN),
         ("DATETIME NOT NULL DEFAULT NOW()", UNKNOWN),
         ("INT DEFAULT (1 + 1)", UNKNOWN),
@@ -89,8 +89,8 @@ def initial(column: Column) -> Canonical:
         ("INT UNIQUE AUTO_INCREMENT", UNKNOWN),
     ],
 )
-def test_rows_of_before_read_the_default_of_an_added_column(words: str, wanted: Canonical) -> None:
-    """A row without the column reads what the server gives it: the default, NULL or the type's own; never a guess."""
+def test_older_rows_read_the_default_of_an_added_column(words: str, wanted: Canonical) -> None:
+    """A row without the column has the server's value: the default, NULL or the type's own; never a guess."""
     added = column_after(f"ALTER TABLE t ADD c {words}")
     assert initial(added) == wanted
     assert type(initial(added)) is type(wanted)
@@ -107,14 +107,14 @@ def test_rows_of_before_read_the_default_of_an_added_column(words: str, wanted: 
     ],
 )  # fmt: skip
 def test_addresses_and_uuids_are_as_mariadb_prints_them(words: str, wanted: Canonical) -> None:
-    """As MariaDB 11.4 shows the rows that were there before the column, however its default was written."""
+    """Rows that existed before the column read as MariaDB 11.4 shows them, however its default was written."""
     column = table_after(f"ALTER TABLE t ADD c {words}", dialect=MARIA).column("c")
     assert column is not None
     assert initial(column.column) == wanted
 
 
 def test_a_later_default_is_not_that_of_older_rows() -> None:
-    """SET DEFAULT is for rows to come: those of before the column keep what ADD COLUMN gave them."""
+    """SET DEFAULT applies to later rows: rows older than the column keep the value of ADD COLUMN."""
     assert initial(column_after("ALTER TABLE t ADD c INT DEFAULT 5", "ALTER TABLE t ALTER c SET DEFAULT 6")) == 5
     assert initial(column_after("ALTER TABLE t ADD c INT DEFAULT 5", "ALTER TABLE t MODIFY c INT DEFAULT 6")) == 5
 
@@ -132,8 +132,8 @@ def test_a_later_default_is_not_that_of_older_rows() -> None:
         ("INT", "INT NOT NULL DEFAULT 7", 0),
     ],
 )
-def test_a_retyped_column_keeps_what_older_rows_read(before: str, after: str, wanted: Canonical) -> None:
-    """MODIFY converts the value of rows of before as it converts all others."""
+def test_a_retyped_column_converts_the_value_of_older_rows(before: str, after: str, wanted: Canonical) -> None:
+    """MODIFY converts the value of older rows like all others."""
     assert initial(column_after(f"ALTER TABLE t ADD c {before}", f"ALTER TABLE t CHANGE c c {after}")) == wanted
 
 
@@ -160,7 +160,7 @@ def test_a_retyped_column_keeps_what_older_rows_read(before: str, after: str, wa
 def test_information_schema_reports_defaults(
     shown: object, extra: str, column_type: str, nullable: str, dialect: Dialect, wanted: Canonical
 ) -> None:
-    """A snapshot's start knows the defaults that statements would have told, in each server's way to print them."""
+    """The start of a snapshot knows the same defaults as statements give, in each server's notation."""
     row = {"column_default": shown, "extra": extra, "column_type": column_type, "is_nullable": nullable}
     value, known = shown_initial(row, dialect)
     assert (value if known else UNKNOWN) == wanted
@@ -169,7 +169,7 @@ def test_information_schema_reports_defaults(
 @pytest.mark.parametrize(
     ("table", "column", "wanted"),
     [
-        ("", "VARCHAR(9)", None),  # the database's, which is not followed
+        ("", "VARCHAR(9)", None),  # the default of the database, which is not followed
         ("", "INT", None),
         ("COLLATE utf8mb4_bin", "VARCHAR(9)", "utf8mb4_bin"),
         ("COLLATE utf8mb4_bin", "VARBINARY(9)", None),
@@ -182,8 +182,8 @@ def test_information_schema_reports_defaults(
         ("COLLATE utf8mb4_bin", "ENUM('a')", "utf8mb4_bin"),
     ],
 )
-def test_a_column_compares_by_the_collation_that_the_server_gives_it(table: str, column: str, wanted: object) -> None:
-    """A column's own words decide, then its character set's default, then its table's; else it is not known."""
+def test_a_column_has_the_collation_of_the_server(table: str, column: str, wanted: object) -> None:
+    """The column's own clause decides, then its character set's default, then its table's; otherwise it is unknown."""
     found = table_after(f"CREATE TABLE u (c {column}) {table}", "DROP TABLE t", "RENAME TABLE u TO t").column("c")
     assert found is not None
     assert found.collation == wanted
@@ -192,7 +192,7 @@ def test_a_column_compares_by_the_collation_that_the_server_gives_it(table: str,
 
 
 def test_a_databases_default_is_followed() -> None:
-    """A table made without a word about it compares as its database says, also after ALTER DATABASE and a restart."""
+    """A table without a clause compares as its database does, also after ALTER DATABASE and a restart."""
     position = Position(file="f", pos=1, gtid_set="", sequence=0)
     rows = [{"schema_name": "d", "default_character_set_name": "utf8mb4", "default_collation_name": "utf8mb4_bin"}]
     catalog = catalog_of([], [], [], rows, "utf8mb4", MYSQL)
@@ -219,14 +219,14 @@ def test_a_databases_default_is_followed() -> None:
 
 
 def test_convert_to_changes_the_collation_of_all_columns() -> None:
-    """CONVERT TO … COLLATE is followed, and forgets what it leaves open."""
+    """CONVERT TO … COLLATE is followed, and collations that it leaves open become unknown."""
     made = "CREATE TABLE u (c VARCHAR(9)) COLLATE utf8mb4_bin", "DROP TABLE t", "RENAME TABLE u TO t"
     to = "ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4"
     assert column_after(*made, to).collation == "utf8mb4_0900_ai_ci"
     assert column_after(*made, f"{to} COLLATE utf8mb4_general_ci").collation == "utf8mb4_general_ci"
 
 
-def test_schemas_carry_what_is_known_and_read_records_of_before() -> None:
+def test_schemas_have_defaults_and_read_older_records() -> None:
     """Defaults and collations survive the topic of schemas and the history; records without them are still read."""
     table = table_after(
         "ALTER TABLE t ADD c INT DEFAULT 5, ADD n INT, ADD x VARCHAR(3) COLLATE utf8mb4_bin DEFAULT (1)"
@@ -243,8 +243,8 @@ def test_schemas_carry_what_is_known_and_read_records_of_before() -> None:
     assert schema_from_json({**value, "columns": [old]}).columns == (Column(name="c", column_type="int"),)
 
 
-def test_the_logs_metadata_leaves_what_it_does_not_report() -> None:
-    """A TABLE_MAP that corrects one column does not forget the defaults and collations of the others."""
+def test_the_logs_metadata_keeps_other_attributes() -> None:
+    """A TABLE_MAP that corrects one column keeps the defaults and collations of the others."""
     position = Position(file="f", pos=1, gtid_set="", sequence=1)
     begun = Catalog(databases={"d": "utf8mb4"})
     sql = "CREATE TABLE t (id INT PRIMARY KEY, c VARCHAR(3) COLLATE utf8mb4_bin DEFAULT 'x')"

@@ -1,4 +1,4 @@
-"""Statements folded into the schema history, and the catalog that comes back out of it."""
+"""Statements folded into the schema history, and the catalog rebuilt from it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def table_id(name: str) -> TableId:
 
 
 def fold(history: History, catalog: Catalog, statements: list[str], start: int = 0) -> list[Followed]:
-    """Follow statements, each taking the next number behind `start`."""
+    """Follow statements, each with the next number after `start`."""
     out = []
     for number, sql in enumerate(statements, start=start + 1):
         followed = follow(
@@ -66,7 +66,7 @@ def shown(catalog: Catalog) -> tuple[object, ...]:
 @given(statements=st.lists(st.sampled_from(STATEMENTS), max_size=14))
 @settings(deadline=None)  # the machine may be busy
 def test_the_history_at_a_position_is_the_catalog_then(statements: list[str]) -> None:
-    """schema_at is what the statements before the position made, and the catalog rebuilt there is the one that was."""
+    """schema_at equals the result of the statements before the position, and the catalog rebuilt there is the same."""
     history, catalog = beginning()
     folded = fold(history, catalog, statements)
     last = folded[-1].history if folded else history
@@ -80,7 +80,7 @@ def test_the_history_at_a_position_is_the_catalog_then(statements: list[str]) ->
 @given(statements=st.lists(st.sampled_from(STATEMENTS), max_size=14), cut=st.integers(0, 14))
 @settings(deadline=None)  # the machine may be busy
 def test_a_resumed_agent_folds_the_same_history(statements: list[str], cut: int) -> None:
-    """Resumed at any older position, with the history read back from the topic, the same statements change nothing."""
+    """Resumed at any older position, with the history read from the topic, the same statements change nothing."""
     history, catalog = beginning()
     folded = fold(history, catalog, statements)
     last = folded[-1].history if folded else history
@@ -96,8 +96,8 @@ def test_a_resumed_agent_folds_the_same_history(statements: list[str], cut: int)
 
 @given(statements=st.lists(st.sampled_from(STATEMENTS), max_size=14))
 @settings(deadline=None)  # the machine may be busy
-def test_versions_are_never_used_twice(statements: list[str]) -> None:
-    """Two schemas of a table with the same version are the same, even if it was dropped between."""
+def test_versions_are_never_reused(statements: list[str]) -> None:
+    """Two schemas of a table with the same version are the same, even if it was dropped in between."""
     history, catalog = beginning()
     found: dict[tuple[TableId, int], object] = {}
     for followed in fold(history, catalog, statements):
@@ -108,7 +108,7 @@ def test_versions_are_never_used_twice(statements: list[str]) -> None:
 
 
 def test_metadata_ends_a_quarantine_from_the_statement_on() -> None:
-    """A statement that was not understood is amended at its own position, and stays so when it is read again."""
+    """A statement that was not understood is amended at its own position, and stays amended when it is read again."""
     history, catalog = beginning()
     before, broken = fold(history, catalog, ["CREATE TABLE a (id INT PRIMARY KEY)", "ALTER TABLE a FROBNICATE"])
     assert broken.error
@@ -131,7 +131,7 @@ def test_metadata_ends_a_quarantine_from_the_statement_on() -> None:
 
 
 def test_a_table_that_was_never_seen_is_known_from_its_metadata_on() -> None:
-    """A table made before capture began, in a database that was not read, is known once its TABLE_MAP came."""
+    """A table created before capture started, in a database that was not read, is known after its TABLE_MAP."""
     history, catalog = beginning()
     found = reported(
         history, catalog, table_id("n"), [Column(name="a", column_type="int")], [], position=position(5)
@@ -143,7 +143,7 @@ def test_a_table_that_was_never_seen_is_known_from_its_metadata_on() -> None:
 
 
 def test_information_schema_gives_the_catalog_that_statements_would() -> None:
-    """Rows of information_schema, as a server answers them, make the tables that its DDL makes."""
+    """Rows of information_schema make the same tables as the server's DDL."""
     columns = [
         dict(
             zip(

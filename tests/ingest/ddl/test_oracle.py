@@ -1,4 +1,4 @@
-"""How much of other projects' DDL is understood as two real servers understood it.
+"""Measure how much of other projects' DDL is understood like two real servers understood it.
 
 Also a command: `python tests/ingest/ddl/test_oracle.py [FILE …]` scores files of oracle lines (see tests/cases/ddl).
 """
@@ -24,7 +24,8 @@ Columns = list[list[Any]]
 
 
 def oracle_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of an oracle file; columns in the long form of information_schema are cut to the four that count."""
+    """Return the lines of an oracle file; columns in the long format of information_schema are cut to the four that
+    count."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
             found = json.loads(line)
@@ -39,7 +40,7 @@ def oracle_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def score(path: Path, dialect: Dialect) -> tuple[int, int, list[str]]:
-    """Column-changing statements answered exactly as the server did, how many there are, and the misses."""
+    """Return the number of column-changing statements answered exactly like the server, their total, and the misses."""
     right = total = 0
     misses: list[str] = []
     file, catalog, database = "", Catalog(), ""
@@ -60,7 +61,7 @@ def score(path: Path, dialect: Dialect) -> tuple[int, int, list[str]]:
 
 
 def answer(applied: Applied) -> tuple[dict[str, Columns], list[str]]:
-    """Tables made or changed and tables gone, in the oracle's form."""
+    """Return tables created or changed and tables dropped, in the oracle's format."""
     tables = {
         ".".join(name): [[c.name, c.column_type, c.nullable, c.charset] for c in table.columns]
         for name, table in applied.changed.items()
@@ -69,14 +70,14 @@ def answer(applied: Applied) -> tuple[dict[str, Columns], list[str]]:
 
 
 def dialect_in(path: Path) -> Dialect:
-    """The dialect that a file's name tells."""
+    """Return the dialect in a file's name."""
     return dialect_of("mariadb" if "mariadb" in path.name else "mysql")
 
 
 @pytest.mark.parametrize("server", ["mysql97", "mariadb10"])
-def test_what_servers_made_of_ddl_is_reproduced(server: str) -> None:
-    """At least 97% of the statements that change columns are answered exactly as the server's information_schema; and
-    statements that change none are answered with nothing."""
+def test_the_servers_results_of_ddl_are_reproduced(server: str) -> None:
+    """At least 97% of the statements that change columns are answered exactly as the server's information_schema;
+    statements that change none have an empty answer."""
     path = CASES / f"oracle_{server}.jsonl.gz"
     right, total, misses = score(path, dialect_in(path))
     assert total > 1000
@@ -84,7 +85,7 @@ def test_what_servers_made_of_ddl_is_reproduced(server: str) -> None:
 
 
 def test_a_wrong_answer_is_a_miss() -> None:
-    """The score can fail: read as the other server's, most statements are answered otherwise."""
+    """The score can fail: read in the other server's dialect, most statements have other answers."""
     right, total, _ = score(CASES / "oracle_mysql97.jsonl.gz", dialect_of("mariadb"))
     assert right / total < 0.8
 

@@ -1,4 +1,4 @@
-"""Which ALTERs keep every value: those, and no others, are not read again."""
+"""ALTERs that keep every value, and only those, cause no re-read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MARIA = Dialect(server="mariadb", version=101100, strict=True)
 
 
 def rewritten(made: str, alter: str, dialect: Dialect = MYSQL, verb: str = "ALTER TABLE") -> tuple[str, ...]:
-    """The columns of `t` that a statement rewrites."""
+    """Return the columns of `t` that a statement rewrites."""
     catalog = Catalog(databases={"d": "utf8mb4"})
     catalog = apply(catalog, f"CREATE TABLE t ({made})", database="d", dialect=dialect).catalog
     applied = apply(catalog, f"{verb} t {alter}", database="d", dialect=dialect)
@@ -39,8 +39,8 @@ def rewritten(made: str, alter: str, dialect: Dialect = MYSQL, verb: str = "ALTE
         ("id INT PRIMARY KEY, v INT", "ADD COLUMN v2 VARCHAR(9) NOT NULL DEFAULT 'x' AFTER id"),
     ],
 )  # fmt: skip
-def test_what_keeps_every_value_is_not_read_again(made: str, alter: str) -> None:
-    """A common, cheap ALTER costs no second look at the table."""
+def test_an_alter_that_keeps_every_value_causes_no_reread(made: str, alter: str) -> None:
+    """A common, cheap ALTER does not have the table read again."""
     assert rewritten(made, alter) == ()
 
 
@@ -59,12 +59,12 @@ def test_what_keeps_every_value_is_not_read_again(made: str, alter: str) -> None
         ("id INT PRIMARY KEY, v SET('a','b')", "MODIFY v SET('b','a')", ("v",)),
     ],
 )  # fmt: skip
-def test_what_only_the_server_knows_is_named(made: str, alter: str, columns: tuple[str, ...]) -> None:
-    """Where a conversion depends on the server, its columns are named."""
+def test_columns_with_server_dependent_conversions_are_named(made: str, alter: str, columns: tuple[str, ...]) -> None:
+    """If a conversion depends on the server, its columns are named."""
     assert rewritten(made, alter) == columns
 
 
-def test_a_session_that_adjusts_values_is_reported_from_a_strict_one() -> None:
+def test_a_lenient_session_is_distinguished_from_a_strict_one() -> None:
     """NULL becomes 0 in a column that gets NOT NULL, unless the session is strict."""
     lax = MYSQL.in_mode_bits(0)
     assert MYSQL.in_mode_bits(1 << 21).strict
@@ -72,7 +72,7 @@ def test_a_session_that_adjusts_values_is_reported_from_a_strict_one() -> None:
 
 
 def test_alter_ignore_may_remove_rows() -> None:
-    """MariaDB's ALTER IGNORE TABLE deletes duplicates without a word in the log."""
+    """MariaDB's ALTER IGNORE TABLE deletes duplicates without row events."""
     made = "id INT PRIMARY KEY, v INT"
     assert rewritten(made, "ADD UNIQUE (v)", MARIA, "ALTER IGNORE TABLE") == ("*",)
     assert rewritten(made, "ADD UNIQUE (v)", MARIA) == ()

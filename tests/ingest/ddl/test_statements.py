@@ -1,4 +1,4 @@
-"""Single promises of the DDL reader: what is passed, what is quarantined, what a session's state changes."""
+"""Single guarantees of the DDL reader: ignored statements, quarantine, and the effects of a session's state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MARIA = dialect_of("mariadb")
 
 
 def start(*statements: str, dialect: Dialect = MYSQL) -> Catalog:
-    """A catalog after these statements, all of which must be understood."""
+    """Return a catalog after these statements, all of which must be understood."""
     catalog = Catalog(default_charset="utf8mb4", databases={"d": "utf8mb4"})
     for sql in statements:
         applied = run(catalog, sql, dialect=dialect)
@@ -64,8 +64,8 @@ def names(table: TableDefinition) -> list[str]:
         "CREATE RESOURCE GROUP g TYPE = USER",
     ],
 )
-def test_statements_without_columns_are_passed(sql: str) -> None:
-    """What cannot touch columns is recognised: no error, no change."""
+def test_statements_without_columns_are_ignored(sql: str) -> None:
+    """A statement that cannot change columns is recognised: no error, no change."""
     catalog = start("CREATE TABLE t (a INT)")
     applied = run(catalog, sql)
     assert (applied.error, applied.changed, applied.gone, applied.catalog) == (None, {}, (), catalog)
@@ -90,8 +90,8 @@ def test_statements_without_columns_are_passed(sql: str) -> None:
         "CREATE INDEX i ON t",
     ],
 )
-def test_what_is_not_understood_quarantines_its_table_only(sql: str) -> None:
-    """Never a guess: the error names the reason, the table is unknown from then on, the others are untouched."""
+def test_an_unknown_statement_quarantines_its_table_only(sql: str) -> None:
+    """Nothing is guessed: the error has the reason, the table is unknown from then on, the others are untouched."""
     catalog = start("CREATE TABLE t (a INT)", "CREATE TABLE other (b INT)")
     applied = run(catalog, sql)
     assert applied.error
@@ -102,7 +102,7 @@ def test_what_is_not_understood_quarantines_its_table_only(sql: str) -> None:
 
 
 def test_a_quarantine_lasts_until_the_columns_are_reported() -> None:
-    """Later statements on the table stay errors with the first reason, follow its renames, and end with a CREATE."""
+    """Later statements on the table remain errors with the first reason, follow its renames, and end with a CREATE."""
     catalog = start("CREATE TABLE t (a INT)")
     first = run(catalog, "ALTER TABLE t ADD b NOSUCHTYPE")
     later = run(first.catalog, "ALTER TABLE t ADD c INT")
@@ -117,8 +117,8 @@ def test_a_quarantine_lasts_until_the_columns_are_reported() -> None:
     assert made.catalog.unknown == {}
 
 
-def test_a_statement_that_cannot_be_cut_quarantines_what_it_may_name() -> None:
-    """An unclosed quote hides which table is meant: every known table whose name stands in the text is unknown."""
+def test_a_statement_that_cannot_be_tokenized_quarantines_the_tables_it_may_name() -> None:
+    """An unclosed quote hides the table's name: every known table whose name is in the text becomes unknown."""
     catalog = start("CREATE TABLE t1 (a INT)", "CREATE TABLE t2 (a INT)", "CREATE TABLE x (a INT)")
     applied = run(catalog, "ALTER TABLE `T1, t2 ADD b INT")
     assert set(applied.quarantined) == {("d", "t1"), ("d", "t2")}
@@ -126,7 +126,7 @@ def test_a_statement_that_cannot_be_cut_quarantines_what_it_may_name() -> None:
 
 
 def test_temporary_tables_hide_tables_from_their_session_only() -> None:
-    """A temporary table of the same name takes its session's statements; those of others reach the table."""
+    """A temporary table of the same name takes its session's statements; those of other sessions reach the table."""
     catalog = start("CREATE TABLE t (a INT)")
     catalog = run(catalog, "CREATE TEMPORARY TABLE t (z INT)", session=7).catalog
     hidden = run(catalog, "ALTER TABLE t ADD b INT", session=7)
@@ -139,7 +139,7 @@ def test_temporary_tables_hide_tables_from_their_session_only() -> None:
 
 
 def test_a_swap_of_names_is_one_change() -> None:
-    """RENAME a TO tmp, b TO a, tmp TO b exchanges the columns; nothing is gone."""
+    """RENAME a TO tmp, b TO a, tmp TO b exchanges the columns; no table is dropped."""
     catalog = start("CREATE TABLE a (x INT)", "CREATE TABLE b (y INT, z INT)")
     applied = run(catalog, "RENAME TABLE a TO tmp, b TO a, tmp TO b")
     assert {name[1]: names(table) for name, table in applied.changed.items()} == {"a": ["y", "z"], "b": ["x"]}
@@ -147,7 +147,7 @@ def test_a_swap_of_names_is_one_change() -> None:
 
 
 def test_the_default_database_is_the_sessions() -> None:
-    """USE changes it, qualified names do not; a database's tables go with it."""
+    """USE changes it, qualified names do not; a database's tables are dropped with it."""
     catalog = start("CREATE DATABASE e CHARACTER SET latin1")
     used = run(catalog, "USE e")
     assert used.database == "e"
@@ -156,8 +156,8 @@ def test_the_default_database_is_the_sessions() -> None:
     assert run(made.catalog, "DROP DATABASE e").gone == (("e", "t"),)
 
 
-def test_a_character_set_that_is_not_known_is_no_guess() -> None:
-    """A text column in a database whose default is not known is an error; a number or an explicit set is fine."""
+def test_an_unknown_character_set_is_not_guessed() -> None:
+    """A text column in a database with an unknown default is an error; a number or an explicit set is not."""
     catalog = Catalog()
     assert run(catalog, "CREATE TABLE t (a VARCHAR(3))").error
     assert run(catalog, "CREATE TABLE t (a INT, b TEXT CHARACTER SET latin1)").error is None
@@ -174,7 +174,7 @@ def test_a_character_set_that_is_not_known_is_no_guess() -> None:
     ids=["mysql", "mariadb", "old mysql"],
 )
 def test_comments_are_opened_as_the_server_does(dialect: Dialect, columns: list[str]) -> None:
-    """Executable comments depend on the server and its version; quotes hide comments and the other way round."""
+    """Executable comments depend on the server and its version; quotes hide comments and vice versa."""
     sql = (
         "CREATE TABLE t (a INT DEFAULT '/*' COMMENT '*/ -- # ', /*!50000 old INT */ /*!80000 , new INT */"
         " /*M!100000 , maria INT */ -- it's a comment\n # so is \" this\n /* ` */)"
@@ -183,7 +183,7 @@ def test_comments_are_opened_as_the_server_does(dialect: Dialect, columns: list[
 
 
 def test_keys_follow_their_columns() -> None:
-    """The primary key is renamed with its column, loses dropped parts, and leaves NOT NULL behind."""
+    """The primary key is renamed with its column, loses dropped parts, and leaves NOT NULL in place."""
     catalog = start(
         "CREATE TABLE t (a INT, b INT, c INT, PRIMARY KEY (a, b))",
         "ALTER TABLE t RENAME COLUMN b TO bb, DROP COLUMN a",
@@ -197,7 +197,7 @@ def test_keys_follow_their_columns() -> None:
 
 
 def test_names_are_compared_as_the_server_does() -> None:
-    """Columns in any case; tables as they are written, unless lower_case_table_names folds them."""
+    """Columns ignore case; tables are compared as written, unless lower_case_table_names folds them."""
     catalog = start("CREATE TABLE T (Aa INT)", "ALTER TABLE T MODIFY aA BIGINT")
     assert names(catalog.tables[("d", "T")]) == ["aA"]
     assert run(catalog, "ALTER TABLE t ADD b INT").error
@@ -208,7 +208,7 @@ def test_names_are_compared_as_the_server_does() -> None:
 
 
 def test_old_timestamps_are_not_null() -> None:
-    """explicit_defaults_for_timestamp=OFF makes TIMESTAMP the one type that is NOT NULL unless told otherwise."""
+    """explicit_defaults_for_timestamp=OFF makes TIMESTAMP the one type that is NOT NULL by default."""
     old = Dialect(server="mysql", version=80036, explicit_timestamps=False)
     table = start("CREATE TABLE t (a TIMESTAMP, b TIMESTAMP NULL, c DATETIME)", dialect=old).tables[("d", "t")]
     assert [column.nullable for column in table.columns] == [False, True, True]

@@ -1,4 +1,4 @@
-"""Servers of the tests' own: the stack's version in `make test`, the oldest that is captured in `make matrix`."""
+"""PostgreSQL servers of the tests: the stack's version in `make test`, the oldest supported one in `make matrix`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def capture(server: PgServer, unique: Callable[[str], str]) -> Iterator[Capture]:
-    """`capture(tables, extra)`: an empty database of its own, and what captures it."""
+    """`capture(tables, extra)`: an empty database, and its capture."""
     made: list[PgCaptured] = []
 
     def make(tables: str = "[t]", extra: str = "") -> PgCaptured:

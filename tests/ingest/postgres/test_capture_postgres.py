@@ -1,4 +1,4 @@
-"""What a capture of PostgreSQL keeps of MySQL's contract, on a real server and a log in memory."""
+"""A capture of PostgreSQL keeps MySQL's contract, on a real server and a log in memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def in_log(captured: PgCaptured) -> dict[int, Any]:
 
 
 class Writer(threading.Thread):
-    """Transactions of every kind, among them large ones, some rolled back, several at a time."""
+    """Runs transactions of every kind: large ones, rolled back ones, several at a time."""
 
     def __init__(self, captured: PgCaptured, seed: int, keys: range) -> None:
         super().__init__(name="writer")
@@ -69,14 +69,14 @@ class Writer(threading.Thread):
                     else:
                         connection.commit()
                         self.committed += 1
-        except BaseException as error:  # looked at by the test's own thread
+        except BaseException as error:  # checked in the test's own thread
             self.failed = error
             raise
 
 
 @pytest.mark.parametrize("identity", ["default", "full"])
 def test_a_snapshot_under_traffic_loses_and_repeats_nothing(capture: Capture, identity: str) -> None:
-    """Rows read in chunks and rows that the log tells meet without a gap, while the process dies again and again."""
+    """Rows read in chunks and rows from the log meet without a gap, while the process dies repeatedly."""
     captured = capture(extra=f", replica_identity: {identity}")
     captured.sql(
         "CREATE TABLE t (id INT PRIMARY KEY, v BIGINT)",
@@ -111,7 +111,7 @@ def test_a_snapshot_under_traffic_loses_and_repeats_nothing(capture: Capture, id
 
 
 def test_each_change_is_reported_once_and_in_order(capture: Capture) -> None:
-    """Insert, update, delete and a changed key under the default identity: before images are the key, or none."""
+    """Insert, update, delete and a changed key with the default identity: before images are the key, or none."""
     captured = capture()
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v TEXT)", "INSERT INTO t VALUES (1, 'old')")
     captured.start()
@@ -139,7 +139,7 @@ def test_each_change_is_reported_once_and_in_order(capture: Capture) -> None:
 
 
 def test_full_identity_reports_rows_before(capture: Capture) -> None:
-    """With REPLICA IDENTITY FULL joins need no memory of what rows were: every change tells it."""
+    """With REPLICA IDENTITY FULL every change has a before image, so joins need no state for it."""
     captured = capture(extra=FULL)
     captured.sql(
         "CREATE TABLE t (id INT PRIMARY KEY, v TEXT)", "ALTER TABLE t REPLICA IDENTITY FULL",
@@ -159,8 +159,8 @@ def test_full_identity_reports_rows_before(capture: Capture) -> None:
     assert not captured.topology.sources["shop"].needs_latest
 
 
-def test_a_table_without_the_identity_that_is_promised_is_refused(capture: Capture) -> None:
-    """Joins that were told of before images would go wrong without a word."""
+def test_a_table_without_the_declared_identity_is_refused(capture: Capture) -> None:
+    """Joins that rely on before images would silently be wrong."""
     captured = capture(extra=FULL)
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v TEXT)")
     captured.start()
@@ -182,7 +182,7 @@ def test_publishing_never_makes_updates_of_the_application_fail(capture: Capture
 
 @pytest.mark.parametrize("identity", ["default", "full"])
 def test_large_values_that_an_update_leaves_alone_stay(capture: Capture, identity: str) -> None:
-    """TOASTed values stand in no message of such an update: they come from the old row, or the row is read again."""
+    """TOASTed values are in no message of such an update: they come from the old row, or the row is read again."""
     captured = capture(extra=f", replica_identity: {identity}")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT, big TEXT)", f"ALTER TABLE t REPLICA IDENTITY {identity}")
     big = "".join(Random(1).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=20_000))
@@ -211,8 +211,8 @@ def test_large_values_that_an_update_leaves_alone_stay(capture: Capture, identit
         assert update["before"]["big"] == update["after"]["big"] == big
 
 
-def test_columns_come_and_go_in_mid_stream(capture: Capture) -> None:
-    """Each row is told with the columns that it had, those of one transaction that alters its own table included."""
+def test_columns_are_added_and_dropped_in_mid_stream(capture: Capture) -> None:
+    """Each row is published with the columns that it had, also in a transaction that alters its own table."""
     captured = capture()
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v TEXT)", "INSERT INTO t VALUES (1, 'a')")
     captured.start()
@@ -222,7 +222,7 @@ def test_columns_come_and_go_in_mid_stream(capture: Capture) -> None:
         "ALTER TABLE t ADD COLUMN n INT DEFAULT 7",
         "INSERT INTO t VALUES (3, 'c', 3)",
     )
-    captured.caught_up()  # what older rows read in a column only the catalogue tells, as long as it has it
+    captured.caught_up()  # only the catalogue knows what older rows have in a column, as long as the column exists
     captured.sql(
         "BEGIN; INSERT INTO t VALUES (4, 'd', 4); ALTER TABLE t ADD COLUMN m NUMERIC(8,3); "
         "INSERT INTO t VALUES (5, 'e', 5, 1.5); ALTER TABLE t DROP COLUMN n; "
@@ -252,8 +252,8 @@ def test_columns_come_and_go_in_mid_stream(capture: Capture) -> None:
     assert schemas[-1]["columns"][1]["column_type"] == "varchar(9)"
 
 
-def test_a_table_may_be_altered_while_no_one_captures(capture: Capture) -> None:
-    """The rows of before the change are told with the columns that they had, the later ones with the new."""
+def test_a_table_may_be_altered_while_no_capture_runs(capture: Capture) -> None:
+    """Rows before the change are published with their columns, the later ones with the new ones."""
     captured = capture()
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v TEXT)")
     captured.start()
@@ -270,7 +270,7 @@ def test_a_table_may_be_altered_while_no_one_captures(capture: Capture) -> None:
 
 
 def test_another_primary_key_names_rows_again(capture: Capture) -> None:
-    """Rows behind ALTER … PRIMARY KEY leave under the new key."""
+    """Rows after ALTER … PRIMARY KEY are published under the new key."""
     captured = capture()
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, k TEXT NOT NULL)", "INSERT INTO t VALUES (1, 'a')")
     captured.start()
@@ -286,7 +286,7 @@ def test_another_primary_key_names_rows_again(capture: Capture) -> None:
 
 
 def test_truncate_ends_all_rows(capture: Capture) -> None:
-    """TRUNCATE, of several tables and by CASCADE too, in the middle of a transaction that goes on."""
+    """TRUNCATE of several tables, also by CASCADE, in the middle of a transaction that continues."""
     captured = capture("[t, u]")
     captured.sql(
         "CREATE TABLE t (id INT PRIMARY KEY, v TEXT)", "CREATE TABLE u (id INT PRIMARY KEY, t INT REFERENCES t)",
@@ -302,8 +302,8 @@ def test_truncate_ends_all_rows(capture: Capture) -> None:
     assert captured.state("u") == {}
 
 
-def test_a_large_transaction_is_reported_in_parts_and_resumed(capture: Capture) -> None:
-    """It takes many commits; a process that dies between them goes on at the next row, behind TRUNCATE and ALTER."""
+def test_a_large_transaction_is_published_in_parts_and_resumed(capture: Capture) -> None:
+    """It takes many commits; a process that dies in between resumes at the next row, after TRUNCATE and ALTER."""
     captured = capture()
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
     captured.start()
@@ -332,8 +332,8 @@ def test_a_large_transaction_is_reported_in_parts_and_resumed(capture: Capture) 
     assert len(captured.broker.checkpoints) > 20
 
 
-def test_a_slot_that_is_gone_is_named(capture: Capture) -> None:
-    """By default a capture stops and says so; nothing is skipped in silence."""
+def test_a_dropped_slot_is_reported(capture: Capture) -> None:
+    """The capture stops by default and reports it; nothing is skipped silently."""
     captured = capture()
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
     captured.start()
@@ -351,8 +351,8 @@ def test_a_slot_that_is_gone_is_named(capture: Capture) -> None:
 
 
 @pytest.mark.parametrize("how", ["dropped", "moved on"])
-def test_a_lost_position_is_begun_again_where_that_is_said(capture: Capture, how: str) -> None:
-    """With `position_lost: resnapshot` all tables are read again, and what vanished meanwhile is taken away."""
+def test_a_lost_position_causes_a_resnapshot_if_configured(capture: Capture, how: str) -> None:
+    """With `position_lost: resnapshot` all tables are read again, and rows that were deleted in between are removed."""
     captured = capture(extra=", position_lost: resnapshot")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1), (2, 2)")
     captured.start()
@@ -376,8 +376,8 @@ def test_a_lost_position_is_begun_again_where_that_is_said(capture: Capture, how
 
 
 @pytest.mark.parametrize("policy", ["fail", "resnapshot"])
-def test_a_slot_that_lost_its_log_is_named_or_begun_again(capture: Capture, policy: str) -> None:
-    """A server with max_slot_wal_keep_size does not fill its disk for a capture that is away for too long."""
+def test_a_slot_that_lost_its_log_is_reported_or_recreated(capture: Capture, policy: str) -> None:
+    """A server with max_slot_wal_keep_size does not fill its disk for a capture that is down for too long."""
     captured = capture(extra=f", position_lost: {policy}")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
     captured.start()
@@ -407,7 +407,7 @@ def test_a_slot_that_lost_its_log_is_named_or_begun_again(capture: Capture, poli
 
 
 def test_only_what_is_committed_is_confirmed(capture: Capture) -> None:
-    """The server forgets what is confirmed: a process that dies before its commit must be told all of it again."""
+    """The server discards confirmed changes: a process that dies before its commit must receive all of them again."""
     captured = capture()
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
     captured.start()
@@ -423,8 +423,8 @@ def test_only_what_is_committed_is_confirmed(capture: Capture) -> None:
     assert [reported(event) for event in captured.events("t")] == [("c", number, number) for number in range(5)]
 
 
-def test_an_idle_source_lets_the_log_go(capture: Capture) -> None:
-    """What others write must not fill the server's disk while nothing that is captured changes."""
+def test_an_idle_source_releases_the_log(capture: Capture) -> None:
+    """The writes of other tables must not fill the server's disk while captured tables do not change."""
     captured = capture()
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "CREATE TABLE other (id INT, v TEXT)")
     captured.start()
@@ -436,14 +436,14 @@ def test_an_idle_source_lets_the_log_go(capture: Capture) -> None:
     )
     for _ in range(3):
         captured.sql("INSERT INTO other SELECT g, repeat('x', 500) FROM generate_series(1, 20000) g", "CHECKPOINT")
-    wait_for(lambda: captured.sql(lag)[0][0] < 100_000, "the slot keeps what nobody waits for", seconds=30)
+    wait_for(lambda: captured.sql(lag)[0][0] < 100_000, "the slot retains log that no capture needs", seconds=30)
     wait_for(lambda: captured.sql("CHECKPOINT", lag)[0][1] < 1_000_000, "the server keeps its log", seconds=60)
     captured.stop()
     assert captured.events("t") == []
 
 
-def test_a_table_that_is_made_again_is_read_again(capture: Capture) -> None:
-    """DROP and CREATE leave the new table outside the publication: it is published, and the old rows are taken away."""
+def test_a_recreated_table_is_read_again(capture: Capture) -> None:
+    """DROP and CREATE leave the new table outside the publication: it is published, and the old rows are deleted."""
     captured = capture()
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1), (2, 2)")
     captured.start()
@@ -458,7 +458,7 @@ def test_a_table_that_is_made_again_is_read_again(capture: Capture) -> None:
     assert in_log(captured) == {2: 20, 3: 30}
 
 
-def test_a_table_that_is_added_waits_for_who_writes_it(capture: Capture) -> None:
+def test_an_added_table_waits_for_open_transactions(capture: Capture) -> None:
     """A transaction that wrote to it before it was published is in no stream: the first chunk waits for its end."""
     captured = capture()
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "CREATE TABLE u (id INT PRIMARY KEY, v INT)")
@@ -479,9 +479,8 @@ def test_a_table_that_is_added_waits_for_who_writes_it(capture: Capture) -> None
 
 
 def test_keys_of_every_kind_are_walked(capture: Capture) -> None:
-    """Chunks follow one another along keys of text, several columns, bytes and moments; without a key rows are read in
-    one pass.
-    """
+    """Chunks follow each other along keys of text, several columns, bytes and timestamps; without a key rows are read
+    in one pass."""
     captured = capture("{t: {}, u: {message_key_columns: [k]}}")
     captured.sql(
         "CREATE TABLE t (k TEXT, b BYTEA, at TIMESTAMPTZ, f FLOAT8, id INT, PRIMARY KEY (k, b, at, f))",
@@ -499,7 +498,7 @@ def test_keys_of_every_kind_are_walked(capture: Capture) -> None:
     assert len(captured.records("t")) == len(captured.records("u")) == 9000
 
 
-def test_partitions_are_reported_as_their_table(capture: Capture) -> None:
+def test_partitions_are_published_as_their_table(capture: Capture) -> None:
     """A partitioned table is one table, whatever its partitions are called."""
     captured = capture()
     captured.sql(
@@ -516,8 +515,8 @@ def test_partitions_are_reported_as_their_table(capture: Capture) -> None:
     assert in_log(captured) == in_server(captured) == {12: 1, 2: 2}
 
 
-def test_who_may_not_publish_is_reported_how(capture: Capture) -> None:
-    """The user of a capture seldom owns the tables: the owner is given the statement."""
+def test_a_missing_right_to_publish_is_reported_with_the_statement(capture: Capture) -> None:
+    """The user of a capture seldom owns the tables: the error has the statement for the owner."""
     captured = capture()
     captured.sql(
         "CREATE TABLE t (id INT PRIMARY KEY, v INT)", "REVOKE app FROM cdc", "GRANT SELECT ON t TO cdc",
@@ -536,8 +535,8 @@ def test_who_may_not_publish_is_reported_how(capture: Capture) -> None:
         captured.sql("GRANT app TO cdc")
 
 
-def test_a_server_that_goes_away_is_waited_for(capture: Capture) -> None:
-    """A connection that ends in mid-stream is a reason to try again, and loses nothing."""
+def test_an_unavailable_server_is_waited_for(capture: Capture) -> None:
+    """A connection that ends in mid-stream is retried, and loses nothing."""
     captured = capture()
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
     captured.start()
@@ -553,8 +552,8 @@ def test_a_server_that_goes_away_is_waited_for(capture: Capture) -> None:
     assert [reported(event) for event in captured.events("t")] == [("c", 1, 1)]
 
 
-def test_a_predecessor_that_hangs_is_displaced(capture: Capture) -> None:
-    """The log has locked it out; it would keep the slot for as long as it does not try to commit."""
+def test_a_hanging_predecessor_is_disconnected(capture: Capture) -> None:
+    """It is fenced by the log, but would keep the slot until its next commit."""
     captured = capture()
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
     captured.start()

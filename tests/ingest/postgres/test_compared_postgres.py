@@ -1,4 +1,4 @@
-"""What the comparison reads of a PostgreSQL, apart from the capture's code, equals what the capture told."""
+"""The comparison's own reading of PostgreSQL, independent of the capture's code, equals the captured rows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The digest that PostgreSQL computes by SQL equals that of its rows as the snapshot's reader has them, for every type
-and many values; types that stores print in different ways are left out of it."""
+"""The digest that PostgreSQL computes in SQL equals that of its rows as the snapshot reader has them, for every type
+and many values; types that stores print differently are excluded."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KEYS = {
     "mood": ("'sad'", "'ok'"),
     "posint": ("1", "2000"),
 }
-# Values that meet in one row: separators, padding, NULL and empty texts, a row value of NULLs
+# Values for one row: separators, padding, NULL and empty texts, a row value of NULLs
 VALUES = {
     "text": ("','", "''", "'1:'", r"'a\b'", "repeat('é', 5000)", "'\n'"),
     "numeric(12,2)": ("-0.00", "9999999999.99", "'NaN'"),
@@ -59,7 +59,7 @@ VALUES = {
 
 @pytest.mark.integration
 def test_postgres_digests_equal_ours(capture: Capture) -> None:
-    """Each type as a column, each that may be one as a key: leaf by leaf, as a whole, and each leaf alone."""
+    """Each type as a column, each possible key type as a key: leaf by leaf, in total, and each leaf alone."""
     captured = capture("[]", ", filter_policy: accept")
     statements = list(MADE)
     for n, (kind, literal, _, _) in enumerate(MATRIX):
@@ -90,7 +90,7 @@ def _schema(tables: dict[TableId, tuple[TableSchema, TableShown]], name: str) ->
 
 
 def differs(connection: PgConnection, source: Source, schema: TableSchema, shown: TableShown) -> str:
-    """What is wrong with a table's digests; empty where the server's equal ours."""
+    """Return the errors of a table's digests; empty if the server's equal ours."""
     what, grid = covered(schema), grid_of(schema)
     digests = digests_of(connection, source, schema, what, grid, shown)
     text, leaf, ours, refused = RowText(what.forms), LeafOf(grid, what), Leaves(), set[int]()

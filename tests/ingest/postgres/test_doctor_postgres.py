@@ -1,4 +1,4 @@
-"""`tailorbird doctor` on a real PostgreSQL: what it prints is enough, and it changes nothing."""
+"""`tailorbird doctor` on a real PostgreSQL: its statements are sufficient, and it changes nothing."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ def findings(captured: PgCaptured, **changed: Any) -> dict[str, Checkup]:
 
 
 @pytest.mark.integration
-def test_what_is_printed_is_enough(capture: Capture) -> None:
-    """A user without rights is told statements; run as they stand, there are no faults, and a capture starts."""
+def test_the_printed_statements_are_enough(capture: Capture) -> None:
+    """A user without rights gets statements; after they are run unchanged, there are no faults, and a capture
+    starts."""
     captured = capture("[t, u]")
     user = f"u_{captured.name}"
     captured.sql(
@@ -68,8 +69,8 @@ def test_what_is_printed_is_enough(capture: Capture) -> None:
 
 
 @pytest.mark.integration
-def test_large_values_are_reported_with_what_avoids_the_reading(capture: Capture) -> None:
-    """Under the default identity an UPDATE does not tell them."""
+def test_large_values_are_reported_with_the_remedy(capture: Capture) -> None:
+    """With the default identity an UPDATE does not log them."""
     captured = capture()
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT, big TEXT)")
     assert findings(captured)["public.t"].status == "ok"
@@ -95,7 +96,7 @@ def test_large_values_are_reported_with_what_avoids_the_reading(capture: Capture
     ],
 )
 def test_each_fault_is_named(changed: dict[str, Any], check: str, status: str, said: str) -> None:
-    """What keeps a capture from its log, or its server from disk, stands beside its remedy."""
+    """Faults that keep a capture from its log, or fill the server's disk, are reported with their remedy."""
     from tests.tailorbird.test_doctor import SOURCE
 
     found = {one.check: one for one in judge_postgres(SOURCE, replace(GOOD, **changed), ["GRANT …"])}
@@ -104,8 +105,8 @@ def test_each_fault_is_named(changed: dict[str, Any], check: str, status: str, s
     assert status == "ok" or found[check].remedy
 
 
-def test_what_holds_back_the_server_is_a_warning() -> None:
-    """A slot that keeps half of what it may, or old rows of the catalogue, and a long transaction of a snapshot."""
+def test_a_slot_that_holds_back_the_server_is_a_warning() -> None:
+    """A slot that retains half of its limit, old catalogue rows, and a long transaction of a snapshot."""
     source = Source(
         name="s", type="postgresql", hostname="h", port=1, username="u", password="p", database="public", tables=(),
         server_id=0, snapshot_mode="initial",

@@ -1,4 +1,4 @@
-"""First, do no harm: the statements of an application work as well while its tables are captured as before."""
+"""A capture does no harm: an application's statements work as well with a capture as without."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.waiting import wait_for
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 ACCEPT = ", filter_policy: accept"
 
-# Tables of every kind that a publication treats in a way of its own; `{s}` is the schema.
+# Tables of every kind that a publication treats specially; `{s}` is the schema.
 TABLES = """
 CREATE TABLE {s}.plain (id INT PRIMARY KEY, v TEXT);
 CREATE TABLE {s}.stored_full (id INT PRIMARY KEY, v INT, d INT GENERATED ALWAYS AS (v * 2) STORED);
@@ -93,7 +93,7 @@ SPECIAL = (
 
 
 def statements(version: int) -> list[str]:
-    """What an application does to each of its tables."""
+    """Return the application's statements on each of its tables."""
     found = []
     for table in KEYED:
         found += [
@@ -123,7 +123,7 @@ def statements(version: int) -> list[str]:
 
 
 def outcomes(captured: PgCaptured, schema: str, todo: list[str]) -> list[tuple[str, Any]]:
-    """What each statement came to: the SQLSTATE, or how many rows it had."""
+    """Return the result of each statement: the SQLSTATE, or its number of rows."""
     found: list[tuple[str, Any]] = []
     with captured.connect() as connection:
         for text in todo:
@@ -142,9 +142,9 @@ def outcomes(captured: PgCaptured, schema: str, todo: list[str]) -> list[tuple[s
     return found
 
 
-def test_what_worked_before_works_while_all_tables_are_captured(capture: Capture) -> None:
-    """Every statement comes to the same in a schema that is captured as in one that is not, and the tables that can be
-    captured are, row by row."""
+def test_statements_work_alike_while_all_tables_are_captured(capture: Capture) -> None:
+    """Every statement has the same result in a captured schema as in one that is not, and the capturable tables are
+    captured, row by row."""
     captured = capture("[]", ACCEPT)
     version = captured.sql("SELECT current_setting('server_version_num')::int")[0][0] // 10_000
     made = TABLES + (VIRTUAL if version >= 18 else "")
@@ -171,7 +171,7 @@ def test_what_worked_before_works_while_all_tables_are_captured(capture: Capture
 
 
 def test_a_generated_column_with_full_identity_is_published(capture: Capture) -> None:
-    """On a server that can publish it; the application's UPDATE works, and readers get the generated value."""
+    """This needs a server that can publish it; the application's UPDATE works, and readers get the generated value."""
     captured = capture(extra=", replica_identity: full")
     captured.sql(
         "CREATE TABLE t (id INT PRIMARY KEY, v INT, d INT GENERATED ALWAYS AS (v * 2) STORED)",
@@ -186,7 +186,7 @@ def test_a_generated_column_with_full_identity_is_published(capture: Capture) ->
 
 
 def test_a_table_that_loses_its_identity_is_withdrawn(capture: Capture) -> None:
-    """Its UPDATE works again within seconds, its source goes on, and it is read again once it has an identity."""
+    """Its UPDATE works again within seconds, its source continues, and it is read again once it has an identity."""
     captured = capture("[t, u]")
     captured.sql(
         "CREATE TABLE t (id INT PRIMARY KEY, v INT)", "CREATE TABLE u (id INT PRIMARY KEY, v INT)",
@@ -227,7 +227,7 @@ def test_a_table_that_loses_its_identity_is_withdrawn(capture: Capture) -> None:
 def test_a_listed_table_that_would_be_harmed_is_refused_before_anything_is_touched(
     capture: Capture, table: str, why: str
 ) -> None:
-    """Neither publication nor slot is made, and the person is told why, with the remedy."""
+    """Neither publication nor slot is created, and the error has the reason and the remedy."""
     captured = capture()
     captured.sql(table)
     captured.start()
@@ -239,8 +239,8 @@ def test_a_listed_table_that_would_be_harmed_is_refused_before_anything_is_touch
     assert captured.sql(f"SELECT count(*) FROM pg_replication_slots WHERE slot_name = '{captured.slot()}'")[0][0] == 0
 
 
-def test_a_publication_of_the_users_own_keeps_what_it_is(capture: Capture) -> None:
-    """FOR ALL TABLES is read as it is; a table that it has with a row filter or a column list is refused."""
+def test_a_publication_of_the_user_is_not_changed(capture: Capture) -> None:
+    """FOR ALL TABLES is used as it is; a table with a row filter or a column list in it is refused."""
     captured = capture(extra=", publication_name: own")
     captured.sql(
         "CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)",

@@ -1,4 +1,4 @@
-"""What pgoutput says, byte by byte: facts that are told once, wherever a process ends and goes on."""
+"""Decode pgoutput byte by byte: log events are returned once, wherever a process ends and resumes."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def definition(*names: str) -> TableDefinition:
 
 @dataclass
 class Log:
-    """What is committed, and the history among it."""
+    """The committed records, and the history among them."""
 
     checkpoint: Checkpoint = START
     records: list[Record] = field(default_factory=list)
@@ -111,7 +111,7 @@ class Log:
 
 
 def session(log: Log, messages: list[bytes | int | None], ends_at: int, commit_every: int) -> bool:
-    """Read from what is committed; die behind so many commits. Whether the end was reached."""
+    """Read from the last checkpoint; die after so many commits. Return whether the end was reached."""
     tables = log.tables()
     place = log.checkpoint.position.pos
 
@@ -153,11 +153,13 @@ def session(log: Log, messages: list[bytes | int | None], ends_at: int, commit_e
 
 
 def random_messages(random: Random) -> list[bytes | int | None]:
-    """Transactions that insert, update, delete, empty and alter; relations are named before what needs them."""
+    """Return transactions that insert, update, delete, truncate and alter; relations are described before they are
+    used."""
     columns, messages, lsn = ["id", "v"], list[bytes | int | None](), 100
     living: set[int] = set()
     for number in range(random.randrange(1, 6)):
-        if random.random() < 0.4:  # a large transaction takes the server long to decode: it says where it is meanwhile
+        # the server takes long to decode a large transaction: it sends its position in the meantime
+        if random.random() < 0.4:
             messages += [lsn + 30, None]
         lsn += 50
         messages += [begin(lsn, 700 + number), relation(*columns)]
@@ -186,7 +188,7 @@ def random_messages(random: Random) -> list[bytes | int | None]:
 
 
 def reported(log: Log) -> list[tuple[bytes, Any]]:
-    """The changes, without where they stand."""
+    """Return the changes without their positions."""
     found = []
     for record in log.records:
         if record.topic == "top.s.public.t" and record.value is not None:
@@ -198,7 +200,7 @@ def reported(log: Log) -> list[tuple[bytes, Any]]:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_a_process_that_dies_anywhere_reports_each_change_once(seed: int) -> None:
-    """A law: whatever ends a session, inside a transaction too, the next one neither loses nor repeats."""
+    """Whatever ends a session, also inside a transaction, the next one neither loses nor repeats changes."""
     random = Random(seed)
     messages = random_messages(random)
     whole = Log()
@@ -235,7 +237,7 @@ def facts_of(*messages: bytes | int | None) -> list[Any]:
 
 
 def test_one_list_of_rows_is_reported_with_its_transaction() -> None:
-    """What most transactions are costs one step of the loop."""
+    """The most common kind of transaction takes one step of the loop."""
     (log_event,) = facts_of(begin(200), relation("id", "v"), insert(1, "a"), insert(2, None), commit(200))
     assert isinstance(log_event, TransactionLogged)
     assert log_event.rows.rows == [{"id": 1, "v": "a"}, {"id": 2, "v": None}]
@@ -243,8 +245,8 @@ def test_one_list_of_rows_is_reported_with_its_transaction() -> None:
     assert log_event.ended.pos == 208
 
 
-def test_a_large_value_that_is_not_reported() -> None:
-    """Under the default identity the row is told in part, under FULL from its old row."""
+def test_a_large_value_that_is_not_logged() -> None:
+    """With the default identity the row is incomplete, with FULL the value comes from its old row."""
     found = facts_of(begin(200), relation("id", "v"), update(1, ...), commit(200))
     (partial,) = [log_event for log_event in found if isinstance(log_event, RowsPartial)]
     assert partial.rows == [({"id": 1}, {"id": 1})]
@@ -254,16 +256,16 @@ def test_a_large_value_that_is_not_reported() -> None:
     assert logged.rows == [({"id": 1, "v": "big"}, {"id": 1, "v": "big"})]
 
 
-def test_what_is_not_captured_is_passed_over() -> None:
-    """A publication may hold more than this source asks for."""
+def test_other_tables_are_skipped() -> None:
+    """A publication may have more tables than this source captures."""
     other = relation("id", "v", oid=9, table="other")
     found = facts_of(begin(200), other, insert(1, "a"), TRUNCATE, commit(200), None, 300)
     assert not [log_event for log_event in found if isinstance(log_event, RowsLogged | TransactionLogged)]
 
 
 @pytest.mark.parametrize("message", [b"S\0", b"Z", insert(1, "a")])
-def test_what_might_hide_a_change_has_every_table_read_again(message: bytes) -> None:
-    """Messages of other protocols, rows of a relation that was never described: the source goes on."""
+def test_a_message_that_might_hide_a_change_has_every_table_read_again(message: bytes) -> None:
+    """Messages of other protocols, rows of a relation that was never described: the source continues."""
     found = facts_of(begin(200), message, commit(200), begin(300), relation("id", "v"), insert(2, "b"), commit(300))
     (unknown,) = [log_event for log_event in found if isinstance(log_event, RowsNotLogged)]
     assert unknown.tables is None
@@ -273,15 +275,15 @@ def test_what_might_hide_a_change_has_every_table_read_again(message: bytes) -> 
 
 
 @pytest.mark.parametrize("message", [b"O" + bytes(8) + b"o\0", b"Y" + bytes(4), b"M\0" + bytes(8) + b"p\0" + bytes(4)])
-def test_messages_that_change_no_row_are_passed_over(message: bytes) -> None:
+def test_messages_that_change_no_row_are_skipped(message: bytes) -> None:
     """Origins, types, and messages that an application wrote to the log (pg_logical_emit_message)."""
     found = facts_of(message, begin(200), message, relation("id", "v"), insert(2, "b"), commit(200))
     assert [type(log_event) for log_event in found if not isinstance(log_event, CaughtUp)][-1] is TransactionLogged
     assert not [log_event for log_event in found if isinstance(log_event, RowsNotLogged)]
 
 
-def test_places_in_the_log() -> None:
-    """As the server writes them; a page's header is no place that anybody reaches."""
+def test_log_sequence_numbers() -> None:
+    """LSNs as the server writes them; a page's header is never a valid position."""
     assert lsn_text(lsn_of("16/B374D848")) == "16/B374D848"
     assert record_end(3 * 8192 + 24) == record_end(3 * 8192) == 3 * 8192
     assert record_end(3 * 8192 + 48) == 3 * 8192 + 48
@@ -294,12 +296,12 @@ def test_places_in_the_log() -> None:
         ("10:20:12,15", 12, False),
         ("10:20:12,15", 13, True),
         ("10:20:12,15", 20, False),
-        (f"{2**32 + 5}:{2**32 + 9}:", 2**32 - 3, True),  # the numbers have come round
+        (f"{2**32 + 5}:{2**32 + 9}:", 2**32 - 3, True),  # the transaction ids have wrapped around
         (f"{2**32 - 5}:{2**32 - 1}:", 3, False),
     ],
 )
 def test_which_transactions_a_snapshot_shows(text: str, xid: int, shown: bool) -> None:
-    """The log has 32 bits of their numbers, a snapshot 64."""
+    """The log has 32 bits of their ids, a snapshot 64."""
     assert visible_of(text).shows(xid) == shown
 
 

@@ -1,4 +1,4 @@
-"""No change is silent: what changes rows without a row in PostgreSQL's log is found, and the table read again."""
+"""No change is silent: changes without row events in PostgreSQL's log are found, and the table is read again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.waiting import wait_for
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 ACCEPT = ", filter_policy: accept"
 
-# By table: how it is made and filled, and what happens to it while it is captured. `{t}` is its name.
+# By table: the statements that create and fill it, and those that run while it is captured. `{t}` is its name.
 PARTS = (
     "CREATE TABLE {t} (id INT PRIMARY KEY, v INT) PARTITION BY RANGE (id); "
     "CREATE TABLE {t}_1 PARTITION OF {t} FOR VALUES FROM (0) TO (10); "
@@ -95,14 +95,14 @@ def cases(captured: PgCaptured) -> dict[str, tuple[str, str]]:
 
 
 def each(captured: PgCaptured, name: str, sql: str) -> None:
-    """Statements one by one, each a transaction of its own."""
+    """Run statements one by one, each in its own transaction."""
     with captured.connect() as connection:
         for statement in sql.format(t=name, p=captured.slot()).split("; "):
             connection.execute(statement)
 
 
 @pytest.mark.parametrize("when", ["beside", "between"])
-def test_rows_that_change_without_the_logs_reporting_are_read_again(capture: Capture, when: str) -> None:
+def test_rows_that_change_without_log_events_are_read_again(capture: Capture, when: str) -> None:
     """While the capture runs, and while it is down: at the end a reader has the server's rows of every table."""
     captured = capture("[]", ACCEPT)
     todo = cases(captured)
@@ -118,7 +118,7 @@ def test_rows_that_change_without_the_logs_reporting_are_read_again(capture: Cap
     if when == "between":
         captured.start()
     equal(captured, *todo)
-    for name in todo:  # and the log goes on
+    for name in todo:  # and the log continues
         column = captured.sql(
             f"SELECT attname FROM pg_attribute WHERE attrelid = '{name}'::regclass AND attnum > 0 AND attname <> 'id' "
             "AND attgenerated = '' AND attidentity = '' AND NOT attisdropped ORDER BY attnum LIMIT 1"
@@ -129,8 +129,9 @@ def test_rows_that_change_without_the_logs_reporting_are_read_again(capture: Cap
     captured.stop()
 
 
-def test_what_changes_no_value_reads_nothing_again(capture: Capture) -> None:
-    """VACUUM FULL, CLUSTER, statistics, indexes, constants as defaults, new partitions, grants: other files."""
+def test_a_rewrite_that_changes_no_value_causes_no_reread(capture: Capture) -> None:
+    """VACUUM FULL, CLUSTER, statistics, indexes, constants as defaults, new partitions, grants: only the files
+    change."""
     captured = capture("[t, p]")
     each(captured, "t", PLAIN)
     each(captured, "p", PARTS)
@@ -149,7 +150,7 @@ def test_what_changes_no_value_reads_nothing_again(capture: Capture) -> None:
     ):  # fmt: skip
         captured.sql(statement)
     captured.caught_up()
-    captured.sql("ALTER TABLE t ALTER v TYPE INT USING v + 1")  # the next look that finds something finds all
+    captured.sql("ALTER TABLE t ALTER v TYPE INT USING v + 1")  # the next check that finds a change finds all
     equal(captured, "t", "p")
     captured.stop()
     assert [len(reads(captured, table)) for table in ("t", "p")] == [read[0] + 2, read[1]]
@@ -160,9 +161,9 @@ def reads(captured: PgCaptured, table: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("identity", ["default", "full"])
-def test_partitions_that_log_less_than_their_table_says_leave_right_rows(capture: Capture, identity: str) -> None:
-    """REPLICA IDENTITY FULL is not handed down: rows before a change come as NULL or not at all, and are not believed.
-    Every retraction that readers of whole rows get is the image that they had."""
+def test_partitions_that_log_less_than_their_table_end_with_correct_rows(capture: Capture, identity: str) -> None:
+    """Partitions do not inherit REPLICA IDENTITY FULL: before images are NULL or missing, and are not used. Every
+    retraction that readers of whole rows get is the image that they had."""
     captured = capture(extra=f", replica_identity: {identity}")
     each(captured, "t", PARTS + "; ALTER TABLE t REPLICA IDENTITY FULL; ALTER TABLE t_2 REPLICA IDENTITY FULL")
     captured.start()
@@ -193,8 +194,8 @@ def test_partitions_that_log_less_than_their_table_says_leave_right_rows(capture
         assert sum(row["v"] for row in total.values()) == captured.sql("SELECT sum(v) FROM t")[0][0]
 
 
-def test_a_table_that_is_gone_ends_its_rows(capture: Capture) -> None:
-    """DROP, RENAME and SET SCHEMA take a table away from its topic; the source goes on."""
+def test_the_rows_of_a_removed_table_are_deleted(capture: Capture) -> None:
+    """DROP, RENAME and SET SCHEMA remove a table from its topic; the source continues."""
     captured = capture("[t, u, w, kept]")
     for name in ("t", "u", "w", "kept"):
         each(captured, name, PLAIN)
@@ -204,13 +205,13 @@ def test_a_table_that_is_gone_ends_its_rows(capture: Capture) -> None:
     wait_for(lambda: not any(captured.state(name) for name in "tuw"), "rows of a table that is gone", seconds=30)
     captured.sql("UPDATE kept SET v = 5", "ALTER TABLE v RENAME TO u", "CREATE TABLE t (id INT PRIMARY KEY, v INT)")
     captured.sql("INSERT INTO t VALUES (7, 7)", "UPDATE u SET v = 6")
-    wait_for(lambda: all(same(captured, name) for name in ("t", "u", "kept")), "they stay behind", seconds=30)
+    wait_for(lambda: all(same(captured, name) for name in ("t", "u", "kept")), "they are not deleted", seconds=30)
     captured.stop()
     assert captured.failed is None
 
 
-def test_a_renamed_schema_comes_and_goes(capture: Capture) -> None:
-    """ALTER SCHEMA … RENAME takes all of its tables away, and gives them back."""
+def test_a_schema_is_renamed_and_renamed_back(capture: Capture) -> None:
+    """ALTER SCHEMA … RENAME removes all of its tables, and restores them."""
     captured = capture("[t]")
     each(captured, "t", PLAIN)
     captured.start()
@@ -222,8 +223,8 @@ def test_a_renamed_schema_comes_and_goes(capture: Capture) -> None:
     captured.stop()
 
 
-def test_tables_that_are_made_later_are_captured_with_what_they_hold(capture: Capture) -> None:
-    """Under `accept`; names in capitals too, and tables that cannot be captured do not hold up the others."""
+def test_new_tables_are_captured_with_their_rows(capture: Capture) -> None:
+    """With `accept`, also with capitals in names; tables that cannot be captured do not delay the others."""
     captured = capture("[]", ACCEPT)
     each(captured, "t", PLAIN)
     captured.start()
@@ -247,7 +248,7 @@ def test_tables_that_are_made_later_are_captured_with_what_they_hold(capture: Ca
 
 
 def test_prepared_transactions_are_published_at_their_commit_once(capture: Capture) -> None:
-    """PREPARE TRANSACTION tells nothing, ROLLBACK PREPARED neither; messages of the application are passed over."""
+    """PREPARE TRANSACTION and ROLLBACK PREPARED publish nothing; messages of the application are skipped."""
     captured = capture()
     each(captured, "t", PLAIN)
     captured.start()
@@ -268,8 +269,8 @@ def test_prepared_transactions_are_published_at_their_commit_once(capture: Captu
     assert in_log(captured, "t") == in_server(captured, "t")
 
 
-def test_a_publication_that_is_dropped_is_made_again_and_tables_are_read(capture: Capture) -> None:
-    """What changed without a publication is in no stream."""
+def test_a_dropped_publication_is_recreated_and_tables_are_read(capture: Capture) -> None:
+    """Changes made without a publication are in no stream."""
     captured = capture()
     each(captured, "t", PLAIN)
     captured.start()

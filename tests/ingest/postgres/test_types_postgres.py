@@ -1,4 +1,4 @@
-"""Every type of PostgreSQL: what a snapshot reads equals what the log tells, and is what it should be."""
+"""Every type of PostgreSQL: a snapshot's value equals the log's, and is the expected one."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ MADE = (
     "CREATE DOMAIN price AS numeric(8,2)",
     "CREATE TYPE pair AS (a int, b text)",
 )
-# Values that no canonical value can stand for: NULL, or dead-letter records.
+# Values without a canonical form: NULL, or dead-letter records.
 REFUSED = [
     ("numeric(5,2)", "'NaN'"),
     ("date", "'infinity'"),
@@ -118,8 +118,8 @@ REFUSED = [
 
 
 @pytest.mark.integration
-def test_the_log_and_a_snapshot_report_every_type_alike(capture: Capture) -> None:
-    """A table of all types: its row by a chunk, by the log, by its key; under the types of the generated table."""
+def test_the_log_and_a_snapshot_have_every_type_alike(capture: Capture) -> None:
+    """A table of all types: its row by a chunk, by the log, by its key; with the types of the generated table."""
     captured = capture("[t, refused]")
     columns = ", ".join(f"c{n} {kind}" for n, (kind, _, _, _) in enumerate(MATRIX))
     values = ", ".join(literal for _, literal, _, _ in MATRIX)
@@ -163,8 +163,8 @@ def _after(record: Any) -> dict[str, Any] | None:
     return found
 
 
-def test_a_type_that_is_met_later_is_looked_for() -> None:
-    """CREATE TYPE in mid-stream: the catalogue is read again when a number is met that is not known."""
+def test_a_type_that_is_created_later_is_looked_up() -> None:
+    """CREATE TYPE in mid-stream: the catalogue is read again when an unknown OID occurs."""
     asked = []
 
     def load() -> list[PgType]:
@@ -182,7 +182,7 @@ def test_a_type_that_is_met_later_is_looked_for() -> None:
 @pytest.mark.parametrize(
     ("array", "wanted"), [('{"a b"}', b"a b"), ("{5}", b"5"), ("{NULL}", None), ('{"NULL"}', b"NULL")]
 )
-def test_what_older_rows_read_in_a_column(array: str, wanted: bytes | None) -> None:
+def test_the_value_of_older_rows_in_a_column(array: str, wanted: bytes | None) -> None:
     """`attmissingval` is an array of one."""
     assert first_of(array) == wanted
 
@@ -194,8 +194,8 @@ def test_a_value_without_canonical_form_is_refused(name: str, text: bytes) -> No
         PLAIN[name][1](text)
 
 
-def test_the_page_reports_every_type_that_has_one_of_its_own() -> None:
-    """docs/postgresql.md says what becomes of each type: a row names both sides, in one order."""
+def test_the_page_lists_every_type_with_its_own_conversion() -> None:
+    """docs/postgresql.md lists each type's conversion: a row names both sides, in one order."""
     text = (Path(__file__).parents[3] / "docs" / "postgresql.md").read_text()
     reported: dict[str, str] = {}
     for line in text.partition("\n## Types")[2].splitlines():
