@@ -8,7 +8,7 @@ ARGS ?=
 # tests start hundreds of processes; bytecode files make their imports faster
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup classes setup-test demo test check unit bench bench-capture bench-capture-postgres bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-verify bench-gateway bench-dashboard clean constraints proto matrix chaos fuzz fuzz-database
+.PHONY: help docs setup classes setup-test demo test check unit bench bench-capture bench-capture-postgres bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-verify bench-gateway bench-dashboard clean constraints proto matrix chaos fuzz fuzz-database
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -39,6 +39,11 @@ check: $(BIN)/tailorbird ## check format, lint, types and layers
 	$(BIN)/mypy
 	$(BIN)/mypy tests benchmarks
 	$(BIN)/lint-imports
+	$(BIN)/codespell README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md docs src tests benchmarks
+	@$(MAKE) --no-print-directory docs
+
+docs: $(BIN)/tailorbird ## build the documentation site into build/site; broken links and anchors are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 test: ## run the checks, then all tests on real servers, as CI does
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check setup-test
