@@ -193,7 +193,7 @@ def batter(run: Run, rounds: int, stack: Stack | None = None) -> int:
     return len(changes)
 
 
-@pytest.mark.parametrize("run", ["18", pytest.param("15", marks=pytest.mark.matrix)], indirect=True)
+@pytest.mark.parametrize("run", [pytest.param(name, marks=pytest.mark.matrix) for name in ("18", "15")], indirect=True)
 def test_a_capture_of_postgresql_survives_kills(run: Run) -> None:
     """Kill -9 of capture and of its server; a column, a TRUNCATE and a huge transaction in between."""
     batter(run, 5)

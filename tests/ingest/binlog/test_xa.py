@@ -173,7 +173,7 @@ def test_an_incident_is_repaired(captured: Callable[..., MemoryCapture], flavour
     assert len(incidents) == 1, "it is reported once, also after a restart"
 
 
-@pytest.mark.parametrize("harm", ["checksum", "length"])
+@pytest.mark.parametrize("harm", ["checksum", pytest.param("length", marks=pytest.mark.matrix)])
 @ALL
 def test_a_damaged_log_is_repaired(captured: Callable[..., MemoryCapture], flavour: str, harm: str) -> None:
     """An unreadable part of the log is skipped: all tables are read again, the rest flows."""

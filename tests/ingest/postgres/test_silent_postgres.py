@@ -101,7 +101,7 @@ def each(captured: PgCaptured, name: str, sql: str) -> None:
             connection.execute(statement)
 
 
-@pytest.mark.parametrize("when", ["beside", "between"])
+@pytest.mark.parametrize("when", ["during", pytest.param("between", marks=pytest.mark.matrix)])
 def test_rows_that_change_without_log_events_are_read_again(capture: Capture, when: str) -> None:
     """While the capture runs, and while it is down: at the end a reader has the server's rows of every table."""
     captured = capture("[]", ACCEPT)
