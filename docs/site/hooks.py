@@ -1,6 +1,6 @@
 """Build the site of the repository's Markdown: pages outside `docs/`, the API reference, and links between all of them.
 
-MkDocs reads only `docs/`. The README, ARCHITECTURE, CONTRIBUTING, the CHANGELOG and `topologies/README.md` are pages, too.
+MkDocs reads `docs/`. The README, ARCHITECTURE, CONTRIBUTING, the CHANGELOG and `topologies/README.md` are pages too.
 Links are written for readers of the repository, so each one is resolved there and written again for the site. A link to
 a file that is no page (a source file, a folder) becomes plain text.
 """
