@@ -97,3 +97,29 @@ def test_the_pages_contain_commands() -> None:
     ):
         with pytest.raises(ValueError, match=wrong):
             parse(wrong)
+
+
+LINKED = [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub derives them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    heads = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.strip().lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    """Every relative link names an existing file, and every anchor a heading of it."""
+    for path, anchor in LINK.findall(page.read_text()):
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.name} links to {path}, which does not exist"
+        assert not anchor or anchor in anchors(target), f"{page.name} links to #{anchor}, which {target.name} lacks"
+
+
+def test_the_index_lists_every_page() -> None:
+    """docs/README.md links to each page of docs."""
+    listed = {path for path, _ in LINK.findall((ROOT / "docs" / "README.md").read_text())}
+    assert {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"} <= listed
