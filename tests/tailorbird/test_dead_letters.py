@@ -192,10 +192,8 @@ def test_tables_that_lack_rows_are_named() -> None:
     waiting = folded(capture_dead_letter(1), capture_dead_letter(2), index_dead_letter(b"\x01")).waiting
     tables = {"wide": frozenset({"s.d.orders"}), "other": frozenset({"s.d.x"})}
     lines = incomplete_lines(waiting, tables, "t.yml")
-    assert lines[0] == (
-        "INCOMPLETE table s.d.orders (so do wide): 2 dead letters wait; the last: column born: 0000-00-00"
-    )
-    assert lines[1].startswith("INCOMPLETE index main: 1 dead letter waits")
+    assert lines[0] == ("INCOMPLETE table s.d.orders (so do wide): 2 dead letters; the last: column born: 0000-00-00")
+    assert lines[1].startswith("INCOMPLETE index main: 1 dead letter")
     assert lines[2].strip() == "tailorbird dead-letters list t.yml"
     assert affected(waiting, tables, "wide", "main") == 3
     assert affected(waiting, tables, "other", "second") == 0
@@ -218,16 +216,15 @@ def test_a_table_in_quarantine_is_a_dead_letter() -> None:
         40,
     )
     assert dead_letter_lines(dead_letter_record, "t.yml", 61_000) == [
-        f"{dead_letter_record.id}  quarantine table s.d.orders  key of all rows  at change 101 of s"
+        f"{dead_letter_record.id}  quarantine table s.d.orders  key all rows  at change 101 of s"
         "  60 s ago, 40 events since",
         "            an ALTER that is not understood",
-        '            `tailorbird schema set t.yml s.d.orders "CREATE TABLE …"` with the columns that these rows had, '
-        "and they are published",
+        '            `tailorbird schema set t.yml s.d.orders "CREATE TABLE …"` with the columns of these rows '
+        "publishes them",
     ]
     waiting, tables = quarantined(IN_QUARANTINE), {"wide": frozenset({"s.d.orders"})}
     assert incomplete_lines(waiting, tables, "t.yml")[0] == (
-        "INCOMPLETE table s.d.orders (so do wide): in quarantine, 40 events wait; "
-        "the last: an ALTER that is not understood"
+        "INCOMPLETE table s.d.orders (so do wide): in quarantine, 40 events; the last: an ALTER that is not understood"
     )
     assert affected(waiting, tables, "wide", "main") == 40
     assert [each for each, _ in replay_of(TOPOLOGY, [(dead_letter_record, {})], {}).by_hand] == [dead_letter_record]
@@ -315,8 +312,8 @@ def test_status_is_as_loud_of_dead_letters_as_of_lag(
     monkeypatch.setattr(DeadLetterReader, "read", lambda reader: folded(*[capture_dead_letter(1)] * dead_letters))
     result = CliRunner().invoke(app, ["status", str(file)])
     assert result.exit_code == int(dead_letters or quarantine)
-    assert ("INCOMPLETE table s.d.orders (so do wide): 1 dead letter waits" in result.output) == bool(dead_letters)
-    assert ("(so do wide): in quarantine, 40 events wait" in result.output) == quarantine
+    assert ("INCOMPLETE table s.d.orders (so do wide): 1 dead letter" in result.output) == bool(dead_letters)
+    assert ("(so do wide): in quarantine, 40 events" in result.output) == quarantine
     assert (f"tailorbird dead-letters list {file}" in result.output) == bool(dead_letters or quarantine)
 
 

@@ -106,7 +106,7 @@ def test_who_is_used_wrongly_stays_down_and_the_others_run_on(tmp_path: Path) ->
             pipeline.check()
         assert (tries(tmp_path), pipeline.down) == (1, {"capture s": "no such table"})
         assert pipeline.alive("join wide")
-        with pytest.raises(Fatal, match="capture s can not run: no such table"):
+        with pytest.raises(Fatal, match="capture s cannot run: no such table"):
             pipeline.must_run()
 
 

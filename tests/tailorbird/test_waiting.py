@@ -135,7 +135,7 @@ def test_which_tables_and_indexes_are_waited_for(topology: Topology) -> None:
     [
         ("none", f"{UUID}:1", "no source none; --source shop | crm | slow"),
         ("slow", f"{UUID}:1", "source slow is polled"),
-        ("shop", "", "'' is no GTID set: it is empty; SELECT @@gtid_executed"),
+        ("shop", "", "'' is not a GTID set: it is empty; SELECT @@gtid_executed"),
         ("shop", "nonsense", "'nonsense' is no GTID set"),
         ("shop", f"{UUID}:0", "no interval"),
     ],

@@ -55,14 +55,14 @@ def test_the_printed_statements_are_enough(capture: Capture) -> None:
         captured.sql(*said["publication"].remedy.split("; "))
         said = findings(captured, username=user, password="p")
         assert {one.status for one in said.values()} == {"ok"}
-        assert said["slot"].found == "is made by the first start"
+        assert said["slot"].found == "the first start creates it"
         source = replace(captured.topology.sources["shop"], username=user, password="p")
         captured.topology = replace(captured.topology, sources={"shop": source})
         captured.start()
         captured.caught_up()
         said = findings(captured)
         assert "of the log" in said["slot"].found
-        assert said["vacuum"].found == "nothing of ours holds it back"
+        assert said["vacuum"].found == "the capture does not delay it"
         captured.stop()
     finally:
         captured.sql(f"DROP OWNED BY {user}", f"DROP ROLE {user}")
@@ -92,7 +92,7 @@ def test_large_values_are_reported_with_the_remedy(capture: Capture) -> None:
         ({"slot": "lost"}, "slot", "fault", "its log is lost"),
         ({"slot": "unreserved"}, "slot", "warning", "its log is unreserved"),
         ({"kept": KEPT + 1}, "slot", "warning", "keeps 4.0 GiB"),
-        ({"settings": {"max_slot_wal_keep_size": "900"}}, "max_slot_wal_keep_size", "ok", "begins again"),
+        ({"settings": {"max_slot_wal_keep_size": "900"}}, "max_slot_wal_keep_size", "ok", "must start again"),
     ],
 )
 def test_each_fault_is_named(changed: dict[str, Any], check: str, status: str, said: str) -> None:

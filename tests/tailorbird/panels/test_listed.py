@@ -109,7 +109,7 @@ def test_dead_letters_are_listed_with_what_puts_them_through_again() -> None:
     page = dead_letters_page(CHECKED, waiting, [dead_letter()], NOW)
     assert not page.well
     assert "shop.shop.orders: 3 changes were refused" in page.sentence
-    assert cells(page, 0) == [("shop.shop.orders", "capture", "3 dead letters wait", "a zero date")]
+    assert cells(page, 0) == [("shop.shop.orders", "capture", "3 dead letters", "a zero date")]
     assert page.parts[0].command == "tailorbird dead-letters replay t.yml --all"
     (row,) = cells(page, 1)
     assert row[2:6] == ('{"id": 1}', "b.1:4 row 0", "a zero date", "5 s ago, 2 times")

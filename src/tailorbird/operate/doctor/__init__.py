@@ -1,1 +1,1 @@
-"""What keeps a topology from running, each fault with its remedy."""
+"""Find the faults that prevent a topology from running, each with its remedy."""

@@ -1,4 +1,4 @@
-"""What keeps a topology from running, judged from what its servers said; each finding with its remedy. Pure."""
+"""Find the faults that prevent a topology from running, in what its servers answered. Each finding has a remedy."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tailorbird.operate.doctor.validate import judged
 
 Status = Literal["ok", "warning", "fault"]
 LONG_TRANSACTION = 600  # seconds
-SHORT_RETENTION = 3 * 86_400  # seconds: a weekend without anybody looking
+SHORT_RETENTION = 3 * 86_400  # seconds: a weekend without an operator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkup:
-    """One thing looked at: where (`source shop`), what (`binlog_format`), what was found, and the remedy if any."""
+    """One check: its subject (`source shop`), its name (`binlog_format`), its result, and the remedy if any."""
 
     subject: str
     check: str
@@ -33,7 +33,7 @@ class Checkup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cascade:
-    """A foreign key by which the server changes a table's rows without logging it; `parent` as `database.table`."""
+    """A foreign key whose action changes a table's rows without logging it. `parent` is `database.table`."""
 
     name: str
     parent: str
@@ -42,10 +42,11 @@ class Cascade:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableInspection:
-    """A captured table: None for `readable` means it may be read, else the server's words; `absent`: there is none.
+    """State of a captured table. `readable` is None if the table can be read, else the server's message. `absent`: it
+    does not exist.
 
-    `schema` is the table as the server has it, with its `keys`, None where it may not be read; `indexed` whether the
-    column that it is polled by leads an index; `cascades` what changes its rows in silence.
+    `schema` is the table's schema on the server, with its `keys`, or None if it cannot be read. `indexed`: an index
+    starts with the column by which it is polled. `cascades` are the foreign keys that change its rows without logging.
     """
 
     name: str
@@ -62,10 +63,10 @@ class TableInspection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInspection:
-    """What a MySQL or MariaDB server said; `denied` are the privileges that were tried and refused.
+    """Answers of a MySQL or MariaDB server. `denied` are the privileges that were tried and refused.
 
-    `replicas` are the server ids that are registered with it now; `longest`: for how many seconds a transaction of the
-    source's user is open, the oldest one; 0 where there is none, or the user may not see it (PROCESS).
+    `replicas` are the server ids that are currently registered. `longest` is the age in seconds of the oldest open
+    transaction of the source's user; 0 if there is none, or the user may not see it (PROCESS).
     """
 
     version: str
@@ -77,27 +78,27 @@ class ServerInspection:
 
     @property
     def maria(self) -> bool:
-        """Whether it is MariaDB."""
+        """Return whether it is MariaDB."""
         return "mariadb" in self.version.lower()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreached:
-    """Why a server told nothing; `refused` says that it was there and did not accept the login."""
+    """Reason why a server did not answer. `refused`: it answered and refused the login."""
 
     problem: str
     refused: bool
 
 
 def reached(subject: str, address: str, problem: str, remedy: str) -> Checkup:
-    """Whether a server answers; `problem` is empty when it does."""
+    """Report whether a server answers. `problem` is empty if it does."""
     if problem:
         return Checkup(subject=subject, check="reachable", status="fault", found=f"{address}: {problem}", remedy=remedy)
     return Checkup(subject=subject, check="reachable", status="ok", found=address)
 
 
 def grants(source: Source) -> list[str]:
-    """The least that the user of a source needs, as statements."""
+    """Return the least privileges that the user of a source needs, as statements."""
     who = f"'{source.username}'@'%'"
     statements = [f"GRANT SELECT ON `{t.database}`.`{t.table}` TO {who}" for t in source.tables]
     if source.filter_policy == "accept":
@@ -110,7 +111,7 @@ def grants(source: Source) -> list[str]:
 
 
 def judge(source: Source, log_events: ServerInspection) -> list[Checkup]:
-    """Everything that is to be said about a source's server, in the order in which one would mend it."""
+    """Return all findings about a source's server, in the order in which to repair them."""
     subject = f"source {source.name}"
     found = [Checkup(subject=subject, check="version", status="ok", found=log_events.version)]
     found += _privileges(subject, source, log_events)
@@ -125,14 +126,13 @@ def judge(source: Source, log_events: ServerInspection) -> list[Checkup]:
 
 
 def _row_versions(subject: str, source: Source, log_events: ServerInspection) -> Checkup:
-    """A snapshot that takes long holds the server back: InnoDB keeps every row version since it began."""
+    """Warn of a long snapshot: InnoDB keeps every row version since its transaction started."""
     return Checkup(
         subject=subject,
         check="row versions",
         status="warning",
-        found=f"a transaction of user {source.username} is open for {log_events.longest // 60} minutes: the server "
-        "keeps "
-        "all row versions since then",
+        found=f"a transaction of user {source.username} has been open for {log_events.longest // 60} minutes: "
+        "the server keeps all row versions since then",
         remedy="wait; tables with a key of integers or text are read in short chunks (docs/capture.md, Snapshots)",
     )
 
@@ -141,14 +141,18 @@ def _privileges(subject: str, source: Source, log_events: ServerInspection) -> l
     absent = [t.name for t in log_events.tables if t.absent]
     found = [
         Checkup(
-            subject=subject, check=name, status="fault", found="is not there", remedy="correct `tables:` or `database:`"
+            subject=subject,
+            check=name,
+            status="fault",
+            found="does not exist",
+            remedy="correct `tables:` or `database:`",
         )
         for name in absent
     ]
     unreadable = [t.name for t in log_events.tables if t.readable is not None and not t.absent]
     lacking = [*log_events.denied, *(f"SELECT on {name}" for name in unreadable)]
     if not lacking:
-        return [*found, Checkup(subject=subject, check="grants", status="ok", found="all that is needed")]
+        return [*found, Checkup(subject=subject, check="grants", status="ok", found="all required privileges")]
     said = [t.readable for t in log_events.tables if t.readable is not None and not t.absent]
     return [
         *found,
@@ -166,15 +170,15 @@ def _settings(subject: str, log_events: ServerInspection) -> list[Checkup]:
     found = []
     for name, wanted, status, why in (
         ("log_bin", "ON", "fault", "nothing is logged"),
-        ("binlog_format", "ROW", "fault", "statements do not say which rows they changed"),
-        ("binlog_row_image", "FULL", "fault", "updates do not tell whole rows"),
+        ("binlog_format", "ROW", "fault", "statements do not contain the changed rows"),
+        ("binlog_row_image", "FULL", "fault", "updates do not contain whole rows"),
         ("binlog_row_value_options", "", "fault", "JSON updates are logged as differences"),
-        ("binlog_row_metadata", "FULL", "warning", "columns have no names in the log: they are followed through DDL"),
+        ("binlog_row_metadata", "FULL", "warning", "the log has no column names: capture derives them from DDL"),
         ("gtid_mode", "ON", "warning", "a fail-over cannot be followed, and snapshots need locks"),
     ):
         value = log_events.variables.get(name)
         if value is None and (log_events.maria or wanted == "" or name == "binlog_row_metadata"):
-            continue  # this server has no such thing
+            continue  # this server does not have the variable
         shown = value if value else "empty" if value == "" else "not there"
         if (value or "").upper() == wanted:
             found.append(Checkup(subject=subject, check=name, status="ok", found=shown))
@@ -201,7 +205,7 @@ def _setting(name: str, wanted: str, log_events: ServerInspection) -> str:
         )
     persisted = "GLOBAL" if log_events.maria or log_events.version.startswith("5.") else "PERSIST"
     also = ", and in my.cnf" if persisted == "GLOBAL" else ""
-    return f"SET {persisted} {name} = {wanted or repr('')}{also}; sessions that are open keep the old value"
+    return f"SET {persisted} {name} = {wanted or repr('')}{also}; open sessions keep the old value"
 
 
 def _retention(subject: str, log_events: ServerInspection) -> Checkup:
@@ -218,7 +222,7 @@ def _retention(subject: str, log_events: ServerInspection) -> Checkup:
         subject=subject,
         check="retention",
         status="warning",
-        found=f"{shown}: a capture that is down for longer must read everything again",
+        found=f"{shown}: a capture that stops for longer must read all tables again",
         remedy=f"SET GLOBAL {name} = {wanted}, and in my.cnf",
     )
 
@@ -242,19 +246,19 @@ def _server_ids(subject: str, source: Source, log_events: ServerInspection) -> l
                 check="server_id",
                 status="warning",
                 found=f"{ours} is registered with the server now",
-                remedy="fine if that is this capture, running; else give the source another server_id: two readers "
-                "of one id throw each other out",
+                remedy="correct if this capture is running; else give the source another server_id: two readers "
+                "with one id disconnect each other",
             )
         ]
-    return [Checkup(subject=subject, check="server_id", status="ok", found=f"{ours}, used by nobody else")]
+    return [Checkup(subject=subject, check="server_id", status="ok", found=f"{ours}, not used by another server")]
 
 
 def judge_table(subject: str, source: Source, table: TableInspection) -> list[Checkup]:
-    """What is to be said of one table; nothing where it may not be read, which the grants tell."""
+    """Return the findings about one table; none if it cannot be read, because `grants` reports that."""
     if table.readable is not None:
         return []
     if table.view:
-        what = "is a view: the log tells no rows of it"
+        what = "is a view: the log contains no rows of it"
         remedy = "capture the tables that it reads, and make its SELECT a query under `tables:`"
         return [Checkup(subject=subject, check=table.name, status="fault", found=what, remedy=remedy)]
     found = []
@@ -274,7 +278,7 @@ def judge_table(subject: str, source: Source, table: TableInspection) -> list[Ch
                 subject=subject,
                 check=table.name,
                 status="warning",
-                found=f"key {name} compares by {collation}, which folds {listed(folds(collation))}; joins do by bytes",
+                found=f"key {name} compares by {collation}, which folds {listed(folds(collation))}; joins do not",
                 remedy=f"write keys in one form, or MODIFY {name} … COLLATE {exact_collation(collation)}",
             )
         )
@@ -287,9 +291,9 @@ def judge_table(subject: str, source: Source, table: TableInspection) -> list[Ch
                 subject=subject,
                 check=table.name,
                 status="ok" if seen else "warning",
-                found=f"foreign key {one.name} to {one.parent} {one.rule}: the log does not tell what it changes"
+                found=f"foreign key {one.name} to {one.parent} {one.rule}: the log does not contain the rows it changes"
                 + (", its rows are read again (cascades: follow)" if seen else ""),
-                remedy="" if seen else f"{remedy}; else rows keep dead values until `tailorbird snapshot`",
+                remedy="" if seen else f"{remedy}; else rows keep old values until `tailorbird snapshot`",
             )
         )
     if source.poll is not None and not table.indexed:
@@ -298,7 +302,7 @@ def judge_table(subject: str, source: Source, table: TableInspection) -> list[Ch
                 subject=subject,
                 check=table.name,
                 status="warning",
-                found=f"no index begins with {source.poll.cursor}: every poll reads the whole table",
+                found=f"no index starts with {source.poll.cursor}: every poll reads the whole table",
                 remedy=f"ALTER TABLE {table.name} ADD INDEX idx__{source.poll.cursor} ({source.poll.cursor})",
             )
         )
@@ -306,7 +310,7 @@ def judge_table(subject: str, source: Source, table: TableInspection) -> list[Ch
 
 
 def _refused_kind(source: Source, table: TableInspection) -> Skippable | None:
-    """Why capture leaves a table of this kind out; polled ones may be of any."""
+    """Return the reason why capture leaves a table of this kind out; polled tables may be of any kind."""
     if source.poll is not None and not table.sequence:
         return None
     database, _, name = table.name.partition(".")
@@ -319,18 +323,18 @@ def _left_out(subject: str, name: str, schema: TableSchema | None) -> list[Check
         return []
     names = ", ".join(column for column, _ in schema.left_out)
     shown = ", ".join(f"{column} ({kind})" for column, kind in schema.left_out)
-    what, remedy = f"left out, since its type is not captured: {shown}", f"`ignored_columns: [{names}]` silences this"
+    what, remedy = f"left out because its type is not captured: {shown}", f"`ignored_columns: [{names}]` silences this"
     return [Checkup(subject=subject, check=name, status="warning", found=what, remedy=remedy)]
 
 
 def published_schemas(source: Source, tables: Sequence[TableInspection]) -> dict[TableId, TableSchema]:
-    """What capture would publish of the tables, without those that it would refuse."""
+    """Return the schemas that capture would publish, without the tables that it would refuse."""
     found = {}
     for table in tables:
         try:
             schema = _published(source, table)
         except Skippable:
-            continue  # `judge` tells it
+            continue  # `judge` reports it
         if schema is not None:
             found[schema.table_id] = schema
     return found
@@ -343,14 +347,15 @@ def _published(source: Source, table: TableInspection) -> TableSchema | None:
 
 
 def _loose(schema: TableSchema | None) -> list[tuple[str, str]]:
-    """Text columns of the key with the collation, where that takes for one what differs by its bytes."""
+    """Return text columns of the key with their collations, if the collation treats different bytes as equal."""
     columns = [schema.column(name) for name in schema.primary_key] if schema else []
     reported = [(column.name, column.collation or "") for column in columns if column]
     return [(name, collation) for name, collation in reported if {"case", "accents"} & set(folds(collation))]
 
 
 def judge_queries(topology: Topology, schemas: Mapping[TableId, TableSchema]) -> list[Checkup]:
-    """What the servers' own columns make of the queries: what does not compile, and text keys that join less here."""
+    """Check the queries against the columns of the servers: compile errors, and text keys that match fewer rows than in
+    SQL."""
     try:
         found = judged(topology, schemas)
     except TopologyError as error:

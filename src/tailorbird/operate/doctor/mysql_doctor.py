@@ -1,5 +1,5 @@
-"""Asks a MySQL or MariaDB server what `doctor` judges; privileges are tried, not read from SHOW GRANTS, since roles and
-wildcards decide, too."""
+"""Query a MySQL or MariaDB server for `doctor`. Privileges are tried and not read from SHOW GRANTS, because roles and
+wildcards matter, too."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ _CASCADES = (
 )
 
 _REGISTER_SLAVE = 0x15  # COM_REGISTER_SLAVE
-# what a server says to a login that it refuses; whoever says something else was reached, or nobody was
+# error codes of a server that refuses a login; with any other code the server was reached, or did not answer
 _REFUSED = {ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, 1698}
 
 
 def server_inspection(source: Source) -> ServerInspection | Unreached:
-    """What the server says; or, when it cannot be reached or refuses the login, why."""
+    """Return the server's answers, or the reason why it cannot be reached or refuses the login."""
     try:
         return _log_events(source)
     except (pymysql.MySQLError, OSError) as error:
@@ -92,7 +92,7 @@ def _log_events(source: Source) -> ServerInspection:
 
 
 def _said(cursor: Any, sql: str) -> tuple[int, str] | None:
-    """Code and words of the server if it refuses a statement."""
+    """Return the code and message of the server if it refuses a statement."""
     try:
         cursor.execute(sql)
     except (pymysql.err.OperationalError, pymysql.err.ProgrammingError) as error:
@@ -101,8 +101,8 @@ def _said(cursor: Any, sql: str) -> tuple[int, str] | None:
 
 
 def _registers(connection: Any, server_id: int) -> bool:
-    """Whether the server takes us for a replica, until the connection ends: what MariaDB's list of replicas needs a
-    greater privilege for."""
+    """Return whether the server registers this connection as a replica until it ends. Reading MariaDB's list of
+    replicas would need a greater privilege."""
     try:
         connection._execute_command(_REGISTER_SLAVE, struct.pack("<IBBBHII", server_id, 0, 0, 0, 0, 0, 0))
         connection._read_ok_packet()
@@ -154,11 +154,11 @@ def _table(cursor: Any, source: Source, table: TableId) -> TableInspection:
 
 
 def _keys(rows: Iterable[Sequence[object]]) -> tuple[Key, ...]:
-    """Keys in the order in which capture has them, which takes the first unique one where there is no primary key."""
+    """Return the keys in capture's order. Without a primary key, capture uses the first unique key."""
     parts: dict[str, list[str]] = {}
     unique: set[str] = set()
     for index, column, duplicates in rows:
-        # an expression has no column
+        # an expression is not a column
         parts.setdefault(str(index), []).append("" if column is None else str(column))
         if not int(str(duplicates)):
             unique.add(str(index))

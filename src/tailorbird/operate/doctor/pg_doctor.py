@@ -1,4 +1,4 @@
-"""Asks a PostgreSQL server what `doctor` judges; changes nothing there."""
+"""Query a PostgreSQL server for `doctor`, read-only."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tailorbird.operate.doctor.doctor import TableInspection, Unreached
 from tailorbird.operate.doctor.postgres import PgServerInspection, PgTableInspection
 
 _SETTINGS = ("wal_level", "max_slot_wal_keep_size", "max_replication_slots")
-# Columns that may be stored apart, of a table of which values are.
+# Columns whose values may be stored out of line, in tables that have such values.
 _LARGE = """SELECT a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
 WHERE a.attrelid = {} AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' AND a.attstorage IN ('x', 'e')
 AND c.reltoastrelid <> 0 AND pg_relation_size(c.reltoastrelid) > 0 ORDER BY a.attnum"""
 
-# What a slot, and a transaction that is not this one, keep from vacuum.
+# Rows that a replication slot, and other transactions of the capture, keep from vacuum.
 _HELD = """SELECT (SELECT coalesce(max(age(catalog_xmin)), 0) FROM pg_replication_slots WHERE slot_name = $1),
 (SELECT coalesce(max(extract(epoch FROM now() - xact_start)), 0)::bigint FROM pg_stat_activity
 WHERE application_name = $2 AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid())"""
 
 
 def postgres_inspection(topology: str, source: Source) -> PgServerInspection | Unreached:
-    """What the server says; or, when it cannot be reached or refuses the login, why."""
+    """Return the server's answers, or the reason why it cannot be reached or refuses the login."""
     try:
         with connected(source) as connection:
             return _log_events(connection, topology, source)
@@ -34,7 +34,7 @@ def postgres_inspection(topology: str, source: Source) -> PgServerInspection | U
 
 
 def grants_of(source: Source) -> list[str]:
-    """What its user needs, as statements."""
+    """Return the privileges that its user needs, as statements."""
     return grants(source)
 
 
@@ -92,10 +92,10 @@ def _log_events(connection: PgConnection, topology: str, source: Source) -> PgSe
 def _table(
     connection: PgConnection, source: Source, table: TableId, one: TableShown | None
 ) -> tuple[TableInspection, bool]:
-    """The table, and whether the user has its owner's rights, which publishing takes."""
+    """Return the table, and whether the user has its owner's rights, which a publication requires."""
     name = f"{table.database}.{table.table}"
     if one is None:
-        return TableInspection(name=name, readable="it is not there", engine="", absent=True), True
+        return TableInspection(name=name, readable="it does not exist", engine="", absent=True), True
     refused = None
     try:
         connection.query(f"SELECT FROM {named(table)} LIMIT 0")

@@ -1,5 +1,4 @@
-"""What keeps a PostgreSQL source from being captured, judged from what its server said; with each fault its remedy.
-Pure."""
+"""Find the faults that prevent the capture of a PostgreSQL source, in what its server answered. Each has a remedy."""
 
 from __future__ import annotations
 
@@ -9,19 +8,20 @@ from dataclasses import dataclass, field
 from cdc.topology.topology import Source
 from tailorbird.operate.doctor.doctor import Checkup, Status, TableInspection
 
-HELD = 10_000_000  # transactions whose rows of the catalogue a slot keeps from vacuum
-OPEN = 600  # seconds that a transaction of a capture may be open
-KEPT = 4 << 30  # bytes of its log that a server keeps for a slot, from which on somebody had better look
+HELD = 10_000_000  # transactions: a warning if a slot keeps catalogue rows from vacuum for so many
+OPEN = 600  # seconds: a warning if a transaction of a capture is open for so long
+KEPT = 4 << 30  # bytes of the log that the server keeps for a slot: above this, a warning
 OLDEST = 150_000
 _Printer = Callable[..., Checkup]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PgTableInspection:
-    """A table, as `doctor.TableInspection`; its replica `identity` (d, n, f, i) and the columns that it tells, None:
+    """A table like `doctor.TableInspection`, with its replica `identity` (d, n, f, i) and the columns in it; None means
     all.
 
-    `refused` is why capture would not take it, with the remedy; `large` names columns whose values may be stored apart.
+    `refused` is the reason why capture would refuse it, with the remedy. `large` names columns whose values may be
+    stored out of line.
     """
 
     table: TableInspection
@@ -33,11 +33,11 @@ class PgTableInspection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PgServerInspection:
-    """What a server said. `replication` whether the user may read its log; `slot` is empty where there is none yet.
+    """Answers of a server. `replication`: the user may read its log. `slot` is empty if none exists yet.
 
-    `kept` bytes of the log are kept for the slot; `free_slots` others can be made. `held`: how many transactions ago
-    the oldest began whose rows of the catalogue the slot keeps from vacuum; `open_s`: for how many seconds the oldest
-    transaction of a capture has been open, which keeps dead rows of every table from vacuum.
+    `kept` bytes of the log are kept for the slot; `free_slots` others can be created. `held` is the age, in
+    transactions, of the oldest catalogue rows that the slot keeps from vacuum. `open_s` is the age in seconds of the
+    oldest transaction of a capture, which keeps dead rows of every table from vacuum.
     """
 
     version: int
@@ -55,7 +55,7 @@ class PgServerInspection:
 
 
 def judge_postgres(source: Source, log_events: PgServerInspection, grants: Sequence[str]) -> list[Checkup]:
-    """Everything that is to be said about a source's server, in the order in which one would mend it."""
+    """Return all findings about a source's server, in the order in which to repair them."""
     subject = f"source {source.name}"
 
     def say(check: str, status: Status, found: str, remedy: str = "") -> Checkup:
@@ -65,11 +65,13 @@ def judge_postgres(source: Source, log_events: PgServerInspection, grants: Seque
     reported = [
         say("version", "ok", major)
         if log_events.version >= OLDEST
-        else say("version", "fault", f"{major}: 15 is the oldest captured", "upgrade it, or poll it (type: sql)")
+        else say(
+            "version", "fault", f"{major}: 15 is the oldest supported version", "upgrade it, or poll it (type: sql)"
+        )
     ]
     if log_events.standby:
         reported.append(
-            say("role", "fault", "a standby: its snapshots omit what runs", "point the source at the primary")
+            say("role", "fault", "a standby: its snapshots omit open transactions", "point the source at the primary")
         )
     level = log_events.settings.get("wal_level", "")
     remedy = "ALTER SYSTEM SET wal_level = logical, and restart the server"
@@ -81,7 +83,7 @@ def judge_postgres(source: Source, log_events: PgServerInspection, grants: Seque
     if lacking:
         reported.append(say("grants", "fault", f"lacks {', '.join(lacking)}", "; ".join(grants)))
     else:
-        reported.append(say("grants", "ok", "all that is needed"))
+        reported.append(say("grants", "ok", "all required privileges"))
     reported.append(_slot(say, log_events))
     reported.append(_published(say, log_events))
     reported.append(_limit(say, log_events))
@@ -94,33 +96,36 @@ def judge_postgres(source: Source, log_events: PgServerInspection, grants: Seque
 def _slot(say: _Printer, log_events: PgServerInspection) -> Checkup:
     if not log_events.slot:
         if log_events.free_slots > 0:
-            return say("slot", "ok", "is made by the first start")
-        return say("slot", "fault", "no slot is free", "raise max_replication_slots, or drop slots that nobody reads")
+            return say("slot", "ok", "the first start creates it")
+        return say("slot", "fault", "no slot is free", "raise max_replication_slots, or drop unused slots")
     if log_events.slot in ("lost", "unreserved"):
-        remedy = "raise max_slot_wal_keep_size; `position_lost: resnapshot` has all tables read again"
+        remedy = "raise max_slot_wal_keep_size; `position_lost: resnapshot` reads all tables again"
         return say("slot", "fault" if log_events.slot == "lost" else "warning", f"its log is {log_events.slot}", remedy)
     if log_events.kept > KEPT:
         found = f"the server keeps {log_events.kept / (1 << 30):.1f} GiB of its log for it"
         return say(
-            "slot", "warning", found, "see why the capture stands still, or pg_drop_replication_slot if it is gone"
+            "slot",
+            "warning",
+            found,
+            "find out why the capture makes no progress, or run pg_drop_replication_slot if it was removed",
         )
     return say("slot", "ok", f"keeps {log_events.kept / (1 << 20):.1f} MiB of the log")
 
 
 def _limit(say: _Printer, log_events: PgServerInspection) -> Checkup:
-    """How far a capture may fall behind."""
+    """Check how far a capture may lag before the server discards its log."""
     limit = int(log_events.settings.get("max_slot_wal_keep_size", "-1"))
     if limit < 0:
-        return say("max_slot_wal_keep_size", "ok", "-1: a capture that is down fills the disk, and loses nothing")
-    found = f"{limit} MB: a capture that falls behind further begins again"
-    if log_events.kept > limit << 19:  # half of it
-        remedy = "see why the capture is behind: `tailorbird status`; or raise max_slot_wal_keep_size"
+        return say("max_slot_wal_keep_size", "ok", "-1: a stopped capture loses no changes, but the log fills the disk")
+    found = f"{limit} MB: a capture with a larger lag must start again"
+    if log_events.kept > limit << 19:  # at half of the limit
+        remedy = "find out why the capture lags: `tailorbird status`; or raise max_slot_wal_keep_size"
         return say("max_slot_wal_keep_size", "warning", f"{found}; {log_events.kept >> 20} MB are kept already", remedy)
     return say("max_slot_wal_keep_size", "ok", found)
 
 
 def _vacuum(say: _Printer, log_events: PgServerInspection) -> Checkup:
-    """What the source's vacuum cannot remove because of us."""
+    """Check how much the capture keeps vacuum from removing dead rows."""
     if log_events.open_s > OPEN:
         found = (
             f"a transaction of a capture has been open for {log_events.open_s:,} s and keeps dead rows of all tables"
@@ -129,24 +134,26 @@ def _vacuum(say: _Printer, log_events: PgServerInspection) -> Checkup:
         return say("vacuum", "warning", found, remedy)
     if log_events.held > HELD:
         found = f"the slot keeps dead rows of the catalogue since {log_events.held:,} transactions ago"
-        return say("vacuum", "warning", found, "see why the capture stands still, or drop the slot if it is gone")
-    return say("vacuum", "ok", "nothing of ours holds it back")
+        return say(
+            "vacuum", "warning", found, "find out why the capture makes no progress, or drop the slot if it was removed"
+        )
+    return say("vacuum", "ok", "the capture does not delay it")
 
 
 def _published(say: _Printer, log_events: PgServerInspection) -> Checkup:
     missing = [one.table.name for one in log_events.tables if not one.published and not one.table.absent]
     if not missing:
-        return say("publication", "ok", "has every table")
+        return say("publication", "ok", "contains every table")
     found = f"lacks {', '.join(missing)}"
     if log_events.may_publish:
         return say("publication", "ok", f"{found}: capture adds them when it starts")
-    return say("publication", "fault", f"{found}, which the user may not add", "; ".join(log_events.publish))
+    return say("publication", "fault", f"{found}, and the user may not add them", "; ".join(log_events.publish))
 
 
 def _table(say: _Printer, source: Source, one: PgTableInspection) -> list[Checkup]:
     table = one.table
     if table.absent:
-        return [say(table.name, "fault", "is not there", "correct `tables:`, `database:` or `dbname:`")]
+        return [say(table.name, "fault", "does not exist", "correct `tables:`, `database:` or `dbname:`")]
     if table.readable is not None:
         return []
     if one.refused is not None:
@@ -154,9 +161,16 @@ def _table(say: _Printer, source: Source, one: PgTableInspection) -> list[Checku
     alter = f"ALTER TABLE {table.name} REPLICA IDENTITY FULL"
     if one.identity != "f" and one.large:
         names = ", ".join(one.large)
-        found = f"an UPDATE that leaves a large {names} alone does not tell it: the row is read again by its key"
+        found = f"an UPDATE that does not change a large {names} does not log it: the row is read again by its key"
         return [say(table.name, "warning", found, f"{alter}, which logs whole rows")]
     if one.identity == "f" and source.replica_identity != "full":
-        found = "tells whole rows, of which the topology does not know"
-        return [say(table.name, "ok", found, "replica_identity: full, once all tables do: joins keep less then")]
+        found = "logs whole rows, but the topology does not use them"
+        return [
+            say(
+                table.name,
+                "ok",
+                found,
+                "set `replica_identity: full` once all tables log whole rows: joins then keep less state",
+            )
+        ]
     return [say(table.name, "ok", "readable, with a key")]

@@ -1,4 +1,5 @@
-"""Checks what a topology says against itself: every query parsed, every column named elsewhere among its outputs."""
+"""Check a topology for consistency: parse every query, and look for every column that is named elsewhere among its
+outputs."""
 
 from __future__ import annotations
 
@@ -12,10 +13,10 @@ from joins.select.parser import check_query, tables_of
 
 
 def validate(topology: Topology, schemas: Mapping[TableId, TableSchema] | None = None) -> dict[str, list[str] | None]:
-    """Output columns by aggregated table; TopologyError at the first mistake. No server is asked.
+    """Return the output columns of each joined table. Raises TopologyError at the first mistake. No server is queried.
 
-    None for a table whose query says `alias.*` of tables that are not among the `schemas`. The columns of a
-    foreign table, which is not among them, are the fields that the topology names.
+    The value is None for a table whose query uses `alias.*` of tables that are not among the `schemas`. The columns of
+    a foreign table are the fields that the topology names.
     """
     columns = {name: check_query(topology, table) for name, table in topology.tables.items()}
     for name, table in topology.tables.items():
@@ -39,9 +40,9 @@ def validate(topology: Topology, schemas: Mapping[TableId, TableSchema] | None =
 
 
 def judged(topology: Topology, schemas: Mapping[TableId, TableSchema]) -> dict[str, list[tuple[str, str]]]:
-    """Warnings of each table's query as (what is found, remedy), where the schemas of all its tables are there.
+    """Return warnings about each table's query as pairs (finding, remedy), if the schemas of all its tables are known.
 
-    TopologyError for what the schemas show to be wrong.
+    Raises TopologyError for what the schemas show to be wrong.
     """
     found: dict[str, list[tuple[str, str]]] = {}
     for name, table in topology.tables.items():

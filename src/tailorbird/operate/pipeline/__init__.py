@@ -1,1 +1,1 @@
-"""A topology from its file to its processes."""
+"""Processes of a topology."""

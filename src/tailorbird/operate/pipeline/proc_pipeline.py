@@ -1,7 +1,7 @@
-"""The processes of one topology: one per source, one for all joins, one per index; started, watched, stopped.
+"""Start, watch and stop the processes of a topology: one per source, one for all joins, one per index.
 
-Every child gets SIGTERM when this process dies, however it dies (Linux's PR_SET_PDEATHSIG), so that no second capture
-or join is left behind.
+Every child gets SIGTERM when this process dies for any reason (Linux's PR_SET_PDEATHSIG), so that no second capture or
+join remains.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _USAGE = UsageError.exit_code
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One process of a pipeline: its name (`capture shop`), how it starts, where it logs.
+    """One process of a pipeline: its name (`capture shop`), its command, and its log file.
 
-    `serves`: as what `status` knows it, with the metrics port of each (`join orders_wide`); most serve one thing, by
-    their own name.
+    `serves` maps the names under which `status` knows it (`join orders_wide`) to metrics ports. Most processes serve
+    one thing, under their own name.
     """
 
     name: str
@@ -45,9 +45,9 @@ class Part:
 
 
 def parts(topology: Topology, *, home: Path, page_port: int = 0) -> list[Part]:
-    """Every process that a topology needs, in the order of the flow; its dashboards too if given a port.
+    """Return every process that a topology needs, in the order of the flow; its dashboards only if a port is given.
 
-    Checks are one process, and so is the ledger that a check of the log reads.
+    All checks run in one process, as does the ledger that a check of the log reads.
     """
     found: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
     captured = [name for name, source in topology.sources.items() if source.agent is None]
@@ -85,7 +85,7 @@ def _part(stage: str, names: Sequence[str], arguments: Sequence[str], logs: Path
 
 
 def _alone(topology: Topology, stage: str, name: str, logs: Path) -> Part:
-    """The process of one join or index."""
+    """Return the process of one join or index."""
     words = (
         ("joins", topology.file, "--table", name) if stage == "join" else ("indexer", topology.file, "--index", name)
     )
@@ -93,12 +93,11 @@ def _alone(topology: Topology, stage: str, name: str, logs: Path) -> Part:
 
 
 class Pipeline:
-    """Starts and watches the parts; use as a context manager, which stops what still runs.
+    """Starts and watches the parts. Use it as a context manager, which stops all running parts at its end.
 
-    `check` restarts a part that died of a passing fault, after a pause that doubles up to 30 s. One that says that it
-    is used wrongly (exit 2), or that ended three times in a row for the same Fatal reason, stays `down`, with that
-    reason: to start it again repeats what nobody has mended. The others run on. `captures` are the processes that stand
-    in place of the topology's own.
+    `check` restarts a part that ended with a transient error, after a pause that doubles up to 30 s. A part with a
+    usage error (exit 2), or with the same Fatal reason three times in a row, stays `down`: a restart would fail again.
+    The other parts keep running. `captures` replace the capture processes of the topology.
     """
 
     def __init__(
@@ -120,7 +119,7 @@ class Pipeline:
 
     @property
     def down(self) -> dict[str, str]:
-        """The parts that are not started again, and why."""
+        """Return the parts that are not restarted, and the reasons."""
         return self._restarts.down
 
     def __enter__(self) -> Pipeline:
@@ -137,7 +136,7 @@ class Pipeline:
                 started(part)
 
     def start_part(self, name: str) -> None:
-        """Start one part; its output is appended to its log."""
+        """Start one part. Its output is appended to its log."""
         part = self.part(name)
         part.log.parent.mkdir(parents=True, exist_ok=True)
         self._restarts.began(name, time.monotonic())
@@ -154,10 +153,9 @@ class Pipeline:
             )
 
     def follow(self, topology: Topology, started: Callable[[Part], None] = lambda part: None) -> None:
-        """Have the joins and indexes run that a topology has now: others begin, what it has no more ends. A process of
-        joins that loses some of its tables begins again without them, and the page over other indexes. Captures and
-        checks stay as they are.
-        """
+        """Adapt the joins and indexes to a changed topology: start new ones and stop removed ones. A join process that
+        loses some of its tables is restarted without them, and so is the dashboard over other indexes. Captures and
+        checks do not change."""
         shown, self._shown = self._shown, topology.dashboards
         for part in self.parts:
             if part.stage == "page" and shown != topology.dashboards:
@@ -180,7 +178,7 @@ class Pipeline:
                 started(part)
 
     def _end(self, name: str) -> None:
-        """SIGTERM to a part, and SIGKILL where it does not end in time."""
+        """Send SIGTERM to a part, and SIGKILL if it does not end in time."""
         process = self._running.pop(name, None)
         if process is None:
             return
@@ -193,29 +191,29 @@ class Pipeline:
         process.wait()
 
     def part(self, name: str) -> Part:
-        """The part of that name; KeyError if there is none."""
+        """Return the part of that name. Raises KeyError if there is none."""
         for part in self.parts:
             if part.name == name:
                 return part
         raise KeyError(name)
 
     def alive(self, name: str) -> bool:
-        """Whether a part runs."""
+        """Return whether a part runs."""
         process = self._running.get(name)
         return process is not None and process.poll() is None
 
     def pid(self, name: str) -> int:
-        """The process of a part that was started; KeyError for another."""
+        """Return the process id of a part that was started. Raises KeyError for another."""
         return self._running[name].pid
 
     def kill(self, name: str) -> None:
-        """SIGKILL a part and all its children, as a crash would."""
+        """Send SIGKILL to a part and all its children, like a crash."""
         process = self._running.pop(name)
         _signal_group(process, signal.SIGKILL)
         process.wait()
 
     def check(self) -> None:
-        """Restart what died; call it now and then."""
+        """Restart parts that ended. The caller runs this periodically."""
         now = time.monotonic()
         for name, process in list(self._running.items()):
             code = process.poll()
@@ -225,7 +223,7 @@ class Pipeline:
             if code == _USAGE:
                 self._restarts.stays_down(name, said)
             elif self._restarts.ended(name, now, fatal=self._fatal(name)):
-                _log.warning("part ended, to be restarted", part=name, code=code, said=said)
+                _log.warning("part ended, will be restarted", part=name, code=code, said=said)
             if name in self.down:
                 _log.error("part stays down", part=name, said=self.down[name], log=str(self.part(name).log))
         for name in self._restarts.due(now):
@@ -233,13 +231,14 @@ class Pipeline:
                 self.start_part(name)
 
     def must_run(self) -> None:
-        """`check`; Fatal where a part stays down, for whoever can do nothing without it."""
+        """Run `check`, and raise Fatal if a part stays down; for callers that need every part."""
         self.check()
         for name, said in self.down.items():
-            raise Fatal(f"{name} can not run: {said}", f"see {self.part(name).log}")
+            raise Fatal(f"{name} cannot run: {said}", f"see {self.part(name).log}")
 
     def _fatal(self, name: str) -> str | None:
-        """What a part that has just ended said, where that is Fatal; one killed leaves an older end behind."""
+        """Return the Fatal error that ended a part, or None. A part that was killed does not overwrite the file of an
+        earlier end."""
         ends = ended(self._topology, self._home)
         fresh = [end for one in self.part(name).serves if (end := ends.get(one)) and end.at_ms != self._seen.get(one)]
         for end in fresh:
@@ -248,7 +247,7 @@ class Pipeline:
         return last.said if last is not None and last.kind == Fatal.__name__ else None
 
     def last_words(self, name: str) -> str:
-        """The last line of a part's log."""
+        """Return the last line of a part's log."""
         try:
             lines = self.part(name).log.read_text(errors="replace").strip().splitlines()
         except FileNotFoundError:
@@ -256,7 +255,7 @@ class Pipeline:
         return lines[-1][:400] if lines else ""
 
     def stop(self, grace: float = 20.0) -> None:
-        """SIGTERM to every part, last stage first; SIGKILL to what still runs after `grace` seconds."""
+        """Send SIGTERM to every part, last stage first; SIGKILL to those that still run after `grace` seconds."""
         for process in reversed(self._running.values()):
             if process.poll() is None:
                 process.terminate()
@@ -266,7 +265,7 @@ class Pipeline:
                 process.wait(max(0.1, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 _log.warning("part did not stop in time, killed", part=name)
-            # a Spark driver's JVM and workers are in its group; none may outlive it
+            # a Spark driver's JVM and workers are in its group; none may survive it
             _signal_group(process, signal.SIGKILL)
             process.wait()
         self._running.clear()
@@ -284,7 +283,7 @@ def _die_with_parent() -> None:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on."""
+    """Return a free port of this machine."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,1 +1,1 @@
-"""Does this server, this port, this machine serve? Knows nothing of the local stack."""
+"""Probes: check that a server, a port, or this machine works. They do not depend on the local stack."""

@@ -1,4 +1,4 @@
-"""Whether HBase serves: its master, the meta region, and the regions of every enabled table."""
+"""Probe HBase: its master, the meta region, and the regions of every enabled table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from tailorbird.provision.hbase_admin import HBaseAdmin
 
 
 def master_problem(*, zookeeper: str, thrift: str) -> str:
-    """Why the master is not ready, empty when it is: it has found the meta region and takes requests."""
+    """Return the reason why the master is not ready, or an empty string: it has found the meta region and accepts
+    requests."""
     try:
         with HBaseAdmin(zookeeper=zookeeper, thrift=thrift) as admin:
             admin.namespaces()
@@ -20,10 +21,10 @@ def master_problem(*, zookeeper: str, thrift: str) -> str:
 
 
 def regions_problem(host: str, port: int, *, timeout_ms: int = 3000) -> str:
-    """Why a table can not be read through Thrift, empty when all can.
+    """Return the reason why a table cannot be read through Thrift, or an empty string.
 
-    An open port says little: after `kill -9` the regions come back seconds later than the ports. So one row of every
-    region is read; a region that is not online makes the read time out.
+    An open port is no proof: after `kill -9` the regions return seconds later than the ports. So the probe reads one
+    row of every region. The read of an offline region times out.
     """
     try:
         connection = happybase.Connection(host, port, timeout=timeout_ms)

@@ -1,4 +1,4 @@
-"""Whether the broker of the stack serves every partition that it has."""
+"""Probe a Kafka broker: every partition has a leader."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from cdc.model.brokers import Brokers, refuses
 
 
 def kafka_problem(brokers: Brokers) -> str:
-    """Why the broker is not ready, empty when it is: it answers and every partition has a leader."""
-    # log_level 0: librdkafka would print each refused connection while the broker is still starting
+    """Return the reason why the broker is not ready, or an empty string: it answers and every partition has a
+    leader."""
+    # log_level 0: librdkafka would print each refused connection while the broker starts
     refused = list[str]()
 
     def heard(error: KafkaError) -> None:
@@ -23,9 +24,9 @@ def kafka_problem(brokers: Brokers) -> str:
         try:
             metadata = client.list_topics(timeout=2.0)
         except KafkaException:
-            client.poll(0)  # now `heard` is told why
+            client.poll(0)  # now `heard` contains the reason
             raise
-    except KafkaException as error:  # by the client itself where a file of log.security can not be used
+    except KafkaException as error:  # raised by the client itself if a file of log.security cannot be used
         return refused[-1] if refused else str(error.args[0].str())
     waiting = [
         f"{topic.topic}/{partition.id}"

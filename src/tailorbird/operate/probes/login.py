@@ -1,4 +1,4 @@
-"""Logins, as probes take them."""
+"""Logins for probes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """Who logs in at a server."""
+    """User name and password for a server."""
 
     user: str
     password: str

@@ -1,4 +1,4 @@
-"""Whether a MySQL server of the stack answers the user that capture logs in as."""
+"""Probe a MySQL server with capture's login."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tailorbird.operate.probes.login import Login
 
 
 def mysql_problem(host: str, port: int, login: Login) -> str:
-    """Why the server is not ready, empty when it is."""
+    """Return the reason why the server is not ready, or an empty string."""
     try:
         connection = pymysql.connect(
             host=host, port=port, user=login.user, password=login.password, connect_timeout=2, read_timeout=2

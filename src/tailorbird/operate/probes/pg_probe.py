@@ -1,4 +1,4 @@
-"""Whether the PostgreSQL server of the stack answers the user that capture logs in as."""
+"""Probe a PostgreSQL server with capture's login."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tailorbird.operate.probes.login import Login
 
 
 def postgres_problem(host: str, port: int, login: Login, database: str = "billing") -> str:
-    """Why the server is not ready, empty when it is."""
+    """Return the reason why the server is not ready, or an empty string."""
     try:
         with psycopg.connect(
             host=host, port=port, user=login.user, password=login.password, dbname=database, connect_timeout=2

@@ -1,4 +1,4 @@
-"""How much of the processors' time the host of a virtual machine kept for others; figures taken meanwhile tell it."""
+"""Measure CPU steal: the processor time that the host of a virtual machine gave to others. Measurements report it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ _FIELDS, _STEAL = 8, 7  # user nice system idle iowait irq softirq steal, in tic
 
 
 class CpuSteal:
-    """The share of this machine's processor time that its host withheld, since this object was made.
+    """Share of this machine's processor time that its host withheld since this object was created.
 
-    A ready process waits in that time while the machine itself looks idle. 0 where nothing tells it (no Linux).
+    A runnable process waits during that time although the machine looks idle. 0 if the system does not report it (no
+    Linux).
     """
 
     def __init__(self, stat: Path = _STAT) -> None:
@@ -19,12 +20,12 @@ class CpuSteal:
         self._total, self._cpu_steal = _ticks(stat)
 
     def share(self) -> float:
-        """Between 0 and 1."""
+        """Return the share, between 0 and 1."""
         total, cpu_steal = _ticks(self._stat)
         return (cpu_steal - self._cpu_steal) / (total - self._total) if total > self._total else 0.0
 
     def lap(self) -> float:
-        """As `share`, since the last lap."""
+        """Return the share since the last lap."""
         share = self.share()
         self._total, self._cpu_steal = _ticks(self._stat)
         return share

@@ -1,4 +1,4 @@
-"""Whether a loopback port is free, and whether somebody answers on it."""
+"""Check whether a loopback port is free, and whether a server accepts connections on it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import socket
 
 
 def port_is_free(host: str, port: int) -> bool:
-    """Whether a server could listen here now; connections of an earlier one that are still closing do not count."""
+    """Return whether a server could listen on the port now. Closing connections of an earlier server do not count."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -17,7 +17,7 @@ def port_is_free(host: str, port: int) -> bool:
 
 
 def port_answers(host: str, port: int) -> bool:
-    """Whether a connection is accepted within a second."""
+    """Return whether a connection is accepted within a second."""
     try:
         socket.create_connection((host, port), 1.0).close()
     except OSError:

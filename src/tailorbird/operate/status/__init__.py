@@ -1,1 +1,1 @@
-"""How far a topology is: captures, snapshots, indexes."""
+"""Progress of a topology: captures, snapshots, indexes."""

@@ -1,4 +1,4 @@
-"""What is known of how far a source's capture has come. Pure."""
+"""Progress of a source's capture, as its positions records report it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ingest.events.quarantine_state import QuarantinedTable
 class CapturedPosition:
     """The newest committed position of a source: all GTIDs read, and the sequence of its last published change.
 
-    `snapshots` is the progress of those under way, by `database.table`: rows, total (an estimate), began_ms;
-    `repairing` the tables some rows of which are held back until they are mended; `quarantine` those whose rows are
-    kept as raw events, `left_out` those that are not captured though they are wanted, by `database.table`. `file` and
-    `pos` are its place in the source's log, `offset` its own in the positions topic; `signals` the offset behind the
-    last signal that was obeyed; `prepared` is when each XA transaction that is open was prepared, in ms since 1970. Not
-    `whole` while rows are read again or held back: the log does not hold yet what the source does.
-    `unrepresentable` counts the values that their columns' types cannot hold, published as NULL or as text, by
+    `snapshots` is the progress of the running ones by `database.table`: rows, total (an estimate), began_ms.
+    `repairing` are the tables with rows that are held back until they are repaired. `quarantine` are tables whose rows
+    are kept as raw events, `left_out` those that are not captured although the topology names them; both by
+    `database.table`. `file` and `pos` are the place in the source's log, `offset` that in the positions topic.
+    `signals` is the offset after the last executed signal. `prepared` is when each open XA transaction was prepared, in
+    ms since 1970. `whole` is false while rows are read again or held back, because the log then lacks rows of the
+    source. `unrepresentable` counts the values that their columns' types cannot hold, published as NULL or as text, by
     `database.table` and column.
     """
 

@@ -1,6 +1,7 @@
-"""Dead letters of all stages as one list: what lacks a row, why, what helps, and whether it still waits. Pure.
+"""Dead letters of all stages as one list: the affected row, the reason, the remedy, and whether it is settled.
 
-A letter waits until a later settlement names it (`cdc.model.dead_letter_end`); a letter that comes again waits again.
+A dead letter is open until a later settlement names it (`cdc.model.dead_letter_end`). If the same dead letter is
+written again, it is open again.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from typing import Any, NamedTuple
 from cdc.model.dead_letter_end import STAGE as SETTLED
 from cdc.model.dead_letter_end import place_of
 
-LEFT_OUT = "left out"  # the stage of tables that captures leave out until what keeps them out is gone
-QUARANTINE = "quarantine"  # the stage of what captures can not decode (tailorbird.operate.status.quarantine)
+LEFT_OUT = "left out"  # the stage of tables that captures leave out until the reason no longer holds
+QUARANTINE = "quarantine"  # the stage of rows that captures cannot decode (tailorbird.operate.status.quarantine)
 
 
 class DeadLetterRecord(NamedTuple):
@@ -33,11 +34,11 @@ class DeadLetterRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterRow:
-    """What was refused: `stage` and `of` say where a row is missing (captured table, joined table or index).
+    """A refused row: `stage` and `of` name the place where it is missing (captured table, joined table or index).
 
-    `id` stays the same however often the same is refused, `count` times between `first_ms` and `last_ms`; `key` is the
-    row's, as far as it can be shown; `table` the captured table that it came from, where that is known; `reads` whether
-    that table's row can be read again. `settled` says how it was settled, empty while it waits.
+    `id` is the same for each refusal of the same row, `count` times between `first_ms` and `last_ms`. `key` is the
+    row's key as far as it can be shown. `table` is the captured table of the row, if known. `reads`: a row of that
+    table can be read again. `settled` is how it was settled, empty while it is open.
     """
 
     id: str
@@ -59,7 +60,7 @@ class DeadLetterRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """How many letters wait at one stage for one table or index, and the newest of them."""
+    """Number of open dead letters at one stage for one table or index, and the newest of them."""
 
     stage: str
     of: str
@@ -68,7 +69,8 @@ class Waiting:
 
 
 def dead_letter_of(topology: str, record: DeadLetterRecord) -> DeadLetterRow:
-    """Read a record; what is none of ours is a letter of stage `unknown`, since somebody must look at it."""
+    """Read a record. A record in an unknown format becomes a dead letter of stage `unknown`, for an operator to
+    inspect."""
     reported = value_of(record)
     stage = str(reported.get("stage", "unknown"))
     table, reads = "", False
@@ -101,7 +103,7 @@ def dead_letter_of(topology: str, record: DeadLetterRecord) -> DeadLetterRow:
         identity = [of, key]
     else:
         stage, of, key, position = "unknown", "", _text(record.key or b""), f"{record.partition}:{record.offset}"
-        identity, reason = [record.partition, record.offset], "it has no form of this version"
+        identity, reason = [record.partition, record.offset], "its format is not known to this version"
     known = hashlib.sha256(json.dumps([stage, *identity]).encode()).hexdigest()[:10]
     return DeadLetterRow(
         id=known, stage=stage, of=of, key=key, position=position, reason=reason, table=table, reads=reads,
@@ -110,7 +112,7 @@ def dead_letter_of(topology: str, record: DeadLetterRecord) -> DeadLetterRow:
 
 
 def value_of(record: DeadLetterRecord) -> Mapping[str, Any]:
-    """The record's JSON object; empty where it is none."""
+    """Return the record's JSON object; empty if it is not one."""
     try:
         found = json.loads(record.value or b"null")
     except ValueError:
@@ -124,7 +126,7 @@ def _shown(values: object) -> str:
 
 
 def _decoded(raw: object) -> str:
-    """Base64 as text, in hexadecimal where it is none."""
+    """Decode base64 to text, or to hexadecimal if it is not text."""
     try:
         return _text(base64.b64decode(str(raw or "")))
     except binascii.Error:
@@ -140,18 +142,18 @@ def _text(raw: bytes) -> str:
 
 
 class DeadLetterList:
-    """The records of the topic, folded in their order. At most `keep` letters are remembered whole (None: all)."""
+    """Records of the topic, folded in order. At most `keep` dead letters are kept in full (None: all)."""
 
     def __init__(self, topology: str, *, keep: int | None = None, only: Callable[[str], bool] | None = None) -> None:
         self._topology, self._keep, self._only = topology, keep, only
-        # count, partition and offset of the last, and the key of its row
+        # count, partition and offset of the last one, and the key of its row
         self._waiting: dict[tuple[str, str], dict[str, tuple[int, int, int, str]]] = defaultdict(dict)
         self._newest: dict[tuple[str, str], DeadLetterRow] = {}
         self._whole: dict[str, DeadLetterRow] = {}
         self._settled: dict[str, DeadLetterRow] = {}
 
     def add(self, record: DeadLetterRecord) -> None:
-        """The next record."""
+        """Add the next record."""
         reported = value_of(record)
         if reported.get("stage") == SETTLED:
             self._settle(reported, record.at_ms)
@@ -194,17 +196,17 @@ class DeadLetterList:
 
     @property
     def dead_letters(self) -> list[DeadLetterRow]:
-        """Those that wait, newest first; of those that are remembered."""
+        """Return the open dead letters, newest first, of those that are kept."""
         return sorted(self._whole.values(), key=lambda one: (-one.last_ms, -one.offset))
 
     @property
     def settled(self) -> list[DeadLetterRow]:
-        """Those that were settled, and did not come again, the last settled first."""
+        """Return the settled dead letters that were not written again, the last settled first."""
         return sorted(self._settled.values(), key=lambda one: (-one.settled_ms, -one.offset))
 
     @property
     def waiting(self) -> list[Waiting]:
-        """All that wait, counted."""
+        """Return the number of open dead letters by stage and place."""
         return [
             Waiting(stage=stage, of=of, dead_letters=len(ids), reason=self._newest[stage, of].reason)
             for (stage, of), ids in sorted(self._waiting.items())
@@ -218,11 +220,11 @@ def _shorten(dead_letters: dict[str, DeadLetterRow], keep: int | None) -> None:
 
 
 def remedy_of(dead_letter: DeadLetterRow, file: str) -> str:
-    """What to do about a letter, with the command."""
+    """Return the remedy for a dead letter, with the command."""
     replay = f"`tailorbird dead-letters replay {file} {dead_letter.id}`"
     if dead_letter.stage == QUARANTINE:
         reported = f'`tailorbird schema set {file} {dead_letter.of} "CREATE TABLE …"`'
-        return f"{reported} with the columns that these rows had, and they are published"
+        return f"{reported} with the columns of these rows publishes them"
     if dead_letter.stage == "capture":
         return f"correct the row at its source, then {replay} reads it again"
     if dead_letter.stage == "join" and dead_letter.reads:
@@ -239,7 +241,7 @@ def remedy_of(dead_letter: DeadLetterRow, file: str) -> str:
 
 
 def dead_letter_lines(dead_letter: DeadLetterRow, file: str, now_ms: int) -> list[str]:
-    """A letter for a person: what and when, then why, then what helps."""
+    """Format a dead letter for people: what and when, then the reason, then the remedy."""
     when = _ago(now_ms - dead_letter.last_ms)
     times = f", {dead_letter.count} times since {_ago(now_ms - dead_letter.first_ms)}" if dead_letter.count > 1 else ""
     if dead_letter.stage == QUARANTINE:
@@ -270,7 +272,7 @@ _SECONDS = {"s": 1, "min": 60, "h": 3600}
 
 
 def whole(record: DeadLetterRecord) -> dict[str, Any]:
-    """All that a record holds: its JSON, and what is base64 in it in hexadecimal and as text, where it is text."""
+    """Return the whole record: its JSON, and base64 values as hexadecimal and, if possible, as text."""
     found: dict[str, Any] = {"at_ms": record.at_ms, "partition": record.partition, "offset": record.offset}
     reported = value_of(record)
     if not reported:
@@ -296,7 +298,7 @@ def _bytes(raw: bytes) -> dict[str, str]:
 
 
 def affected(found: Iterable[Waiting], tables: Mapping[str, frozenset[str]], name: str, index: str) -> int:
-    """How many letters keep rows out of a joined table and its index: its own, its captured tables', the index's.
+    """Return the number of dead letters that keep rows out of a joined table and its index: of all three stages.
 
     `tables` names the captured tables that each joined table reads.
     """
@@ -307,23 +309,24 @@ def affected(found: Iterable[Waiting], tables: Mapping[str, frozenset[str]], nam
 
 
 def readers_of(one: Waiting, tables: Mapping[str, frozenset[str]]) -> list[str]:
-    """The joined tables that lack rows, or a part of them."""
+    """Return the joined tables that lack these rows."""
     if one.stage in ("capture", QUARANTINE, LEFT_OUT):
         return [name for name, reads in tables.items() if one.of in reads]
     return [one.of] if one.stage == "join" else []
 
 
 def waits(one: Waiting) -> str:
-    """How many of them wait, and where."""
+    """Format the number of dead letters and their place."""
     if one.stage == QUARANTINE:
-        return f"in quarantine, {one.dead_letters} events wait"
+        return f"in quarantine, {one.dead_letters} events"
     if one.stage == LEFT_OUT:
         return "left out"
-    return "1 dead letter waits" if one.dead_letters == 1 else f"{one.dead_letters} dead letters wait"
+    return "1 dead letter" if one.dead_letters == 1 else f"{one.dead_letters} dead letters"
 
 
 def incomplete_lines(found: Iterable[Waiting], tables: Mapping[str, frozenset[str]], file: str) -> list[str]:
-    """What `status`, `run` and `doctor` say of it; a line per table and stage, and the command to look."""
+    """Return the lines of `status`, `run` and `doctor` about dead letters: one per table and stage, and the command to
+    list them."""
     lines = []
     for one in found:
         readers = readers_of(one, tables) if one.stage != "join" else []

@@ -1,4 +1,4 @@
-"""Reads the metrics that a process of the pipeline serves."""
+"""Read the metrics that a process of the pipeline serves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 
 def read_health(port: int) -> dict[str, Any] | None:
-    """What `/health` answers, moving or not; None where nobody answers within a second."""
+    """Return the answer of `/health`, whatever its status; None if the process does not answer within a second."""
     request = urllib.request.Request(f"http://127.0.0.1:{port}/health")
     try:
         with urllib.request.urlopen(request, timeout=1) as answer:
@@ -29,7 +29,7 @@ def read_health(port: int) -> dict[str, Any] | None:
 
 
 def read_metrics(port: int) -> dict[str, float]:
-    """Sum over the labels of every sample, by name; empty while the process does not serve yet."""
+    """Return the sum over the labels of every sample, by name; empty if the process does not serve metrics yet."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=1) as answer:
             text = answer.read().decode()

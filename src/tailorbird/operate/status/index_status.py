@@ -1,6 +1,6 @@
-"""What `tailorbird status` says of a topology's indexes: who serves them, how far they are, which peers lie idle. Pure.
+"""Status of a topology's indexes: which process serves them, their lag, and unused replication peers.
 
-A peer that nobody serves makes HBase keep every write-ahead log since: it must be served, or removed.
+For a peer without a process HBase keeps every write-ahead log: serve the peer or remove it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from tailorbird.provision.stores import PeerSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexStatus:
-    """One index: `state` in a word, `behind` in seconds between now and what queries see for certain (None: unknown).
+    """One index. `behind` is the lag in seconds of the cut that queries see (None: unknown).
 
-    `missing_changes` counts what its sources have committed and queries may not see yet; 0 is complete, and then
-    `behind` is 0 however long nothing happens. None where capture or barriers tell too little.
+    `missing_changes` is the number of changes that its sources have committed and queries may not see yet. 0 is
+    complete, and then `behind` is 0 for as long as there are no changes. None if captures or barriers report too
+    little.
 
-    States: `serving`; `idle`: nobody serves its peer; `disabled`: HBase ships nothing; `missing`: it has no peer;
+    States: `serving`; `idle`: no process serves its peer; `disabled`: HBase ships nothing; `missing`: it has no peer;
     `stray`: a peer of this topology that belongs to no index of the file.
     """
 
@@ -38,7 +39,8 @@ class IndexStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisibleCut:
-    """What every query of an index sees for certain: changes by source, and the stamp (ms), None before the first."""
+    """The cut that every query of an index sees: changes by source, and its timestamp (ms), None before the first
+    cut."""
 
     sequences: Mapping[str, int]
     timestamp_ms: int | None
@@ -47,9 +49,8 @@ class VisibleCut:
 def missing_changes(
     sources: frozenset[str], captured: Mapping[str, CapturedPosition], visible: Mapping[str, int]
 ) -> int | None:
-    """How many changes of an index's sources are committed and not visible for certain; None while a source's table is
-    read for the first time or again, or nothing is known of it.
-    """
+    """Return the number of changes of an index's sources that are committed and may not be visible; None during a
+    snapshot of a source's table, or if nothing is known."""
     lacking = 0
     for source in sources:
         position = captured.get(source)
@@ -62,12 +63,12 @@ def missing_changes(
 
 
 def reported(one: IndexStatus) -> str:
-    """How far an index is, for a person."""
+    """Format the progress of an index for people."""
     if one.quiet is not None:
         return f"complete; nothing new for {one.quiet:.0f} s"
     if one.behind is None:
         return ""
-    lacks = "" if one.missing_changes is None else f"{one.missing_changes} changes behind, "
+    lacks = "" if one.missing_changes is None else f"{one.missing_changes} changes missing, "
     return f"{lacks}last full cut {one.behind:.1f} s ago"
 
 
@@ -82,10 +83,10 @@ def index_statuses(
     missing: Callable[[Index], int | None],
     now_ms: int,
 ) -> list[IndexStatus]:
-    """Of each index of a topology, then of its peers that have no index.
+    """Return the status of each index of a topology, then of its peers without an index.
 
-    `generation` is asked by index, `announced` by peer, `collections` by peer and live collection, `visible_ms` by
-    collection: the stamp that queries see for certain; `missing` is `missing_changes` of an index.
+    `generation` is called by index, `announced` by peer, `collections` by peer and live collection. `visible_ms`,
+    called by collection, is the timestamp of the cut that queries see. `missing` is `missing_changes` of an index.
     """
     found: list[IndexStatus] = []
     for index in topology.indexes.values():
@@ -125,7 +126,7 @@ def _strays(
 ) -> list[IndexStatus]:
     found = []
     for name in sorted(peers):
-        # names of other topologies may begin likewise, but their peers ship other tables
+        # names of other topologies may start likewise, but their peers ship other tables
         ours = any(table.startswith(f"{topology.name}:") for table in peers[name].tables)
         if ours and name not in current:
             found.append(

@@ -1,4 +1,4 @@
-"""Reads how far each source's capture has come, from the positions topic."""
+"""Read the progress of each source's capture from the positions topic."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ from ingest.records.refused import COUNTS
 from tailorbird.operate.status.captured_position import CapturedPosition
 from tailorbird.operate.status.proc_watch import Watch
 
-# whoever asks has a limit of his own, and asks again; kafka-python's is half a minute
+# the caller has its own timeout and retries; kafka-python's default is half a minute
 _TIMEOUT_MS = 3_000
-_LATELY = 100  # records of a source: some seconds of one that never rests
+_LATELY = 100  # records of a source: a few seconds of a busy one
 
 
 def captured_positions(topology: Topology) -> dict[str, CapturedPosition]:
-    """Newest position by source; a source that has none yet is absent. Reads the compacted topic's ends. Retriable."""
+    """Return the newest position by source; sources without a position are absent. Reads the ends of the compacted
+    topic. Raises Retriable."""
     with PositionsReader(topology) as reader:
         return reader.read()
 
 
 def positions_watched(topology: Topology, every: float = 1.0) -> Watch[dict[str, CapturedPosition]]:
-    """The newest positions, as of late."""
+    """Return a watch of the newest positions."""
     return Watch(PositionsReader(topology).read, name="positions", every=every)
 
 
 class PositionsReader:
-    """Reads them again and again over one connection, each time only what is new; a context manager."""
+    """Reads the positions repeatedly over one connection, each time only new records; a context manager."""
 
     def __init__(self, topology: Topology) -> None:
         self._servers, self._topic = topology.log.brokers, positions_topic(topology.name)
@@ -72,7 +73,7 @@ class PositionsReader:
             raise Retriable(f"Kafka at {self._servers}: {error}", "tailorbird stack status") from error
 
     def lately(self, source: str) -> Sequence[CapturedPosition]:
-        """The newest positions of a source that `read` found, at most a hundred, in order and without a gap."""
+        """Return the newest positions of a source that `read` found, at most a hundred, in order and without gaps."""
         newest = [self._found[source]] if source in self._found else []
         return tuple(self._lately.get(source) or newest)
 
@@ -85,7 +86,7 @@ class PositionsReader:
             consumer.assign(partitions)
             self._found = {}
         for partition in partitions:
-            # each source's newest record stands at most a few records before its partition's end; markers are offsets
+            # each source's newest record is at most a few records before its partition's end; markers are offsets
             start = max(0, ends[partition] - 2 * _LATELY)
             if not self._found or not start <= consumer.position(partition) <= ends[partition]:
                 consumer.seek(partition, start)
@@ -101,7 +102,7 @@ class PositionsReader:
 
 
 def position_of(value: dict[str, Any], offset: int) -> CapturedPosition:
-    """What a record of the positions topic tells; KeyError when it is none."""
+    """Convert a record of the positions topic. Raises KeyError if it is not one."""
     position, state = value["position"], value.get("state", {})
     repairs = state.get("mends", {})
     repairing = {**repairs.get("tables", {}), **repairs.get("again", {})}

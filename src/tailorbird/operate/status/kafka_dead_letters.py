@@ -1,4 +1,4 @@
-"""Reads the topic of dead letters, and writes there that letters are settled."""
+"""Read the dead-letter topic, and write settlements to it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _IDS_A_RECORD = 5000
 
 
 class DeadLetterReader:
-    """Reads the letters of a topology, and later what came since; close it.
+    """Reads the dead letters of a topology, and new ones later; close it.
 
-    Committed records alone. Errors of `read`: Retriable while Kafka is away; the next call goes on.
+    It reads committed records only. `read` raises Retriable while Kafka is unavailable; the next call continues.
     """
 
     def __init__(self, topology: Topology, dead_letters: DeadLetterList) -> None:
@@ -47,14 +47,15 @@ class DeadLetterReader:
             self._consumer = None
 
     def read(self) -> DeadLetterList:
-        """All letters that are committed now."""
-        with _translated(self._servers, "the dead letters are not told"):
+        """Return all dead letters that are committed now."""
+        with _translated(self._servers, "the dead letters cannot be read"):
             if self._consumer is None:
                 self._consumer = _consumer(self._servers)
             known = self._consumer.list_topics(timeout=_TIMEOUT).topics
             partitions = sorted(known[self._topic].partitions) if self._topic in known else []
             records = records_between(self._consumer, self._topic, {p: self._next.get(p) for p in partitions})
-            # several partitions have no order but their clocks'; there is one, unless somebody has made more
+            # several partitions are ordered by their timestamps only; there is one partition unless an operator added
+            # more
             for record in records if len(partitions) == 1 else sorted(records, key=lambda one: one.at_ms):
                 self._next[record.partition] = record.offset + 1
                 self._dead_letters.add(record)
@@ -62,7 +63,8 @@ class DeadLetterReader:
 
 
 def records_between(consumer: Consumer, topic: str, starts: Mapping[int, int | None]) -> Iterator[DeadLetterRecord]:
-    """What partitions hold now, from offsets on (None: the beginning). KafkaException when Kafka does not answer."""
+    """Yield the current records of the partitions from offsets on (None: the beginning). Raises KafkaException if Kafka
+    does not answer."""
     if not starts:
         return
     consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING if at is None else at) for p, at in starts.items()])
@@ -87,14 +89,15 @@ def records_between(consumer: Consumer, topic: str, starts: Mapping[int, int | N
 
 
 def settle(topology: Topology, dead_letters: Sequence[DeadLetterRow], how: str) -> None:
-    """Write that letters are settled as they stand; returns when Kafka has it. Retriable while Kafka is away."""
+    """Write that dead letters are settled; returns when Kafka has acknowledged it. Raises Retriable while Kafka is
+    unavailable."""
     servers, failed = topology.log.brokers, []
 
     def reported(error: KafkaError | None, _: object) -> None:
         if error is not None:
             failed.append(error)
 
-    with _translated(servers, "the letters are not settled"):
+    with _translated(servers, "the dead letters are not settled"):
         producer = Producer({**servers.librdkafka(), "enable.idempotence": True, "log_level": 0})
         for start in range(0, len(dead_letters), _IDS_A_RECORD):
             some = dead_letters[start : start + _IDS_A_RECORD]
@@ -105,13 +108,11 @@ def settle(topology: Topology, dead_letters: Sequence[DeadLetterRow], how: str) 
 
 
 def records_at(topology: Topology, places: Iterable[tuple[int, int]]) -> dict[tuple[int, int], DeadLetterRecord]:
-    """The records at (partition, offset); those that retention has removed are absent, as is what is at none (-1).
-
-    Retriable.
-    """
+    """Return the records at (partition, offset). Records that retention has removed, and the offset -1, are absent.
+    Raises Retriable."""
     wanted, found = {place for place in places if place[0] >= 0}, {}
     servers, topic = topology.log.brokers, dead_letter_topic(topology.name)
-    with _translated(servers, "the dead letters are not told"), _closing(_consumer(servers)) as consumer:
+    with _translated(servers, "the dead letters cannot be read"), _closing(_consumer(servers)) as consumer:
         starts = {p: min(offset for q, offset in wanted if q == p) for p, _ in wanted}
         for record in records_between(consumer, topic, starts):
             if (record.partition, record.offset) in wanted:
@@ -120,10 +121,10 @@ def records_at(topology: Topology, places: Iterable[tuple[int, int]]) -> dict[tu
 
 
 def newest_schemas(topology: Topology) -> dict[TableId, TableSchema]:
-    """The newest schema of each captured table that capture has published. Retriable."""
+    """Return the newest schema of each captured table that capture has published. Raises Retriable."""
     servers, topic = topology.log.brokers, schemas_topic(topology.name)
     found: dict[TableId, TableSchema] = {}
-    with _translated(servers, "the schemas are not told"), _closing(_consumer(servers)) as consumer:
+    with _translated(servers, "the schemas cannot be read"), _closing(_consumer(servers)) as consumer:
         known = consumer.list_topics(timeout=_TIMEOUT).topics
         for record in records_between(
             consumer, topic, dict.fromkeys(known[topic].partitions if topic in known else ())
@@ -135,7 +136,7 @@ def newest_schemas(topology: Topology) -> dict[TableId, TableSchema]:
 
 
 def dead_letters_watched(topology: Topology, every: float = 3.0) -> Watch[list[Waiting]]:
-    """What waits, as of late."""
+    """Return a watch of the number of open dead letters."""
     reader = DeadLetterReader(topology, DeadLetterList(topology.name, keep=0))
     return Watch(lambda: reader.read().waiting, name="dead letters", every=every)
 
@@ -143,7 +144,7 @@ def dead_letters_watched(topology: Topology, every: float = 3.0) -> Watch[list[W
 def dead_letters_listed(
     topology: Topology, *, keep: int, every: float = 3.0
 ) -> Watch[tuple[Sequence[Waiting], Sequence[DeadLetterRow]]]:
-    """What waits, counted, and at most `keep` letters of it, newest first; as of late."""
+    """Return a watch of the number of open dead letters, and at most `keep` of them, newest first."""
     reader = DeadLetterReader(topology, DeadLetterList(topology.name, keep=keep))
 
     def read() -> tuple[Sequence[Waiting], Sequence[DeadLetterRow]]:
@@ -154,7 +155,7 @@ def dead_letters_listed(
 
 
 def waiting_dead_letters(topology: Topology, stage: str, of: str) -> list[DeadLetterRow]:
-    """The letters of a table or an index that wait, newest first. Retriable."""
+    """Return the open dead letters of a table or an index, newest first. Raises Retriable."""
     with DeadLetterReader(topology, DeadLetterList(topology.name)) as reader:
         return [one for one in reader.read().dead_letters if (one.stage, one.of) == (stage, of)]
 
@@ -166,10 +167,10 @@ def _consumer(servers: Brokers) -> Consumer:
             "group.id": "tailorbird-dead-letters",  # required by the client; nothing is ever committed
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
-            "auto.offset.reset": "earliest",  # retention may have removed what would come next
+            "auto.offset.reset": "earliest",  # retention may have removed the next record
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 10,
-            "log_level": 0,  # librdkafka would write to stderr by itself
+            "log_level": 0,  # librdkafka would write to stderr
         }
     )
 

@@ -1,6 +1,6 @@
-"""What `tailorbird run` tells while a topology begins: who starts, how far snapshots are, when first rows are there.
+"""Startup messages of `tailorbird run`: started processes, progress of snapshots, and first rows.
 
-Pure; times are seconds of a clock that never goes back.
+Times are seconds of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tailorbird.operate.status.part_status import PartStatus, lines_of
 from tailorbird.operate.status.snapshot_progress import SnapshotProgress, shown
 
 _SNAPSHOTS_EVERY = 5.0
-# by stage: the figure, and what its first row means
+# by stage: the metric, and the message for its first row
 _FIRST = {
     "join": ("rows", "first rows in its table"),
     "index": ("documents", "first rows in its index: the page shows them"),
@@ -19,9 +19,8 @@ _FIRST = {
 
 
 class Milestones:
-    """Tells each thing once: a state or an error that is another than before, the first rows of a table and an index;
-    and how far snapshots are, every five seconds.
-    """
+    """Reports each event once: a changed state or error, the first rows of a table and an index; and the progress of
+    snapshots every five seconds."""
 
     def __init__(self, now: float) -> None:
         self._began, self._reported_at = now, now
@@ -30,7 +29,7 @@ class Milestones:
         self._reading: set[str] = set()
 
     def news(self, parts: Iterable[PartStatus], snapshots: Sequence[SnapshotProgress], now: float) -> list[str]:
-        """The lines to print now."""
+        """Return the lines to print now."""
         lines: list[str] = []
         for one in parts:
             if self._before.get(one.part) != (one.state, one.error):

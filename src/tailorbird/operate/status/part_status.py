@@ -1,4 +1,4 @@
-"""What `tailorbird status` and `run` say of a topology's processes: which move, which do not, and since when. Pure."""
+"""Status of a topology's processes for `tailorbird status` and `run`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from cdc.process.file_running import PartEnd, RunningPart
 from cdc.topology.topology import Topology
 
-WIDE = 11  # of the column of states, the longest of which is INCOMPLETE
-# what commands start the parts, by stage
+WIDE = 11  # width of the column of states, the longest of which is INCOMPLETE
+# commands that start the parts, by stage
 _STARTS = {
     "capture": "tailorbird capture {file} --source {name}",
     "join": "tailorbird join {file} --table {name}",
@@ -27,11 +27,11 @@ _STARTS = {
 class PartStatus:
     """One process that a topology needs.
 
-    `state`: `moving`, `starting`, `stuck` and `unavailable` as its `/health` says; `silent`: it lives and does not
-    answer; `stopped`: a signal has stopped it; `unknown`: it runs without a port to ask; `down`: it ran here, and does
-    not now; `elsewhere`: it does not run here, and nothing tells that it should. `reason` says why, `seconds` since
-    when it runs (None: it does not), `error` is the last one that ended it, `remedy` a command. `more`: what its health
-    and metrics tell beside, e.g. position, restarts, dead letters, lag.
+    `state`: `moving`, `starting`, `stuck` and `unavailable` according to its `/health`; `silent`: it runs and does not
+    answer; `stopped`: a signal has stopped it; `unknown`: it runs without a health port; `down`: it ran here, and does
+    not run now; `elsewhere`: it does not run here, and there is no sign that it should. `reason` explains the state,
+    `seconds` is how long it has run (None: it does not run), `error` is the last one that ended it, `remedy` a command.
+    `more`: further values of its health and metrics, e.g. position, restarts, dead letters, lag.
     """
 
     part: str
@@ -45,12 +45,12 @@ class PartStatus:
 
     @property
     def moves(self) -> bool:
-        """Whether nothing needs to be done about it; one that begins anew behind an error does not move yet."""
+        """Return whether it needs no action. A process that restarts after an error does not count."""
         return self.state in ("moving", "unknown", "elsewhere") or (self.state == "starting" and not self.error)
 
 
 def parts_of(topology: Topology) -> list[str]:
-    """The parts that must run, in the order of the flow."""
+    """Return the parts that must run, in the order of the flow."""
     captures = [f"capture {name}" for name, source in topology.sources.items() if source.agent is None]
     proving = ["ledger"] * topology.keeps_ledger + ["checks"] * bool(topology.checks)
     joins = [f"join {name}" for name in topology.tables]
@@ -66,10 +66,11 @@ def part_statuses(
     *,
     now_ms: int,
 ) -> list[PartStatus]:
-    """Of each process of each part, and of each part that has none. `health` and `figures` are answers by port.
+    """Return the status of each process of each part, and of each part without a process. `health` and `figures` are
+    answers by port.
 
-    A dashboard is told where it runs or was killed here, as no topology needs one; likewise a ledger that no check
-    reads, and what serves others.
+    A dashboard is reported if it runs or was killed here, because no topology needs one. The same holds for a ledger
+    that no check reads, and for servers of external clients.
     """
     found = []
     more = [one.part for one in running if one.part.partition(" ")[0] in ("dashboard", "ledger", "checks", "maxscale")]
@@ -95,7 +96,7 @@ def _down(
     elif end is not None:
         reason = f"it ended {_ago(now_ms - end.at_ms)} ago"
     else:
-        state, reason, remedy = "elsewhere", "it does not run on this machine, and did not fail here", ""
+        state, reason, remedy = "elsewhere", "it does not run on this machine and has not failed here", ""
     error = "" if end is None or killed else end.said
     return PartStatus(part=part, state=state, reason=reason, pid=None, seconds=None, error=error, remedy=remedy)
 
@@ -116,10 +117,10 @@ def _of_process(
             f"kill -CONT {' '.join(map(str, one.stopped))}",
         )
     elif not one.port:
-        state, reason = "unknown", "it was started without --metrics-port, so it tells no health"
+        state, reason = "unknown", "it was started without --metrics-port, so its health is unknown"
     elif health is None:
         state, reason = "silent", f"it does not answer on port {one.port}"
-        remedy = f"see its log; `kill {one.pid}`, and it goes on where it was"
+        remedy = f"see its log; `kill {one.pid}` restarts it from its last position"
     else:
         state, reason = str(health.get("status", "silent")), str(health.get("reason", ""))
     more = {name: value for name, value in (health or {}).items() if name not in ("status", "reason")}
@@ -157,7 +158,7 @@ def _ago(milliseconds: float) -> str:
 
 
 def lines_of(one: PartStatus) -> list[str]:
-    """The status for a person: a line, and below it the last error and the remedy where there are any."""
+    """Format the status for people: one line, and below it the last error and the remedy if there are any."""
     since = "" if one.seconds is None else f" (for {_ago(1000 * one.seconds)})"
     reported = [(name.replace("_", " "), _shown(name, value)) for name, value in one.more.items() if name != "head"]
     more = "".join(f", {name} {value}" for name, value in reported)

@@ -1,4 +1,4 @@
-"""XA transactions that are prepared at a source and not committed yet: their rows are not published. Pure."""
+"""XA transactions that are prepared at a source and not committed yet. Their rows are not published."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tailorbird.operate.status.captured_position import CapturedPosition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedAt:
-    """How many transactions are prepared at a source, and for how many seconds the oldest has been."""
+    """Number of transactions that are prepared at a source, and the age in seconds of the oldest."""
 
     source: str
     transactions: int
@@ -24,7 +24,7 @@ class PreparedAt:
 
 
 def prepared_at(captured: Mapping[str, CapturedPosition], now_ms: int) -> list[PreparedAt]:
-    """One for each source that has some."""
+    """Return one entry for each source with prepared transactions."""
     return [
         PreparedAt(
             source=source,

@@ -1,4 +1,4 @@
-"""Asks a server again and again beside what must not wait for it."""
+"""Poll a server in a background thread, for callers that must not block."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Watch(Generic[T]):
-    """Asks every few seconds, from a thread that ends with the process; `last` never waits."""
+    """Polls every few seconds in a daemon thread; `last` never blocks."""
 
     def __init__(self, ask: Callable[[], T], *, name: str, every: float) -> None:
         self._ask, self._every = ask, every
@@ -20,7 +20,7 @@ class Watch(Generic[T]):
         threading.Thread(target=self._look, name=name, daemon=True).start()
 
     def last(self) -> T | None:
-        """The last answer; None before the first, and where the server was away when it was last asked."""
+        """Return the last answer; None before the first one, and if the server was unavailable at the last poll."""
         return self._last
 
     def _look(self) -> None:

@@ -1,7 +1,7 @@
-"""Tables in quarantine, told beside the dead letters: all rows of each wait until its columns are known. Pure.
+"""Tables in quarantine, reported with the dead letters: all rows of each are held until its columns are known.
 
-Tables that are left out are told with them: they are read when what keeps them out is gone. Captures say so with each
-position, as long as it is so: nothing is counted or read again for it, and it does not expire with the raw events.
+Tables that are left out are reported, too; they are read when the reason no longer holds. Captures repeat both with
+each position. So nothing is counted or read again for this report, and it does not expire with the raw events.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from tailorbird.operate.status.dead_letters import LEFT_OUT, QUARANTINE, DeadLet
 
 
 def quarantined(positions: Mapping[str, CapturedPosition]) -> list[Waiting]:
-    """How many events wait, by captured table; then the tables that are left out, with the rows passed over."""
+    """Return the number of raw events by captured table, then the tables that are left out, with the number of skipped
+    rows."""
     kept = [
         Waiting(stage=QUARANTINE, of=one.of, dead_letters=one.count, reason=one.reason)
         for one in quarantine_dead_letters(positions)
@@ -33,14 +34,14 @@ def _reason(left: LeftOut) -> str:
 
 
 def quarantine_dead_letters(positions: Mapping[str, CapturedPosition]) -> list[DeadLetterRow]:
-    """One for each table; `count` is how many events are kept of it."""
+    """Return one dead letter for each table; `count` is the number of its raw events."""
     found = []
     for source, position in sorted(positions.items()):
         for name, kept in sorted(position.quarantine.items()):
             of = f"{source}.{name}"
             dead_letter = DeadLetterRow(
                 id=hashlib.sha256(f"{QUARANTINE} {of}".encode()).hexdigest()[:10],
-                stage=QUARANTINE, of=of, key="of all rows", position=f"change {kept['sequence']} of {source}",
+                stage=QUARANTINE, of=of, key="all rows", position=f"change {kept['sequence']} of {source}",
                 reason=kept["why"], table=of, reads=False, first_ms=kept["since_ms"], last_ms=kept["since_ms"],
                 count=kept["events"], partition=-1, offset=-1,
             )  # fmt: skip

@@ -1,4 +1,4 @@
-"""How a dead letter is put through the ordinary path again, where that is possible and safe. Pure."""
+"""Plan how to process dead letters again, if that is possible and safe."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ingest.postgres import selects
 from ingest.records.chunks import literal, quoted
 from tailorbird.operate.status.dead_letters import DeadLetterRow, remedy_of
 
-MOST_KEYS = 100  # rows of a table that are read again one by one; for more the table is read whole
+MOST_KEYS = 100  # rows of a table that are read again one by one; for more the whole table is read
 _PLAIN = {"int8", "int16", "int32", "int64", "uint64", "decimal", "string"}
 
 
 @dataclass(slots=True, kw_only=True)
 class Replay:
-    """What is done about some letters.
+    """Actions for dead letters.
 
-    `rereads`: captured table → conditions, one per row, empty for the whole table; `rows`: index → row keys to index
-    again; `by_hand`: letters that a person must settle, each with the remedy; `done`: the letters that the rest
-    settles, by captured table or index.
+    `rereads`: captured table → conditions, one per row, empty for the whole table. `rows`: index → row keys to index
+    again. `by_hand`: dead letters that an operator must settle, each with the remedy. `done`: the dead letters that the
+    other actions settle, by captured table or index.
     """
 
     rereads: dict[TableId, list[str]] = field(default_factory=dict)
@@ -39,10 +39,10 @@ def replay_of(
     dead_letters: Iterable[tuple[DeadLetterRow, Mapping[str, Any]]],
     schemas: Mapping[TableId, TableSchema],
 ) -> Replay:
-    """What replays letters, each given with its value; `schemas` are the newest of the captured tables.
+    """Return the actions for dead letters, each given with its value. `schemas` are the newest of the captured tables.
 
-    A row is read again by its key. A table is read whole where a key is not known, or where the letter tells a delete:
-    only a whole snapshot finds out what is gone.
+    A row is read again by its key. A table is read in full if a key is unknown, or if the dead letter is a delete: only
+    a full snapshot detects deleted rows.
     """
     replay = Replay()
     found: dict[TableId, list[str | None]] = defaultdict(list)
@@ -65,14 +65,15 @@ def replay_of(
 
 
 def where_of(conditions: Sequence[str]) -> str:
-    """The condition of a snapshot that reads some rows; empty for all."""
+    """Return the condition of a snapshot that reads some rows; empty for all."""
     return " OR ".join(f"({each})" for each in conditions)
 
 
 def condition_of(
     dead_letter: DeadLetterRow, reported: Mapping[str, Any], schema: TableSchema | None, *, postgres: bool = False
 ) -> str | None:
-    """SQL that names the record's row by its key, as its server reads it; None where the table must be read whole."""
+    """Return SQL that selects the record's row by its key, in its server's syntax; None if the whole table must be
+    read."""
     if schema is None or not schema.primary_key:
         return None
     values = reported.get("values") if dead_letter.stage == "capture" else _key_of(reported)
@@ -96,17 +97,18 @@ def condition_of(
 
 
 def _key_of(reported: Mapping[str, Any]) -> object:
-    """The key of a record of a change topic, as capture writes it; None of a delete, or of what can not be read."""
+    """Return the key of a record of a change topic, as capture writes it; None for a delete or an unreadable record."""
     try:
         envelope = json.loads(base64.b64decode(str(reported.get("value") or "")))
         found: object = json.loads(base64.b64decode(str(reported.get("key") or "")))
-    except ValueError:  # base64's error is one too
+    except ValueError:  # base64's error is also a ValueError
         return None
     return found if isinstance(envelope, dict) and envelope.get("op") in ("c", "u", "r") else None
 
 
 def _cannot_be_asked(source: Source) -> bool:
-    """Whether no single rows can be read again: a signal would do nothing, or not what was meant."""
+    """Return the reason why single rows cannot be read again, if a signal would do nothing or something else; else
+    None."""
     return source.poll is not None or source.is_only_reported
 
 
@@ -115,5 +117,5 @@ def _by_hand(topology: Topology, dead_letter: DeadLetterRow, table: TableId | No
         return remedy_of(dead_letter, topology.file)
     resolve = f"`tailorbird dead-letters resolve {topology.file} {dead_letter.id}`"
     if topology.sources[table.source].is_only_reported:
-        return f"table {table} is only told by others: have its sender tell the row again, then {resolve}"
-    return f"table {table} is polled: change the row at its source, which tells it again, then {resolve}"
+        return f"table {table} is filled by an external sender: send the row again, then {resolve}"
+    return f"table {table} is polled: change the row at its source, so that it is read again, then {resolve}"

@@ -1,4 +1,4 @@
-"""How far snapshots are, and how long they will take: from what captures commit with their rows; pure."""
+"""Progress of snapshots and their remaining time, from what captures commit with their rows."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from tailorbird.operate.status.captured_position import CapturedPosition
 
-TIMEOUT = 10.0  # seconds until a snapshot that was asked for must have begun
+TIMEOUT = 10.0  # seconds until a requested snapshot must have started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotProgress:
-    """One table's snapshot: rows read, about how many there are (None: not known), seconds to go (None: not known)."""
+    """One table's snapshot: rows read, the approximate total (None: unknown), and the remaining seconds (None:
+    unknown)."""
 
     table: str
     rows: int
@@ -24,21 +25,21 @@ class SnapshotProgress:
 
 
 def progress_of(positions: Mapping[str, CapturedPosition], now_ms: float) -> list[SnapshotProgress]:
-    """The snapshots under way, by name; `now_ms` is the present."""
+    """Return the running snapshots by name; `now_ms` is the present."""
     found: list[SnapshotProgress] = []
     for source, position in sorted(positions.items()):
         for name, entry in sorted(position.snapshots.items()):
             rows, total, began = entry.get("rows", 0), entry.get("total"), entry.get("began_ms")
             left = None
             if rows and total is not None and began is not None:
-                # the server's estimate may be too small: there is a little left as long as it goes on
+                # the server's estimate may be too small: some time remains as long as the snapshot runs
                 left = max(total - rows, 0) * max(now_ms - began, 0) / rows / 1000
             found.append(SnapshotProgress(table=f"{source}.{name}", rows=rows, total=total, seconds_left=left))
     return found
 
 
 def shown(one: SnapshotProgress) -> str:
-    """One line of text."""
+    """Format the progress as one line."""
     total = f" of about {one.total:,} ({min(100, 100 * one.rows // max(one.total, 1))} %)" if one.total else ""
     left = f", about {one.seconds_left:.0f} s to go" if one.seconds_left is not None else ""
     return f"{one.table}: {one.rows:,} rows{total}{left}"
@@ -46,7 +47,7 @@ def shown(one: SnapshotProgress) -> str:
 
 @contextmanager
 def bars() -> Iterator[Callable[[Iterable[SnapshotProgress]], None]]:
-    """A bar for each snapshot, drawn anew whenever the function is called with what is under way."""
+    """Yield a function that draws a progress bar for each snapshot it is called with."""
     known: dict[str, TaskID] = {}
     with Progress(BarColumn(), TextColumn("{task.description}")) as drawn:
 

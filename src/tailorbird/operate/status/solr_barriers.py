@@ -1,4 +1,4 @@
-"""Reads an index's barriers: which source positions a query sees for certain."""
+"""Read an index's barriers: the source positions that every query sees."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from tailorbird.operate.status.index_status import VisibleCut
 
 
 def visible_sequences(collection_url: str, session: requests.Session | None = None) -> dict[str, int]:
-    """The sequence of each source up to which every change is visible to queries; empty before the first full cut."""
+    """Return the sequence of each source up to which every change is visible to queries; empty before the first full
+    cut."""
     return {name: int(one["sequence"]) for name, one in visible_positions(collection_url, session).items()}
 
 
 def visible_cuts(topology: Topology) -> dict[str, VisibleCut]:
-    """What queries of each index over a table of ours see for certain. Retriable while Solr is away."""
+    """Return the cut that queries of each index over a Tailorbird table see. Raises Retriable while Solr is
+    unavailable."""
     with reading_session(topology.solr) as session:
         return {
             one.name: VisibleCut(
@@ -36,9 +38,10 @@ def visible_cuts(topology: Topology) -> dict[str, VisibleCut]:
 
 
 def visible_positions(collection_url: str, session: requests.Session | None = None) -> dict[str, Mapping[str, Any]]:
-    """The position of each source (sequence, gtid_set, offset) up to which all is visible; empty before the first cut.
+    """Return the position of each source (sequence, gtid_set, offset) up to which all is visible; empty before the
+    first cut.
 
-    A cut is visible when every salt bucket's barrier is: the buckets' least holds.
+    A cut is visible when the barrier of every salt bucket is: the minimum over the buckets counts.
     """
     try:
         found = pysolr.Solr(collection_url, timeout=10, session=session).search(

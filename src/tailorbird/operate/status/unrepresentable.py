@@ -1,6 +1,6 @@
-"""Values that a column's type cannot represent, as `status` reports them: published as NULL or as text, and counted.
+"""Values that a column's type cannot represent, for `status`: they are published as NULL or as text, and counted.
 
-No row is missing for them, so they are no fault: the count says where to look. Pure.
+No row is missing because of them, so they are not faults. The count shows where to look.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tailorbird.operate.status.captured_position import CapturedPosition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoodIn:
-    """The values of one captured table that were published in another form, by column, since its capture began."""
+    """Values of one captured table that were published in another form, by column, since its capture started."""
 
     table: str
     setting: str
@@ -22,7 +22,7 @@ class StoodIn:
 
 
 def stood_in(topology: Topology, positions: Mapping[str, CapturedPosition]) -> Iterator[StoodIn]:
-    """The tables that have such values, in order."""
+    """Yield the tables that have such values, in order."""
     for source, position in sorted(positions.items()):
         for table, columns in sorted(position.unrepresentable.items()):
             setting = topology.sources[source].unrepresentable
@@ -30,7 +30,7 @@ def stood_in(topology: Topology, positions: Mapping[str, CapturedPosition]) -> I
 
 
 def stood_in_line(one: StoodIn) -> str:
-    """A line for a person."""
-    form = "NULL, or as text where the type is one of texts" if one.setting == "text" else "NULL"
+    """Format the line for people."""
+    form = "NULL, or as text in columns of a text type" if one.setting == "text" else "NULL"
     columns = ", ".join(f"{name} {count}" for name, count in one.columns.items())
     return f"table {one.table}: values published as {form}, since their types cannot represent them: {columns}"

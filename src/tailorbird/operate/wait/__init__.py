@@ -1,1 +1,1 @@
-"""Read your writes: waits until what a source has committed is in the log, a table or an index."""
+"""Read your writes: wait until the log, a table or an index contains what a source has committed."""

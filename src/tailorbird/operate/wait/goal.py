@@ -1,10 +1,10 @@
-"""What is waited for, and when it is there. Pure.
+"""Goal of a wait, and the conditions under which it is reached.
 
-A goal is a place in a source's log. A positions record of the capture that lies at or behind it, as all later ones do,
-while no row of the source is read again or held back, stands for it: every change up to the goal is in the log then. A
-table shows all that once its barrier names this record or a later one, and an index once every bucket's barrier does.
-Records are told apart by their offset: their sequence goes back when a source is rewound, and does not move with what
-changes no captured row.
+A goal is a place in a source's log. A positions record of the capture represents it if that record and all later ones
+are at or after the goal, and no row of the source is being read again or held back. Then every change up to the goal is
+in the log. A table shows all of them once its barrier names this record or a later one, and an index once every
+bucket's barrier does. Records are distinguished by their offset. Their sequence decreases when a source is rewound, and
+does not increase for transactions that change no captured row.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ UNTIL: tuple[Until, ...] = get_args(Until)
 
 
 class NotYet(TailorbirdError):
-    """The time was over before the goal was reached; what was waited for is named."""
+    """The timeout passed before the goal was reached. The message names what was waited for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """All that a source has committed up to `position`; that has a GTID set, or a file and a place in it, or both."""
+    """All that a source has committed up to `position`, which has a GTID set, or a file and a place in it, or both."""
 
     source: str
     position: Position
@@ -42,7 +42,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """A goal that was reached after so many seconds; `offset` of the positions record that stands for it."""
+    """A goal that was reached after so many seconds; `offset` of the positions record that represents it."""
 
     source: str
     until: Until
@@ -51,28 +51,30 @@ class Reached:
 
 
 def goal_of(topology: Topology, source: str, gtid_set: str) -> Goal:
-    """A goal that a person names; UsageError for a source without such a log, or a text that is no GTID set."""
+    """Return the goal that a user names. Raises UsageError for a source without such a log, or a text that is not a
+    GTID set."""
     binlog_source(topology, source)
     try:
         if not gtid_set or not parse_gtid_set(gtid_set):
             raise ValueError("it is empty")
     except ValueError as error:
-        what = f"{gtid_set!r} is no GTID set: {error}"
+        what = f"{gtid_set!r} is not a GTID set: {error}"
         raise UsageError(what, "SELECT @@gtid_executed (MySQL) or @@gtid_binlog_pos (MariaDB) gives one") from error
     return Goal(source=source, position=Position(file="", pos=0, gtid_set=gtid_set, sequence=0))
 
 
 def binlog_source(topology: Topology, source: str) -> None:
-    """UsageError unless the topology captures the source by its log."""
+    """Raise UsageError unless the topology captures the source by its log."""
     if source not in topology.sources:
         raise UsageError(f"{topology.file} has no source {source}", "--source " + " | ".join(topology.sources))
     if topology.sources[source].poll is not None:
-        remedy = "a poll shows it after at most its interval: see `tailorbird status`"
-        raise UsageError(f"source {source} is polled: it has no log to wait for a place in", remedy)
+        remedy = "a poll publishes a change after at most its interval: see `tailorbird status`"
+        raise UsageError(f"source {source} is polled: it has no log, and so no position to wait for", remedy)
 
 
 def targets(topology: Topology, source: str, until: Until, table: str | None) -> tuple[str, ...]:
-    """The tables, or indexes, that show a source's rows and tell how far; UsageError where there are none."""
+    """Return the tables or indexes that show a source's rows and report their progress. Raises UsageError if there are
+    none."""
     if until == "log":
         return ()
     if table is not None and table not in topology.tables:
@@ -88,15 +90,16 @@ def targets(topology: Topology, source: str, until: Until, table: str | None) ->
         found = tuple(sorted(index.name for index in topology.indexes.values() if index.table in shown))
     if not found:
         which = f"table {table}" if table else "any table"
-        what = f"no {until} of {topology.file} that tells how far it is shows rows of {source} in {which}"
-        raise UsageError(what, "--until log waits until the log has them")
+        what = f"no {until} of {topology.file} that reports its progress shows rows of {source} in {which}"
+        raise UsageError(what, "use --until log to wait until the log has them")
     return found
 
 
 def logged(goal: Goal, records: Sequence[CapturedPosition]) -> CapturedPosition | None:
-    """The positions record that stands for a goal: the oldest since which every one does; None while the newest does
-    not. `records` are a source's newest, in order: of a goal that was reached before anybody asked, barriers tell an
-    older record sooner than the newest.
+    """Return the oldest positions record since which every record represents the goal; None if the newest does not.
+
+    `records` are a source's newest, in order. For a goal that was already reached, barriers reach an older record
+    sooner than the newest one.
     """
     found = None
     for record in reversed(records):
@@ -116,10 +119,10 @@ def _stands_for(goal: Goal, record: CapturedPosition) -> bool:
 
 
 def shows(reported: Mapping[str, Mapping[str, Any]], goal: Goal, record: CapturedPosition) -> bool:
-    """Whether barriers that tell these positions stand at or behind the positions record that stands for a goal.
+    """Return whether barriers with these positions are at or after the positions record that represents a goal.
 
-    A record behind it may be of a source that was set back meanwhile, and publishes again what it had: then the place
-    that it tells is before the goal, or its number before the record's where the source has no GTIDs.
+    A later record may belong to a source that was rewound in the meantime and publishes old changes again. Then its
+    place is before the goal, or, for a source without GTIDs, its sequence is before the record's.
     """
     if goal.source not in reported or int(reported[goal.source]["offset"]) < record.offset:
         return False
@@ -135,7 +138,8 @@ def shows(reported: Mapping[str, Mapping[str, Any]], goal: Goal, record: Capture
 def lacking(
     goal: Goal, until: Until, seconds: float, behind: Sequence[str], captured: CapturedPosition | None
 ) -> NotYet:
-    """What to say when the time is over; `behind` are the tables or indexes that lack it, none while the log does."""
+    """Return the error for a timeout. `behind` are the tables or indexes that lack the goal; none if the log lacks
+    it."""
     if behind:
         what = f"{until} {', '.join(behind)}"
     elif captured is not None and (captured.snapshot != "done" or not captured.whole):
@@ -143,5 +147,6 @@ def lacking(
     else:
         what = "the log"
     return NotYet(
-        f"after {seconds:g} s {what} has not all of {goal}", "`tailorbird status` tells what does not move; --timeout"
+        f"after {seconds:g} s {what} does not contain all of {goal}",
+        "`tailorbird status` shows what makes no progress; --timeout",
     )

@@ -1,4 +1,4 @@
-"""Waits on the real log, tables and indexes, over connections that are kept from one wait to the next."""
+"""Wait on the real log, tables and indexes, over connections that are kept from one wait to the next."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tailorbird.operate.status.kafka_captured import PositionsReader
 from tailorbird.operate.status.solr_barriers import visible_positions
 from tailorbird.operate.wait.goal import Goal, Reached, Until, binlog_source, goal_of, lacking, logged, shows, targets
 
-_SHORTEST, _LONGEST = 0.01, 0.1  # seconds between two questions: a long wait costs little,
-_PART = 0.05  # and no wait lasts by more than this part of it too long
+_SHORTEST, _LONGEST = 0.01, 0.1  # seconds between two polls: a long wait polls rarely,
+_PART = 0.05  # and no wait takes longer than this part of it more than needed
 
 Positions = Mapping[str, Mapping[str, Any]]
 
@@ -30,10 +30,10 @@ def wait(
     topology: str, source: str, *, gtid_set: str | None = None, until: Until = "index", table: str | None = None,
     timeout: float = 60.0,
 ) -> Reached:  # fmt: skip
-    """Wait until all that a source has committed (or a GTID set or LSN of it) can be read; returns then.
+    """Wait until everything that a source has committed (or a GTID set or LSN of it) can be read.
 
-    `topology` is the YAML file; `gtid_set` None means what is committed when this is called. NotYet after `timeout`
-    seconds. Many waits are cheaper with one `Waiter`.
+    `topology` is the YAML file. `gtid_set` None means the current position of the source. Raises NotYet after `timeout`
+    seconds. Use one `Waiter` for many waits.
     """
     with Waiter(load_serving(topology)) as waiter:
         goal = waiter.now(source) if gtid_set is None else waiter.goal(source, gtid_set)
@@ -59,12 +59,14 @@ class Waiter:
         self._solr.close()
 
     def now(self, source: str) -> Goal:
-        """All that a source has committed by now; Retriable while it is away, UsageError for one that is polled."""
+        """Return the current position of the source as a goal. Raises Retriable while it is unavailable, UsageError if
+        it is polled."""
         binlog_source(self.topology, source)
         return Goal(source=source, position=log_end(self.topology.sources[source])())
 
     def goal(self, source: str, position: str) -> Goal:
-        """What a person names: a GTID set, or the LSN of a commit on PostgreSQL. UsageError for anything else."""
+        """Return the goal for a GTID set, or the LSN of a commit on PostgreSQL. Raises UsageError for any other
+        text."""
         binlog_source(self.topology, source)
         named = self.topology.sources[source]
         if named.type != "postgresql":
@@ -72,20 +74,21 @@ class Waiter:
         try:
             lsn = lsn_of(position)
         except ValueError as error:
-            what = f"{position!r} is no LSN, and source {source} is PostgreSQL"
-            raise UsageError(what, "SELECT pg_current_wal_insert_lsn() behind the commit gives one") from error
-        end = log_end(named)()  # names the log: an LSN alone does not
+            what = f"{position!r} is not an LSN, and source {source} is PostgreSQL"
+            raise UsageError(what, "run SELECT pg_current_wal_insert_lsn() after the commit") from error
+        end = log_end(named)()  # the log must be named, because an LSN alone does not identify it
         return Goal(source=source, position=replace(end, pos=lsn))
 
     def wait(self, goal: Goal, *, until: Until = "index", table: str | None = None, timeout: float = 60.0) -> Reached:
-        """Return when the log, the tables (or `table`) or the indexes show all of a goal; NotYet after `timeout`.
+        """Return when the log, the tables (or `table`) or the indexes show all of a goal. Raises NotYet after
+        `timeout`.
 
-        A server that is away is asked again; the time being over, the last one that was is raised instead.
+        A server that is unavailable is polled again. After the timeout, its last error is raised instead of NotYet.
         """
         begun = time.monotonic()
         left = list(targets(self.topology, goal.source, until, table))
         captured: CapturedPosition | None = None
-        record: CapturedPosition | None = None  # which stands for the goal
+        record: CapturedPosition | None = None  # represents the goal
         unavailable: Retriable | None = None
         while True:
             try:
