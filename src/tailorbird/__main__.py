@@ -1,4 +1,5 @@
-"""`tailorbird` and `python -m console`: run the command line; an error on purpose is one line and an exit code."""
+"""`tailorbird` and `python -m tailorbird`: run the command line. An expected error prints one line and sets the exit
+code."""
 
 from __future__ import annotations
 
@@ -8,15 +9,15 @@ import sys
 from cdc.model.errors import TailorbirdError
 from cdc.model.extras import extras_named
 
-_INTERRUPTED = 130  # as a shell has it
+_INTERRUPTED = 130  # as in a shell
 
 
 def main() -> None:
-    """Run the command line; a TailorbirdError is printed without a stack trace and becomes its exit code."""
-    # it logs every attempt to reach a ZooKeeper that is away; commands say so in one line
+    """Run the command line. A TailorbirdError is printed without a stack trace and sets the exit code."""
+    # it logs every attempt to reach an unavailable ZooKeeper; commands report it in one line
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     try:
-        # imported here: Ctrl-C comes before the commands are loaded, too
+        # imported here, so that Ctrl-C also works while the commands are loaded
         from tailorbird.cli.app import app
 
         with extras_named("console"):

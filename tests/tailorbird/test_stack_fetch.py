@@ -96,7 +96,7 @@ def test_ivy_helps_where_maven_fails(machine: Machine) -> None:
     machine.script("java", IVY)
     machine.fetch()
     assert [path.name for path in spark_connector_jars(machine.cache)] == [JAR]
-    assert any("Unknown host; trying again" in reported.detail for reported in machine.reported)
+    assert any("Unknown host; retrying" in reported.detail for reported in machine.reported)
 
 
 def test_a_failed_download_leaves_nothing_and_says_what_to_do(machine: Machine) -> None:

@@ -91,7 +91,7 @@ def test_a_nearly_full_disk_is_refused_before_work_begins(tmp_path: Path, monkey
     [
         (errno.ENOSPC, "is full"),
         (errno.EDQUOT, "is full"),
-        (errno.EACCES, "no right to write"),
+        (errno.EACCES, "no permission to write"),
         (errno.EROFS, "no right"),
     ],
 )
@@ -240,7 +240,7 @@ def test_each_server_is_reported_where_it_was_started(tmp_path: Path) -> None:
 def test_only_our_own_folder_is_ever_purged(tmp_path: Path) -> None:
     """TAILORBIRD_HOME=/home/me and a purge must not cost anybody their home."""
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(UsageError, match="holds files that are not of this stack"):
+    with pytest.raises(UsageError, match="contains files that are not of this stack"):
         mark_home(tmp_path)
     purge_home(tmp_path)
     assert (tmp_path / "thesis.txt").read_text() == "years of work"

@@ -83,8 +83,8 @@ def test_home_option_wins_over_the_variable() -> None:
     ("options", "said"),
     [
         (["kafak=19092"], "no listener 'kafak'; choose among mysql_shop"),
-        (["kafka"], "'' is no port; write --port kafka=19092"),
-        (["kafka=many"], "'many' is no port"),
+        (["kafka"], "'' is not a port; write --port kafka=19092"),
+        (["kafka=many"], "'many' is not a port"),
     ],
 )
 def test_a_wrong_port_option_names_the_remedy(options: list[str], said: str) -> None:
@@ -103,7 +103,7 @@ def test_port_options_take_hyphens() -> None:
 @pytest.mark.parametrize(
     ("environ", "said"),
     [
-        ({"TAILORBIRD_PORT_KAFKA": "x"}, "TAILORBIRD_PORT_KAFKA='x' is no number"),
+        ({"TAILORBIRD_PORT_KAFKA": "x"}, "TAILORBIRD_PORT_KAFKA='x' is not a number"),
         ({"TAILORBIRD_PORT_KAFKA": "2181"}, "ports kafka and zookeeper are both 2181"),
         ({"TAILORBIRD_PORT_OFFSET": "60000"}, "outside 1–65535"),
         ({"TAILORBIRD_HOME": "/my data"}, "no class path can"),
@@ -159,5 +159,5 @@ def test_the_connector_of_spark_is_found_without_devtools() -> None:
 def test_a_server_besides_is_one_that_there_is() -> None:
     """`stack up --with` takes what it does not start anyway."""
     assert extra_service("postgres") == "postgres"
-    with pytest.raises(UsageError, match="--with solr: there is no such server; choose among postgres"):
+    with pytest.raises(UsageError, match="--with solr: unknown server; choose among postgres"):
         extra_service("solr")

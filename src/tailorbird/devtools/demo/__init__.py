@@ -1,1 +1,1 @@
-"""The demo's shop, its traffic, and how soon a reader sees it."""
+"""Shop of the demo, its traffic, and the measurement of its freshness."""

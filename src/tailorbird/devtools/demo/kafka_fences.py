@@ -1,4 +1,5 @@
-"""Fences in a change topic: rows that are renamed so that who waits knows that all before was captured."""
+"""Fences in a change topic: a row is renamed, and once its change is captured, everything before it is captured,
+too."""
 
 from __future__ import annotations
 
@@ -18,9 +19,10 @@ _WORD = "Fence"
 
 
 class RenamedFences:
-    """The newest fence that the capture of the topic has told of, and its number; Retriable while Kafka is away."""
+    """Reads the newest fence that the capture of the topic has published, and its number. Raises Retriable while Kafka
+    is unavailable."""
 
-    row = 1  # the id of the row whose name is the fence
+    row = 1  # id of the row whose name is the fence
 
     def __init__(self, topology: Topology, table: TableId) -> None:
         self._topic = change_topic(topology.name, table)
@@ -29,7 +31,7 @@ class RenamedFences:
         self._newest = (0, 0)
 
     def newest(self) -> tuple[int, int]:
-        """Reads what has come since it was asked last."""
+        """Read the records since the last call."""
         try:
             if not self._assigned:
                 there = self._consumer.list_topics(self._topic, timeout=_TIMEOUT).topics[self._topic].partitions
@@ -51,11 +53,11 @@ class RenamedFences:
 
     @staticmethod
     def name_of(fence: int) -> str:
-        """What that row is called."""
+        """Return the name of the row for a fence."""
         return f"{_WORD} {fence}"
 
     def close(self) -> None:
-        """Leave Kafka."""
+        """Close the Kafka client."""
         self._consumer.close()
 
 

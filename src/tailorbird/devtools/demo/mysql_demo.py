@@ -1,4 +1,4 @@
-"""Loads the demo's shop into two MySQL servers and applies its live traffic; reads how far each server's log goes."""
+"""Load the demo's shop into two MySQL servers, apply its live traffic, and read the position of each server's log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tailorbird.operate.status.captured_position import CapturedPosition
 
 
 class MySqlShop:
-    """The two servers of the shop, written to as an application would: autocommit, one statement per transaction."""
+    """The two servers of the shop, written to like by an application: autocommit, one statement per transaction."""
 
     def __init__(self, sources: Mapping[str, Source], *, user: str, password: str) -> None:
         self._connections: dict[Server, pymysql.Connection] = {}
@@ -35,24 +35,24 @@ class MySqlShop:
                 raise Retriable(f"MySQL server {server} at {where}: {error}", "tailorbird stack status") from error
 
     def prepare(self) -> None:
-        """Create databases and tables where they are missing."""
+        """Create missing databases and tables."""
         for server, statements in SCHEMAS.items():
             for sql in statements:
                 self._execute(server, sql)
 
     def recall(self, shop: Shop) -> None:
-        """Hand the generator what it must know of the rows that an earlier demo left, whatever ended it."""
+        """Give the generator the state of the rows that an earlier demo left, however it ended."""
         orders = {int(order): int(revision) for order, revision in self._rows("SELECT id, revision FROM shop.orders")}
         customers = self._one("crm", "SELECT MAX(id) FROM crm.customers")
         last = self._one("shop", "SELECT AUTO_INCREMENT - 1 FROM information_schema.tables WHERE table_name = 'orders'")
         shop.remember(orders, customers=customers, products=self._products(), last_order=max([last, *orders]))
 
     def _products(self) -> int:
-        """The greatest number of a product."""
+        """Return the greatest number of a product."""
         return self._one("shop", "SELECT MAX(id) FROM shop.products")
 
     def load(self, batches: Iterable[list[ShopStatement]], loaded: Callable[[int], None]) -> None:
-        """Write the catalogue, one transaction per batch; `loaded` is told how many rows each held."""
+        """Write the catalogue, one transaction per batch. `loaded` is called with the rows of each."""
         for batch in batches:
             with self._connections[batch[0].server].cursor() as cursor:
                 cursor.execute("BEGIN")
@@ -61,19 +61,20 @@ class MySqlShop:
             loaded(len(batch))
 
     def begin(self) -> None:
-        """Whoever else tells of the databases begins, beside the captures: nobody here."""
+        """Start any producer besides the captures; there is none here."""
 
     def apply(self, change: ShopTransaction) -> float:
-        """Execute one change; the monotonic time (s) at which its COMMIT returned."""
+        """Execute one change. Return the monotonic time (s) at which its COMMIT returned."""
         self._execute(change.statement.server, change.statement.sql, change.statement.values)
         return time.monotonic()
 
     def executed(self) -> dict[str, str]:
-        """How far each source is, by its name: every GTID that its server has executed."""
+        """Return the position of each source by name: every GTID that its server has executed."""
         return {server: str(self._one_text(server, "SELECT @@GLOBAL.gtid_executed")) for server in SCHEMAS}
 
     def covers(self, source: str, position: CapturedPosition, wanted: str) -> bool:
-        """Whether a capture has come as far as `executed` said, by the server's own arithmetic."""
+        """Return whether a capture has reached the position that `executed` returned, by the server's own
+        arithmetic."""
         with self._connections["crm" if source == "crm" else "shop"].cursor() as cursor:
             cursor.execute("SELECT GTID_SUBSET(%s, %s)", (wanted, position.gtid_set))
             row = cursor.fetchone()

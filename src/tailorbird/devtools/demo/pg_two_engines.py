@@ -1,8 +1,8 @@
-"""The demo's shop over two engines and a topic: orders in MySQL, products in PostgreSQL, customers of a second MySQL of
-which Debezium tells.
+"""Shop of the demo over two engines and a topic: orders in MySQL, products in PostgreSQL, customers in a second MySQL
+that Debezium captures.
 
-How far the topic has come, no position of a server tells. So who waits renames a customer (a fence), and knows that all
-before is captured once the capture has told of that.
+No server position shows the progress of the topic. So a waiting caller renames a customer (a fence). Once the capture
+has published that change, all earlier changes are captured.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ _PRODUCTS = (
 
 
 def crm_of(topology: Topology, port: int) -> Source:
-    """The second MySQL as a source, of which the topology knows nothing."""
+    """Return the second MySQL as a source, which the topology does not contain."""
     return replace(topology.sources["shop"], name="crm", port=port, database="crm", tables=(CUSTOMERS,), rules={})
 
 
 def engine_of(topology: Topology, crm: Source, log: Path, command: list[str]) -> Debezium:
-    """Debezium (`command`, built) over the customers, into the topic that the topology reads, which is made."""
+    """Return Debezium (the built `command`) for the customers, with the topic that the topology reads, which is
+    created."""
     mirror = topology.sources["crm"].mirror
     assert mirror is not None, "is_two_engines"
     topic = mirror.topics[CUSTOMERS]
@@ -55,14 +56,14 @@ def engine_of(topology: Topology, crm: Source, log: Path, command: list[str]) ->
 
 
 def is_two_engines(topology: Topology) -> bool:
-    """Whether the demo's shop is spread as topologies/two-engines.yml has it."""
+    """Return whether the demo's shop is distributed as in topologies/two-engines.yml."""
     return {name: one.type for name, one in topology.sources.items()} == {
         "shop": "mysql", "catalog": "postgresql", "crm": "kafka",
     }  # fmt: skip
 
 
 class TwoEngineShop(MySqlShop):
-    """Writes each table where it lives. `crm` is the MySQL of which `debezium` tells."""
+    """Writes each table to its server. `crm` is the MySQL that `debezium` captures."""
 
     def __init__(self, topology: Topology, crm: Source, login: Login, debezium: Debezium) -> None:
         sources = {"shop": topology.sources["shop"], "crm": crm}
@@ -116,7 +117,8 @@ class TwoEngineShop(MySqlShop):
         return time.monotonic()
 
     def executed(self) -> dict[str, str]:
-        """A GTID set, a place in PostgreSQL's log, and the number of a fence behind all that the second MySQL has."""
+        """Return a GTID set, a position in PostgreSQL's log, and the number of a fence after all changes of the second
+        MySQL."""
         found = {"shop": super().executed()["shop"]}
         row = self._catalog.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
         found["catalog"] = str(lsn_of(row[0] if row else "0/0"))
@@ -130,7 +132,7 @@ class TwoEngineShop(MySqlShop):
         return {**found, "crm": str(self._fence)}
 
     def covers(self, source: str, position: CapturedPosition, wanted: str) -> bool:
-        """See `MySqlShop`; Fatal where Debezium has ended."""
+        """See `MySqlShop`. Raises Fatal if Debezium has ended."""
         if source == "catalog":
             return position.pos >= int(wanted)
         self._debezium.check()

@@ -1,7 +1,8 @@
-"""Debezium's own engine over the demo's second MySQL, for a topology that reads its topic (topologies/two-engines.yml).
+"""Run Debezium's own engine for the demo's second MySQL, for a topology that reads its topic
+(topologies/two-engines.yml).
 
-Its Java is that of the benchmarks, beside which it is compared, so it needs a checkout, Maven and a JDK. It keeps no
-offsets: started again, it tells its table once more, which the mirror takes for what it is (docs/topics.md).
+It uses the Java program of the benchmarks that compare it, so it needs a checkout, Maven and a JDK. It stores no
+offsets: after a restart it publishes its table again, which the mirror recognises (docs/topics.md).
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from cdc.model.errors import Fatal, TailorbirdError, UsageError
 from tailorbird.operate.probes.login import Login
 
 _JAVA = Path(__file__).parents[3] / "benchmarks" / "capture" / "debezium"
-_SERVER_ID = 9507  # by which it is known to MySQL
+_SERVER_ID = 9507  # its id as a replica of MySQL
 
 
 def build_with_maven(pom: Path, folder: Path) -> None:
-    """Compile Java and gather its libraries below `folder`; TailorbirdError with Maven's reason."""
+    """Compile Java and collect its libraries below `folder`. Raises TailorbirdError with Maven's reason."""
     command = ["mvn", "-B", "-q", "-f", str(pom), f"-Dbench.build={folder}", "process-classes"]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
-        raise UsageError("Debezium's engine is built with Maven, and there is no mvn", "install maven") from error
+        raise UsageError("Debezium's engine is built with Maven, and mvn is not installed", "install maven") from error
     if done.returncode:
         said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         reason = next((line for line in said if "ERROR" in line), said[-1] if said else "no reason given")
@@ -30,9 +31,9 @@ def build_with_maven(pom: Path, folder: Path) -> None:
 
 
 def debezium_command(cache: Path, java: Path) -> list[str]:
-    """Build the engine's program; its command without arguments. UsageError apart from a checkout."""
+    """Build the engine's program and return its command without arguments. Raises UsageError outside a checkout."""
     if not _JAVA.exists():
-        raise UsageError("Debezium's engine is part of a checkout", "clone the repository and begin the demo there")
+        raise UsageError("Debezium's engine is part of a checkout", "clone the repository and start the demo there")
     folder = cache / "bench-capture" / "debezium"
     folder.mkdir(parents=True, exist_ok=True)
     build_with_maven(_JAVA / "pom.xml", folder)
@@ -40,13 +41,13 @@ def debezium_command(cache: Path, java: Path) -> list[str]:
 
 
 class Debezium:
-    """The engine over one table: a snapshot, then its log. `prefix` begins the names of its topics."""
+    """The engine for one table: a snapshot, then its log. `prefix` is the first part of the names of its topics."""
 
     def __init__(
         self, command: list[str], *, prefix: str, brokers: str, port: int, login: Login, table: str, log: Path
     ) -> None:
         database, name = table.split(".")
-        # under a lock: without one it takes its place in the log behind its snapshot, and loses what changed between
+        # with a lock: without one it reads its log position after its snapshot, and loses changes in between
         settings = {
             "topic.prefix": prefix, "table.include.list": f"{database}.{name}", "snapshot.mode": "initial",
             "snapshot.locking.mode": "minimal", "database.server.id": str(_SERVER_ID),
@@ -58,18 +59,18 @@ class Debezium:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Begin; its output is appended to its log."""
+        """Start it. Its output is appended to its log."""
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
     def check(self) -> None:
-        """Fatal with the log's name where it has ended."""
+        """Raise Fatal with the log's name if it has ended."""
         if self._process is not None and self._process.poll() is not None:
             raise Fatal(f"Debezium ended with {self._process.returncode}", f"see {self._log}")
 
     def kill(self) -> None:
-        """Let nothing of it be left; without harm where it does not run."""
+        """Kill it and its children, if it runs."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

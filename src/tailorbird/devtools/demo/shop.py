@@ -1,7 +1,7 @@
-"""The shop of the demo: its tables, a realistic catalogue, and live traffic, all from one seeded generator.
+"""Shop of the demo: its tables, a realistic catalogue, and live traffic, all from one seeded generator.
 
-Pure: statements come out, `mysql_demo` executes them. The traffic knows which orders live, so that updates and deletes
-hit rows that exist.
+It returns statements; `mysql_demo` executes them. The traffic tracks the existing orders, so that updates and deletes
+match rows.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ShopStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShopTransaction:
-    """One source transaction of the traffic; `order` and `revision` name the version to be seen in Solr, if any."""
+    """One source transaction of the traffic. `order` and `revision` name the version to look for in Solr, if any."""
 
     kind: Kind
     statement: ShopStatement
@@ -76,9 +76,9 @@ class ShopTransaction:
 
 @dataclass(slots=True, kw_only=True)
 class Shop:
-    """The generator's memory: how far ids go and the revision of each live order.
+    """State of the generator: the greatest ids and the revision of each existing order.
 
-    `most` orders live at a time once the shop is loaded: then each one placed is followed by one removed.
+    `most` is the number of orders once the shop is loaded: then each new order is followed by a removal.
     """
 
     random: Random
@@ -90,18 +90,18 @@ class Shop:
     _living: list[int] = field(default_factory=list)
 
     def remember(self, orders: dict[int, int], *, customers: int, products: int, last_order: int) -> None:
-        """Take over a shop that exists already: revision by order id, and the greatest ids."""
+        """Take over an existing shop: revision by order id, and the greatest ids."""
         self.orders, self._living = dict(orders), list(orders)
         self.customers, self.products, self.last_order = customers, products, last_order
 
     def lacks(self, *, customers: int, products: int, orders: int) -> int:
-        """How many rows of a catalogue of these sizes are not there yet."""
+        """Return the number of missing rows for a catalogue of these sizes."""
         wanted = ((customers, self.customers), (products, self.products), (orders, self.last_order))
         return sum(max(0, size - known) for size, known in wanted)
 
     def catalogue(self, *, customers: int, products: int, orders: int, now_ms: int) -> Iterator[list[ShopStatement]]:
-        """What is not there yet of the first load, in batches of like statements for `executemany`; orders reach 90
-        days back from `now_ms`. A load that was cut off, or another demo, may have left a part of it."""
+        """Yield the missing rows of the first load, in batches of like statements for `executemany`. Orders date back
+        up to 90 days from `now_ms`. An interrupted load, or another demo, may have left some of the rows."""
         known = self.customers, self.products
         self.customers, self.products = max(customers, known[0]), max(products, known[1])
         yield from _batches(self._customer(i + 1) for i in range(known[0], customers))
@@ -112,7 +112,7 @@ class Shop:
         )
 
     def traffic(self, now_ms: int) -> ShopTransaction:
-        """The next live change: 33% placed, 34% changed, 14% moved, 10% removed, 6% renamed, 3% repriced.
+        """Return the next live change: 33% new orders, 34% changed, 14% moved, 10% removed, 6% renames, 3% new prices.
 
         A rename changes about ten rows of the joined table, a new price about twenty-five.
         """
@@ -197,7 +197,7 @@ class Shop:
         return f"{self.random.choice(_FIRST)} {self.random.choice(_LAST)}"
 
     def _customer_id(self) -> int | None:
-        # 2% are guests, 1% point at a customer who does not exist: both stay in a left join.
+        # 2% are guests, 1% refer to a customer who does not exist: both remain in a left join.
         dice = self.random.random()
         if dice < 0.02:
             return None

@@ -1,4 +1,4 @@
-"""Measures freshness as a reader would feel it: COMMIT returned → first Solr query that shows the version."""
+"""Measure the freshness for a reader: from the return of COMMIT to the first Solr query that shows the version."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _log = structlog.get_logger()
 
 
 class FreshnessMeter:
-    """Asks Solr for the versions it is told of until each is shown; runs in a thread of its own.
+    """Queries Solr for the expected versions until each is shown, in its own thread.
 
-    The figure includes up to `poll` seconds that pass between two queries, so it errs on the slow side; asked much more
-    often, a small machine answers its own questions instead of indexing.
+    The result includes up to `poll` seconds between two queries, so it overestimates. With a much shorter interval, a
+    small machine would spend its time on the queries instead of indexing.
     """
 
     def __init__(
@@ -37,31 +37,32 @@ class FreshnessMeter:
         self._thread = threading.Thread(target=self._run, name="freshness", daemon=True)
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Start to query."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask no more; versions still unseen are not sampled."""
+        """Stop to query. Versions that are still unseen are not sampled."""
         self._stop.set()
         self._thread.join()
 
     def expect(self, key: int, version: int, committed: float) -> None:
-        """A version was committed at that monotonic time; a key that is waited for already keeps its sample."""
+        """Expect a version that was committed at that monotonic time. A key that is already expected keeps its
+        sample."""
         with self._lock:
             self._waiting.setdefault(key, (version, committed))
 
     def forget(self, key: int) -> None:
-        """The row was removed: its version may never be shown."""
+        """Forget a removed row, whose version may never be shown."""
         with self._lock:
             self._waiting.pop(key, None)
 
     @property
     def waiting(self) -> int:
-        """How many versions have not been shown yet."""
+        """Return the number of versions that have not been shown yet."""
         return len(self._waiting)
 
     def samples_ms(self) -> list[int]:
-        """Every sample so far, in milliseconds, in the order they were seen."""
+        """Return all samples in milliseconds, in the order in which they were seen."""
         with self._lock:
             return [round(sample * 1000) for sample in self._samples]
 
@@ -73,7 +74,7 @@ class FreshnessMeter:
                 continue
             try:
                 found = self._solr.search(
-                    # neither stubs nor barriers have the column; a filter query would be cached for nothing each time
+                    # tombstones and barriers do not have the column; a filter query would fill the cache for nothing
                     f"{{!terms f={self._key}}}" + ",".join(map(str, keys)),
                     fl=f"{self._key},{self._version}",
                     rows=len(keys),
@@ -94,7 +95,7 @@ class FreshnessMeter:
 
 
 def percentile(samples: list[int], share: float) -> int | None:
-    """The value below which `share` of the samples lie (nearest rank); None when there are none."""
+    """Return the value below which `share` of the samples are (nearest rank); None if there are none."""
     if not samples:
         return None
     ordered = sorted(samples)

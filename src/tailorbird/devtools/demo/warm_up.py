@@ -1,4 +1,4 @@
-"""When a pipeline is warm."""
+"""Detect that a pipeline is warm."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _SOON = 2.0  # seconds until the last change of a round is visible
 
 
 def rounds_until_warm(a_round: Callable[[], float]) -> int:
-    """Rounds of traffic until two in a row are visible soon, at least three; how many it took.
+    """Run rounds of traffic until two in a row are visible soon, at least three; return their number.
 
-    Every JVM compiles and Spark forks on its first batches; what a reader would feel begins after them.
+    Every JVM compiles and Spark forks during its first batches. A measurement should start after them.
     """
     soon = 0
     for number in range(1, _ROUNDS + 1):

@@ -1,1 +1,1 @@
-"""The local servers: what they are, where their files come from, how they are started and stopped."""
+"""Local servers: their definitions, the download of their files, and how to start and stop them."""

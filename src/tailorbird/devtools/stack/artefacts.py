@@ -1,8 +1,8 @@
-"""The published artefacts of the stack as data: the exact jars of each bundle, and what makes Maven or Ivy fetch them.
+"""Published artefacts of the stack as data: the exact jars of each bundle, and the input for Maven or Ivy to fetch
+them.
 
-Pure. Every jar is pinned by its coordinates and SHA-256 in `files/jars/<bundle>.txt`, so a download is checked,
-its progress has a known total, and Maven and Ivy, which settle conflicts of versions differently, end with the same
-files.
+Every jar is pinned by its coordinates and SHA-256 in `files/jars/<bundle>.txt`. So a download is verified, its progress
+has a known total, and Maven and Ivy, which resolve version conflicts differently, produce the same files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BUNDLES: Final[tuple[Bundle, ...]] = tuple(VERSIONS)
 
 MAVEN_GOAL: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
-# Maven says it when a jar has arrived, Ivy when it begins
+# Maven prints it when a jar has arrived, Ivy when its download starts
 _TRANSFERRED: Final = re.compile(r"(?:Downloaded from \S+: |^downloading )\S*?/?([^/\s]+\.jar)(?:\s|$)")
 
 
@@ -36,12 +36,12 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """Its name in the bundle's folder, as Maven and Ivy write it."""
+        """Return its name in the bundle's folder, as Maven and Ivy write it."""
         return f"{self.artifact}-{self.version}{'-' + self.classifier if self.classifier else ''}.jar"
 
 
 def parse_jars(text: str) -> tuple[Jar, ...]:
-    """Read a bundle's list: `sha256  group:artifact:version[:classifier]` a line, as `sha256sum` would."""
+    """Parse a bundle's list: one line `sha256  group:artifact:version[:classifier]` per jar, as for `sha256sum`."""
     jars = []
     for line in text.splitlines():
         digest, _, coordinates = line.partition("  ")
@@ -59,7 +59,7 @@ def parse_jars(text: str) -> tuple[Jar, ...]:
 
 
 def bundle_name(text: str) -> Bundle:
-    """The bundle that a person named; refuses with the list of names."""
+    """Return the bundle that a user named. Raises UsageError with the list of names."""
     for bundle in BUNDLES:
         if bundle == text:
             return bundle
@@ -67,7 +67,8 @@ def bundle_name(text: str) -> Bundle:
 
 
 def reactor_pom(bundles: Collection[Bundle]) -> str:
-    """A parent that lets one Maven resolve several bundles at a time: one JVM instead of five, 34 s instead of 60."""
+    """Return a parent POM with which one Maven resolves several bundles: one JVM instead of five, 34 s instead of
+    60."""
     modules = "".join(f"    <module>{bundle}</module>\n" for bundle in bundles)
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -83,7 +84,7 @@ def reactor_pom(bundles: Collection[Bundle]) -> str:
 
 
 def ivy_module(bundle: Bundle, jars: Collection[Jar]) -> str:
-    """An Ivy file that asks for exactly these jars and for none of their own dependencies."""
+    """Return an Ivy file that requests exactly these jars and none of their dependencies."""
     lines = []
     by_module: dict[tuple[str, str, str], list[Jar]] = {}
     for jar in jars:
@@ -112,13 +113,13 @@ IVY_PATTERN: Final = "[artifact]-[revision](-[classifier]).[ext]"
 
 
 def transferred_jar(line: str) -> str:
-    """The jar that a line of Maven's or Ivy's output tells about, empty for every other line."""
+    """Return the jar that a line of Maven's or Ivy's output names, empty for every other line."""
     found = _TRANSFERRED.search(line)
     return found.group(1) if found else ""
 
 
 def failure_of(output: Collection[str]) -> str:
-    """The sentence in which Maven or Ivy says what went wrong; both bury it in many."""
+    """Return the sentence in which Maven or Ivy reports the error among many other lines."""
     for line in output:
         plain = re.sub(r"\x1b\[[0-9;]*m", "", line).strip()
         if plain.startswith("[ERROR]") and len(plain) > len("[ERROR] "):
@@ -129,7 +130,7 @@ def failure_of(output: Collection[str]) -> str:
 
 
 def wrong_jars(found: Mapping[str, str], jars: Collection[Jar]) -> list[str]:
-    """What differs between a folder (file name → SHA-256) and a bundle's list, in words."""
+    """Return the differences between a folder (file name → SHA-256) and a bundle's list, as text."""
     problems = [f"{jar.file_name} is missing" for jar in jars if jar.file_name not in found]
     problems += [
         f"{jar.file_name} is not the file that was published"

@@ -1,4 +1,4 @@
-"""Draws what the stack tells: bars on a terminal, plain lines elsewhere."""
+"""Show the progress of the stack: bars on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tailorbird.devtools.stack.progress import ProgressListener, StackProgressed
 
 @contextmanager
 def reporting(console: Console | None = None) -> Iterator[ProgressListener]:
-    """A listener for `Stack`; it may be called from several threads, for each `what` from one."""
+    """Yield a listener for `Stack`. It may be called from several threads, for each `what` from one."""
     console = console or Console(stderr=True)
     if console.is_terminal:
         with Progress(

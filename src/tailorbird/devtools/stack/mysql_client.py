@@ -1,4 +1,4 @@
-"""A small client for the stack's MySQL servers: statements in, tables out. The servers' archive brings none."""
+"""A small client for the stack's MySQL servers: statements in, tables out. The servers' archive contains none."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ Say = Callable[[str], None]
 
 
 class MySqlClient:
-    """One connection, in autocommit, whose values are shown as text; `plain` prints tabs, as `mysql` does in pipes."""
+    """One connection in autocommit mode. Values are shown as text; `plain` prints tabs, like `mysql` in pipes."""
 
     def __init__(self, connection: Any, out: TextIO, *, plain: bool) -> None:
         self._connection, self._out, self._plain = connection, out, plain
 
     def run(self, statement: str) -> None:
-        """Run one statement and print its rows, or how many it changed; UsageError with the server's words."""
+        """Run one statement and print its rows, or the number of changed rows. Raises UsageError with the server's
+        message."""
         try:
             with self._connection.cursor() as cursor:
                 cursor.execute(statement)
@@ -35,13 +36,15 @@ class MySqlClient:
                     print(f"{cursor.rowcount} row{'' if cursor.rowcount == 1 else 's'} changed", file=self._out)
         except (pymysql.OperationalError, pymysql.InterfaceError) as error:
             if not self._connection.open:
-                raise Retriable(f"the server went away: {error}", "`tailorbird stack status`") from error
+                raise Retriable(
+                    f"the connection to the server was lost: {error}", "`tailorbird stack status`"
+                ) from error
             raise UsageError(f"{_said(error)}: {_shown(statement)}") from error
         except pymysql.MySQLError as error:
             raise UsageError(f"{_said(error)}: {_shown(statement)}") from error
 
     def batch(self, lines: Iterable[str]) -> None:
-        """Run all statements of a text in order; the first that fails ends it."""
+        """Run all statements of a text in order; stop at the first error."""
         parts = Statements()
         for line in lines:
             for statement in parts.take(line):
@@ -50,7 +53,7 @@ class MySqlClient:
             self.run(rest)
 
     def converse(self, ask: Callable[[str], str], name: str, complain: Say) -> None:
-        """Prompt for statements until `exit`, `quit` or the end of the input; one that fails ends nothing."""
+        """Prompt for statements until `exit`, `quit` or the end of the input. An error does not end the session."""
         parts = Statements()
         while True:
             try:
@@ -58,7 +61,7 @@ class MySqlClient:
             except EOFError:
                 return
             except KeyboardInterrupt:
-                parts = Statements()  # as in any shell: the line that was begun is given up
+                parts = Statements()  # as in any shell: the current line is discarded
                 complain("")
                 continue
             if not parts.pending and line.strip().rstrip(";").lower() in ("exit", "quit", "\\q"):
@@ -86,9 +89,9 @@ class MySqlClient:
 
 
 def opened(host: str, port: int, login: Login, database: str | None, favourite: str) -> closing[Any]:
-    """A connection, closed at the end, in `database`, else in `favourite` where the server has that.
+    """Yield a connection in `database`, else in `favourite` if the server has it.
 
-    UsageError where the login or the database is refused, Retriable where nobody answers.
+    Raises UsageError if the login or the database is refused, Retriable if the server does not answer.
     """
     try:
         connection = pymysql.connect(

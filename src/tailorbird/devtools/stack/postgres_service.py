@@ -1,4 +1,4 @@
-"""PostgreSQL of the local stack as data. Pure."""
+"""PostgreSQL of the local stack as data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from cdc.model.artefacts import bundle_folder
 from tailorbird.devtools.stack.service_spec import Preparation, ServiceSpec, Tools, log_files, temporary
 from tailorbird.devtools.stack.settings import StackSettings
 
-# What capture needs, and durability: a server that forgets an acknowledged commit would look like a loss of ours.
+# Settings that capture needs, and durability: a server that lost an acknowledged commit would look like data loss of
+# Tailorbird.
 POSTGRES_FLAGS: Final[Mapping[str, str]] = {
     "wal_level": "logical",
     "max_replication_slots": "64",
@@ -20,7 +21,7 @@ POSTGRES_FLAGS: Final[Mapping[str, str]] = {
     "fsync": "on",
     "timezone": "UTC",
 }
-# initdb, then the users: in single-user mode one statement a line.
+# initdb, then the users: single-user mode reads one statement per line.
 _INITIALISE: Final = (
     '"$0/initdb" -D "$1" -U postgres -E UTF8 --no-locale --auth-local=trust --auth-host=scram-sha-256 --no-sync '
     '&& "$0/postgres" --single -D "$1" postgres < "$2" > "$1/users.out"'
@@ -28,7 +29,7 @@ _INITIALISE: Final = (
 
 
 def postgres(settings: StackSettings, tools: Tools, templates: Mapping[str, str]) -> ServiceSpec:
-    """The one server, of which topologies capture databases."""
+    """Return the one server, whose databases the topologies capture."""
     folder = settings.home / "data" / "postgres"
     users = settings.home / "conf" / "postgres" / "users.sql"
     commands = bundle_folder(settings.cache, "postgres") / "bin"

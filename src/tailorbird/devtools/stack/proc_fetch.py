@@ -1,8 +1,9 @@
-"""Brings the published artefacts into the cache: Maven where it is installed, else Ivy from pyspark's own jars.
+"""Download the published artefacts into the cache: with Maven if it is installed, else with Ivy from pyspark's own
+jars.
 
-Every bundle appears by a rename, so it is complete or absent; a killed download is resumed by the next one (Maven's and
-Ivy's own repositories keep what arrived); a second caller waits for the first, by a lock that the child process holds
-too, so that also a killed parent's Maven is waited for.
+Every bundle appears by a rename, so it is complete or absent. The next download resumes a killed one, because Maven's
+and Ivy's own repositories keep finished files. A second caller waits for the first by a lock. The child process holds
+it, too, so that a killed parent's Maven is also waited for.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _FILES = files("tailorbird.devtools.stack") / "files"
 
 
 def fetch_bundles(cache: Path, java: Path, progress: ProgressListener, bundles: Collection[Bundle] = BUNDLES) -> None:
-    """Have these bundles in the cache; quick when they are there already."""
+    """Download these bundles into the cache unless they are there."""
     if all(bundle_folder(cache, bundle).is_dir() for bundle in bundles):
         return
     with locked(cache / "lock") as lock:
@@ -58,7 +59,7 @@ def fetch_bundles(cache: Path, java: Path, progress: ProgressListener, bundles: 
 
 
 def spark_connector_jars(cache: Path) -> list[Path]:
-    """The jars for `spark.jars`; refuses when they were never fetched."""
+    """Return the jars for `spark.jars`. Raises TailorbirdError if they were never fetched."""
     folder = bundle_folder(cache, "spark")
     jars = sorted(folder.glob("*.jar"))
     if not jars:
@@ -68,7 +69,7 @@ def spark_connector_jars(cache: Path) -> list[Path]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
-    """What is to be fetched: into `work/<bundle>/lib`, with `java`, while the descriptor `lock` is held."""
+    """A download into `work/<bundle>/lib`, with `java`, while the descriptor `lock` is held."""
 
     work: Path
     wanted: Mapping[Bundle, tuple[Jar, ...]]
@@ -80,7 +81,7 @@ class _Job:
 def _download(job: _Job) -> None:
     for bundle in job.wanted:
         (job.work / bundle).mkdir()
-    # Ivy also helps where Maven is installed and does not work: a home that is not writable, settings for another place
+    # Ivy also helps if Maven is installed and does not work, e.g. with a read-only home or settings for another network
     attempts = [*([_by_maven] if shutil.which("mvn") else []), _by_ivy, _by_ivy]
     for number, attempt in enumerate(attempts, start=1):
         try:
@@ -89,7 +90,7 @@ def _download(job: _Job) -> None:
         except TailorbirdError as error:
             if number == len(attempts):
                 raise
-            job.progress(StackProgressed(what="download", step="note", detail=f"{error.message}; trying again"))
+            job.progress(StackProgressed(what="download", step="note", detail=f"{error.message}; retrying"))
     for bundle, jars in job.wanted.items():
         found = {path.name: _sha256(path) for path in (job.work / bundle / "lib").glob("*")}
         problems = wrong_jars(found, jars)
@@ -126,7 +127,7 @@ def _by_ivy(job: _Job) -> None:
 
 
 def _watch(command: list[str], job: _Job, wanted: Mapping[Bundle, tuple[Jar, ...]]) -> None:
-    """Run Maven or Ivy, tell how many jars have arrived, and turn a failure into one line."""
+    """Run Maven or Ivy, report the number of jars that have arrived, and turn a failure into one line."""
     owner = {jar.file_name: bundle for bundle, jars in wanted.items() for jar in jars}
     arrived: dict[Bundle, set[str]] = {bundle: set() for bundle in wanted}
 
@@ -157,7 +158,7 @@ def _watch(command: list[str], job: _Job, wanted: Mapping[Bundle, tuple[Jar, ...
     if child.returncode:
         raise TailorbirdError(
             f"the download failed: {failure_of(output)}",
-            "check the network and run `tailorbird stack fetch` again: it goes on where it stopped",
+            "check the network and run `tailorbird stack fetch` again: it resumes",
         )
     for bundle in wanted:
         report(bundle, len(wanted[bundle]))

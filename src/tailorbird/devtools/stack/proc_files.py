@@ -1,4 +1,5 @@
-"""The files of a stack on disk: rendered configuration, Solr's configsets, the ends of logs, the removal of it all."""
+"""Files of a stack on disk: rendered configuration, Solr's configsets, the ends of logs, and the removal of
+everything."""
 
 from __future__ import annotations
 
@@ -15,14 +16,14 @@ from cdc.model.errors import UsageError
 
 CONFIGSET = "tailorbird"
 
-# Only a folder that holds this file is ever removed: TAILORBIRD_HOME=/home/me must not cost anybody their home.
+# Only a folder that contains this file is ever removed: TAILORBIRD_HOME=/home/me must not delete anybody's home.
 _MARK = "this-folder-belongs-to-tailorbird"
 _DEFAULT_NAME = ".tailorbird"
 
 
 @contextmanager
 def explained(folder: Path) -> Iterator[None]:
-    """Turn a full disk and missing rights into one line with the remedy."""
+    """Turn a full disk and missing permissions into one line with the remedy."""
     try:
         yield
     except OSError as error:
@@ -30,12 +31,12 @@ def explained(folder: Path) -> Iterator[None]:
             raise UsageError(f"the disk of {folder} is full", "free some space, or choose another folder") from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             where = error.filename or folder
-            raise UsageError(f"no right to write {where}", "choose another folder with TAILORBIRD_HOME") from error
+            raise UsageError(f"no permission to write {where}", "choose another folder with TAILORBIRD_HOME") from error
         raise
 
 
 def check_space(folder: Path, need_mib: int) -> None:
-    """Refuse to begin on a disk that would be full half-way."""
+    """Refuse to start on a disk that would run full."""
     existing = folder
     while not existing.exists():
         existing = existing.parent
@@ -48,23 +49,23 @@ def check_space(folder: Path, need_mib: int) -> None:
 
 
 def mark_home(home: Path) -> None:
-    """Make the data folder, marked as ours; a folder that others have filled is refused."""
+    """Create the data folder with its marker file. Refuse a folder with other files."""
     mark = home / _MARK
     if mark.exists():
         return
     if home.name != _DEFAULT_NAME and home.is_dir() and any(home.iterdir()):
         raise UsageError(
-            f"{home} holds files that are not of this stack", "choose an empty folder with TAILORBIRD_HOME"
+            f"{home} contains files that are not of this stack", "choose an empty folder with TAILORBIRD_HOME"
         )
     home.mkdir(parents=True, exist_ok=True)
     mark.touch()
 
 
 def purge_home(home: Path) -> None:
-    """Remove the data folder, if it is marked as ours; a folder of another stack inside it stays."""
+    """Remove the data folder if it has the marker. A folder of another stack inside it stays."""
     if not (home / _MARK).exists():
         return
-    # the mark goes last: a purge that is killed can be repeated
+    # the marker is removed last, so that a killed purge can be repeated
     for entry in home.iterdir():
         if entry.name == _MARK or (entry / _MARK).exists():
             continue
@@ -78,7 +79,7 @@ def purge_home(home: Path) -> None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+    """Write a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.new")
     fresh.write_text(text)
@@ -86,14 +87,14 @@ def write_file(path: Path, text: str) -> None:
 
 
 def set_aside(log: Path) -> None:
-    """Begin a new log, so that its first complaint is of this start; the previous one stays beside it."""
+    """Start a new log, so that its first error belongs to this start. The previous one is kept next to it."""
     log.parent.mkdir(parents=True, exist_ok=True)
     if log.exists():
         log.replace(log.with_name(f"{log.name}.previous"))
 
 
 def read_log(path: Path, limit: int = 1024 * 1024) -> str:
-    """The last part of a log, empty when there is none."""
+    """Return the last part of a log, empty if there is none."""
     try:
         with path.open("rb") as handle:
             handle.seek(max(0, handle.seek(0, os.SEEK_END) - limit))
@@ -103,9 +104,9 @@ def read_log(path: Path, limit: int = 1024 * 1024) -> str:
 
 
 def install_configsets(target: Path) -> None:
-    """Put the indexer's configset where Solr finds it, whenever it has changed since it was last put there.
+    """Copy the indexer's configset to the folder that Solr reads, if it has changed since the last copy.
 
-    Unchanged it is left alone: Solr writes fields that clients add into its own copy.
+    An unchanged one is left alone, because Solr writes fields that clients add into its own copy.
     """
     with (
         as_file(files("indexer.solr") / "configset") as own,

@@ -1,4 +1,4 @@
-"""Starts, watches and stops the servers of the local stack; the only thing that callers need is `Stack`.
+"""Start, watch and stop the servers of the local stack. Callers need only `Stack`.
 
 stack = Stack(StackSettings.from_environ(os.environ, Path.cwd()))
 stack.up(progress)          # idempotent; returns when every server answers
@@ -68,7 +68,7 @@ _TEMPLATES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceStatus:
-    """What one service is doing; `problem` says why it is not ready, `stale` that it runs with older settings."""
+    """State of one service. `problem` is why it is not ready, `stale` that it runs with older settings."""
 
     name: ServiceName
     state: str
@@ -81,7 +81,7 @@ class ServiceStatus:
 
 
 class Stack:
-    """One local stack; several callers and processes may use it at a time, they are serialised where they must be."""
+    """One local stack. Several callers and processes may use it at once; critical steps are serialised."""
 
     def __init__(self, settings: StackSettings, environ: Mapping[str, str] | None = None) -> None:
         self.settings = settings
@@ -89,11 +89,11 @@ class Stack:
         self._lock = -1
 
     def addresses(self) -> dict[str, str]:
-        """Where clients find each server."""
+        """Return the addresses of the servers for clients."""
         return self.settings.addresses()
 
     def fetch(self, progress: ProgressListener = silent, bundles: Iterable[Bundle] = BUNDLES) -> None:
-        """Download what is not in the cache yet: jars, MySQL, and Java or libaio where the machine has none."""
+        """Download missing files to the cache: jars, MySQL, and Java or libaio if the machine has none."""
         with explained(self.settings.cache):
             check_space(self.settings.cache, 700)
             java = find_java(self.settings.cache, self._environ, progress)
@@ -102,10 +102,10 @@ class Stack:
             find_tools(self.settings.cache, java, progress, with_mysql="mysql" in chosen)
 
     def up(self, progress: ProgressListener = silent, services: Iterable[ServiceName] = SERVICES) -> None:
-        """Have these services running and answering, starting those that are not; safe to repeat and after any crash.
+        """Start these services unless they run, and wait until they answer; safe to repeat, also after any crash.
 
-        Raises UsageError when a port is taken by another program, TailorbirdError with the tail of the log when a
-        server does not become ready; the others are left running, so that the next `up` has less to do.
+        Raises UsageError if another program uses a port, TailorbirdError with the end of the log if a server does not
+        become ready. The others keep running, so that the next `up` has less to do.
         """
         wanted = [name for name in ALL_SERVICES if name in set(services)]
         with self._locked():
@@ -117,29 +117,29 @@ class Stack:
             self._report_ports(name for name in wanted if name not in living)
             for name in wanted:
                 if name in living and living[name].fingerprint != specs[name].fingerprint:
-                    note = "runs with older settings; `tailorbird stack down`, then `up`, brings the new ones"
+                    note = "runs with older settings; `tailorbird stack down`, then `up`, applies the new ones"
                     progress(StackProgressed(what=name, step="note", detail=note))
             _each(wanted, lambda name: self._bring_up(specs[name], living.get(name), progress))
 
     def _report_ports(self, starting: Iterable[ServiceName]) -> None:
-        """Write down where those listen that start now; what runs stays as it was started."""
+        """Record the ports of the services that start now. Running services keep their recorded ports."""
         ports = local_ports(self.settings.home)
         for name in starting:
             ports.update(self.settings.ports.of(name))
         write_file(self.settings.home / PORTS, json.dumps(ports))
 
     def start(self, service: ServiceName, progress: ProgressListener = silent) -> None:
-        """Have one service running and answering."""
+        """Start one service unless it runs, and wait until it answers."""
         self.up(progress, (service,))
 
     def stop(self, service: ServiceName, progress: ProgressListener = silent) -> None:
-        """Stop one service in order; it is no error if it does not run."""
+        """Stop one service gracefully, if it runs."""
         if self.settings.home.is_dir():
             with self._locked():
                 self._stop([service], progress)
 
     def kill(self, service: ServiceName) -> None:
-        """SIGKILL one service, as a power cut would, and wait until it is gone."""
+        """Send SIGKILL to one service, like a power failure, and wait until it has ended."""
         running = running_services(self.settings.home).get(service)
         if running is None:
             raise UsageError(f"{service} does not run", "start it with `tailorbird stack up`")
@@ -147,7 +147,7 @@ class Stack:
         running.wait_gone(10.0)
 
     def down(self, *, purge: bool = False, progress: ProgressListener = silent) -> None:
-        """Stop every service; with `purge` remove the data folder too (the cache of downloads stays)."""
+        """Stop every service. `purge` also removes the data folder (the cache of downloads stays)."""
         if not self.settings.home.is_dir():
             return
         with self._locked():
@@ -156,7 +156,8 @@ class Stack:
                 purge_home(self.settings.home)
 
     def run(self, service: ServiceName) -> None:
-        """Become one service, in the foreground; does not return. The services it needs must run already."""
+        """Replace this process by one service in the foreground; does not return. The services it needs must already
+        run."""
         with self._locked():
             check_space(self.settings.home, 500)
             living = running_services(self.settings.home)
@@ -173,7 +174,7 @@ class Stack:
         os.execve(spec.argv[0], spec.argv, {**self._environ, **spec.environ, **mark})
 
     def status(self) -> list[ServiceStatus]:
-        """What every service is doing now; changes nothing."""
+        """Return the state of every service, read-only."""
         living = running_services(self.settings.home)
         fingerprints: dict[ServiceName, str] = {}
         if living:
@@ -185,7 +186,7 @@ class Stack:
         return _each(shown, lambda name: self._status(name, living.get(name), fingerprints.get(name, "")))
 
     def problem(self, service: ServiceName) -> str:
-        """Why a service does not answer as its clients need, empty when it does."""
+        """Return why a service does not answer as its clients need, empty if it does."""
         host, ports, addresses = self.settings.bind, self.settings.ports, self.addresses()
         if service == "mysql-shop":
             return mysql_problem(host, ports.mysql_shop, CAPTURE_LOGIN)
@@ -208,7 +209,7 @@ class Stack:
         return problem
 
     def log_tail(self, service: ServiceName, lines: int = 15) -> str:
-        """The end of what a service wrote since it was started: its standard output, then its log."""
+        """Return the end of a service's output since its start: its standard output, then its log."""
         parts = [tail(read_log(path), lines) for path in reversed(log_files(self.settings, service))]
         return "\n".join(part for part in parts if part)
 
@@ -257,7 +258,7 @@ class Stack:
                 stdout=out,
                 stderr=out,
                 env={**self._environ, **spec.environ},
-                # it holds the lock too: after kill -9 of this command the next one waits for its end
+                # it also holds the lock: after kill -9 of this command the next one waits until it ends
                 pass_fds=(self._lock,),
                 check=False,
             )
@@ -330,7 +331,7 @@ class Stack:
 
 
 def _each(names: Iterable[ServiceName], act: Callable[[ServiceName], T]) -> list[T]:
-    """Do the same for several services at a time, to the end for all of them, then raise what went wrong with any."""
+    """Run an action for several services concurrently, to the end for all of them, then raise the errors."""
     names = list(names)
     if not names:
         return []

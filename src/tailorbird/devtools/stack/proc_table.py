@@ -1,8 +1,7 @@
-"""The processes of a stack, found in the process table itself: no pid file could be stale or point at a stranger.
+"""Find the processes of a stack in the process table itself, because a pid file could be stale or name another process.
 
-Every server is started with `TAILORBIRD_SERVICE=<home>|<service>|<fingerprint>` in its environment, which Linux shows
-to the same user for as long as the process lives. So `kill -9` of anything, or of this command half-way, leaves nothing
-to repair.
+Every server is started with `TAILORBIRD_SERVICE=<home>|<service>|<fingerprint>` in its environment. Linux shows it to
+the same user as long as the process lives. So `kill -9` of any process, or of this command, leaves nothing to repair.
 """
 
 from __future__ import annotations
@@ -23,7 +22,8 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A living server: `started`, in clock ticks since boot, tells a later process with its pid from itself."""
+    """A running server. `started`, in clock ticks since boot, distinguishes it from a later process with the same
+    pid."""
 
     service: str
     pid: int
@@ -32,12 +32,12 @@ class Running:
 
     @property
     def alive(self) -> bool:
-        """Whether this very process, not a later one with its pid, still runs."""
+        """Return whether this process, not a later one with its pid, still runs."""
         return _start_ticks(self.pid) == self.started
 
     @property
     def rss_mib(self) -> float:
-        """Its resident memory in MiB; 0 when it has just ended."""
+        """Return its resident memory in MiB; 0 if it has just ended."""
         try:
             for line in (_PROC / str(self.pid) / "status").read_text().splitlines():
                 if line.startswith("VmRSS:"):
@@ -48,20 +48,20 @@ class Running:
 
     @property
     def seconds(self) -> float:
-        """How long it has been running."""
+        """Return how long it has been running."""
         uptime = float((_PROC / "uptime").read_text().split()[0])
         return max(0.0, uptime - self.started / os.sysconf("SC_CLK_TCK"))
 
     @property
     def leads_session(self) -> bool:
-        """Whether it has left this command's session; until then it is still on its way to becoming the server."""
+        """Return whether it has left this command's session. Before that, it has not yet become the server."""
         try:
             return os.getsid(self.pid) == self.pid
         except ProcessLookupError:
             return False
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to this very process; one that has ended meanwhile is left in peace."""
+        """Send a signal to this process, unless it has ended."""
         if self.alive:
             try:
                 os.kill(self.pid, number)
@@ -69,7 +69,7 @@ class Running:
                 return
 
     def wait_gone(self, seconds: float) -> bool:
-        """Wait until it has ended; False when it still runs after that time."""
+        """Wait until it has ended. Return False if it still runs after that time."""
         deadline = time.monotonic() + seconds
         while self.alive:
             if time.monotonic() > deadline:
@@ -79,17 +79,17 @@ class Running:
 
 
 def running_services(home: Path) -> dict[str, Running]:
-    """Every living server of this data folder, by service."""
+    """Return every running server of this data folder, by service."""
     return {running.service: running for running in _marked(f"{home}|")}
 
 
 def launch(
     service: str, argv: Sequence[str], *, home: Path, fingerprint: str, environ: Mapping[str, str], out: Path
 ) -> Running:
-    """Start a server in a session of its own, so that it outlives this command and its terminal.
+    """Start a server in its own session, so that it outlives this command and its terminal.
 
-    `environ` is its whole environment, save for the mark. It is re-parented at once (`setsid --fork`), so nobody here
-    has to reap it. Raises when it ended before it could be seen.
+    `environ` is its whole environment, except for the mark. It is re-parented at once (`setsid --fork`), so no process
+    here has to reap it. Raises TailorbirdError if it ended before it could be seen.
     """
     mark = mark_of(service, home, fingerprint)
     with out.open("ab") as sink:
@@ -112,12 +112,12 @@ def launch(
 
 
 def mark_of(service: str, home: Path, fingerprint: str) -> dict[str, str]:
-    """The variable by which a server is recognised; also set for one that runs in the foreground."""
+    """Return the variable that identifies a server; also set for one that runs in the foreground."""
     return {_MARK: f"{home}|{service}|{fingerprint}"}
 
 
 def holder_of(port: int) -> str:
-    """Who listens on a TCP port, as `pid 12 (java)`; empty when it is another user's process."""
+    """Return the process that listens on a TCP port, as `pid 12 (java)`; empty if it belongs to another user."""
     inodes = set()
     for table in ("tcp", "tcp6"):
         try:
@@ -157,12 +157,12 @@ def _marked(prefix: str) -> Iterator[Running]:
 
 
 def _start_ticks(pid: int) -> int:
-    """The start time of a living process, 0 for none and for one that waits to be reaped."""
+    """Return the start time of a running process; 0 if there is none or it is a zombie."""
     try:
-        # the second field is the command in brackets, which may itself hold blanks and brackets
+        # the second field is the command in brackets, which may contain blanks and brackets
         fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:
         return 0
-    # killed, a leader is a zombie at once, while its threads, a JVM's dozens, still hold its ports
+    # after a kill, a leader is a zombie at once, while its threads (dozens in a JVM) still hold its ports
     ended = fields[0] in "ZX" and int(fields[17]) <= 1
     return 0 if ended else int(fields[19])

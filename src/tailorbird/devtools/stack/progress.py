@@ -1,4 +1,4 @@
-"""What the stack tells while it works: one fact at a time, to one callable, which draws a bar or prints a line."""
+"""Progress reports of the stack: one event at a time, to one callable, which draws a bar or prints a line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ Step = Literal["download", "unpack", "prepare", "start", "running", "ready", "st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackProgressed:
-    """`what` (a service, a bundle, a tool) reached `step`; a download also says how many files of how many it has."""
+    """`what` (a service, a bundle, a tool) reached `step`. A download also has the number of files done and in
+    total."""
 
     what: str
     step: Step
@@ -24,11 +25,11 @@ ProgressListener = Callable[[StackProgressed], None]
 
 
 def silent(progressed: StackProgressed) -> None:
-    """The listener of callers who only care about the end."""
+    """Ignore all reports, for callers that need only the result."""
 
 
 def line_of(progressed: StackProgressed) -> str:
-    """One plain line, for logs and pipes."""
+    """Format a report as one plain line, for logs and pipes."""
     text = f"{progressed.what}: {_WORDS[progressed.step]}"
     if progressed.total:
         text += f" {progressed.done}/{progressed.total}"

@@ -1,4 +1,4 @@
-"""From the last lines of a server's log to the one line that helps: what happened, and what to do about it. Pure."""
+"""Map the last lines of a server's log to one line: what happened, and what to do."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SEVERE: Final = re.compile(r"\b(ERROR|FATAL|Caused by|Exception in thread|\[ERR
 
 
 def remedy(log_tail: str, service: str) -> str:
-    """What to do about a server that did not start, judged by the end of its log."""
+    """Return the remedy for a server that did not start, from the end of its log."""
     for pattern, advice in _KNOWN:
         found = re.search(pattern, log_tail)
         if found:
@@ -49,14 +49,14 @@ def remedy(log_tail: str, service: str) -> str:
 
 
 def tail(text: str, lines: int = 15) -> str:
-    """The last lines, without Java's stack frames, which push the reason out of sight."""
+    """Return the last lines without Java's stack frames, which would hide the reason."""
     return "\n".join(_plain(text)[-lines:])
 
 
 def reporting_lines(text: str, lines: int = 15) -> str:
-    """The lines that say why a server gave up: from its first severe line on, or simply the last ones.
+    """Return the lines with the reason why a server gave up: from its first severe line on, or simply the last ones.
 
-    A server that stays half alive repeats the last complaint for ever; the first one holds the reason.
+    A server that stays half alive repeats the last error for ever; the first one contains the reason.
     """
     kept = _plain(text)
     first = next((number for number, line in enumerate(kept) if _SEVERE.search(line)), None)

@@ -1,4 +1,4 @@
-"""One server of the local stack as data: how it is started, what must be there before. Pure."""
+"""A server of the local stack as data: its command, and what must exist before it starts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tailorbird.devtools.stack.settings import ServiceName, StackSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """What the machine offers: the Java command, the unpacked MySQL, and where libaio is (None: in the system).
+    """Tools of the machine: the Java command, the unpacked MySQL, and the folder of libaio (None: in the system).
 
-    `unprivileged` is what goes before the command of a server that refuses root; nothing for other users.
+    `unprivileged` is the prefix of the command of a server that refuses root; empty for other users.
     """
 
     java: Path
@@ -26,9 +26,9 @@ class Tools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation:
-    """A command to run once before the first start; it fills `work`, which is then renamed to `result`.
+    """A command to run once before the first start. It fills `work`, which is then renamed to `result`.
 
-    Killed half-way it leaves no `result`, and the next `up` begins it anew.
+    If it is killed, there is no `result`, and the next `up` starts it again.
     """
 
     argv: tuple[str, ...]
@@ -57,21 +57,22 @@ class ServiceSpec:
 
     @property
     def fingerprint(self) -> str:
-        """Changes whenever the command line or a file does: a server of another fingerprint runs with old settings."""
+        """Return a hash of the command line and files. A server with another fingerprint runs with old settings."""
         text = repr((self.argv, sorted((str(path), body) for path, body in self.files.items())))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def log_files(settings: StackSettings, name: ServiceName) -> tuple[Path, Path]:
-    """Where a service writes: its own log, and what reaches its standard output (a JVM that cannot start, say)."""
+    """Return the files a service writes: its own log, and its standard output (e.g. of a JVM that cannot start)."""
     return settings.home / "logs" / f"{name}.log", settings.home / "logs" / f"{name}.out"
 
 
 def temporary(settings: StackSettings, name: ServiceName) -> Path:
-    """The folder of a service's temporary files."""
+    """Return the folder of a service's temporary files."""
     return settings.home / "tmp" / name
 
 
 def own_temporary(settings: StackSettings, name: ServiceName) -> str:
-    """A JVM's flag for it: in the system's folder servers would meet, and one that is full would stop them all."""
+    """Return a JVM's flag for that folder. In the system's folder servers would collide, and a full one would stop them
+    all."""
     return f"-Djava.io.tmpdir={temporary(settings, name)}"

@@ -1,7 +1,7 @@
-"""Each server of the local stack as data: its command line, its files, what must exist before it starts.
+"""Servers of the local stack as data: command lines, files, and what must exist before they start.
 
-Pure: the templates' texts are arguments (`proc_stack` reads them), nothing is started here. The flags and versions were
-verified on Debian 12 with 2 cores; where a flag averts a danger, the comment says which.
+The templates' texts are arguments (`proc_stack` reads them), and nothing is started here. The flags and versions were
+verified on Debian 12 with 2 cores. Comments name the danger that a flag averts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tailorbird.devtools.stack.postgres_service import postgres
 from tailorbird.devtools.stack.service_spec import Preparation, ServiceSpec, Tools, log_files, own_temporary, temporary
 from tailorbird.devtools.stack.settings import ALL_SERVICES, ServiceName, StackSettings
 
-# Fixed, so that a purged and re-created broker is still recognised as the same cluster by clients that cached its id.
+# Fixed, so that clients that cached the id still recognise a purged and re-created broker as the same cluster.
 KAFKA_CLUSTER_ID: Final = "dGFpbG9yYmlyZC1sb2NhbA"
 
 BUNDLE_OF: Final[Mapping[ServiceName, Bundle]] = {
@@ -29,7 +29,7 @@ BUNDLE_OF: Final[Mapping[ServiceName, Bundle]] = {
     "postgres": "postgres",
 }
 
-# After this SIGTERM is followed by SIGKILL; HBase flushes its memory stores first.
+# After this time SIGTERM is followed by SIGKILL; HBase flushes its memory stores first.
 STOP_SECONDS: Final[Mapping[ServiceName, float]] = {
     "mysql-shop": 30.0,
     "mysql-crm": 30.0,
@@ -42,7 +42,8 @@ STOP_SECONDS: Final[Mapping[ServiceName, float]] = {
 
 MYSQL_SERVER_IDS: Final[Mapping[ServiceName, int]] = {"mysql-shop": 101, "mysql-crm": 102}
 
-# What capture needs, and durability: a server that forgets an acknowledged commit would look like a loss of ours.
+# Settings that capture needs, and durability: a server that lost an acknowledged commit would look like data loss of
+# Tailorbird.
 MYSQL_FLAGS: Final[Mapping[str, str]] = {
     "binlog-format": "ROW",
     "binlog-row-image": "FULL",
@@ -67,7 +68,7 @@ _SMALL_JVM: Final = (
     "-Djava.net.preferIPv4Stack=true",
 )
 
-# HBase's Netty and Hadoop's caches look into the JDK's internals.
+# HBase's Netty and Hadoop's caches access the JDK's internals.
 _HBASE_JVM: Final = (
     "-Dorg.apache.hbase.thirdparty.io.netty.tryReflectionSetAccessible=true",
     "--add-modules=jdk.unsupported",
@@ -91,7 +92,7 @@ _HBASE_JVM: Final = (
 def service_specs(
     settings: StackSettings, tools: Tools, templates: Mapping[str, str]
 ) -> dict[ServiceName, ServiceSpec]:
-    """Every service of a stack; `templates` maps a path below `files` to its text."""
+    """Return every service of a stack. `templates` maps a path below `files` to its text."""
     builders = {
         "mysql-shop": lambda: _mysql("mysql-shop", settings, tools, templates),
         "mysql-crm": lambda: _mysql("mysql-crm", settings, tools, templates),
@@ -105,7 +106,7 @@ def service_specs(
 
 
 def solr_configsets(settings: StackSettings) -> Path:
-    """The folder in which Solr looks for configsets."""
+    """Return the folder in which Solr looks for configsets."""
     return settings.home / "data" / "solr" / "configsets"
 
 
@@ -115,7 +116,7 @@ def _mysql(name: ServiceName, settings: StackSettings, tools: Tools, templates: 
     log, out = log_files(settings, name)
     ports = settings.ports.of(name)
     mysqld = tools.mysql / "bin" / "mysqld"
-    # of its own: a mysqld that starts removes every #sql* file of the folder, also those of other servers
+    # its own folder: a mysqld that starts removes every #sql* file of the folder, also those of other servers
     scratch = temporary(settings, name)
     root = ("--user=root",) if tools.root else ()
     common = ("--no-defaults", *root, f"--basedir={tools.mysql}", f"--tmpdir={scratch}")
@@ -146,7 +147,7 @@ def _mysql(name: ServiceName, settings: StackSettings, tools: Tools, templates: 
         out=out,
         ports=ports,
         folders=(scratch,),
-        # mysqld believes the pid in it, also when that process is a zombie that a container's init never reaps
+        # mysqld trusts the pid in it, even if that process is a zombie that a container's init never reaps
         leftovers=(folder / "mysqld.sock.lock",),
         preparation=Preparation(
             argv=(str(mysqld), *common, messages, f"--datadir={folder}.new", "--initialize-insecure"),
@@ -225,7 +226,7 @@ def _hbase_jvm(settings: StackSettings, name: ServiceName, tools: Tools, heap: t
 def _hbase(settings: StackSettings, tools: Tools, templates: Mapping[str, str]) -> ServiceSpec:
     log, out = log_files(settings, "hbase")
     # the rows in memory and the cached blocks (hbase-site.xml) must fit into the old generation with room to spare:
-    # where they fill it, every few seconds of writing end in a full collection
+    # otherwise every few seconds of writing end in a full collection
     jvm = _hbase_jvm(settings, "hbase", tools, ("-Xms192m", "-Xmx480m", "-Xmn64m"))
     return ServiceSpec(
         name="hbase",
@@ -294,5 +295,5 @@ def _solr(settings: StackSettings, tools: Tools, templates: Mapping[str, str]) -
     )
 
 
-# glibc gives every thread an arena of its own: with two, the four JVMs together are 200 MB smaller.
+# glibc gives every thread its own arena: with a limit of two, the four JVMs together are 200 MB smaller.
 _JVM_ENVIRON: Final[Mapping[str, str]] = {"MALLOC_ARENA_MAX": "2"}

@@ -1,7 +1,7 @@
-"""The settings of the local stack: where its files are, which ports its servers have, who may log in.
+"""Settings of the local stack: its folders, the ports of its servers, and its logins.
 
-Pure: the environment and the working folder are arguments. `services` turns the settings into command lines,
-`proc_stack` starts and stops what they describe.
+The environment and the working folder are arguments. `services` turns the settings into command lines, `proc_stack`
+starts and stops them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tailorbird.operate.probes.login import Login
 
 ServiceName = Literal["mysql-shop", "mysql-crm", "kafka", "hbase", "thrift", "solr", "postgres"]
 
-# What every `stack up` starts, and what it starts only when asked for.
+# Servers that every `stack up` starts, and those that it starts on request.
 SERVICES: Final[tuple[ServiceName, ...]] = ("mysql-shop", "mysql-crm", "kafka", "hbase", "thrift", "solr")
 EXTRA_SERVICES: Final[tuple[ServiceName, ...]] = ("postgres",)
 ALL_SERVICES: Final = (*SERVICES, *EXTRA_SERVICES)
@@ -43,17 +43,17 @@ class Ports:
         taken: dict[int, str] = {}
         for name, port in self.items():
             if not 1 <= port <= 65535:
-                raise UsageError(f"port {name}={port} is outside 1–65535", "choose a smaller --port-offset")
+                raise UsageError(f"port {name}={port} is not in 1–65535", "choose a smaller --port-offset")
             if port in taken:
                 raise UsageError(f"ports {taken[port]} and {name} are both {port}", "give each its own")
             taken[port] = name
 
     def items(self) -> tuple[tuple[str, int], ...]:
-        """Each listener's name and port, in the order of this class."""
+        """Return each listener's name and port, in the order of this class."""
         return tuple((item.name, int(getattr(self, item.name))) for item in fields(self))
 
     def of(self, service: ServiceName) -> tuple[tuple[str, int], ...]:
-        """The listeners that one service opens; the first is the one its clients use."""
+        """Return the listeners of one service; the first is the one that its clients use."""
         return tuple((name, port) for name, port in self.items() if _LISTENERS[name] == service)
 
 
@@ -71,16 +71,17 @@ _LISTENERS: Final[Mapping[str, ServiceName]] = {
 }
 
 
-# Users of both MySQL servers and of PostgreSQL; the passwords are no secrets, the servers listen on loopback only.
+# Users of both MySQL servers and of PostgreSQL. The passwords are not secret, because the servers listen on loopback
+# only.
 CAPTURE_LOGIN: Final = Login(user="cdc", password="cdc")
 LOAD_LOGIN: Final = Login(user="app", password="app")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackSettings:
-    """One local stack: `home` holds its data, logs and rendered configuration, `cache` what was downloaded.
+    """One local stack: `home` contains its data, logs and rendered configuration, `cache` the downloads.
 
-    Two stacks with different homes and ports run side by side and share one cache.
+    Two stacks with different homes and ports can run concurrently and share one cache.
     """
 
     home: Path
@@ -92,7 +93,7 @@ class StackSettings:
         for folder in (self.home, self.cache):
             if re.search(r"[:*\s]", str(folder)):
                 raise UsageError(
-                    f"the folder {str(folder)!r} has a blank, colon or star in its name, which no class path can",
+                    f"the folder {str(folder)!r} has a blank, colon or star in its name, not allowed in a class path",
                     "choose another with TAILORBIRD_HOME and TAILORBIRD_CACHE",
                 )
 
@@ -107,10 +108,10 @@ class StackSettings:
         port_offset: int | None = None,
         former: Mapping[str, int] | None = None,
     ) -> StackSettings:
-        """The settings that a command line and its environment ask for; an option wins over its variable.
+        """Return the settings for a command line and its environment. An option has precedence over its variable.
 
-        A port named one by one is taken as it is, the others are the defaults moved by the offset; where nothing asks
-        for an offset, they are the `former` ones, with which the stack was started.
+        A port that is given is used as it is. The others are the defaults plus the offset. Without an offset, they are
+        the `former` ones, with which the stack was started.
         """
         folder = folder_of(environ, home)
         moved = port_offset is not None or bool(environ.get("TAILORBIRD_PORT_OFFSET", "").strip())
@@ -123,7 +124,7 @@ class StackSettings:
         return cls(home=cwd / folder, cache=cwd / cache_folder(environ), ports=Ports(**chosen))
 
     def addresses(self) -> dict[str, str]:
-        """Where clients find each server: `host:port`, and for Solr the address of its API."""
+        """Return the address of each server for clients: `host:port`, and for Solr the URL of its API."""
         at = {name: f"{self.bind}:{port}" for name, port in self.ports.items()}
         return {
             "mysql-shop": at["mysql_shop"],
@@ -137,23 +138,23 @@ class StackSettings:
         }
 
     def environ(self) -> dict[str, str]:
-        """The variables that lead a child process to this stack, whatever its working folder."""
+        """Return the variables with which a child process finds this stack from any working folder."""
         named = {port_variable(name): str(port) for name, port in self.ports.items()}
         return {"TAILORBIRD_HOME": str(self.home), "TAILORBIRD_CACHE": str(self.cache), **named}
 
 
 def folder_of(environ: Mapping[str, str], home: Path | None) -> Path:
-    """A stack's data folder: the named one, else `$TAILORBIRD_HOME`, else `.tailorbird`."""
+    """Return a stack's data folder: the named one, else `$TAILORBIRD_HOME`, else `.tailorbird`."""
     return home or Path(environ.get("TAILORBIRD_HOME") or ".tailorbird")
 
 
 def port_variable(listener: str) -> str:
-    """The environment variable of one listener's port."""
+    """Return the environment variable of one listener's port."""
     return f"TAILORBIRD_PORT_{listener.upper()}"
 
 
 def parse_ports(options: Iterable[str]) -> dict[str, int]:
-    """Read `--port kafka=19092` options; hyphens and underscores in a listener's name are the same."""
+    """Parse `--port kafka=19092` options. Hyphens and underscores in a listener's name are equivalent."""
     known = [name for name, _ in Ports().items()]
     ports: dict[str, int] = {}
     for option in options:
@@ -162,13 +163,13 @@ def parse_ports(options: Iterable[str]) -> dict[str, int]:
         if name not in known:
             raise UsageError(f"--port {option}: no listener {name!r}", f"choose among {', '.join(known)}")
         if not number.strip().isdecimal():
-            raise UsageError(f"--port {option}: {number!r} is no port", f"write --port {name}=19092")
+            raise UsageError(f"--port {option}: {number!r} is not a port", f"write --port {name}=19092")
         ports[name] = int(number)
     return ports
 
 
 def service_name(text: str) -> ServiceName:
-    """The service that a person named; refuses with the list of names."""
+    """Return the service that a user named. Raises UsageError with the list of names."""
     for name in ALL_SERVICES:
         if text.replace("_", "-") == name:
             return name
@@ -176,10 +177,10 @@ def service_name(text: str) -> ServiceName:
 
 
 def extra_service(text: str) -> ServiceName:
-    """The service of `stack up --with`; refuses with the list of names."""
+    """Return the service of `stack up --with`. Raises UsageError with the list of names."""
     name = next((one for one in EXTRA_SERVICES if one == text), None)
     if name is None:
-        raise UsageError(f"--with {text}: there is no such server", f"choose among {', '.join(EXTRA_SERVICES)}")
+        raise UsageError(f"--with {text}: unknown server", f"choose among {', '.join(EXTRA_SERVICES)}")
     return name
 
 
@@ -188,5 +189,5 @@ def _number(environ: Mapping[str, str], variable: str, default: int) -> int:
     if not text:
         return default
     if not text.isdecimal():
-        raise UsageError(f"{variable}={text!r} is no number", f"write {variable}=19092")
+        raise UsageError(f"{variable}={text!r} is not a number", f"write {variable}=19092")
     return int(text)

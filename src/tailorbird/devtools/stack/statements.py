@@ -1,4 +1,4 @@
-"""SQL as people type or pipe it → statements, parted as MySQL's own client parts them. Pure."""
+"""Split SQL input into statements like MySQL's own client."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 _DELIMITER = re.compile(r"\s*delimiter\s+(\S+)\s*$", re.IGNORECASE)
-# what may hold a delimiter without ending a statement: texts, names, comments
+# parts that may contain a delimiter without ending a statement: texts, names, comments
 _WHOLE = re.compile(
     r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|`[^`]*`|/\*.*?\*/|--(?=\s)[^\n]*|#[^\n]*", re.DOTALL
 )
@@ -14,17 +14,16 @@ _OPEN = re.compile(r"['\"`]|/\*")
 
 
 class Statements:
-    """Takes lines and gives the statements that end in them; `pending` is what began and did not end.
+    """Takes lines and returns the statements that end in them. `pending` is the start of an unfinished statement.
 
-    `DELIMITER` changes what ends a statement, as in dumps with triggers. It is kept whole that stands in quotes or
-    comments.
+    `DELIMITER` changes the end of statements, as in dumps with triggers. Delimiters in quotes or comments do not count.
     """
 
     def __init__(self) -> None:
         self._delimiter, self.pending = ";", ""
 
     def take(self, line: str) -> Iterator[str]:
-        """The statements that end with this line, without what ends them."""
+        """Yield the statements that end with this line, without their delimiters."""
         if not self.pending.strip() and (found := _DELIMITER.match(line)):
             self._delimiter, self.pending = found[1], ""
             return
@@ -37,7 +36,7 @@ class Statements:
             self.pending = ""
 
     def rest(self) -> str:
-        """What stands behind the last delimiter: a last statement needs none."""
+        """Return the text after the last delimiter, because the last statement needs none."""
         rest, self.pending = self.pending.strip(), ""
         return rest if _bare(rest) else ""
 
@@ -56,5 +55,5 @@ class Statements:
 
 
 def _bare(text: str) -> str:
-    """A text without comments."""
+    """Return a text without comments."""
     return re.sub(r"/\*(?!!).*?\*/|--(?=\s)[^\n]*|#[^\n]*", "", text, flags=re.DOTALL).strip()
