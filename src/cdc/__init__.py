@@ -1,1 +1,2 @@
-"""The words of Tailorbird: pure values and functions shared by every stage; standard library and yaml only."""
+"""Data model of Tailorbird: pure values and functions shared by every stage. Uses the standard library and yaml
+only."""

@@ -1,4 +1,4 @@
-"""`python -m indexer TOPOLOGY [--index NAME] [--metrics-port N]`: one index's process."""
+"""`python -m indexer TOPOLOGY [--index NAME] [--metrics-port N]`: the process of one index."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from cdc.process.proc_log_lines import log_lines
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one index until it is stopped; the exit code: 0 stopped, 1 failed, 2 used wrongly."""
+    """Run one index until it is stopped. Return the exit code: 0 stopped, 1 failed, 2 usage error."""
     parser = argparse.ArgumentParser(
         prog="python -m indexer",
         description="Index a joined table's changes into Solr, as a replication peer of HBase.",
         epilog="Example: python -m indexer topologies/shop.yml --index orders",
     )
     parser.add_argument("topology", help="the topology's YAML file")
-    parser.add_argument("--index", help="which index; not needed where there is one")
+    parser.add_argument("--index", help="the index; optional if there is only one")
     parser.add_argument("--metrics-port", type=int, default=0, help="serve Prometheus on 127.0.0.1 (0 = not)")
     options = parser.parse_args(arguments)
     log_lines("logfmt")

@@ -1,4 +1,4 @@
-"""Wires one indexer process: HBase's replication → one Solr collection, until SIGTERM."""
+"""Run one indexer process: HBase's replication → one Solr collection, until SIGTERM."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from indexer.rebuild.zk_state import Generations, StoredProgress, StoredTargets
 from indexer.solr.solr_collection import SolrCollection
 from indexer.table.hbase_layouts import StoredLayouts
 
-# A batch that does not go through is held this long before it goes back to HBase, which sends it again at once. With
-# the last post to Solr (15 s at most) it stays below the 60 s after which HBase takes us for dead.
+# A failing batch is held this long before it goes back to HBase, which sends it again at once. With the last post to
+# Solr (at most 15 s) it stays below the 60 s after which HBase considers the indexer dead.
 _HOLD_SECONDS = 30.0
 _LONGEST_PAUSE = 1.0
-# One name for all batches: HBase sends one that went back on any connection, and what goes through ends the waiting.
+# One key for all batches: HBase sends a returned batch on any connection, and one success ends the waiting.
 _BATCHES = "batches"
 _PURGE_CHECK_SECONDS = 5.0
 _LONGEST_PURGE_PAUSE = 600.0
@@ -44,11 +44,11 @@ AnyProcessor = Processor | ForeignProcessor
 
 
 class AnyCollection(Collection, ConditionalCollection, Protocol):
-    """What an index's documents go to, however its table is written."""
+    """Target of an index's documents, for all kinds of tables."""
 
 
 def choose_index(topology: Topology, name: str | None) -> Index:
-    """The index that a process serves: the named one, or the only one; UsageError otherwise."""
+    """Return the index that a process serves: the named one, or the only one. Raises UsageError otherwise."""
     known = ", ".join(topology.indexes) or "none: add `indexes:` to the topology"
     if name is None:
         if len(topology.indexes) != 1:
@@ -62,7 +62,8 @@ def choose_index(topology: Topology, name: str | None) -> Index:
 def holding(
     process: Callable[[Edits, float], Tally], stopped: threading.Event, health: Standing
 ) -> Callable[[Edits], Tally]:
-    """`process`, tried again while a server is away, until it goes through or `_HOLD_SECONDS` have passed."""
+    """Return a function that retries `process` while a server is unavailable, until it succeeds or `_HOLD_SECONDS` have
+    passed."""
 
     def handle(edits: Edits) -> Tally:
         give_up = time.monotonic() + _HOLD_SECONDS
@@ -84,10 +85,10 @@ def holding(
 
 
 def run_index(topology: Topology, index_name: str | None, *, metrics_port: int = 0) -> None:
-    """Index until SIGTERM or SIGINT; raises TailorbirdError when it can not start or must not go on.
+    """Index until SIGTERM or SIGINT. Raises TailorbirdError if it cannot start or must not continue.
 
-    A batch of edits is acknowledged when Solr, or the topic of dead letters, holds every row of it. What is not
-    acknowledged when the process ends comes again to the next one: nothing is kept here.
+    A batch of edits is acknowledged when Solr or the dead-letter topic has stored every row of it. HBase sends batches
+    that are unacknowledged at the end of the process to the next one: nothing is stored here.
     """
     index = choose_index(topology, index_name)
     _quiet_libraries()
@@ -130,7 +131,7 @@ def _serve(
     stopped: threading.Event,
     failed: Callable[[TailorbirdError], None],
 ) -> None:
-    """Listen, be announced, handle batches until `stopped`."""
+    """Listen, announce the process, and handle batches until `stopped`."""
     process = holding(indexing.process, stopped, metrics.health)
 
     def handle(edits: Edits) -> None:
@@ -162,7 +163,7 @@ def _serve(
 
 
 class Indexing:
-    """One index's way from edits to its collections, whichever they are now; threads may share it."""
+    """Indexes edits into the current collections of one index; threads may share it."""
 
     def __init__(self, topology: Topology, index: Index, client: Client, name: str) -> None:
         self._topology, self._index, self._client, self._peer = topology, index, client, name
@@ -180,32 +181,32 @@ class Indexing:
         self._purged = time.monotonic()
 
     def process(self, edits: Edits, give_up: float) -> Tally:
-        """`Processor.process` into the collections of now; Retriable when those changed while it ran."""
+        """Call `Processor.process` for the current collections. Raises Retriable if they changed in the meantime."""
         targets = checked(self._targets)
         tally = self._processor(targets).process(edits, give_up=give_up)
         if checked(self._targets).epoch != targets.epoch:
-            raise Retriable("the index's collections changed meanwhile")
+            raise Retriable("the index's collections changed during the batch")
         return tally
 
     def purge(self) -> None:
-        """Every now and then remove the stubs of rows deleted long ago; a failure is reported and tried again."""
+        """Periodically remove the tombstones of rows that were deleted long ago. A failure is logged and retried."""
         if time.monotonic() - self._purged < min(_LONGEST_PURGE_PAUSE, self._index.stub_retention / 4):
             return
         self._purged = time.monotonic()
         try:
             targets = checked(self._targets)
             if len(targets.collections) > 1:
-                return  # a rebuild's scan may still bring back what a stub fences
+                return  # a rebuild's scan may still restore a row that a tombstone fences
             purged = self._collection(targets.collections[0]).purge_tombstones(
                 before_ms=time.time_ns() // 1_000_000 - round(self._index.stub_retention * 1000),
                 buckets=self._buckets,
             )
-            log.info("stubs_purged", count=purged)
+            log.info("tombstones_purged", count=purged)
         except Retriable as error:
-            log.warning("stubs_not_purged", reason=str(error))
+            log.warning("tombstones_not_purged", reason=str(error))
 
     def warn_without_collections(self) -> None:
-        """Say so when a collection is missing: nothing can be indexed then."""
+        """Log a missing collection: nothing can be indexed then."""
         try:
             for name in self._targets.read().collections:
                 if not self._collection(name).exists():
@@ -219,7 +220,7 @@ class Indexing:
         return table.salt_buckets if table else 0
 
     def close(self) -> None:
-        """Wait for posts under way."""
+        """Wait for running posts."""
         for collection in self._collections.values():
             collection.close()
 
@@ -235,8 +236,8 @@ class Indexing:
         with self._lock:
             if targets.epoch in self._processors:
                 return self._processors[targets.epoch]
-            # What another epoch's processor and collections remember, of unfinished batches and of fields' types, is
-            # about collections that had these names before. They end with the batches that still use them.
+            # The memory of another epoch's processor and collections (unfinished batches, types of fields) refers to
+            # collections that had these names before. It ends with the batches that still use them.
             self._processors, self._collections = {}, {}
         collections = [self._collection(name) for name in targets.collections]
         progress = StoredProgress(self._client, self._peer, epoch=targets.epoch)
@@ -255,7 +256,8 @@ def build_processor(
     dead_letters: DeadLetters,
     progress: ProgressStore | None = None,
 ) -> AnyProcessor:
-    """What indexes the edits of an index's table into some collections, or, without `progress`, rows of it."""
+    """Return a processor for the edits of an index's table and some collections, or, without `progress`, for its
+    rows."""
 
     def clock_ms() -> int:
         return time.time_ns() // 1_000_000
@@ -286,6 +288,6 @@ def build_processor(
 
 
 def _quiet_libraries() -> None:
-    # they log stack traces of what we handle and report in our own words
+    # they log stack traces of errors that are handled and reported here
     for name in ("pysolr", "kazoo", "thriftpy2", "happybase"):
         logging.getLogger(name).setLevel(logging.CRITICAL)

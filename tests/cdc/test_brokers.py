@@ -1,4 +1,4 @@
-"""`log.security`: what each of Kafka's clients is given of it, and that no secret is told on the way."""
+"""`log.security`: the settings of each Kafka client, and the secrecy of passwords."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TLS = "ca_file: ca.pem, certificate_file: c.pem, key_file: k.pem, key_password: 
 
 
 def brokers(security: str) -> Brokers:
-    """What a topology with this block of security has."""
+    """Return the brokers of a topology with this `security` block."""
     text = f"name: t\nlog:\n  bootstrap_servers: k:9\n  security: {{{security}}}\n"
     text += (
         "sources: {s: {type: mysql, hostname: h, username: u, password: p, database: d, server_id: 7, tables: [a]}}\n"
@@ -25,7 +25,7 @@ def brokers(security: str) -> Brokers:
 
 
 def test_without_security_nothing_is_said_of_it() -> None:
-    """Topologies of before speak as they did: plain, to the addresses alone."""
+    """Without `security`, clients connect as before: in plain text, with the addresses alone."""
     plain = Brokers("k:9")
     assert plain.librdkafka() == plain.java() == {"bootstrap.servers": "k:9"}
     assert plain.kafka_python() == {"bootstrap_servers": "k:9"}
@@ -66,7 +66,7 @@ def test_each_client_is_given_all_of_it_in_its_own_words() -> None:
 
 
 def test_no_text_of_it_has_a_secret() -> None:
-    """Brokers stand in messages, plans and logs: their addresses, and nothing that opens a door."""
+    """Brokers appear in messages, plans and logs: only their addresses, without any secret."""
     found = brokers(f"protocol: SASL_SSL, {LOGIN}, {TLS}")
     reported = f"{found} {found!r} {found.security!r} {found.java('/run/x')}"
     assert str(found) == "k:9"
@@ -91,6 +91,6 @@ def test_no_text_of_it_has_a_secret() -> None:
     ],
 )
 def test_a_block_that_can_not_work_is_refused_at_its_line(security: str, what: str) -> None:
-    """A link that was meant to be secured is never opened otherwise: what is left out or misspelt is an error."""
+    """A connection that should be secured is never opened otherwise: a missing or misspelt key is an error."""
     with pytest.raises(TopologyError, match=r"t\.yml:4: log\.security.*" + re.escape(what)):
         brokers(security)

@@ -1,4 +1,4 @@
-"""What collations take for equal, by their names."""
+"""Differences that collations ignore, by their names."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ ALL: tuple[Fold, ...] = ("case", "accents", "trailing spaces")
     ],
 )
 def test_a_collations_name_reports_what_it_folds(collation: str | None, wanted: tuple[Fold, ...]) -> None:
-    """Case, accents and trailing spaces, as MySQL and MariaDB name them."""
+    """A collation's name shows whether it ignores case, accents and trailing spaces, in MySQL and MariaDB."""
     assert folds(collation) == wanted
 
 
 def test_it_is_reported_in_words_with_its_remedy() -> None:
-    """What a person reads, and the collation to take instead."""
+    """The differences have a readable text, and the exact collation is named as the remedy."""
     assert [listed(ALL[:n]) for n in (1, 2, 3)] == ["case", "case and accents", "case, accents and trailing spaces"]
     assert exact_collation("utf8mb4_0900_ai_ci") == "utf8mb4_0900_bin"
     assert exact_collation("latin1_swedish_ci") == "latin1_bin"

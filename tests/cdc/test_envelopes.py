@@ -1,7 +1,7 @@
-"""Golden files: the bytes of each format are fixed, and read back as what was written. `tests/joins/test_poison.py`
-holds the same files against both of the join's readers.
+"""Golden files: the bytes of each format are fixed, and are read back as they were written.
 
-A format that is changed on purpose: `python -m tests.cdc.test_envelopes`, and read the difference.
+`tests/joins/test_poison.py` compares the same files with both readers of the join. To change a format on purpose, run
+`python -m tests.cdc.test_envelopes`, and read the difference.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NOTHING = {name: value if name == "id" else None for name, value in ROW.items()}
 
 
 def written() -> list[bytes]:
-    """A change of every kind."""
+    """Return a change of every kind."""
     writer = EnvelopeWriter("law", TABLE, "mysql")
     gtid, file = b'"3e11fa47-71ca-11e1-9e33-c80aa9429562:23"', b'"binlog.000002"'
     source = writer.logged(1_767_225_600_123, 42, gtid, file, 1234)
@@ -49,12 +49,12 @@ def written() -> list[bytes]:
 
 
 def test_the_bytes_of_a_change_are_these() -> None:
-    """Whoever reads our topics finds today what was there yesterday, key for key."""
+    """The bytes of a change are stable, key for key, so that consumers of the topics keep working."""
     assert written() == GOLDEN.read_bytes().splitlines()
 
 
 def test_they_are_the_envelopes_that_the_plain_way_makes() -> None:
-    """The fast writer and `to_envelope` are one format."""
+    """The fast writer and `to_envelope` write the same format."""
     for value in GOLDEN.read_bytes().splitlines():
         assert orjson.dumps(to_envelope(from_envelope(orjson.loads(value)), "law")) == value
 

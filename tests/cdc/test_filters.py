@@ -1,4 +1,4 @@
-"""Filters at the source: which tables, which columns, in which shape."""
+"""Filters at the source: tables, columns and masks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def table(name: str, database: str = "d") -> TableId:
     [("drop", {"listed", "shortened"}), ("accept", {"shortened", "other"})],
 )
 def test_policies_as_a_packet_filter_has_them(policy: str, captured: set[str]) -> None:
-    """drop: nothing but the tables listed. accept: all but those listed without a word."""
+    """drop: only the listed tables are captured. accept: all except those listed without options."""
     rules = {table(name): rule for name, rule in RULES.items()}
     found = {
         name
@@ -36,7 +36,7 @@ def test_policies_as_a_packet_filter_has_them(policy: str, captured: set[str]) -
 
 
 def test_masks_and_ignored_columns() -> None:
-    """Ignored columns are not there; masked values are the same for the same value, and NULL stays NULL."""
+    """Ignored columns are absent. Equal values have equal masks, and NULL stays NULL."""
     rule = TableRule(ignored_columns=("a",), masks={"b": "sha256(pepper)", "c": "truncate(2)", "d": "redact"})
     shape = shape_of(rule)
     assert shape is not None
@@ -61,7 +61,7 @@ def test_masks_and_ignored_columns() -> None:
 def test_columns_are_the_same_in_any_case_unless_the_server_reports_them_apart(
     kind: str, left: dict[str, object]
 ) -> None:
-    """`ignored_columns: [Password]` of a MySQL table whose column is `password` hides it; PostgreSQL's are two."""
+    """`ignored_columns: [Password]` hides MySQL's column `password`. In PostgreSQL they are two columns."""
     number = "" if kind == "postgresql" else ", server_id: 1"
     text = f"""{{type: {kind}, hostname: h, username: u, password: p, database: d, dbname: x{number},
       tables: {{t: {{ignored_columns: [a], mask: {{M: redact}}}}}}}}"""
@@ -74,7 +74,7 @@ def test_columns_are_the_same_in_any_case_unless_the_server_reports_them_apart(
 
 
 def test_a_topology_says_it_by_table() -> None:
-    """A list of names, or a mapping with what is said of each."""
+    """`tables` is a list of names, or a mapping with options for each."""
     text = """
 name: t
 sources:
@@ -99,7 +99,7 @@ tables: {w: {query: SELECT o.id FROM s.orders o, row_key: [id]}}
 
 @pytest.mark.parametrize("tables", ["", ", tables: []", ", tables: {}"])
 def test_accept_without_a_list_captures_all_tables(tables: str) -> None:
-    """As a filter that nothing is listed in has it: every table of the database, and none of another."""
+    """Without a list, accept captures every table of the database, and none of another database."""
     text = f"""
 name: t
 sources:

@@ -1,4 +1,4 @@
-"""Every type through every format that leaves: it comes back as it was, or docs/formats.md says what is lost."""
+"""Every type through every export format: it is read back unchanged, or docs/formats.md documents the loss."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ingest.mirror.formats import debezium, maxwell
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "formats.md"
 TABLE = TableId(source="s", database="d", table="t")
-# a column type of each kind, and its canonical values at the edges
+# a column type of each kind, and its canonical values at the limits
 SRIDS = ("00000000", "E6100000")
 VALUES: dict[Kind, tuple[str, list[Any]]] = {
     "bool": ("bit(1)", [True, False]),
@@ -77,13 +77,13 @@ def rows(kind: Kind) -> list[Row]:
 
 
 def through_debezium(kind: Kind) -> list[Row]:
-    """Our own envelope."""
+    """Tailorbird's own envelope."""
     reported = [json.loads(json.dumps(to_envelope(event("c", None, row), "x"))) for row in rows(kind)]
     return [found for one in reported if (found := from_envelope(one).after) is not None]
 
 
 def through_maxwell(kind: Kind) -> list[Row]:
-    """Read by the reader of Maxwell's topics that mirrors have."""
+    """Read by the reader of Maxwell's topics for mirrors."""
     writer, hear, found = MaxwellWriter(schema_of(kind)), maxwell_hearer(from_mysql(VALUES[kind][0])), list[Row]()
     for row in rows(kind):
         reported = maxwell(None, json.dumps(writer.value(event("c", None, row))).encode())
@@ -95,14 +95,14 @@ def through_maxwell(kind: Kind) -> list[Row]:
 
 
 def through_maxscale(kind: Kind) -> list[Row]:
-    """A line a row."""
+    """One line per row."""
     writer, hear = RowWriter(schema_of(kind)), hearer(from_mysql(VALUES[kind][0]), binary=False)
     reported = [json.loads(json.dumps(one)) for row in rows(kind) for one in writer.rows_of(event("c", None, row))]
     return [{"id": one["id"], "v": hear(one["v"])} for one in reported]
 
 
 def through_avro(kind: Kind) -> list[Row]:
-    """A container in two blocks, read by fastavro."""
+    """A container of two blocks, read by fastavro."""
     writer, hear = AvroRows(schema_of(kind)), hearer(from_mysql(VALUES[kind][0]), binary=True)
     first, *rest = [writer.row(event("c", None, row)) for row in rows(kind)]
     data = writer.header(TransactionNumber(0, 7, 10)) + writer.block([first]) + writer.block(rest)
@@ -128,7 +128,7 @@ FORMATS: dict[str, Callable[[Kind], list[Row]]] = {
     "MaxScale Avro": through_avro,
     "Parquet": through_parquet,
 }
-# what comes back otherwise than it went: how it is declared
+# the documented differences between written and read values
 LOSSY: dict[tuple[str, Kind], str] = {}
 SHOWN: dict[tuple[str, Kind], str] = {
     ("MaxScale JSON", "bool"): "0, 1",
@@ -151,13 +151,13 @@ SHOWN: dict[tuple[str, Kind], str] = {
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("kind", VALUES)
 def test_a_type_survives_a_format(form: str, kind: Kind) -> None:
-    """Round trip of its extremes and of NULL; what is declared lossy must be so, else the table says too little."""
+    """Extreme values and NULL survive a round trip. A documented loss must occur, or the table would be wrong."""
     same = [repr(row) for row in FORMATS[form](kind)] == [repr(row) for row in rows(kind)]
     assert same == ((form, kind) not in LOSSY)
 
 
 def document() -> str:
-    """docs/formats.md's table."""
+    """Return the table for docs/formats.md."""
     lines = [f"| type | {' | '.join(FORMATS)} |", f"|---{'|---' * len(FORMATS)}|"]
     avro = {kind: schema_line(schema_of(kind), TransactionNumber(0, 0, 0))["fields"][-1]["type"][1] for kind in VALUES}
     for kind, (example, _) in VALUES.items():
@@ -170,7 +170,7 @@ def document() -> str:
 
 
 def test_the_table_in_the_documentation_is_what_was_tested() -> None:
-    """Written here (TAILORBIRD_WRITE_DOCS=1), compared otherwise."""
+    """The table is written with TAILORBIRD_WRITE_DOCS=1, and compared otherwise."""
     begins = "| type | Debezium"
     text = DOCUMENT.read_text()
     head, found = text[: text.index(begins)], text[text.index(begins) :]
@@ -182,12 +182,12 @@ def test_the_table_in_the_documentation_is_what_was_tested() -> None:
 
 
 def test_every_type_is_there() -> None:
-    """A kind that comes is to be decided about."""
+    """Every kind of type is covered, so that a new one needs a decision."""
     assert set(VALUES) == set(Kind.__args__) == set(TYPES)  # type: ignore[attr-defined]  # Literal's members
 
 
 def test_changes_of_every_kind_are_reported() -> None:
-    """Updates, deletes and truncations in each format that has a word for them."""
+    """Each format represents updates, deletes and truncations if it can."""
     schema = schema_of("string")
     old, new = {"id": 1, "v": "a"}, {"id": 1, "v": "b"}
     scale = RowWriter(schema)
@@ -212,7 +212,7 @@ def test_changes_of_every_kind_are_reported() -> None:
 
 
 def test_names_numbers_and_columns() -> None:
-    """Columns that are no names of Avro, or are the header's own, get others; numbers are read as they are written."""
+    """Columns whose names are invalid in Avro, or reserved, are renamed; numbers are read as they were written."""
     columns = tuple(Column(name=name, column_type="int") for name in ("sequence", "größe", "1st", "sequence_"))
     schema = TableSchema(table_id=TABLE, version=1, columns=columns, primary_key=("1st",))
     line = schema_line(schema, TransactionNumber(0, 1, 2))
@@ -220,6 +220,6 @@ def test_names_numbers_and_columns() -> None:
     assert columns_reported(line["fields"])[1] == ("gr__e", "int")
     fastavro.parse_schema(line)
     assert parse_number("0-1-2") == TransactionNumber(0, 1, 2)
-    with pytest.raises(ValueError, match="no GTID"):
+    with pytest.raises(ValueError, match="not a GTID"):
         parse_number("u:5")
     assert number_of(event("c", None, {"id": 1})) == TransactionNumber(0, 7, 10)

@@ -1,4 +1,4 @@
-"""Geometries in their forms: bytes of the servers, Debezium's struct, EWKT, a place on earth."""
+"""Geometries in all forms: bytes of the servers, Debezium's struct, EWKT, a location on earth."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cdc.model.geometry import NoGeometry, ewkt_of, location_of, number, point_of, stored_of, struct_of, wkt_of
 
-# As MySQL 8.0 stores them: SELECT HEX(ST_GeomFromText('…', srid)).
+# Stored by MySQL 8.0: SELECT HEX(ST_GeomFromText('…', srid)).
 STORED = [
     ("E6100000010100000000000000000034400000000000002440", "SRID=4326;POINT(20 10)"),
     ("00000000010700000000000000", "GEOMETRYCOLLECTION EMPTY"),
@@ -25,7 +25,7 @@ STORED = [
 
 @pytest.mark.parametrize(("stored", "text"), STORED)
 def test_what_servers_store_has_a_text(stored: str, text: str) -> None:
-    """And nothing of it is lost on the way."""
+    """Every stored geometry has a text, without any loss."""
     raw = bytes.fromhex(stored)
     value = struct_of(raw, point=False)
     assert ewkt_of(value) == text
@@ -34,7 +34,7 @@ def test_what_servers_store_has_a_text(stored: str, text: str) -> None:
 
 
 def test_a_point_is_debeziums() -> None:
-    """x and y in front, no SRID where it is 0."""
+    """A point has x and y in front, and no SRID if it is 0."""
     value = point_of(2.35, -0.0)
     assert (list(value), value["srid"], value["x"]) == (["x", "y", "wkb", "srid"], None, 2.35)
     assert struct_of(stored_of(value), point=True) == value
@@ -42,18 +42,18 @@ def test_a_point_is_debeziums() -> None:
 
 
 def wkb(order: str, code: int, *parts: bytes) -> str:
-    """WKB of a type and what stands in it, in base64."""
+    """Return WKB of a type with this content, in base64."""
     head = struct.pack(f"{order}BI", order == "<", code)
     return base64.b64encode(head + b"".join(parts)).decode()
 
 
 def raw(order: str, code: int, *parts: bytes) -> bytes:
-    """The same as it is."""
+    """Return the same as bytes."""
     return base64.b64decode(wkb(order, code, *parts))
 
 
 def test_both_byte_orders_and_every_type() -> None:
-    """PostGIS writes the SRID into its WKB; within a collection each part has an order of its own."""
+    """PostGIS writes the SRID into its WKB. Each part of a collection has its own byte order."""
     for order in "<>":
         pair, one = struct.pack(f"{order}dd", 1.5, 2), struct.pack(f"{order}I", 1)
         ring = one + struct.pack(f"{order}I", 2) + pair + pair
@@ -82,21 +82,21 @@ def test_both_byte_orders_and_every_type() -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_geometry_is_refused(value: dict[str, Any]) -> None:
-    """It never becomes another one."""
+    """A value that is not a geometry is refused and never becomes another one."""
     with pytest.raises(NoGeometry):
         ewkt_of(value)
 
 
 @pytest.mark.parametrize("stored", [b"", bytes(8), bytes(25), struct.pack("<IBIdd", 0, 1, 1, float("nan"), 0)])
 def test_what_is_no_point_is_refused(stored: bytes) -> None:
-    """JSON has no number that is not finite."""
+    """A point without finite coordinates is refused, because JSON cannot represent them."""
     with pytest.raises(NoGeometry):
         struct_of(stored, point=True)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_numbers_read_back(value: float) -> None:
-    """With the digits that are needed, and no more."""
+    """Numbers are written with as many digits as needed, and no more."""
     text = number(value)
     assert struct.pack("d", float(text)) == struct.pack("d", value)
     assert len(text.replace("-", "").partition("e")[0].replace(".", "").strip("0")) <= 17
@@ -111,6 +111,6 @@ def test_numbers_read_back(value: float) -> None:
     ],
 )  # fmt: skip
 def test_a_place_on_earth(ewkt: str, place: tuple[float, float] | None) -> None:
-    """Latitude first, as Solr has it; nothing else is one."""
+    """A location has the latitude first, as in Solr; nothing else is a location."""
     assert location_of(ewkt) == place
     assert wkt_of(ewkt) == ewkt.rpartition(";")[2]

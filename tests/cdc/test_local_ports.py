@@ -1,4 +1,4 @@
-"""A topology's variables: the environment, and behind it the ports of the local stack."""
+"""Variables of a topology: the environment, and as defaults the ports of the local stack."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ TOPOLOGY = str(Path(__file__).parents[2] / "topologies" / "shop.yml")
 
 
 def test_a_topology_finds_the_stack_wherever_it_was_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`stack up --port-offset 3000` once; `doctor`, `run`, `apply` look there, unless the environment says other."""
+    """After `stack up --port-offset 3000`, `doctor`, `run` and `apply` use those ports, unless the environment
+    differs."""
     monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
     for name in ("KAFKA", "SOLR"):
         monkeypatch.delenv(f"TAILORBIRD_PORT_{name}", raising=False)
@@ -27,7 +28,7 @@ def test_a_topology_finds_the_stack_wherever_it_was_started(tmp_path: Path, monk
 
 @pytest.mark.parametrize("text", ["", "[]", '{"kafka": "x"}', "{"])
 def test_a_damaged_file_is_named(tmp_path: Path, text: str) -> None:
-    """With what to do about it, rather than ports that nobody meant."""
+    """The error for a damaged file names the remedy, and no wrong ports are used."""
     (tmp_path / PORTS).write_text(text)
     with pytest.raises(UsageError, match=PORTS) as refused:
         local_ports(tmp_path)

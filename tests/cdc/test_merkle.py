@@ -1,4 +1,4 @@
-"""Canonical rows and leaves: texts that no two rows share, leaves that anyone computes alike."""
+"""Canonical rows and leaves: no two rows share a text, and every process computes the same leaves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cdc.model.types import Canonical
 
 
 def schema(*columns: str, key: tuple[str, ...] = ("id",)) -> TableSchema:
-    """A table of `name type` columns."""
+    """Return a table of `name type` columns."""
     named = [column.partition(" ") for column in columns]
     return TableSchema(
         table_id=TableId(source="s", database="d", table="t"),
@@ -60,7 +60,7 @@ def test_each_form(column_type: str, value: Canonical, part: str) -> None:
 
 
 def test_what_is_left_out_says_why() -> None:
-    """Columns that stores print otherwise are no part of a digest, and a key of them has none."""
+    """Columns that stores print differently are not in a digest, and a table with such a key has none."""
     what = covered(schema("id int", "f float", "d double", "j json", "m varchar(9)", "v int"), masked=["m"])
     assert what.names == ("id", "v")
     assert [name for name, _ in what.left_out] == ["f", "d", "j", "m"]
@@ -70,7 +70,7 @@ def test_what_is_left_out_says_why() -> None:
 
 
 def test_a_column_that_came_later_reads_as_its_default() -> None:
-    """A row that was logged before ALTER TABLE … ADD COLUMN hashes as its source has it now."""
+    """A row that was logged before ALTER TABLE … ADD COLUMN has the same hash as its current row in the source."""
     columns = (Column(name="id", column_type="int"), Column(name="n", column_type="int", default=7, default_known=True))
     table = TableSchema(
         table_id=TableId(source="s", database="d", table="t"), version=2, columns=columns, primary_key=("id",)
@@ -91,7 +91,7 @@ def test_a_column_that_came_later_reads_as_its_default() -> None:
     ],
 )
 def test_leaves_keep_the_order_of_the_key(column_type: str, values: list[Canonical]) -> None:
-    """Leaves grow with the key, so that some of them in a row are one range; each holds its own keys."""
+    """Leaves grow with the key, so that consecutive leaves are one range; each contains its own keys."""
     table = schema(f"id {column_type}")
     leaf, grid = LeafOf(grid_of(table), covered(table)), grid_of(table)
     found = [leaf({"id": value}) for value in values]
@@ -110,7 +110,7 @@ def test_leaves_keep_the_order_of_the_key(column_type: str, values: list[Canonic
 
 
 def test_a_grid_of_hashes_takes_every_other_key() -> None:
-    """Texts, bytes, decimals: the leaf is the beginning of the key's hash, of all its columns."""
+    """Texts, bytes, decimals: the leaf is the beginning of the hash over all columns of the key."""
     table = schema("a varchar(9)", "b int", key=("a", "b"))
     grid = grid_of(table)
     leaf = LeafOf(grid, covered(table))
@@ -120,7 +120,7 @@ def test_a_grid_of_hashes_takes_every_other_key() -> None:
 
 
 def test_a_digest_is_an_xor_away() -> None:
-    """What comes and goes leaves nothing; a leaf of no rows is not kept."""
+    """Inserted and deleted rows cancel out; an empty leaf is not kept."""
     leaves = Leaves()
     leaves.add(3, delta(None, 10))
     leaves.add(3, delta(10, 12))
@@ -130,7 +130,7 @@ def test_a_digest_is_an_xor_away() -> None:
 
 
 def test_narrowing_looks_only_below_what_differs() -> None:
-    """One leaf of 65,536 is found by looking at sixteen nodes a level."""
+    """One leaf of 65,536 is found by visiting sixteen nodes per level."""
     left, right = Leaves(), Leaves()
     for leaf in range(65_536):
         left.add(leaf, delta(None, leaf + 1))

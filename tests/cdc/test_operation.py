@@ -1,4 +1,4 @@
-"""`/metrics` and `/health`, as every process of ours answers them."""
+"""`/metrics` and `/health` of every process."""
 
 from __future__ import annotations
 
@@ -24,15 +24,18 @@ def ask(port: int, path: str) -> tuple[int, str]:
 
 
 def test_health_is_200_or_503_with_a_reason() -> None:
-    """The code follows the verdict of the moment; the body says why, and the process's own metrics stand beside it."""
+    """The status code follows the current verdict. The body has the reason and the process's own values."""
     registry = CollectorRegistry()
     Counter("planted", "One.", registry=registry).inc()
-    verdicts = [Judgement(status="away", reason="Solr is away"), Judgement(status="moving", reason="takes what comes")]
+    verdicts = [
+        Judgement(status="away", reason="Solr does not answer"),
+        Judgement(status="moving", reason="processes its input"),
+    ]
     server = serve_operation(0, lambda: (verdicts.pop(0), {"more": 1}), registry)
     try:
         port = server.server_port
         code, body = ask(port, "/health")
-        assert (code, json.loads(body)) == (503, {"status": "away", "reason": "Solr is away", "more": 1})
+        assert (code, json.loads(body)) == (503, {"status": "away", "reason": "Solr does not answer", "more": 1})
         assert ask(port, "/health")[0] == 200
         code, body = ask(port, "/metrics")
         assert code == 200
@@ -46,24 +49,24 @@ def test_health_is_200_or_503_with_a_reason() -> None:
         server.server_close()
 
 
-def test_a_process_that_waits_is_away_after_its_timeout() -> None:
-    """Short absences are no fault; what waits under one key is not called back by another's success."""
+def test_a_process_that_waits_is_unavailable_after_its_timeout() -> None:
+    """Short outages are not faults. Success under one key does not end the wait under another."""
     standing = Standing()
     assert standing.judge(0.0).status == "starting"
     standing.ready()
     assert standing.judge(0.0).healthy
-    standing.waits("hbase", "HBase is away", 10.0)
-    standing.waits("hbase", "HBase is still away", 39.0)
+    standing.waits("hbase", "HBase is unavailable", 10.0)
+    standing.waits("hbase", "HBase is still unavailable", 39.0)
     standing.resumes("kafka")
     assert standing.judge(40.0).healthy
     verdict = standing.judge(41.0)
-    assert (verdict.status, verdict.reason) == ("away", "waits for 31 s: HBase is still away")
+    assert (verdict.status, verdict.reason) == ("away", "waits for 31 s: HBase is still unavailable")
     standing.resumes("hbase")
     assert standing.judge(41.0).healthy
 
 
 def test_a_batch_that_never_ends_is_stuck() -> None:
-    """Tasks wait for HBase where nobody sees it but by the time they take."""
+    """Tasks wait for HBase invisibly, so only the duration of a batch shows that it is stuck."""
     standing = Standing()
     standing.ready()
     standing.begun(0.0)

@@ -1,4 +1,4 @@
-"""The strict reader: good files are read whole, and what is not there takes the documented default."""
+"""The strict reader: good files are read completely, and missing keys have the documented defaults."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ TOPOLOGIES = Path(__file__).parents[2] / "topologies"
 
 @pytest.mark.parametrize("path", sorted(TOPOLOGIES.glob("*.yml")), ids=lambda path: path.name)
 def test_published_topologies_are_read(path: Path) -> None:
-    """Every example in topologies/ is accepted as it is."""
+    """Every example in topologies/ is accepted unchanged."""
     topology = read_topology(path.read_text(), file=str(path), environ={})
     assert topology.name == path.stem.replace("-", "_")
 
 
 def test_shop_says_what_it_says() -> None:
-    """Values arrive where they were written, defaults where nothing was."""
+    """Values are read as written, and missing ones are defaults."""
     topology = read_topology(
         (TOPOLOGIES / "shop.yml").read_text(), file="shop.yml", environ={"TAILORBIRD_PORT_MYSQL_CRM": "9"}
     )
@@ -50,7 +50,7 @@ def test_password_is_not_in_repr() -> None:
 
 
 def test_error_inside_a_query_names_the_line_in_the_file() -> None:
-    """A query's second line is counted from the file's top, so that an editor can jump there."""
+    """A query's second line is counted from the start of the file, so that an editor can jump there."""
     text = (TOPOLOGIES / "shop.yml").read_text()
     topology = read_topology(text, file="shop.yml", environ={})
     error = topology.error("tables.orders_wide.query", "what", "that", line_offset=3)
@@ -58,14 +58,14 @@ def test_error_inside_a_query_names_the_line_in_the_file() -> None:
 
 
 def test_yaml_traps_stay_text() -> None:
-    """`no` stays `no`: YAML 1.1 would make a country false."""
+    """`no` stays `no`: YAML 1.1 would turn the country into false."""
     text = (TOPOLOGIES / "smallest.yml").read_text().replace("database: crm", "database: no")
     assert read_topology(text, file="x", environ={}).sources["crm"].database == "no"
 
 
 @pytest.mark.parametrize("text", ["", "- a\n", "x: [1, 2", "name: null\nsources: {}\n", "name: a\nsources: {}\n"])
 def test_broken_text_is_a_topology_error(text: str) -> None:
-    """Whatever the file holds, the answer is a TopologyError with a line, never a stack trace."""
+    """For any content of the file, the answer is a TopologyError with a line, never a stack trace."""
     with pytest.raises(TopologyError) as caught:
         read_topology(text, file="x.yml", environ={})
     assert re.match(r"x\.yml:[12]: ", str(caught.value))
@@ -80,13 +80,13 @@ def test_broken_text_is_a_topology_error(text: str) -> None:
     ],
 )
 def test_tables_of_a_source_are_copied(tables: str, names: list[str]) -> None:
-    """`tables: shop.*` keeps each source table as it is; options may stand behind a pattern."""
+    """`tables: shop.*` copies each source table unchanged; a pattern may have options."""
     text = "name: lake\nsources:\n  shop: {type: mysql, hostname: h, username: u, password: p, database: shop,"
     text += f" tables: [orders, old.Order-Lines], server_id: 1}}\ntables: {tables}\n"
     topology = read_topology(text, file="lake.yml", environ={})
     assert list(topology.tables) == names
     assert topology.tables[names[0]].query.startswith("SELECT t.* FROM `shop`.")
-    with pytest.raises(TopologyError, match=r"'shop\.nothing' is no captured table, expected source"):
+    with pytest.raises(TopologyError, match=r"'shop\.nothing' is not a captured table, expected source"):
         read_topology(text.replace(tables, "[shop.nothing]"), file="lake.yml", environ={})
 
 
@@ -103,7 +103,7 @@ def test_tables_of_a_source_are_copied(tables: str, names: list[str]) -> None:
     ],
 )
 def test_a_table_is_named_on_the_command_line_with_its_dots(text: str, table: tuple[str, str] | None) -> None:
-    """A dot may stand in names of MySQL: what is meant is the table that is captured."""
+    """Names in MySQL may contain dots: the meaning is the table that is captured."""
     source = "type: mysql, hostname: h, username: u, password: p, database: d.b, tables: [t, a.b.c], server_id: 1"
     made = f"name: t\nsources: {{s: {{{source}}}}}\ntables: s.*\n"
     found = read_topology(made, file="t.yml", environ={}).table_named(text)
@@ -111,7 +111,7 @@ def test_a_table_is_named_on_the_command_line_with_its_dots(text: str, table: tu
 
 
 def test_a_foreign_field_is_no_list() -> None:
-    """HBase's `Bytes` have none; the refusal says how a field gets many values."""
+    """HBase's `Bytes` have no lists; the error explains how a field gets many values."""
     table = 'foreign_tables:\n  people:\n    table: p\n    fields:\n      tags: {source: "f:t", type: "list<string>"}\n'
     with pytest.raises(TopologyError, match=r"x\.yml:6: .*'list<string>'.*many values"):
         read_topology(f"name: x\n{table}", file="x.yml", environ={})

@@ -1,4 +1,4 @@
-"""When what ended begins again."""
+"""Restart policy of ended processes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from cdc.process.restarts import Restarts
 
 
 def ends(restarts: Restarts, name: str, at: float, fatal: str | None = None) -> float:
-    """The pause behind an end at a time, after which it began again; -1 where it stays down."""
+    """Return the pause after an end at a time, after which it started again; -1 if it stays down."""
     if not restarts.ended(name, at, fatal=fatal):
         return -1.0
     assert restarts.waits(name)
@@ -16,7 +16,7 @@ def ends(restarts: Restarts, name: str, at: float, fatal: str | None = None) -> 
 
 
 def test_pauses_double_up_to_a_limit_and_are_forgotten_by_who_ran_long() -> None:
-    """0.5 s, doubled to 30 s; behind five minutes of work the next end is a first one again."""
+    """The pause doubles from 0.5 s to 30 s. After five minutes of work the next end counts as the first one."""
     restarts = Restarts()
     restarts.began("a", 0.0)
     at, found = 1.0, []
@@ -28,7 +28,8 @@ def test_pauses_double_up_to_a_limit_and_are_forgotten_by_who_ran_long() -> None
 
 
 def test_the_same_fatal_reason_three_times_in_a_row_ends_it() -> None:
-    """Numbers and ids may differ; another reason, or an end that is not Fatal, begins the count anew; others go on."""
+    """Numbers and ids may differ. Another reason, or an end that is not Fatal, resets the count; other parts
+    continue."""
     restarts = Restarts()
     same = ["at 17, run 1f7927d0-1b1b-4cb4-b641-199221706a6a", "at 19, run 9ff7927d-1b1b-4cb4-b641-199221706a6b"]
     for step, fatal in enumerate([*same, "other", *same, None, *same]):

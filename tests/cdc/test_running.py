@@ -1,4 +1,4 @@
-"""What processes say of themselves to `status`."""
+"""Files in which processes announce themselves to `status`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ with announced("t", "join wide", 9):
 
 
 def reports(stopped: tuple[int, ...]) -> bool:
-    """Whether those processes of the one that runs are told to be stopped."""
+    """Return whether exactly those processes of the running part are reported as stopped."""
     return [one.stopped for one in running("t")] == [stopped]
 
 
@@ -37,7 +37,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_process_is_there_while_it_runs() -> None:
-    """Whoever has started it; and its error is kept when it is gone."""
+    """A process is listed while it runs, however it was started. Its error is kept after its end."""
     with announced("t", "capture shop", 0):
         assert [(one.part, one.pid, one.port) for one in running("t")] == [("capture shop", os.getpid(), 0)]
         assert running("other") == []
@@ -50,7 +50,7 @@ def test_a_process_is_there_while_it_runs() -> None:
 
 
 def test_a_killed_process_is_gone_and_a_stopped_one_is_reported() -> None:
-    """SIGKILL leaves the file; SIGSTOP leaves the process, which does nothing."""
+    """SIGKILL leaves the file. SIGSTOP leaves the process, which does nothing."""
     child = subprocess.Popen([sys.executable, "-c", CHILD], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     assert child.stdout.readline() == "here\n"
@@ -58,9 +58,9 @@ def test_a_killed_process_is_gone_and_a_stopped_one_is_reported() -> None:
     (grandchild,) = map(int, Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split())
     for pids in ((child.pid,), (child.pid, grandchild)):
         os.kill(pids[-1], signal.SIGSTOP)
-        wait_for(partial(reports, pids), "it is not told to be stopped", 20)
+        wait_for(partial(reports, pids), "it is not reported as stopped", 20)
     os.kill(child.pid, signal.SIGCONT)
-    wait_for(partial(reports, (grandchild,)), "its child is not told alone", 20)
+    wait_for(partial(reports, (grandchild,)), "its child is not reported alone", 20)
     os.kill(grandchild, signal.SIGKILL)
     child.kill()
     child.wait(20)
@@ -72,7 +72,7 @@ def test_a_killed_process_is_gone_and_a_stopped_one_is_reported() -> None:
 
 
 def test_a_later_process_with_the_same_number_is_another(tmp_path: Path) -> None:
-    """A process number is given again after a restart of the machine."""
+    """A pid may be reused after a restart of the machine."""
     (tmp_path / "run" / "t").mkdir(parents=True)
     file = tmp_path / "run" / "t" / f"join-x.{os.getpid()}.json"
     file.write_text(f'{{"part": "join x", "pid": {os.getpid()}, "port": 0, "began_ms": 1, "ticks": 1}}')

@@ -1,4 +1,4 @@
-"""docs/storage.md says what is stored: its examples are encoded and decoded here, byte by byte."""
+"""docs/storage.md documents the stored bytes: its examples are encoded and decoded here, byte by byte."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ ROW: dict[str, Canonical] = {"id": 17, "status": "paid", "tags": "", "total": "1
 
 
 def test_every_type_is_reported() -> None:
-    """None is left to be guessed."""
+    """The page documents every type."""
     assert {parse_type(name).kind for name, _, _ in TYPES} == set(get_args(Kind))
 
 
 @pytest.mark.parametrize(("name", "value", "stored"), TYPES, ids=[name for name, _, _ in TYPES])
 def test_the_bytes_of_each_type(name: str, value: str, stored: str) -> None:
-    """A reader in another language that keeps to the page reads what is there."""
+    """A reader in another language that follows the page reads the right values."""
     type_, canonical, cell = parse_type(name), json.loads(value), bytes.fromhex(stored)
     assert encoder(type_)(canonical).hex(" ") == cell.hex(" ")
     assert decoder(type_)(cell) == canonical
 
 
 def test_the_row_of_the_page() -> None:
-    """Key, cells and bits of the layout that it shows."""
+    """Key, cells and bits match the layout on the page."""
     layout = load_layout(json.dumps(BLOCKS[0]).encode())
     assert json.loads(dump_layout(layout)) == BLOCKS[0]
     codec = RowCodec(layout)
@@ -49,7 +49,7 @@ def test_the_row_of_the_page() -> None:
 
 
 def test_the_keys_that_may_be_null() -> None:
-    """NULL, the empty text and a text, under the layout of format 2 that it shows."""
+    """NULL, the empty text and a text have the documented keys, under the layout of format 2."""
     layout = load_layout(json.dumps(BLOCKS[1]).encode())
     assert json.loads(dump_layout(layout)) == BLOCKS[1]
     shown = re.findall(r"^\| `([^`]+)` \| `([0-9a-f ]+)` \|$", PAGE.partition('"nullable_key"')[2], re.MULTILINE)
@@ -59,13 +59,13 @@ def test_the_keys_that_may_be_null() -> None:
 
 
 def test_the_entry_of_the_page() -> None:
-    """It names the place, the partition and the offset that the page says."""
+    """The entry has the documented node, partition and offset."""
     shown = re.findall(r"The entry `([0-9a-f ]+)` is table (\d+), partition (\d+), offset (\d+)", PAGE)
     assert [list(entries_of(bytes.fromhex(entry))) for entry, *_ in shown] == [[Origin(1, 2, 4711)]]
     assert shown[0][1:] == ("1", "2", "4711")
 
 
 def test_the_barrier_of_the_page() -> None:
-    """It is read as written."""
+    """The barrier is read as written."""
     barrier = load_barrier(json.dumps(BLOCKS[2]).encode())
     assert json.loads(barrier.to_bytes()) == BLOCKS[2]

@@ -221,7 +221,7 @@ def test_a_column_that_changed_its_type_does_not_stop_the_indexer(
     assert not collection.ensure_fields([Field(name="n", type="exact", stored=True)])
     refused = collection.post([row("a", 1, n="7"), row("b", 1, n="seven"), row("c", 1), row("d", 1, n="-3")])
     assert [each.position for each in refused] == [1]
-    assert "field n is a pint, which can not hold 'seven'" in refused[0].reason
+    assert "field n is a pint, which cannot hold 'seven'" in refused[0].reason
     assert "reindex" in refused[0].reason
     shown = {document["_id"]: document.get("n") for document in query(url, name)["response"]["docs"]}
     assert shown == {"a": 7, "c": None, "d": -3}

@@ -1,4 +1,4 @@
-"""What a batch of cells makes of a row, as HBase itself would read it."""
+"""Merge of a batch's cells into rows, as HBase itself would read them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from indexer.peer.wire import DELETE, DELETE_COLUMN, DELETE_FAMILY, DELETE_FAMIL
 
 
 def collapse(cells: list[Cell], family: bytes) -> list[RowChange]:
-    """By way of the wire, so that the grouping of cells is part of what is tested."""
+    """Collapse cells after encoding and decoding them, so that their grouping is tested, too."""
     return collapse_writes(wire.read_writes(wire.write_cells(cells), 0, len(cells))[0], family)
 
 
@@ -58,13 +58,13 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_case(name: str) -> None:
-    """Cells and markers of one row end as HBase would read them, fenced by the newest stamp."""
+    """Cells and markers of one row result in what HBase would read, fenced by the newest timestamp."""
     cells, version, alive, deleted = CASES[name]
     assert collapse(cells, b"d") == [RowChange(row=b"row", version=version, cells=alive, deleted=deleted)]
 
 
 def test_rows_are_kept_apart_and_other_families_left_out() -> None:
-    """One change per row, in the order of first appearance; HBase's own markers (METAFAMILY) are no rows."""
+    """There is one change per row, in the order of first appearance. HBase's own markers (METAFAMILY) are not rows."""
     cells = [
         put(5)._replace(row=b"2"),
         Cell(b"region", b"METAFAMILY", b"HBASE::REGION_EVENT", 9, PUT, b"open"),

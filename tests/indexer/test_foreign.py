@@ -1,4 +1,4 @@
-"""A batch of a foreign table that takes longer than HBase waits."""
+"""A batch of an external table that takes longer than HBase waits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TABLE = ForeignTable(
 
 
 class Servers:
-    """HBase, Solr, Kafka and the clock: each read of rows takes a second; Kafka is away while told so."""
+    """Simulated HBase, Solr, Kafka and clock: each read of rows takes a second; Kafka can be unavailable."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -63,12 +63,12 @@ class Servers:
 
     def put(self, dead_letter_records: Sequence[DeadLetter]) -> None:
         if self.kafka_is_down:
-            raise Retriable("Kafka is away")
+            raise Retriable("Kafka is unavailable")
         self.dead_letter_records += dead_letter_records
 
 
 def batch(*, rows: int = 6) -> Edits:
-    """One edit of two rows after another, as a region's log has them."""
+    """Return edits of two rows each, as in a region's log."""
     return Edits.of(
         [
             Edit(
@@ -84,7 +84,7 @@ def batch(*, rows: int = 6) -> Edits:
 
 
 class Store:
-    """ZooKeeper: what it holds outlives a processor."""
+    """Simulated ZooKeeper: its content outlives a processor."""
 
     def __init__(self) -> None:
         self.stored: dict[bytes, RegionProgress] = {}
@@ -114,13 +114,13 @@ def processor_over(servers: Servers, store: Store) -> ForeignProcessor:
 
 @pytest.fixture(autouse=True)
 def three_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a part ends within an edit."""
+    """Limit a part to three rows, so that it ends within an edit."""
     monkeypatch.setattr(foreign, "ROWS_AT_A_TIME", 3)
 
 
 def test_a_batch_sent_again_goes_on_where_it_was() -> None:
-    """To another process, since the first one died: what was read behind its events is not read again, no letter is
-    lost on the way, and the tally is that of the whole."""
+    """A batch resumes in another process after the first one died: rows read after its events are not read again, no
+    dead letter is lost, and the tally covers the whole batch."""
     servers, store = Servers(), Store()
     servers.kafka_is_down = True
     with pytest.raises(Retriable, match="Kafka"):
@@ -138,7 +138,7 @@ def test_a_batch_sent_again_goes_on_where_it_was() -> None:
 
 
 def test_a_batch_that_has_grown_is_indexed_to_its_end() -> None:
-    """HBase reads its log anew after a restart, and may find more in it."""
+    """HBase reads its log again after a restart, and may find more in it."""
     servers, store = Servers(), Store()
     with pytest.raises(Retriable):
         processor_over(servers, store).process(batch(rows=6), give_up=0.5)
@@ -147,7 +147,7 @@ def test_a_batch_that_has_grown_is_indexed_to_its_end() -> None:
 
 
 def test_what_was_answered_is_not_remembered() -> None:
-    """A batch that is shipped again although it was answered is indexed again: only one under way is noted."""
+    """A batch that is shipped again although it was answered is indexed again: only running ones are recorded."""
     servers, store = Servers(), Store()
     processor_over(servers, store).process(batch(), give_up=100.0)
     assert store.stored == {}

@@ -1,4 +1,4 @@
-"""Lily's indexer XML becomes a topology that reads, and what it can not say is told."""
+"""Lily's indexer XML becomes a valid topology, and what cannot be converted is listed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def field(name: str, family: str, qualifier: str, kind: str, take: str = "value"
 
 
 def test_an_indexer_becomes_a_topology() -> None:
-    """Table, mapping, reads, keys and fields are carried over."""
+    """Table, mapping, reads, keys and fields are converted."""
     imported = import_lily(XML, file="x.xml", name="people")
     topology = read_topology(imported.text, file="x.yml", environ={})
     table = topology.foreign_tables["people"]
@@ -52,7 +52,7 @@ def test_an_indexer_becomes_a_topology() -> None:
 
 
 def test_what_is_left_out_is_reported() -> None:
-    """Nothing is dropped in silence: every attribute and element that has no counterpart is named."""
+    """Nothing is dropped silently: every attribute and element without a counterpart is named."""
     left_out = "\n".join(import_lily(XML, file="x.xml", name="people").left_out)
     for what in ("com.example.MyMapper", "table-name-field t", "colour='blue'", "com.example.MyType", "no-family"):
         assert what in left_out
@@ -63,6 +63,6 @@ def test_what_is_left_out_is_reported() -> None:
 
 @pytest.mark.parametrize("text", ["", "<indexer", "<indexer/>", "<other table='t'/>"])
 def test_another_file_is_refused(text: str) -> None:
-    """With the file's name and what to give instead."""
+    """The error contains the file's name and what to pass instead."""
     with pytest.raises(UsageError, match=r"x\.xml: "):
         import_lily(text, file="x.xml", name="people")

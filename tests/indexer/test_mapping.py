@@ -1,4 +1,4 @@
-"""Every type's way into a document, and what can not be mapped."""
+"""Mapping of every type to a document, and rows that cannot be mapped."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def change(stored: Layout, **values: Canonical) -> RowChange:
 
 @pytest.mark.parametrize("type_", TYPES)
 def test_each_type_has_its_exact_field_and_its_query_field(type_: str) -> None:
-    """The stored field holds the value as people write it; what it can not be asked, its query field can."""
+    """The stored field has the value as people write it. Queries that it does not support use the query field."""
     value, field_type, stored, query_type, query_value = TYPES[type_]
     one = layout(c=type_)
     wanted = [Field(name="c", type=field_type, stored=True)]
@@ -88,7 +88,7 @@ def test_each_type_has_its_exact_field_and_its_query_field(type_: str) -> None:
     ],
 )  # fmt: skip
 def test_a_point_has_its_place_on_earth(value: str | None, place: str | None) -> None:
-    """Latitude first, as Solr reads it; a plane's coordinates, and what lies beyond the earth, have none."""
+    """A location has the latitude first, as in Solr. Coordinates of a plane, and values beyond the earth, have none."""
     one = layout(k="int32", c="point")
     wanted = [Field(name="c", type="exact", stored=True), Field(name="_l_c", type="location", stored=False)]
     assert list(fields_of(one, ()))[1:] == wanted
@@ -99,7 +99,7 @@ def test_a_point_has_its_place_on_earth(value: str | None, place: str | None) ->
 
 @pytest.mark.parametrize("type_", TYPES)
 def test_a_list_has_its_elements_fields_with_many_values(type_: str) -> None:
-    """Its members are counted, filtered, searched by one by one; without members it is absent, as NULL is."""
+    """Members of a list are counted, filtered and searched one by one. An empty list is absent, like NULL."""
     value, field_type, stored, query_type, query_value = TYPES[type_]
     one = layout(k="int32", c=f"list<{type_}>")
     wanted = [Field(name="c", type=field_type, stored=True, many=True)]
@@ -137,9 +137,9 @@ def test_a_list_has_its_elements_fields_with_many_values(type_: str) -> None:
     ],
 )
 def test_a_list_fits_an_older_field_or_is_refused(value: Value, type_: str, many: bool, held: object) -> None:
-    """A column that became a list keeps its field until it is rebuilt: what is lost in it is refused, not cut."""
+    """A column that became a list keeps its field until the rebuild: values that do not fit are refused, not cut."""
     if held is None:
-        with pytest.raises(ValueError, match=r"values|no time|invalid"):
+        with pytest.raises(ValueError, match=r"values|not a time|invalid"):
             fitted(value, type_, many)
     else:
         assert fitted(value, type_, many) == held
@@ -156,14 +156,14 @@ def test_null_is_absent_and_empty_is_not() -> None:
 
 
 def test_a_searched_column_is_found_by_words_too() -> None:
-    """`search:` adds an analysed field beside the exact one."""
+    """`search:` adds an analysed field to the exact one."""
     one = layout(k="int32", name="string")
     assert fields_of(one, ["name"])[-1] == Field(name="_t_name", type="words", stored=False)
     assert Mapper(one, ["name"]).document(change(one, k=1, name="Ada"), now_ms=0)["_t_name"] == "Ada"
 
 
 def test_members_of_a_set_stand_one_by_one() -> None:
-    """A SET stays one text for who compares, and is counted by member; no member is no field."""
+    """A SET stays one text for comparisons, and is counted by member; an empty SET has no members."""
     one = layout(k="int32", tags="string")
     one = replace(one, columns=(one.columns[0], replace(one.columns[1], members=True)))
     assert load_layout(dump_layout(one)) == one
@@ -177,7 +177,7 @@ def test_members_of_a_set_stand_one_by_one() -> None:
 
 @pytest.mark.parametrize(("value", "stored"), [(math.nan, "NaN"), (math.inf, "Infinity"), (-math.inf, "-Infinity")])
 def test_numbers_that_json_lacks_are_not_lost(value: float, stored: str) -> None:
-    """A writer of JSON turns them into null, which would read as NULL."""
+    """JSON writers turn these numbers into null, which would read as NULL."""
     one = layout(k="float64")
     assert Mapper(one, ()).document(change(one, k=value), now_ms=0)["k"] == stored
 
@@ -187,7 +187,7 @@ def test_numbers_that_json_lacks_are_not_lost(value: float, stored: str) -> None
 @example(1.401298464324817e-45)
 @example(-0.0)
 def test_a_float_is_reported_by_its_shortest_number_and_stays_the_same(value: float) -> None:
-    """Whoever reads the index gets the very FLOAT back, in no more digits than tell it from its neighbours."""
+    """Readers of the index get exactly the same FLOAT, in no more digits than distinguish it from its neighbours."""
     shown = solr_value("float32", value)
     if not math.isfinite(value):
         assert shown in ("NaN", "Infinity", "-Infinity")
@@ -202,14 +202,14 @@ def test_a_float_is_reported_by_its_shortest_number_and_stays_the_same(value: fl
     [
         (b"name", None, "cell name of layout 3 is missing"),
         (b"_nulls", None, "cell _nulls of layout 3 is missing"),
-        (b"k", b"\x00", "can not read"),
-        (b"name", b"\xff\xfe", "can not read"),
-        (b"_nulls", b"", "can not read"),
-        (b"_ts", b"1", "can not read"),
+        (b"k", b"\x00", "cannot read"),
+        (b"name", b"\xff\xfe", "cannot read"),
+        (b"_nulls", b"", "cannot read"),
+        (b"_ts", b"1", "cannot read"),
     ],
 )
 def test_cells_that_are_no_row_are_skippable(cell: bytes, value: bytes | None, reason: str) -> None:
-    """A row that a stranger half wrote goes to the dead letters with its reason; it does not stop the rest."""
+    """A row that another program has written in part becomes a dead letter with its reason; the others continue."""
     one = layout(k="int32", name="string")
     cells = dict(change(one, k=1, name="x").cells)
     if value is None:
@@ -221,7 +221,7 @@ def test_cells_that_are_no_row_are_skippable(cell: bytes, value: bytes | None, r
 
 
 def test_tombstone_and_barrier() -> None:
-    """A stub is a key and a version, so that `_kind:row` hides it; a barrier says what a query sees for certain."""
+    """A tombstone is a key and a version, so that `_kind:row` hides it. A barrier contains what every query sees."""
     assert tombstone(RowChange(row=b"\x01\x01k", version=43, cells={}, deleted=True)) == {"_id": "01016b", "_fence": 43}
     barrier = Barrier(bucket=1, buckets=2, batch=7, timestamp=1000, positions={"shop": {"sequence": 5}}, incomplete=3)
     assert barrier_document(barrier, 2002, now_ms=99) == {
@@ -232,7 +232,7 @@ def test_tombstone_and_barrier() -> None:
 
 
 def test_the_layout_cell_is_what_the_document_names() -> None:
-    """`_layout` of a document is the id in the row, by which its bytes were read."""
+    """`_layout` of a document is the layout id in the row, with which its bytes were read."""
     one = layout(k="int32")
     assert change(one, k=1).cells[LAYOUT] == (3).to_bytes(4, "big")
     assert Mapper(one, ()).document(change(one, k=1), now_ms=0)["_layout"] == 3

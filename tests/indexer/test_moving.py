@@ -1,4 +1,5 @@
-"""A query's name moves from one fed index to another, cut off after every single call: the next one ends right."""
+"""A query's name moves from one fed index to another, interrupted after every single call: the next run completes
+it."""
 
 from __future__ import annotations
 
@@ -17,9 +18,8 @@ class Killed(BaseException):
 
 
 class Servers:
-    """Two fed indexes in memory: `old` has the name that queries use. Cores as of a Solr by itself, or aliases; the
-    process dies before the call number `dies_at`, or right behind it (negative).
-    """
+    """Two fed indexes in memory: `old` has the name that queries use. Cores like those of a standalone Solr, or
+    aliases. The process dies before the call number `dies_at`, or right after it (negative)."""
 
     def __init__(self, *, cloud: bool) -> None:
         self.cloud = cloud
@@ -94,14 +94,14 @@ def move(servers: Servers, old: str = "old", new: str = "new") -> str:
 
 
 def fed(servers: Servers) -> dict[str, list[str]]:
-    """Which collection each index feeds now."""
+    """Return which collection each index feeds now."""
     assert not any(one.changing for one in servers.targets.values())
     return {name: [servers.cores[one] for one in targets.collections] for name, targets in servers.targets.items()}
 
 
 @pytest.mark.parametrize("cloud", [False, True])
 def test_the_name_moves_and_each_index_feeds_what_it_fed(cloud: bool) -> None:
-    """Queries see the one, then the other; both go on; and the way back is one more move."""
+    """Queries see the one, then the other. Both continue to be fed, and the way back is one more move."""
     servers = Servers(cloud=cloud)
     assert move(servers) == ("first" if cloud else "next")
     assert (servers.cores["live"], fed(servers)) == ("second", {"old": ["first"], "new": ["second"]})
@@ -114,21 +114,22 @@ def test_the_name_moves_and_each_index_feeds_what_it_fed(cloud: bool) -> None:
 @pytest.mark.parametrize("behind", [False, True])
 @pytest.mark.parametrize("call", range(1, 8))
 def test_a_move_that_is_cut_off_is_done_by_the_next(cloud: bool, behind: bool, call: int) -> None:
-    """Before and behind every call to a server: the same end, and never a document in the other's collection."""
+    """Before and after every call to a server the result is the same, and no document reaches the other's
+    collection."""
     servers = Servers(cloud=cloud)
     servers.dies_at = -call if behind else call
     with pytest.raises(Killed):
         move(servers)
     servers.dies_at = 0
-    if servers.stored is not None or servers.cores["live"] == "first":  # else it was done, and noted so
+    if servers.stored is not None or servers.cores["live"] == "first":  # otherwise it was done, and recorded
         move(servers)
     assert (servers.cores["live"], fed(servers)) == ("second", {"old": ["first"], "new": ["second"]})
 
 
 def test_what_a_rebuild_keeps_is_finished_first() -> None:
-    """An index with a former collection has two feeds of its own: which is meant nobody could say."""
+    """An index with a former collection has two feeds of its own, so the move would be ambiguous."""
     servers = Servers(cloud=False)
     servers.targets["old"] = Targets(epoch=3, collections=("live", "live_r2"))
-    with pytest.raises(UsageError, match="a rebuild has left live_r2"):
+    with pytest.raises(UsageError, match="a rebuild has kept live_r2"):
         move(servers)
     assert servers.calls == 0

@@ -35,7 +35,7 @@ def cells_of(writes: list[wire.Write]) -> list[Cell]:
 
 
 def test_a_conversation_byte_by_byte() -> None:
-    """Events come when their bytes are whole, in order, however TCP cuts them."""
+    """Events are returned when their bytes are complete, in order, for any TCP segmentation."""
     peer, events = PeerConnection(), []
     for byte in opening() + edits(7, ROWS, [2, 1]) + edits(8, [], []):
         events += peer.receive(bytes([byte]))
@@ -52,7 +52,7 @@ def test_a_conversation_byte_by_byte() -> None:
 
 
 def test_a_batch_knows_itself_without_being_decoded() -> None:
-    """Lag and progress are told from the entries' headers; reading twice gives the same edits twice."""
+    """Lag and progress come from the entries' headers. Reading twice returns the same edits twice."""
     one = Edit(table=b"t", region=b"r1", sequence=1, write_time=5, cells=ROWS[:2])
     two = Edit(table=b"t", region=b"r2", sequence=2, write_time=9, cells=[])
     batch = Edits.of([one, two])
@@ -67,13 +67,13 @@ def test_answers_name_their_call() -> None:
     header, at = wire.read_delimited(peer.answer(9)[4:], 0, pb.ResponseHeader)
     assert (header.call_id, header.HasField("exception")) == (9, False)
     assert peer.answer(9)[4:][at:] == b"\x00"
-    refused, _ = wire.read_delimited(peer.refuse(9, "Solr is away")[4:], 0, pb.ResponseHeader)
-    assert refused.exception.stack_trace == "Solr is away"
+    refused, _ = wire.read_delimited(peer.refuse(9, "Solr is unavailable")[4:], 0, pb.ResponseHeader)
+    assert refused.exception.stack_trace == "Solr is unavailable"
     assert not refused.exception.do_not_retry
 
 
 def test_another_call_is_refused_and_the_connection_lives() -> None:
-    """We are no region server: a call of another kind gets an exception, the next batch is served."""
+    """A call of another kind gets an exception, because this is no region server; the next batch is served."""
     peer = PeerConnection()
     peer.receive(opening())
     header = pb.RequestHeader(call_id=1, method_name="GetOnlineRegion")
@@ -96,6 +96,6 @@ def test_another_call_is_refused_and_the_connection_lives() -> None:
     ],
 )
 def test_what_we_do_not_speak_ends_the_connection(stream: bytes) -> None:
-    """Bytes that we might misread are never indexed."""
+    """Bytes that could be misread are never indexed."""
     with pytest.raises(WireError):
         PeerConnection().receive(stream)

@@ -1,4 +1,4 @@
-"""A batch of edits against a Solr, layouts and dead letters of our own."""
+"""A batch of edits with simulated Solr, layouts and dead letters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NEVER = 1e9
 
 
 class FakeSolr:
-    """Takes documents with known fields unless their name is "poison"; away when told so."""
+    """Accepts documents with known fields unless their name is "poison"; can be unavailable."""
 
     def __init__(self) -> None:
         self.fields: set[str] = set()
@@ -50,7 +50,7 @@ class FakeSolr:
 
     def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[RefusedDocument]:
         if self.unavailable_after is not None and len(self.posts) >= self.unavailable_after:
-            raise Retriable("Solr is away")
+            raise Retriable("Solr is unavailable")
         self.posts.append(list(documents))
         known = self.fields | {"_id"}
         return [
@@ -78,7 +78,7 @@ class FakeDeadLetters:
 
     def put(self, dead_letter_records: Sequence[DeadLetter]) -> None:
         if self.unavailable:
-            raise Retriable("Kafka is away")
+            raise Retriable("Kafka is unavailable")
         self.dead_letter_records += dead_letter_records
 
 
@@ -127,7 +127,8 @@ def names(documents: Iterable[Document]) -> list[object]:
 
 
 def test_a_barrier_is_posted_behind_every_row_of_its_batch(indexer: Processor, solr: FakeSolr) -> None:
-    """Whoever sees a barrier sees its rows, though its key sorts before theirs and it came first."""
+    """A reader that sees a barrier sees its rows, although its key sorts before theirs and it was first in the
+    batch."""
     tally = indexer.process(Edits.of([edit(barrier()), edit(*row(1)), edit(*row(2, "Bob"))]), give_up=NEVER)
     assert [names(post) for post in solr.posts] == [["Ada", "Bob"], ["barrier-0"]]
     assert (tally.accepted, tally.barriers, tally.dead) == (2, 1, 0)
@@ -146,7 +147,7 @@ def test_large_batches_are_posted_in_chunks(
 def test_poison_is_isolated_and_the_rest_flows(
     indexer: Processor, solr: FakeSolr, dead_letters: FakeDeadLetters
 ) -> None:
-    """A row that does not map, one of an unknown layout and one that Solr refuses: dead letters, nothing else."""
+    """A row that does not map, one of an unknown layout and one that Solr refuses become dead letters, and no other."""
     half = row(3)[:1]
     tally = indexer.process(
         Edits.of(
@@ -172,7 +173,7 @@ def test_poison_is_isolated_and_the_rest_flows(
 
 
 def test_a_damaged_barrier_is_a_dead_letter(indexer: Processor, dead_letters: FakeDeadLetters) -> None:
-    """Nobody may take a batch for visible because of bytes that we could not read."""
+    """A damaged barrier never makes a batch count as visible."""
     for value in (b"{", b"[]", b"{}", b'{"format": 2}', b'{"format": 1, "x": 1}'):
         indexer.process(Edits.of([edit(barrier()._replace(value=value))]), give_up=NEVER)
     assert len(dead_letters.dead_letter_records) == 5
@@ -181,7 +182,7 @@ def test_a_damaged_barrier_is_a_dead_letter(indexer: Processor, dead_letters: Fa
 def test_no_barrier_passes_when_dead_letters_can_not_be_held(
     indexer: Processor, solr: FakeSolr, dead_letters: FakeDeadLetters
 ) -> None:
-    """A dead letter that Kafka does not take sends the batch back: poison must not vanish."""
+    """If Kafka does not accept a dead letter, the batch is sent back: the refused row must not vanish."""
     dead_letters.unavailable = True
     with pytest.raises(Retriable):
         indexer.process(Edits.of([edit(*row(2, "poison")), edit(barrier())]), give_up=NEVER)
@@ -191,8 +192,8 @@ def test_no_barrier_passes_when_dead_letters_can_not_be_held(
 def test_a_batch_is_merged_window_by_window(
     indexer: Processor, solr: FakeSolr, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However large a batch is, few of its cells are objects at a time; chunks are full across windows; barriers still
-    come last, the newest only."""
+    """In a batch of any size, few of its cells are objects at a time. Chunks are full across windows. Barriers are
+    still posted last, only the newest."""
     monkeypatch.setattr(processor, "WINDOW_CELLS", 12)
     monkeypatch.setattr(processor, "CHUNK_DOCUMENTS", 3)
     batch = [edit(*row(1)), edit(barrier(10)), edit(*row(2)), edit(*row(3)), edit(barrier(12)), edit(*row(4))]
@@ -203,21 +204,21 @@ def test_a_batch_is_merged_window_by_window(
 
 
 def test_a_deleted_barrier_is_no_barrier_any_more(indexer: Processor, solr: FakeSolr) -> None:
-    """Whoever deletes a barrier's row takes back what it promised."""
+    """Deleting a barrier's row removes the barrier."""
     gone = barrier(20)._replace(type=DELETE_FAMILY, qualifier=b"", value=b"")
     indexer.process(Edits.of([edit(gone)]), give_up=NEVER)
     assert solr.posts == [[{"_id": "barrier-0", "_fence": 43}]]
 
 
 def test_deletes_leave_tombstones(indexer: Processor, solr: FakeSolr) -> None:
-    """A deleted row is posted as key and version, so that an older write can not bring it back."""
+    """A deleted row is posted as key and version, so that an older write cannot restore it."""
     key = CODEC.row_key({"id": 1})
     indexer.process(Edits.of([edit(*row(1), Cell(key, b"d", b"", 12, DELETE_FAMILY, b""))]), give_up=NEVER)
     assert solr.posts == [[{"_id": key.hex(), "_fence": 25}]]
 
 
 def test_other_tables_are_left_out(indexer: Processor, solr: FakeSolr) -> None:
-    """A peer widened by hand does not mix tables into the collection."""
+    """A peer that was widened by hand does not mix tables into the collection."""
     assert indexer.process(Edits.of([edit(*row(1), table=b"other:wide")]), give_up=NEVER).accepted == 0
     assert solr.posts == []
 
@@ -225,7 +226,7 @@ def test_other_tables_are_left_out(indexer: Processor, solr: FakeSolr) -> None:
 def test_a_batch_sent_again_goes_on_where_it_was(
     indexer: Processor, solr: FakeSolr, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch that takes longer than HBase waits must end some time, and count each row once."""
+    """A batch that takes longer than HBase waits completes eventually, and counts each row once."""
     monkeypatch.setattr(processor, "CHUNK_DOCUMENTS", 2)
     batch = [edit(*row(n, f"n{n}")) for n in range(5)]
     solr.unavailable_after = 1
@@ -241,7 +242,8 @@ def test_a_batch_sent_again_goes_on_where_it_was(
 def test_poison_is_looked_at_once_however_often_its_batch_comes(
     indexer: Processor, solr: FakeSolr, dead_letters: FakeDeadLetters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch full of poison ends some time too: what was refused is not posted again, and its letters are not lost."""
+    """A batch full of refused rows completes eventually, too: they are not posted again, and their dead letters are
+    kept."""
     monkeypatch.setattr(processor, "CHUNK_DOCUMENTS", 2)
     batch = [edit(*row(n, "poison" if n < 2 else "Ada")) for n in range(4)] + [edit(*row(9, layout_id=5))]
     solr.unavailable_after = 1
@@ -257,7 +259,8 @@ def test_poison_is_looked_at_once_however_often_its_batch_comes(
 def test_an_unknown_layout_is_looked_for_once_a_batch(
     indexer: Processor, dead_letters: FakeDeadLetters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thousand rows of an unknown layout ask HBase once; the next batch asks again, since it may be stored by now."""
+    """A thousand rows of an unknown layout query HBase once. The next batch queries again, because it may be stored by
+    then."""
     asked: list[int] = []
 
     def layout(self: FakeLayouts, layout_id: int) -> Layout:
@@ -271,7 +274,7 @@ def test_an_unknown_layout_is_looked_for_once_a_batch(
 
 
 def test_time_is_up_before_the_next_chunk(indexer: Processor, solr: FakeSolr) -> None:
-    """A batch for which HBase has stopped waiting is dropped: it comes again."""
+    """A batch for which HBase has stopped waiting is dropped, because HBase sends it again."""
     with pytest.raises(Retriable, match="longer than HBase waits"):
         indexer.process(Edits.of([edit(*row(1))]), give_up=-1.0)
     assert solr.posts == []
@@ -280,7 +283,7 @@ def test_time_is_up_before_the_next_chunk(indexer: Processor, solr: FakeSolr) ->
 def test_fields_that_a_collection_lost_are_added_again(
     indexer: Processor, solr: FakeSolr, dead_letters: FakeDeadLetters
 ) -> None:
-    """A collection made anew under a running indexer must not turn every row into a dead letter."""
+    """A collection that is created again under a running indexer must not turn every row into a dead letter."""
     indexer.process(Edits.of([edit(*row(1))]), give_up=NEVER)
     solr.fields.clear()
     assert indexer.process(Edits.of([edit(*row(2))]), give_up=NEVER).accepted == 1
@@ -288,7 +291,7 @@ def test_fields_that_a_collection_lost_are_added_again(
 
 
 def test_barriers_have_their_fields_in_older_collections(indexer: Processor, solr: FakeSolr) -> None:
-    """A collection made before a barrier told what is missing gets the field, before the first barrier."""
+    """A collection from before barriers had `_incomplete` gets the field before the first barrier."""
     indexer.process(Edits.of([edit(barrier())]), give_up=NEVER)
     assert "_incomplete" in solr.fields
 
@@ -296,7 +299,7 @@ def test_barriers_have_their_fields_in_older_collections(indexer: Processor, sol
 def test_a_refused_barrier_stops_the_process(
     indexer: Processor, solr: FakeSolr, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without barriers nobody knows what is visible: going on would be a lie."""
+    """Without barriers nothing is known to be visible, so the process stops."""
     monkeypatch.setattr(solr, "post", lambda documents, backlog=False: [RefusedDocument(position=0, reason="HTTP 400")])
     with pytest.raises(Fatal):
         indexer.process(Edits.of([edit(barrier())]), give_up=NEVER)

@@ -1,4 +1,4 @@
-"""The steps of a rebuild, cut off after every single call: the next invocation ends right."""
+"""The steps of a rebuild, interrupted after every single call: the next run completes it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Killed(BaseException):
 
 
 class Servers:
-    """ZooKeeper and Solr in memory; the process dies before the call number `dies_at`, or right behind it."""
+    """ZooKeeper and Solr in memory; the process dies before the call number `dies_at`, or right after it."""
 
     def __init__(self) -> None:
         self.stored: dict[str, Any] | None = None
@@ -97,7 +97,7 @@ def steps(servers: Servers) -> Reindex:
 
 
 def reindex(servers: Servers) -> None:
-    """What one invocation of the command does, its scan left out."""
+    """Run the command once, without its scan."""
     run = steps(servers)
     if run.settle():
         return
@@ -116,23 +116,23 @@ def test_a_rebuild_is_swapped_in_and_back_and_finished() -> None:
     assert steps(servers).finish() is not None
     assert servers.targets.collections == ("live",)
     assert servers.cores == {"live": "first"}
-    with pytest.raises(UsageError, match="nothing to go back to"):
+    with pytest.raises(UsageError, match="cannot roll back"):
         steps(servers).rollback()
 
 
 def test_a_rebuild_under_way_can_be_given_up() -> None:
-    """Nothing of it stays."""
+    """A cancelled rebuild leaves nothing."""
     servers = Servers()
     steps(servers).prepare()
     assert len(servers.targets.collections) == 2
-    assert steps(servers).rollback().startswith("gave up")
+    assert steps(servers).rollback().startswith("cancelled")
     assert (servers.cores, servers.targets.collections, servers.stored) == ({"live": "first"}, ("live",), None)
 
 
 @pytest.mark.parametrize("behind", [False, True])
 @pytest.mark.parametrize("call", range(1, 12))
 def test_killed_at_any_call_the_next_invocation_ends_right(call: int, behind: bool) -> None:
-    """The live name leads to the new collection, both are fed, nothing is being changed, and no third one is left."""
+    """The live name leads to the new collection, both are fed, no change is in progress, and there is no third one."""
     servers = Servers()
     servers.dies_at = -call if behind else call
     try:
@@ -147,7 +147,7 @@ def test_killed_at_any_call_the_next_invocation_ends_right(call: int, behind: bo
 
 
 def test_nothing_is_posted_while_names_change() -> None:
-    """Indexers wait."""
+    """Indexers wait while names change."""
     servers = Servers()
     servers.targets = Targets(epoch=3, collections=("live", "other"), changing=True)
     with pytest.raises(Retriable):

@@ -1,4 +1,4 @@
-"""Which index a process serves, and how long it holds a batch while a server is away."""
+"""The choice of an index, and how long a process holds a batch while a server is unavailable."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOTHING = Edits.of([])
 
 
 def test_the_only_index_needs_no_name() -> None:
-    """One index: no flag. Several: the message names them."""
+    """A single index needs no flag. With several ones the message names them."""
     one = read_topology(TEXT, file="t.yml", environ={})
     two = read_topology(TEXT + "  two: {table: wide}\n", file="t.yml", environ={})
     assert choose_index(one, None).name == "one"
@@ -35,14 +35,14 @@ def test_the_only_index_needs_no_name() -> None:
             choose_index(topology, name)
 
 
-def test_a_batch_is_held_while_a_server_is_away() -> None:
-    """Short absences cost HBase nothing: the same batch goes through as soon as the server is back."""
+def test_a_batch_is_held_while_a_server_is_unavailable() -> None:
+    """HBase does not notice short outages: the same batch succeeds as soon as the server is back."""
     attempts: list[float] = []
 
     def process(edits: Edits, give_up: float) -> Tally:
         attempts.append(give_up)
         if len(attempts) < 3:
-            raise Retriable("Solr is away")
+            raise Retriable("Solr is unavailable")
         return Tally(accepted=7)
 
     health = Standing()
@@ -53,17 +53,18 @@ def test_a_batch_is_held_while_a_server_is_away() -> None:
 
 
 def test_a_batch_goes_back_when_time_is_up_or_the_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Held longer, HBase would take us for dead; at SIGTERM another process shall have the batch at once."""
+    """If a batch is held longer, HBase considers the process dead. At SIGTERM another process gets the batch at
+    once."""
 
     def process(edits: Edits, give_up: float) -> Tally:
-        raise Retriable("Solr is away")
+        raise Retriable("Solr is unavailable")
 
     stopped = threading.Event()
     stopped.set()
     health = Standing()
     with pytest.raises(Retriable):
         holding(process, stopped, health)(NOTHING)
-    assert "Solr is away" in health.judge(1e12).reason, "a batch that went back is still waited for"
+    assert "Solr is unavailable" in health.judge(1e12).reason, "a batch that went back is still waited for"
     monkeypatch.setattr(run_indexer, "_HOLD_SECONDS", 0.25)
     with pytest.raises(Retriable):
         holding(process, threading.Event(), Standing())(NOTHING)

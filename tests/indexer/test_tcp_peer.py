@@ -1,4 +1,4 @@
-"""The peer's server on a real socket: what is acknowledged, what is sent back, what ends the process."""
+"""The peer's server on a real socket: what is acknowledged, what is sent back, and what ends the process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from indexer.peer.wire import PUT, Cell
 
 
 class RegionServer:
-    """Ships batches as HBase does and reads the answers."""
+    """Ships batches like HBase and reads the answers."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), 10)
@@ -36,7 +36,7 @@ class RegionServer:
         self._socket.sendall(wire.frame(wire.delimited(header), wire.delimited(request), cells))
 
     def answer(self) -> tuple[int, str]:
-        """The next answer's call id and its exception, "" for an acknowledgement."""
+        """Return the next answer's call id and its exception, "" for an acknowledgement."""
         while (received := self._frames.next()) is None:
             data = self._socket.recv(1 << 16)
             assert data, "the connection was closed"
@@ -64,7 +64,7 @@ def failures() -> list[TailorbirdError]:
 
 @pytest.fixture
 def serve(failures: list[TailorbirdError]) -> Iterator[Serve]:
-    """Starts a server with a handler and connects to it."""
+    """Start a server with a handler and connect to it."""
     opened: list[tuple[PeerServer, RegionServer]] = []
 
     def start(handle: Callable[[Edits], None]) -> RegionServer:
@@ -79,7 +79,7 @@ def serve(failures: list[TailorbirdError]) -> Iterator[Serve]:
 
 
 def test_a_batch_is_acknowledged_when_it_is_handled_and_not_before(serve: Serve) -> None:
-    """HBase forgets what is acknowledged: the answer waits for the handler."""
+    """HBase drops acknowledged batches, so the answer waits for the handler."""
     handled, release = list[bytes](), threading.Event()
 
     def handle(edits: Edits) -> None:
@@ -95,9 +95,9 @@ def test_a_batch_is_acknowledged_when_it_is_handled_and_not_before(serve: Serve)
     assert sorted(handled) == [b"a", b"b"]
 
 
-def test_a_server_away_sends_the_batch_back(serve: Serve, failures: list[TailorbirdError]) -> None:
-    """HBase keeps the batch and tries again; the process and the connection live."""
-    answers = iter([Retriable("Solr is away"), None])
+def test_an_unavailable_server_sends_the_batch_back(serve: Serve, failures: list[TailorbirdError]) -> None:
+    """HBase keeps the batch and retries; the process and the connection continue."""
+    answers = iter([Retriable("Solr is unavailable"), None])
 
     def handle(edits: Edits) -> None:
         if (error := next(answers)) is not None:
@@ -105,17 +105,17 @@ def test_a_server_away_sends_the_batch_back(serve: Serve, failures: list[Tailorb
 
     server = serve(handle)
     server.ship(1, b"a")
-    assert server.answer() == (1, "Solr is away")
+    assert server.answer() == (1, "Solr is unavailable")
     server.ship(2, b"a")
     assert server.answer() == (2, "")
     assert failures == []
 
 
-@pytest.mark.parametrize("error", [Fatal("the field is of another type"), ZeroDivisionError("a fault of ours")])
+@pytest.mark.parametrize("error", [Fatal("the field is of another type"), ZeroDivisionError("a bug")])
 def test_what_must_not_go_on_is_sent_back_and_ends_the_process(
     serve: Serve, failures: list[TailorbirdError], error: Exception
 ) -> None:
-    """Neither a fatal error nor a bug acknowledges anything; the process is told to end."""
+    """Neither a fatal error nor a bug acknowledges anything, and the process ends."""
 
     def handle(edits: Edits) -> None:
         raise error
@@ -129,7 +129,7 @@ def test_what_must_not_go_on_is_sent_back_and_ends_the_process(
 
 
 def test_a_stranger_is_disconnected_and_hbase_served_on(serve: Serve) -> None:
-    """Whoever speaks another protocol to the port harms nobody."""
+    """A client with another protocol on the port harms no other connection."""
     handled: list[int] = []
     server = serve(lambda edits: handled.append(len(edits)))
     server.send(b"\xff\xff\xff\xff GET / HTTP/1.1\r\n\r\n")

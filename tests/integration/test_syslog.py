@@ -349,4 +349,4 @@ def test_messages_are_joined_by_time_and_grouped(heard: Heard, deaths: int) -> N
     ]
     replayed = tailorbird("dead-letters", "replay", str(heard.file), "--all")
     assert replayed.returncode == 1
-    assert replayed.stdout.count("is only told by others") == 2
+    assert replayed.stdout.count("is filled by an external sender") == 2

@@ -167,7 +167,7 @@ def test_the_command_and_the_page_wait_too(written: WrittenPipeline) -> None:
     for more, said in {
         ("--source", "shop"): "wait for what?",
         ("--source", "none", "--now"): "no source none; --source shop",
-        ("--source", "shop", "--gtid", "7-x"): "'7-x' is no GTID set",
+        ("--source", "shop", "--gtid", "7-x"): "'7-x' is not a GTID set",
         ("--source", "shop", "--now", "--table", "none"): "no table none; --table wide",
     }.items():
         code, output, errors = written.command(*more)

@@ -291,7 +291,7 @@ def test_what_was_reported_once_is_not_read_again() -> None:
     plan = planned((b"k", json.dumps(value).encode()))
     ((dead_letter_record, remedy),) = plan.by_hand
     assert plan.rereads == {}
-    assert "only told by others" in remedy
+    assert "filled by an external sender" in remedy
     assert f"tailorbird dead-letters resolve t.yml {dead_letter_record.id}" in remedy
 
 

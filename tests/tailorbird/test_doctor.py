@@ -122,12 +122,12 @@ def test_each_fault_has_its_remedy(log_events: ServerInspection, check: str, sta
     ("table", "said", "remedy"),
     [
         (TableInspection(name="shop.orders", readable="denied", engine=""), "SELECT on shop.orders", "GRANT"),
-        (TableInspection(name="shop.orders", readable="x", engine="", absent=True), "is not", "`tables:`"),
+        (TableInspection(name="shop.orders", readable="x", engine="", absent=True), "does not exist", "`tables:`"),
         (facts_of(PRIMARY, engine="MyISAM"), "MyISAM", "ENGINE = InnoDB"),
         (facts_of(), "no primary", "ADD PRIMARY"),
         (
             facts_of(PRIMARY, columns=(replace(CODE, collation="utf8mb4_0900_ai_ci"), PLACE)),
-            "folds case and accents; joins do by bytes",
+            "folds case and accents; joins do not",
             "COLLATE utf8mb4_0900_bin",
         ),
     ],

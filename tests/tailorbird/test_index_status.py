@@ -50,7 +50,7 @@ def test_an_idle_index_is_complete_and_not_behind() -> None:
     complete = statuses(*peers, processes=served, lacks=0)["t_main_2"]
     assert (complete.behind, reported(complete)) == (0.0, "complete; nothing new for 2 s")
     behind = statuses(*peers, processes=served, lacks=3)["t_main_2"]
-    assert (behind.behind, reported(behind)) == (2.5, "3 changes behind, last full cut 2.5 s ago")
+    assert (behind.behind, reported(behind)) == (2.5, "3 changes missing, last full cut 2.5 s ago")
     assert reported(statuses(*peers, processes=served)["t_other_1"]) == ""
 
 

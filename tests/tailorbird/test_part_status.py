@@ -23,7 +23,7 @@ indexes: {main: {table: wide}}
     environ={},
 )
 NOW = 10_000_000
-MOVING = {"status": "moving", "reason": "takes what comes"}
+MOVING = {"status": "moving", "reason": "processes its input"}
 
 
 def process(part: str, **more: Any) -> RunningPart:
@@ -48,7 +48,7 @@ def test_all_that_moves_is_well() -> None:
     assert all(one.moves for one in found.values())
     assert found["join wide"].more == {"dead_letters": 3.0, "lag_seconds": 0.0}
     assert lines_of(found["join wide"]) == [
-        "moving     join wide (for 5 s): takes what comes, dead letters 3, lag seconds 0"
+        "moving     join wide (for 5 s): processes its input, dead letters 3, lag seconds 0"
     ]
 
 

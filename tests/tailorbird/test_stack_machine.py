@@ -92,7 +92,7 @@ def test_a_nearly_full_disk_is_refused_before_work_begins(tmp_path: Path, monkey
         (errno.ENOSPC, "is full"),
         (errno.EDQUOT, "is full"),
         (errno.EACCES, "no permission to write"),
-        (errno.EROFS, "no right"),
+        (errno.EROFS, "no permission"),
     ],
 )
 def test_a_full_disk_and_missing_rights_are_one_line(tmp_path: Path, number: int, said: str) -> None:

@@ -106,8 +106,8 @@ def test_port_options_take_hyphens() -> None:
         ({"TAILORBIRD_PORT_KAFKA": "x"}, "TAILORBIRD_PORT_KAFKA='x' is not a number"),
         ({"TAILORBIRD_PORT_KAFKA": "2181"}, "ports kafka and zookeeper are both 2181"),
         ({"TAILORBIRD_PORT_OFFSET": "60000"}, "outside 1–65535"),
-        ({"TAILORBIRD_HOME": "/my data"}, "no class path can"),
-        ({"TAILORBIRD_CACHE": "/a:b"}, "no class path can"),
+        ({"TAILORBIRD_HOME": "/my data"}, "not allowed in a class path"),
+        ({"TAILORBIRD_CACHE": "/a:b"}, "not allowed in a class path"),
     ],
 )
 def test_a_wrong_environment_is_refused(environ: dict[str, str], said: str) -> None:

@@ -136,7 +136,7 @@ def test_which_tables_and_indexes_are_waited_for(topology: Topology) -> None:
         ("none", f"{UUID}:1", "no source none; --source shop | crm | slow"),
         ("slow", f"{UUID}:1", "source slow is polled"),
         ("shop", "", "'' is not a GTID set: it is empty; SELECT @@gtid_executed"),
-        ("shop", "nonsense", "'nonsense' is no GTID set"),
+        ("shop", "nonsense", "'nonsense' is not a GTID set"),
         ("shop", f"{UUID}:0", "no interval"),
     ],
 )
@@ -149,8 +149,8 @@ def test_goals_that_can_not_be_waited_for(topology: Topology, source: str, gtid_
 
 def test_what_is_said_when_the_time_is_over() -> None:
     """The stage that lacks it, and why where that is known."""
-    assert "table wide has not all of shop" in str(lacking(goal(5), "table", 3, ["wide"], captured(9)))
-    assert "after 3 s the log has not" in str(lacking(goal(5), "index", 3, (), captured(2)))
+    assert "table wide does not contain all of shop" in str(lacking(goal(5), "table", 3, ["wide"], captured(9)))
+    assert "after 3 s the log does not" in str(lacking(goal(5), "index", 3, (), captured(2)))
     assert "while a snapshot of its tables is under way" in str(
         lacking(goal(5), "log", 3, (), captured(9, whole=False))
     )

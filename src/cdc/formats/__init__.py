@@ -1,1 +1,1 @@
-"""How a change is written in a topic: one file a format."""
+"""Formats of changes in topics and files, one module per format."""

@@ -1,4 +1,4 @@
-"""Avro's object container files, cut where their writer wants: a header once, then blocks, each sent as it comes.
+"""Avro's object container files as parts: a header once, then blocks, each sent as soon as it is complete.
 
 The schema is MaxScale's (`cdc.formats.maxscale`). Needs fastavro (`tailorbird[formats]`). Source: Avro's specification,
 "Object Container Files".
@@ -19,7 +19,7 @@ from cdc.model.schema import TableSchema
 
 
 def avro_is_installed() -> bool:
-    """Whether rows can be written."""
+    """Return whether fastavro is installed."""
     return find_spec("fastavro") is not None
 
 
@@ -27,7 +27,8 @@ _MAGIC = b"Obj\x01"
 
 
 class AvroRows:
-    """Rows of one table under one schema. UsageError, naming the extra, where fastavro is not installed."""
+    """Rows of one table under one schema. Raises UsageError, with the name of the extra, if fastavro is not
+    installed."""
 
     def __init__(self, schema: TableSchema) -> None:
         from cdc.model.extras import extras_named
@@ -40,13 +41,14 @@ class AvroRows:
         self._sync = hashlib.md5(json.dumps(schema.to_json()).encode()).digest()
 
     def header(self, gtid: TransactionNumber) -> bytes:
-        """What a container begins with; `gtid` is told in its schema."""
+        """Return the header of a container. Its schema contains `gtid`."""
         reported = {"avro.schema": json.dumps(schema_line(self._schema, gtid)).encode(), "avro.codec": b"null"}
         entries = b"".join(_sized(name.encode()) + _sized(value) for name, value in reported.items())
         return _MAGIC + _long(len(reported)) + entries + _long(0) + self._sync
 
     def row(self, event: ChangeEvent) -> bytes:
-        """A change's rows, with their number (of one digit) before them; nothing for one that is not told."""
+        """Return a change's rows, after their number (one digit); empty for a change that the format cannot
+        represent."""
         rows = self._rows.rows_of(event)
         if not rows:
             return b""
@@ -56,14 +58,14 @@ class AvroRows:
         return bytes([len(rows)]) + out.getvalue()
 
     def block(self, rows: Iterable[bytes]) -> bytes:
-        """Rows as one block of the container."""
+        """Return rows as one block of the container."""
         found = list(rows)
         body = b"".join(row[1:] for row in found)
         return _long(sum(row[0] for row in found)) + _long(len(body)) + body + self._sync
 
 
 def _long(value: int) -> bytes:
-    """A number as Avro writes it: zigzag, seven bits a byte."""
+    """Encode a number for Avro: zigzag, seven bits per byte."""
     left, out = (value << 1) ^ (value >> 63), bytearray()
     while left > 0x7F:
         out.append(left & 0x7F | 0x80)

@@ -1,4 +1,4 @@
-"""ChangeEvent ⇄ Debezium's JSON envelope, without inline schema, as plain dicts for whichever JSON writer is at hand.
+"""Convert ChangeEvent ⇄ Debezium's JSON envelope without inline schema, as plain dicts for any JSON library.
 
 Every Debezium consumer reads it (Flink `debezium-json`, Materialize, RisingWave). Source: Debezium's documentation of
 "MySQL connector data change events".
@@ -16,7 +16,8 @@ VERSION = "tailorbird-1"
 
 
 def to_envelope(event: ChangeEvent, topology: str) -> dict[str, Any]:
-    """The record value of an event; `topology` becomes `source.name`'s first part, as Debezium's topic.prefix does."""
+    """Return the record value of an event. `topology` is the first part of `source.name`, like Debezium's
+    topic.prefix."""
     source, transaction = event.source, event.transaction
     polled = {"last_update_only": True} if source.last_update_only else {}
     partial = {"partial": True} if source.partial else {}
@@ -52,7 +53,7 @@ def to_envelope(event: ChangeEvent, topology: str) -> dict[str, Any]:
 
 
 def from_envelope(value: Mapping[str, Any]) -> ChangeEvent:
-    """Read a record value; KeyError or ValueError when it is not an envelope of ours."""
+    """Read a record value. Raises KeyError or ValueError if it is not an envelope of Tailorbird."""
     source, transaction = value["source"], value["transaction"]
     if value["op"] not in ("c", "u", "d", "r", "t"):
         raise ValueError(f"op {value['op']!r} in an envelope")
@@ -80,5 +81,5 @@ def from_envelope(value: Mapping[str, Any]) -> ChangeEvent:
 
 
 def key_of(schema: TableSchema, row: Row) -> dict[str, Any]:
-    """The record key of a row: its primary key columns, in key order."""
+    """Return the record key of a row: its primary key columns, in key order."""
     return {name: row[name] for name in schema.primary_key}

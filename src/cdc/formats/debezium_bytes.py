@@ -1,7 +1,7 @@
-"""Debezium's envelope as bytes, written around images that are JSON already: the path that every change takes.
+"""Write Debezium's envelope as bytes, around images that are already JSON: the path of every change.
 
-`cdc.formats.debezium` says what they must be, key for key and in which order; tests/data/envelopes holds examples of
-both, which every reader of ours has to read alike.
+`cdc.formats.debezium` defines the result, key for key and in which order. tests/data/envelopes contains examples of
+both, which every reader of Tailorbird has to read alike.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _PARTIAL = b'"partial":true,'
 
 
 class EnvelopeWriter:
-    """Writes the changes of one table. Images, names and GTIDs are JSON; an image that is not there is `NULL`.
+    """Writes the changes of one table. Images, names and GTIDs are JSON; a missing image is `NULL`.
 
-    Every row of an event of the log has the same source but for its number, so that is written once (`logged`, `read`)
-    and given to `change` and `alone` with the row's number behind it.
+    All rows of an event of the log have the same source except for the row number. So it is written once (`logged`,
+    `read`) and passed to `change` and `alone` together with the number.
     """
 
     def __init__(self, topology: str, table: TableId, connector: str) -> None:
@@ -34,11 +34,11 @@ class EnvelopeWriter:
         ).encode()
 
     def logged(self, ts_ms: int, server_id: int, gtid: bytes, file: bytes, pos: int, *, partial: bool = False) -> bytes:
-        """The source of an event of the log; `partial` as in `cdc.model.event.SourceInfo`."""
+        """Return the source block of an event of the log; `partial` as in `cdc.model.event.SourceInfo`."""
         return self._begins % (ts_ms, b"false", server_id, gtid, file, pos, _PARTIAL if partial else b"")
 
     def read(self, ts_ms: int, position: Position, *, partial: bool = False) -> bytes:
-        """The source of rows that a snapshot reads."""
+        """Return the source block of rows that a snapshot reads."""
         file, reported = orjson.dumps(position.file), _PARTIAL if partial else b""
         return self._begins % (ts_ms, b"true", 0, NULL, file, position.pos, reported)
 
@@ -47,15 +47,16 @@ class EnvelopeWriter:
         op: bytes, before: bytes, after: bytes, source: bytes, row: int, sequence: int, ts_ms: int,
         transaction: bytes, total_order: int, order: int,
     ) -> bytes:  # fmt: skip
-        """A change of the log in its transaction: its number among all changes there, and among those of the table."""
+        """Return a change of the log in its transaction, with its number among all changes there, and among those of
+        the table."""
         return _LOGGED % (before, after, source, row, sequence, op, ts_ms, transaction, total_order, order)
 
     @staticmethod
     def alone(op: bytes, before: bytes, after: bytes, source: bytes, row: int, sequence: int, ts_ms: int) -> bytes:
-        """What happened in no transaction of the log: a row that was read, a marker."""
+        """Return a change outside of any transaction of the log: a row that a snapshot read, or a marker."""
         return _ALONE % (before, after, source, row, sequence, op, ts_ms)
 
 
 def _json(text: str) -> str:
-    # a % in a name must survive the formatting of the bytes that it stands in
+    # a % in a name must survive the formatting of the bytes
     return orjson.dumps(text).decode().replace("%", "%%")

@@ -1,15 +1,14 @@
-"""Changes as MaxScale's avrorouter told them: a schema line a version, then one object a row image.
+"""Changes in the format of MaxScale's avrorouter: a schema line per version, then one object per row image.
 
     insert, read            one `insert`
-    update                  `update_before` (where it is known) and `update_after`
+    update                  `update_before` (if known) and `update_after`
     delete                  one `delete`
-    truncate                nothing: the format has no word for it (`rows_of` is empty)
+    truncate                nothing: the format cannot represent it (`rows_of` is empty)
 
-Values are MySQL's own texts and numbers (`2017-09-15 10:12:00.5`, decimals as texts); bytes in JSON are what Avro's
-JSON has for them, a text whose code points are the bytes. Geometries are MySQL's bytes, vectors arrays.
-Source: MariaDB's documentation of the avrorouter and the CDC
-protocol. Where we differ, it is so that nothing is lost: decimals are texts, not doubles, and numbers of transactions
-are of type long.
+Values are MySQL's own texts and numbers (`2017-09-15 10:12:00.5`, decimals as texts). Bytes in JSON follow Avro's JSON
+encoding, a text whose code points are the bytes. Geometries are MySQL's bytes, vectors are arrays. Source: MariaDB's
+documentation of the avrorouter and the CDC protocol. Two differences avoid data loss: decimals are texts, not doubles,
+and transaction numbers are of type long.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ _AVRO: dict[str, str | dict[str, str]] = {
     "float32": "float", "float64": "double", "bytes": "bytes", "point": "bytes", "geometry": "bytes",
     "list": {"type": "array", "items": "float"},
 }  # fmt: skip
-# Names that a row has besides its columns, which a column of one of them gives way to.
+# Names that a row has in addition to its columns. A column with one of these names is renamed.
 HEADER = ("domain", "server_id", "sequence", "event_number", "timestamp", "event_type")
 
 
 class TransactionNumber(NamedTuple):
-    """A transaction as MaxScale names it, `domain-server_id-sequence`. Of MariaDB it is the server's own GTID.
+    """A transaction as MaxScale names it, `domain-server_id-sequence`. For MariaDB it is the server's own GTID.
 
-    Of every other source the domain is 0 and `sequence` our number of the transaction's first change, which grows from
-    transaction to transaction whichever server of a fail-over ran it. Rows that a snapshot read have server 0, and of
-    MariaDB sequence 0: who begins again there begins with all of them.
+    For every other source the domain is 0, and `sequence` is Tailorbird's number of the transaction's first change. It
+    grows from transaction to transaction, regardless of the server that ran it before or after a fail-over. Rows of a
+    snapshot have server 0, and for MariaDB sequence 0: a reader that resumes there starts with all of them.
     """
 
     domain: int
@@ -54,15 +53,15 @@ class TransactionNumber(NamedTuple):
 
 
 def parse_number(text: str) -> TransactionNumber:
-    """Inverse of `str(TransactionNumber)`; ValueError."""
+    """Parse a transaction number; inverse of `str(TransactionNumber)`. Raises ValueError."""
     match = _MARIA.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no GTID such as 0-1-42")
+        raise ValueError(f"{text!r} is not a GTID such as 0-1-42")
     return TransactionNumber(*map(int, match.groups()))
 
 
 def number_of(event: ChangeEvent) -> TransactionNumber:
-    """The transaction of a change."""
+    """Return the transaction of a change."""
     source = event.source
     if source.gtid is not None and (match := _MARIA.fullmatch(source.gtid)):
         return TransactionNumber(*map(int, match.groups()))
@@ -73,7 +72,7 @@ def number_of(event: ChangeEvent) -> TransactionNumber:
 
 
 def schema_line(schema: TableSchema, gtid: TransactionNumber) -> dict[str, Any]:
-    """The schema of a table's rows from a transaction on, as JSON; an Avro schema, too."""
+    """Return the schema of a table's rows from a transaction on, as JSON; it is also an Avro schema."""
     header: list[dict[str, Any]] = [
         {"name": "domain", "type": "int"},
         {"name": "server_id", "type": "long"},
@@ -106,7 +105,7 @@ def _field(name: str, column: Column) -> dict[str, Any]:
 
 
 def _named(schema: TableSchema) -> list[tuple[str, Column]]:
-    """Columns under the names that they have in rows: Avro's are letters, digits and `_`, each name once."""
+    """Return the columns with their names in rows. Avro's names are letters, digits and `_`, and are unique."""
     taken, found = {name.lower() for name in HEADER}, []
     for column in schema.columns:
         name = re.sub(r"\W", "_", column.name, flags=re.ASCII)
@@ -120,7 +119,7 @@ def _named(schema: TableSchema) -> list[tuple[str, Column]]:
 
 
 class RowWriter:
-    """Rows of one table under one schema, for JSON, or for Avro where `binary`."""
+    """Rows of one table under one schema, for JSON, or for Avro if `binary`."""
 
     def __init__(self, schema: TableSchema, *, binary: bool = False) -> None:
         self._columns = [
@@ -128,9 +127,9 @@ class RowWriter:
         ]  # fmt: skip
 
     def rows_of(self, event: ChangeEvent) -> list[dict[str, Any]]:
-        """What a change is told as. Within a transaction numbers of events grow; they may have gaps.
+        """Return the rows of a change. Within a transaction the numbers of events increase; they may have gaps.
 
-        A column that was not logged is told as NULL: the format knows no other word.
+        A column that was not logged is NULL, because the format has no other representation.
         """
         first = 2 * event.transaction.total_order - 1 if event.transaction is not None else 1
         number, seconds = number_of(event), event.source.ts_ms // 1000
@@ -158,7 +157,7 @@ class RowWriter:
 
 
 def writer(kind: LogicalType, *, binary: bool) -> Callable[[Any], Any]:
-    """Canonical value of a type → value of a row."""
+    """Return a function from the canonical value of a type to the value in a row."""
     match kind.kind:
         case "bool":
             return lambda value: None if value is None else int(value)
@@ -170,9 +169,9 @@ def writer(kind: LogicalType, *, binary: bool) -> Callable[[Any], Any]:
             return lambda value: None if value is None else stored_of(value)
         case "point" | "geometry":
             return lambda value: None if value is None else stored_of(value).decode("latin-1")
-        case "float32" | "float64" if binary:  # NaN and infinities are strings in JSON alone
+        case "float32" | "float64" if binary:  # NaN and infinities are strings in JSON only
             return lambda value: None if value is None else float(value)
-        case "uint64" if binary:  # Avro's long has a sign: the same 64 bits, as MaxScale wrote them
+        case "uint64" if binary:  # Avro's long is signed: the same 64 bits, as MaxScale writes them
             return lambda value: None if value is None else (value + (1 << 63)) % (1 << 64) - (1 << 63)
         case "date":
             return lambda value: None if value is None else value.removesuffix("Z")
@@ -183,7 +182,7 @@ def writer(kind: LogicalType, *, binary: bool) -> Callable[[Any], Any]:
 
 
 def hearer(kind: LogicalType, *, binary: bool) -> Callable[[Any], Any]:
-    """Inverse of `writer`."""
+    """Return the inverse function of `writer`."""
     match kind.kind:
         case "bool":
             return lambda value: None if value is None else bool(value)
@@ -212,7 +211,8 @@ def _base64(value: str | bytes) -> str:
 
 
 def columns_reported(fields: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Names and MySQL types of the columns of a schema line; ValueError for a field that is none of ours."""
+    """Return the names and MySQL types of the columns in a schema line. Raises ValueError for an unknown kind of
+    field."""
     found = []
     for field in fields:
         if field["name"] in HEADER or field.get("real_type") is None:
@@ -224,7 +224,7 @@ def columns_reported(fields: Sequence[Mapping[str, Any]]) -> list[tuple[str, str
         if real in ("decimal", "numeric", "enum", "set"):
             kind = (
                 "varchar(68)" if real in ("decimal", "numeric") else "longtext"
-            )  # the line tells no scale, no members
+            )  # the line does not contain scale and members
         if real in ("datetime", "timestamp", "time"):
             kind = f"{real}(6)"
         found.append((str(field["name"]), kind + (" unsigned" if field.get("unsigned") else "")))

@@ -1,8 +1,8 @@
 """Changes in Maxwell's JSON, for its consumers: `{"database", "table", "type", "ts", "data", "old"}`.
 
-Values are MySQL's own: `2017-09-15 10:12:00.5`, decimals as texts (Maxwell has numbers, which lose digits), bytes in
-base64, BIT(1) as 0 and 1. `old` has the columns that changed. TRUNCATE has no word in it. Source: Maxwell's
-documentation of its data format.
+Values are MySQL's own: `2017-09-15 10:12:00.5`, decimals as texts (Maxwell's numbers lose digits), bytes in base64,
+BIT(1) as 0 and 1. `old` has the changed columns. It cannot represent TRUNCATE. Source: Maxwell's documentation of its
+data format.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TYPES = {"c": "insert", "r": "bootstrap-insert", "u": "update", "d": "delete"}
 
 
 def maxwell_writer(kind: LogicalType) -> Callable[[Any], Any]:
-    """Canonical value of a type → Maxwell's, never of NULL."""
+    """Return a function from the canonical value of a type to Maxwell's; not called for NULL."""
     match kind.kind:
         case "bool":
             return int
@@ -31,7 +31,7 @@ def maxwell_writer(kind: LogicalType) -> Callable[[Any], Any]:
 
 
 def maxwell_hearer(kind: LogicalType) -> Callable[[Any], Any]:
-    """Inverse of `maxwell_writer`."""
+    """Return the inverse function of `maxwell_writer`."""
     match kind.kind:
         case "bool":
             return bool
@@ -52,7 +52,7 @@ class MaxwellWriter:
         self._columns = [(column.name, maxwell_writer(column.type)) for column in schema.columns]
 
     def key(self, event: ChangeEvent) -> dict[str, Any] | None:
-        """The record key, Maxwell's `pk.` form; None for what is not told."""
+        """Return the record key in Maxwell's `pk.` form; None for a change that the format cannot represent."""
         row = event.after if event.after is not None else event.before
         if row is None:
             return None
@@ -60,7 +60,8 @@ class MaxwellWriter:
         return {**self._table, **{f"pk.{name}": reported.get(name) for name in self._key}}
 
     def value(self, event: ChangeEvent) -> dict[str, Any] | None:
-        """The record value; None for what is not told: a truncation, a delete without the row."""
+        """Return the record value; None for a change that the format cannot represent: a truncation, a delete without
+        the row."""
         row = event.after if event.op != "d" else event.before
         if event.op not in _TYPES or row is None:
             return None

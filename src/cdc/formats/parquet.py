@@ -1,7 +1,7 @@
-"""Changes as rows of Parquet: a column of the table each, and `_op`, `_ts`, `_sequence`, `_gtid` of the change.
+"""Changes as rows of Parquet: one column per column of the table, and `_op`, `_ts`, `_sequence`, `_gtid` of the change.
 
-A row is the image behind the change, of a delete the one before it. Types are Parquet's own where these hold every
-value (`TYPES`). Needs pyarrow (`tailorbird[formats]`).
+A row is the image after the change, for a delete the image before it. Types are Parquet's own if they can represent
+every value (`TYPES`). Needs pyarrow (`tailorbird[formats]`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cdc.model.types import SPATIAL, Kind, LogicalType, float_of
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _DAY = dt.date(1970, 1, 1)
-_WIDEST = 76  # digits of a decimal in 256 bits
+_WIDEST = 76  # digits of a 256-bit decimal
 TYPES: dict[Kind, str] = {
     "bool": "bool", "int8": "int8", "int16": "int16", "int32": "int32", "int64": "int64", "uint64": "uint64",
     "decimal": "decimal(precision, scale)", "float32": "float", "float64": "double", "date": "date32",
@@ -30,7 +30,7 @@ OPERATIONS = {"c": "insert", "r": "read", "u": "update", "d": "delete", "t": "tr
 
 
 def arrow_type(kind: LogicalType) -> Any:
-    """The column type; of a TIME a string, since it may be longer than a day, or negative."""
+    """Return the column type. TIME becomes a string, because it may be longer than a day, or negative."""
     import pyarrow as pa
 
     plain = {
@@ -54,7 +54,7 @@ def arrow_type(kind: LogicalType) -> Any:
 
 
 def parquet_writer(kind: LogicalType) -> Callable[[Any], Any]:
-    """Canonical value of a type → what pyarrow takes, never of NULL."""
+    """Return a function from the canonical value of a type to pyarrow's; not called for NULL."""
     if kind.element is not None:
         report = parquet_writer(kind.element)
         return lambda value: [report(one) for one in value]
@@ -78,7 +78,7 @@ def parquet_writer(kind: LogicalType) -> Callable[[Any], Any]:
 
 
 def parquet_hearer(kind: LogicalType) -> Callable[[Any], Any]:
-    """Inverse of `parquet_writer`."""
+    """Return the inverse function of `parquet_writer`."""
     if kind.element is not None:
         hear = parquet_hearer(kind.element)
         return lambda value: [hear(one) for one in value]
@@ -105,7 +105,8 @@ def _moment(value: dt.datetime) -> str:
 
 
 class ParquetRows:
-    """Changes of one table under one schema → the bytes of a file. UsageError where pyarrow is not installed."""
+    """Converts changes of one table under one schema to the bytes of a file. Raises UsageError if pyarrow is not
+    installed."""
 
     def __init__(self, schema: TableSchema) -> None:
         from cdc.model.extras import extras_named
@@ -129,7 +130,7 @@ class ParquetRows:
         )
 
     def file(self, events: Sequence[ChangeEvent]) -> bytes:
-        """A whole file of these changes, in order."""
+        """Return a whole file of these changes, in order."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 

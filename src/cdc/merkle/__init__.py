@@ -1,1 +1,1 @@
-"""Digests of tables that every store can compute alike, so that two of them are compared without moving their rows."""
+"""Table digests that every store can compute, so that tables can be compared without moving their rows."""

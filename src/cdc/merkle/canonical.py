@@ -1,6 +1,6 @@
-"""One text per row that a database's SQL and our Python make alike, and the row's hash.
+"""Canonical text of a row, computed equally by a database's SQL and by Python, and the row's hash.
 
-A row's text is the parts of its covered columns, joined by commas, in the order of the table's columns:
+A row's text consists of the parts of its covered columns, joined by commas, in the order of the table's columns:
 
     form of a column       part of a value                             part of NULL
     number                 its decimal digits                          nothing
@@ -14,13 +14,14 @@ A row's text is the parts of its covered columns, joined by commas, in the order
     geometry                 the same of MySQL's bytes of it: SRID and WKB
     floats                   the same of a vector's bytes: four per number, little-endian
 
-Since no part but a text may hold a comma, and a text says how long it is, no two rows have one text. The precision is
-the column's, not the value's: the database prints it so, and a row that was written before an ALTER reads as after it.
+Only a text may contain a comma, and a text starts with its length. So no two rows have the same text. The precision is
+the column's, not the value's: the database prints it so, and a row written before an ALTER reads like one written after
+it.
 
-The hash is the first half of SHA-256, 128 bits: every server has it, and it costs them hardly more than MD5, which
-MySQL left out in version 9.6 and machines in FIPS mode refuse. Columns whose
-text stores disagree about (FLOAT, DOUBLE, JSON, unusual character sets, masked ones) are left out of it; `left_out`
-says why. Whoever compares rows value by value compares these as well.
+The hash is the first half of SHA-256, 128 bits. Every server has it, and it costs hardly more than MD5, which MySQL 9.6
+removed and machines in FIPS mode refuse. Columns whose text differs between stores (FLOAT, DOUBLE, JSON, unusual
+character sets, masked ones) are left out; `left_out` returns the reason. A comparison of rows by value includes these
+columns.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _FORMS: dict[Kind, FormKind] = {
     "decimal": "decimal", "date": "day", "datetime": "moment", "timestamp": "moment", "time": "clock",
     "string": "text", "bytes": "bytes", "point": "geometry", "geometry": "geometry", "list": "floats",
 }  # fmt: skip
-# Those of which tests have compared the servers' conversion to UTF-8 with that of the log's decoder.
+# Character sets for which tests have compared the servers' conversion to UTF-8 with that of the log's decoder.
 CHARSETS = frozenset(
     "armscii8 ascii big5 cp1250 cp1251 cp1256 cp1257 cp850 cp852 cp866 cp932 dec8 eucjpms euckr gb18030 gb2312 gbk"
     " geostd8 greek hebrew hp8 keybcs2 koi8r koi8u latin1 latin2 latin5 latin7 macce macroman sjis swe7 tis620 ucs2"
@@ -56,7 +57,7 @@ _DIGITS = re.compile(r"^(?:datetime|timestamp|time)\((\d)\)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """How the values of one column are written into a row's text; `digits` of a fraction, where there is one."""
+    """Format of the values of one column in a row's text. `digits` is the number of fractional digits, if any."""
 
     name: str
     kind: FormKind
@@ -65,7 +66,7 @@ class Form:
     default_known: bool = False
 
     def part(self) -> Part:
-        """The function canonical value, never NULL → its part of the row's text."""
+        """Return a function from a canonical value (not NULL) to its part of the row's text."""
         if self.kind == "number":
             return _number
         if self.kind in ("moment", "clock"):
@@ -77,9 +78,9 @@ class Form:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Covered:
-    """The columns of a table that its digest covers, its key's columns, and why others are left out.
+    """Columns that the digest of a table covers, the columns of its key, and the reasons why others are left out.
 
-    `without_grid`: why the table has no digest at all, empty where it has one.
+    `without_grid` is the reason why the table has no digest at all, empty if it has one.
     """
 
     forms: tuple[Form, ...]
@@ -89,19 +90,21 @@ class Covered:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The covered columns."""
+        """Return the covered columns."""
         return tuple(form.name for form in self.forms)
 
     @property
     def shape(self) -> str:
-        """What two digests must have been made of to be compared: another shape means other hashes."""
+        """Return a text that identifies the covered columns and formats. Digests are comparable only if their shapes
+        are equal."""
         forms = ",".join(f"{form.name!r}:{form.kind}{form.digits or ''}" for form in self.forms)
         defaults = ",".join(repr(form.default) for form in self.forms if form.default_known)
         return f"3|{forms}|{','.join(map(repr, self.key))}|{defaults}"
 
 
 def covered(schema: TableSchema, masked: Collection[str] = ()) -> Covered:
-    """What a digest of a published table covers; `masked` columns leave their database as something else."""
+    """Return the columns that a digest of a published table covers. The values of `masked` columns differ from those in
+    the database."""
     forms, out = list[Form](), list[tuple[str, str]]()
     for column in schema.columns:
         why = "it is masked" if column.name in masked else left_out(column)
@@ -117,7 +120,7 @@ def covered(schema: TableSchema, masked: Collection[str] = ()) -> Covered:
 
 
 def left_out(column: Column) -> str:
-    """Why a column is not in digests; empty where it is."""
+    """Return the reason why a column is not in digests; empty if it is."""
     kind = column.type.kind
     if kind in ("float32", "float64"):
         return "stores print floating-point numbers in different ways"
@@ -131,7 +134,7 @@ def left_out(column: Column) -> str:
 
 
 def form_of(column: Column) -> Form:
-    """The form of a column that is not left out."""
+    """Return the format of a column that is not left out."""
     type_, digits = column.type, 0
     kind = "bits" if column.column_type.lower().startswith("bit") and type_.kind == "bytes" else _FORMS[type_.kind]
     if kind == "decimal":
@@ -144,14 +147,15 @@ def form_of(column: Column) -> Form:
 
 
 def hash_of(text: str) -> int:
-    """The hash of a text: the first 128 bits of its SHA-256."""
+    """Return the hash of a text: the first 128 bits of its SHA-256."""
     return int.from_bytes(sha256(text.encode()).digest()[:16], "big")
 
 
 class RowText:
-    """Rows of one shape → their texts and hashes. A row is a mapping of canonical values, as the envelope has it.
+    """Converts rows of one shape to their texts and hashes. A row maps column names to canonical values, as in the
+    envelope.
 
-    A column that a row does not have reads as its default; `whole` says whether that is known wherever it is needed.
+    A column that is missing in a row has its default value; `whole` returns whether all needed defaults are known.
     """
 
     def __init__(self, forms: Iterable[Form]) -> None:
@@ -161,7 +165,7 @@ class RowText:
         self._unknown = frozenset(form.name for form in self._forms if not form.default_known)
 
     def __call__(self, row: Mapping[str, Canonical]) -> str:
-        """The row's text; ValueError for a value that is none of its column's."""
+        """Return the row's text. Raises ValueError for a value that its column cannot have."""
         found = []
         for name, part in self._parts:
             value = row[name] if name in row else self._missing[name]
@@ -169,11 +173,11 @@ class RowText:
         return ",".join(found)
 
     def hash(self, row: Mapping[str, Canonical]) -> int:
-        """The hash of the row's text, as a number of 128 bits."""
+        """Return the hash of the row's text, as a number of 128 bits."""
         return hash_of(self(row))
 
     def whole(self, row: Mapping[str, Canonical]) -> bool:
-        """Whether the row says all that its hash needs."""
+        """Return whether the row contains everything that its hash needs."""
         return not any(name not in row for name in self._unknown)
 
 
@@ -216,14 +220,14 @@ def _decimal(scale: int) -> Part:
             exact = Decimal(value)
             scaled = round(exact, scale)
         except (InvalidOperation, OverflowError) as error:
-            raise ValueError(f"{value!r} is no decimal number of {scale} fractional digits") from error
+            raise ValueError(f"{value!r} is not a decimal number with {scale} fractional digits") from error
         return f"{scaled if scaled == exact else exact:f}"
 
     return part
 
 
 def _padded(text: str, digits: int) -> str:
-    """A time with its fraction written to so many digits; what it has beyond them stays."""
+    """Return a time whose fraction is padded to so many digits; further digits stay."""
     whole, dot, fraction = text.partition(".")
     fraction = fraction.ljust(digits, "0")
     return f"{whole}.{fraction}" if dot or digits else whole

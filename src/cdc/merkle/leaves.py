@@ -1,6 +1,6 @@
-"""Which leaf of its table's digest a row belongs to: a fixed grid over primary keys, the same for everyone.
+"""Assign the rows of a table to the leaves of its digest: a fixed grid over primary keys, the same for every process.
 
-Nobody has to agree on leaves: processes that share a table, and the database, compute them from the key alone.
+Processes that share a table, and the database, compute leaves from the key alone, without coordination.
 
     first column of the key     leaf                                        leaf as SQL can ask for it
     an integer                  1,024 neighbouring numbers                  a range of the key
@@ -8,8 +8,9 @@ Nobody has to agree on leaves: processes that share a table, and the database, c
     a date and time             1,024 seconds                               a range of the key
     anything else               16 bits of the key's hash: 65,536 cells      one pass over the table
 
-Leaves keep the order of the key, and sixteen neighbours are a node of the next level, so that a node is a range too. A
-key of several columns whose first is one of these goes by the first alone: the rows of one order lie in one leaf.
+Leaves keep the order of the key, and sixteen neighbours are a node of the next level. So a node is a range, too. For a
+key of several columns, only the first column counts if it has one of these types: all rows of one order are in one
+leaf.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from cdc.model.schema import TableSchema
 from cdc.model.types import Canonical
 
 GridKind = Literal["integer", "unsigned", "day", "second", "hash"]
-SHIFT = 10  # an integer leaf has 2^10 numbers, one of times so many seconds
+SHIFT = 10  # an integer leaf has 2^10 numbers, a time leaf as many seconds
 HASH_BITS = 16
 MIDDLE = 2**63  # added to signed numbers, so that leaves keep their order
 YEAR_ZERO = 365  # MySQL's TO_DAYS counts from the year 0, Python from the year 1
@@ -34,19 +35,19 @@ _SIGNED = {"int8", "int16", "int32", "int64"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """The grid of one table: its kind, and the column that ranges are made of (the first of the key)."""
+    """The grid of one table: its kind, and the column of its ranges (the first of the key)."""
 
     kind: GridKind
     column: str
 
     @property
     def ranged(self) -> bool:
-        """Whether a leaf is a range of the key."""
+        """Return whether a leaf is a range of the key."""
         return self.kind != "hash"
 
     @property
     def last(self) -> int:
-        """The greatest leaf."""
+        """Return the greatest leaf."""
         if self.kind == "hash":
             return (1 << HASH_BITS) - 1
         if self.kind in ("integer", "unsigned"):
@@ -56,11 +57,11 @@ class Grid:
 
 
 def grid_of(schema: TableSchema) -> Grid:
-    """The grid of a table that has one."""
+    """Return the grid of a table that has one."""
     column = schema.column(schema.primary_key[0])
     assert column is not None, "a key's columns are columns"
     kind: GridKind = "hash"
-    if column.type.kind in _SIGNED and not column.column_type.lower().startswith("year"):  # it compares as no number
+    if column.type.kind in _SIGNED and not column.column_type.lower().startswith("year"):  # not compared as a number
         kind = "integer"
     elif column.type.kind == "uint64":
         kind = "unsigned"
@@ -72,7 +73,7 @@ def grid_of(schema: TableSchema) -> Grid:
 
 
 class LeafOf:
-    """Rows, or keys, of one table → their leaves; the values are canonical."""
+    """Maps rows, or keys, of one table to their leaves. The values are canonical."""
 
     def __init__(self, grid: Grid, covered: Covered) -> None:
         self._kind, self._column = grid.kind, grid.column
@@ -80,7 +81,7 @@ class LeafOf:
         self._key = RowText([forms[name] for name in covered.key])
 
     def __call__(self, row: Mapping[str, Canonical]) -> int:
-        """The leaf; KeyError or ValueError for what is no key of the table."""
+        """Return the leaf. Raises KeyError or ValueError if it is not a key of the table."""
         kind, value = self._kind, row[self._column]
         if kind == "hash":
             return self._key.hash(row) >> 128 - HASH_BITS
@@ -96,9 +97,10 @@ class LeafOf:
 
 
 def bounds(grid: Grid, first: int, last: int) -> tuple[str, str] | None:
-    """The least value of the leaf `first` and the first value behind `last`, as SQL literals; "" where there is no end.
+    """Return the least value of the leaf `first` and the first value after the leaf `last`, as SQL literals; "" means
+    no bound.
 
-    None where the grid has no ranges.
+    Returns None if the grid has no ranges.
     """
     if not grid.ranged:
         return None
@@ -111,7 +113,7 @@ def _edge(grid: Grid, leaf: int) -> str:
     if grid.kind in ("integer", "unsigned"):
         return str((leaf << SHIFT) - (MIDDLE if grid.kind == "integer" else 0))
     days, seconds = (leaf, 0) if grid.kind == "day" else divmod(leaf << SHIFT, 86_400)
-    if days <= YEAR_ZERO:  # Python has no date before the year 1, and the log tells none
+    if days <= YEAR_ZERO:  # Python has no date before the year 1, and the log contains none
         return _FIRST_DAY
     day = date.fromordinal(days - YEAR_ZERO).isoformat()
     if grid.kind == "day":

@@ -1,10 +1,10 @@
 """Digests of sets of rows, and the tree of a table's leaves.
 
-A digest is how many rows there are and the XOR of their hashes, so that a row that comes, changes or goes is one XOR
-whatever the order, shards of a table merge by XOR, and a node's digest is that of all its leaves. A row's hash covers
-its key: the same rows under other keys are other rows. What is XORed are the 32 characters that write the hash in hex,
-since servers have it so and would need a function more for its bytes. Two sets of rows that differ have one digest with
-a chance of 2^-128: each character of a row's agrees with what it had to be once in sixteen times at most.
+A digest is the number of rows and the XOR of their hashes. So a row that is inserted, changed or deleted is one XOR in
+any order, shards of a table merge by XOR, and a node's digest is that of all its leaves. A row's hash covers its key:
+the same rows under other keys are other rows. The XOR is computed over the 32 hexadecimal characters of the hash,
+because servers return them, and its bytes would need another function. Two different sets of rows have the same digest
+with a probability of 2^-128: each character matches by chance with a probability of at most 1/16.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-FAN = 4  # bits: sixteen children a node
+FAN = 4  # bits: sixteen children per node
 
 
 class Digest(NamedTuple):
-    """How many rows, and the XOR of their hashes in hex; `+` adds rows or another digest of other rows, `-` takes.
+    """Number of rows, and the XOR of their hashes in hex. `+` adds rows or a digest of other rows, `-` subtracts.
 
-    A tuple, since a ledger makes one for every change.
+    A tuple, because a ledger creates one for every change.
     """
 
     count: int = 0  # type: ignore[assignment]  # nobody counts a tuple's members
@@ -40,19 +40,20 @@ NOTHING = Digest()
 
 
 def delta(before: int | None, after: int | None) -> Digest:
-    """What a row's change adds to its leaf: by its hash before and after, None where it was not, or is no more."""
+    """Return the digest that a row's change adds to its leaf: by its hash before and after; None if the row did not or
+    does not exist."""
     bits = (0 if before is None else _written(before)) ^ (0 if after is None else _written(after))
     return Digest((after is not None) - (before is not None), bits)
 
 
 def _written(hash_: int) -> int:
-    """The 32 characters of a hash in hex, as a number."""
+    """Return the 32 characters of a hash in hex, as a number."""
     return int.from_bytes(hash_.to_bytes(16, "big").hex().encode(), "big")
 
 
 @dataclass(slots=True)
 class Leaves:
-    """A table's leaves that hold rows, by number; the others' digests are `NOTHING`."""
+    """The non-empty leaves of a table, by number; the digests of the others are `NOTHING`."""
 
     digests: dict[int, Digest] = field(default_factory=dict)
 
@@ -72,19 +73,19 @@ class Leaves:
         self.add(leaf, NOTHING - change)
 
     def merge(self, other: Leaves) -> None:
-        """Add a shard that holds other rows."""
+        """Add a shard that contains other rows."""
         for leaf, digest in other.digests.items():
             self.add(leaf, digest)
 
     def total(self) -> Digest:
-        """The digest of the whole table: the tree's root."""
+        """Return the digest of the whole table: the tree's root."""
         return _sum(self.digests.values())
 
 
 class Nodes:
-    """The tree over leaves as they are now: level 0 are the leaves, each node above has sixteen children.
+    """The tree over the current leaves: level 0 are the leaves, each node above has sixteen children.
 
-    Built once, in one pass per level; `asked` counts the nodes that a comparison looked at.
+    It is built once, in one pass per level. `asked` counts the nodes that a comparison visited.
     """
 
     def __init__(self, leaves: Leaves, bits: int) -> None:
@@ -98,18 +99,19 @@ class Nodes:
         self.asked = 0
 
     def node(self, level: int, number: int) -> Digest:
-        """A node's digest: that of all rows below it."""
+        """Return a node's digest: that of all rows below it."""
         self.asked += 1
         return self._levels[level].get(number, NOTHING)
 
     def children(self, level: int, number: int) -> set[int]:
-        """Numbers of the nodes one level below that hold rows."""
+        """Return the numbers of the nodes one level below that contain rows."""
         below = self._levels[level - 1]
         return {child for child in range(number << FAN, (number + 1) << FAN) if child in below}
 
 
 def differing(left: Nodes, right: Nodes) -> Iterator[int]:
-    """The leaves whose digests differ, in order: looks only below nodes that differ. Both have one height."""
+    """Yield the leaves whose digests differ, in order. Only nodes below a differing node are visited. Both trees have
+    the same height."""
     assert left.height == right.height, "trees of one grid"
     yield from _below(left, right, left.height, 0)
 

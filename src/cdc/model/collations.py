@@ -1,4 +1,4 @@
-"""What a collation of MySQL or MariaDB takes for equal though its bytes differ, by its name.
+"""Differences that a collation of MySQL or MariaDB ignores, by its name.
 
 Sources: MySQL's reference manual, "Collation Naming Conventions" and "Trailing Space Handling in Comparisons":
 collations of UCA 9.0.0, `…_0900_…`, are NO PAD, and so are MariaDB's `…_nopad_…`; all others compare as if padded.
@@ -12,9 +12,9 @@ Fold = Literal["case", "accents", "trailing spaces"]
 
 
 def folds(collation: str | None) -> tuple[Fold, ...]:
-    """What two texts may differ in that the collation takes for one; empty where it is None or compares by bytes.
+    """Return the differences between texts that the collation ignores; empty if it is None or compares bytes.
 
-    A name that says nothing of accents folds them if it folds case.
+    A name without an accent suffix ignores accents if it ignores case.
     """
     parts = (collation or "binary").lower().split("_")
     if parts == ["binary"]:
@@ -31,14 +31,14 @@ def folds(collation: str | None) -> tuple[Fold, ...]:
 
 
 def listed(found: tuple[Fold, ...]) -> str:
-    """In words: `case, accents and trailing spaces`."""
+    """Return them as text: `case, accents and trailing spaces`."""
     *most, last = found
     return f"{', '.join(most)} and {last}" if most else last
 
 
 def exact_collation(collation: str) -> str:
-    """The collation of the same character set that compares by code points."""
+    """Return the collation of the same character set that compares code points."""
     charset = collation.lower().partition("_")[0]
-    if charset == "uca1400":  # MariaDB's, which fits several sets
+    if charset == "uca1400":  # MariaDB's, which is valid for several character sets
         charset = "utf8mb4"
     return "utf8mb4_0900_bin" if charset == "utf8mb4" and "_0900_" in collation else f"{charset}_bin"

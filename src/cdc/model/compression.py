@@ -1,4 +1,4 @@
-"""zstd: of Python's own library from 3.14 on, before that its backport, which a database's host has room for."""
+"""zstd from Python's own library (3.14 and later) or its backport, which a database host can install."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""How it is said that dead letters wait no longer: a record in their own topic, behind them. Pure.
+"""Settlement of dead letters: a later record in the dead-letter topic that closes them.
 
-Key `settled` (of a capture the table's name), value JSON `format, stage: "settled", how`, and `ids`: letter → the
-partition and offset up to which it is meant; or `of`: the stage and the name of a table, all of whose letters before it
-are meant; or `row`: the stage, the name of a table or index and the key of a row, whose records before it (or up to the
-offset `upto`) are meant. What is refused again behind that waits again.
+The key is `settled` (of a capture: the table's name). The value is JSON with `format, stage: "settled", how` and one of
+three: `ids` maps each dead letter to the partition and offset up to which it is settled. `of` is the stage and the name
+of a table, whose earlier dead letters are all settled. `row` is the stage, the name of a table or index and the key of
+a row, whose earlier records (or those up to the offset `upto`) are settled. A dead letter that is written again after
+that is open again.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Any
 
 KEY = b"settled"
 STAGE = "settled"
-# Of the topic: it is bounded by size, not by age, by which letters that wait would be forgotten in silence. A record
-# may be as long as capture's longest (16 MiB), and a segment holds two.
+# Settings of the topic. It is limited by size, not by age, so that no open dead letter expires unnoticed. A record may
+# be as long as capture's longest (16 MiB), and a segment holds two.
 TOPIC = {
     "cleanup.policy": "delete",
     "retention.ms": "-1",
@@ -26,26 +27,29 @@ TOPIC = {
 
 
 def resolved_dead_letters(ids: Mapping[str, tuple[int, int]], how: str) -> bytes:
-    """The value that settles letters, each up to a partition's offset; `how`: `replayed` or `resolved`."""
+    """Return the value that settles dead letters, each up to a partition's offset. `how` is `replayed` or
+    `resolved`."""
     return json.dumps({"format": 1, "stage": STAGE, "how": how, "ids": ids}).encode()
 
 
 def settled_table(stage: str, name: str, how: str) -> bytes:
-    """The value that settles all letters of one stage for one table or index, as what reads all of it anew does."""
+    """Return the value that settles all dead letters of one stage for one table or index, for a process that reads all
+    of it again."""
     return json.dumps({"format": 1, "stage": STAGE, "how": how, "of": [stage, name]}).encode()
 
 
 def settled_row(stage: str, name: str, key: str, how: str, upto: int | None = None) -> bytes:
-    """The value that settles the dead-letter records of one row, which was accepted since; `key` as they name it.
+    """Return the value that settles the dead-letter records of one row that has been accepted since; `key` is as in the
+    records.
 
-    `upto`: only those at offsets up to it are meant; else all before this one.
+    With `upto` it covers those up to that offset, else all before this record.
     """
     last = {} if upto is None else {"upto": upto}
     return json.dumps({"format": 1, "stage": STAGE, "how": how, "row": [stage, name, key], **last}).encode()
 
 
 def place_of(dead_letter: Mapping[str, Any]) -> str:
-    """What a settlement calls the row of a dead-letter record; empty where it cannot be named."""
+    """Return the row of a dead-letter record as settlements name it; empty if it cannot be named."""
     key = dead_letter.get("key")
     match dead_letter.get("stage"):
         case "join":

@@ -1,20 +1,20 @@
-"""The errors of Tailorbird, grouped by what a loop may do about them.
+"""Errors of Tailorbird, grouped by how a loop recovers from them.
 
     TailorbirdError
-     ├─ TopologyError   the person's YAML is wrong: file, line, path, what, expected what (exit 2)
+     ├─ TopologyError   the topology's YAML is wrong: file, line, path, what, expected what (exit 2)
      ├─ UsageError      the command line or the environment is wrong: what and the remedy (exit 2)
-     ├─ Retriable       a server is away or busy: try again after `retry_after` seconds
-     ├─ Skippable       this row or event can not be handled: quarantine it with its bytes, go on
-     └─ Fatal           going on would lose or corrupt data: stop and say why (exit 1)
+     ├─ Retriable       a server is unavailable or busy: retry after `retry_after` seconds
+     ├─ Skippable       this row or event cannot be handled: quarantine it with its bytes, continue
+     └─ Fatal           continuing would lose or corrupt data: stop and report why (exit 1)
 
-A loop decides by these classes alone. Every error carries a `hint`: the remedy, in one line.
+A loop decides by these classes alone. Every error has a `hint`: the remedy, in one line.
 """
 
 from __future__ import annotations
 
 
 class TailorbirdError(Exception):
-    """Root of all errors raised on purpose; `hint` is the remedy in one line, empty where there is none."""
+    """Root of all expected errors. `hint` is the remedy in one line, empty if there is none."""
 
     exit_code = 1
 
@@ -38,13 +38,13 @@ class TopologyError(TailorbirdError):
 
 
 class UsageError(TailorbirdError):
-    """The command line or the machine is not as needed: a port in use, a missing library, an unknown service."""
+    """The command line or the machine is not suitable: a port in use, a missing library, an unknown service."""
 
     exit_code = 2
 
 
 class Retriable(TailorbirdError):
-    """A server is away or busy; the same call may succeed after `retry_after` seconds."""
+    """A server is unavailable or busy. The same call may succeed after `retry_after` seconds."""
 
     def __init__(self, message: str, hint: str = "", *, retry_after: float = 1.0) -> None:
         super().__init__(message, hint)
@@ -52,12 +52,12 @@ class Retriable(TailorbirdError):
 
 
 class TableChanged(Retriable):
-    """A table is not as its known schema says: it was altered or dropped, which the source's log tells later."""
+    """A table does not match its known schema: it was altered or dropped, which the source's log will report later."""
 
 
 class Skippable(TailorbirdError):
-    """One row, event or document can not be handled; it is quarantined with its bytes and the rest goes on."""
+    """One row, event or document cannot be handled. It is quarantined with its bytes, and processing continues."""
 
 
 class Fatal(TailorbirdError):
-    """Going on would lose or corrupt data; the process stops and says why."""
+    """Continuing would lose or corrupt data. The process stops and reports why."""

@@ -1,8 +1,8 @@
-"""A reversible escape of any name into letters, digits, `_` and `-`, for systems that take no other characters.
+"""Reversible escape of any name into letters, digits, `_` and `-`, for systems that accept no other characters.
 
-Names of letters (A to Z), digits, `_` and `-` stay as they are. Every run of other characters, dots included, becomes
+Names of letters (A to Z), digits, `_` and `-` stay as they are. Every run of other characters, including dots, becomes
 `-x`, four hexadecimal digits for each unit of its UTF-16, and `-`: `order details` is `order-x0020-details`, `日本` is
-`-x65e5672c-`. Where a name itself reads like an escape, its `-` is escaped too. So no two names have one escape.
+`-x65e5672c-`. If a name itself looks like an escape, its `-` is escaped, too. So no two names have the same escape.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _HASHED = 34  # characters of `-h` and 32 digits
 
 
 def escaped(name: str) -> str:
-    """The name in letters, digits, `_` and `-`."""
+    """Return the name in letters, digits, `_` and `-`."""
     return _OTHERS.sub(_escape, name)
 
 
@@ -26,17 +26,18 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def unescaped(text: str) -> str:
-    """Inverse of `escaped`; ValueError for a text that is no escaped name."""
+    """Unescape a text; inverse of `escaped`. Raises ValueError for a text that is not an escaped name."""
     name = _ESCAPE.sub(lambda found: bytes.fromhex(found[1]).decode("utf-16-be", "surrogatepass"), text)
     if escaped(name) != text:
-        raise ValueError(f"{text!r} is no escaped name")
+        raise ValueError(f"{text!r} is not an escaped name")
     return name
 
 
 def bounded(text: str, most: int, *, of: str) -> str:
-    """The text, or where it has more than `most` characters its beginning and a hash of `of`, which tells it apart.
+    """Return the text, or, if it has more than `most` characters, its beginning and a hash of `of` that makes it
+    unique.
 
-    A text that reads like one that was cut is cut too, so that it is never taken for another's.
+    A text that looks like a shortened one is shortened, too, so that it cannot be confused with another's.
     """
     if len(text) <= most and not (len(text) == most and _CUT.search(text)):
         return text
@@ -48,14 +49,14 @@ _PLAIN = re.compile(r"[^.`\"][^.`]*")
 
 
 def dotted(*names: str) -> str:
-    """Names joined by dots. One that holds a dot or a backtick, or begins with a quote, stands in backticks."""
+    """Join names with dots. A name that contains a dot or a backtick, or starts with a quote, is put in backticks."""
     return ".".join(name if _PLAIN.fullmatch(name) else f"`{name.replace('`', '``')}`" for name in names)
 
 
 def parts_of(text: str) -> tuple[str, ...]:
-    """Inverse of `dotted`: names between dots, each in backticks, in double quotes, or as it is.
+    """Split names at dots; inverse of `dotted`. Each name is in backticks, in double quotes, or plain.
 
-    A text whose quotes do not close is parted at every dot.
+    A text with unclosed quotes is split at every dot.
     """
     found, at = list[str](), 0
     while match := _PART.match(text, at):
@@ -69,9 +70,8 @@ def parts_of(text: str) -> tuple[str, ...]:
 
 
 def meanings(text: str, database: str) -> list[tuple[str, str]]:
-    """All that a person may mean by `table` or `database.table` without quotes, whose names may hold dots; a table of
-    `database` first. A text with quotes means one table.
-    """
+    """Return all meanings of `table` or `database.table` without quotes, whose names may contain dots; a table of
+    `database` first. A text with quotes means one table."""
     parts, plain = parts_of(text), text.split(".")
     if parts != tuple(plain):
         return [table_parts(text, database)]
@@ -80,9 +80,9 @@ def meanings(text: str, database: str) -> list[tuple[str, str]]:
 
 
 def table_parts(text: str, database: str) -> tuple[str, str]:
-    """Database and table that `table` or `database.table` means; further dots outside quotes belong to the table.
+    """Return database and table of `table` or `database.table`. Further dots outside quotes belong to the table.
 
-    `database` is the one of a table without. A part is empty where the text names none.
+    `database` is the default database. A part is empty if the text does not contain it.
     """
     first, *rest = parts_of(text)
     return (first, ".".join(rest)) if rest else (database, first)

@@ -1,4 +1,4 @@
-"""Facts about a source's changes: where they stood in its log, and what one row went through."""
+"""Changes of a source: their positions in its log, and the change of one row."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Row = Mapping[str, Canonical]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """The next thing to read in a source's log.
+    """The next event to read in a source's log.
 
-    `gtid_set` holds what has been read completely; `file` and `pos` name the next event. `sequence` is the number of
-    the last row change published: a 64-bit counter per source that orders its changes and survives fail-over.
+    `gtid_set` contains what has been read completely; `file` and `pos` name the next event. `sequence` is the number of
+    the last published row change: a 64-bit counter per source that orders its changes and survives a fail-over.
     """
 
     file: str
@@ -30,13 +30,13 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceInfo:
-    """The envelope's `source` block; Debezium's field names, and `sequence`, which orders all changes of a source.
+    """The envelope's `source` block: Debezium's field names, and `sequence`, which orders all changes of a source.
 
-    `ts_ms` is the commit's time at the source (milliseconds since 1970, UTC); `row` the row's index in its
-    transaction; `snapshot` "true" for rows that were read, "false" for rows that were logged.
-    `last_update_only`: the row was polled, so versions before this one, and deletes, may never have been told.
-    `partial`: the log did not hold the history of the whole table when this was published (a snapshot was under way, or
-    none was ever taken), so it may be the first that is told of its row, whatever its op says.
+    `ts_ms` is the time of the commit at the source (milliseconds since 1970, UTC); `row` is the row's index in its
+    transaction; `snapshot` is "true" for rows that a snapshot read, "false" for rows from the log. `last_update_only`:
+    the row was polled, so earlier versions, and deletes, may be missing in the topic. `partial`: the topic did not
+    contain the history of the whole table when this was published, because a snapshot was running or none was ever
+    taken. So this may be the first published change of its row, whatever its op.
     """
 
     table_id: TableId
@@ -55,7 +55,7 @@ class SourceInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionInfo:
-    """Where a change stood in its source transaction; both orders count from 1."""
+    """Position of a change in its source transaction. Both orders count from 1."""
 
     id: str
     total_order: int
@@ -66,8 +66,8 @@ class TransactionInfo:
 class ChangeEvent:
     """One row change: (c)reated, (u)pdated, (d)eleted, (r)ead by a snapshot; or a (t)runcated table.
 
-    `before` is None for c and r, `after` for d; both for t. Rows map column name → canonical value (`cdc.model.types`);
-    a column that is absent was not logged, which is not the same as NULL. `ts_ms` is when the event was published.
+    `before` is None for c and r, `after` for d; both for t. Rows map column name → canonical value (`cdc.model.types`).
+    An absent column was not logged, which is not the same as NULL. `ts_ms` is when the event was published.
     """
 
     op: Op

@@ -1,4 +1,4 @@
-"""Which extra of the distribution brings what: the capture side is installed alone, the rest by name."""
+"""Extras of the distribution: the capture side is installed alone, the rest by name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from cdc.model.errors import UsageError
 
-# what the capture side alone does not bring
+# packages that the capture side alone does not install
 MODULES = frozenset(
     {
         "duckdb",
@@ -35,9 +35,8 @@ MODULES = frozenset(
 
 @contextmanager
 def extras_named(extra: str) -> Iterator[None]:
-    """Within, a module that is not there is a UsageError naming what to install: `extra`, which brings all that is used
-    within, whichever other extras have the module too.
-    """
+    """Turn a missing module within the block into a UsageError that names the extra to install: `extra`, which provides
+    everything used within, even if other extras provide the module, too."""
     try:
         yield
     except ModuleNotFoundError as error:

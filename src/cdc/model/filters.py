@@ -1,7 +1,8 @@
-"""Which tables and columns of a source leave it, and in which shape: decided before anything else sees a row.
+"""Filters of a source: tables and columns that leave it, and masks. They apply before any other stage sees a row.
 
-Like a packet filter's policy: `drop` captures nothing but the tables listed; `accept` captures every table of the
-source's databases but those listed without a word, while a table listed with ignored columns only loses those columns.
+They work like a packet filter's policy. `drop` captures only the listed tables. `accept` captures every table of the
+source's databases, except for tables listed without options; a listed table with ignored columns loses only those
+columns.
 """
 
 from __future__ import annotations
@@ -15,21 +16,20 @@ from typing import Any, Literal
 from cdc.model.schema import TableId
 
 FilterPolicy = Literal["accept", "drop"]
-# What becomes of a value that its column's type in the envelope cannot represent (docs/adr, `unrepresentable`).
+# Actions for a value that its column's type in the envelope cannot represent (docs/adr, `unrepresentable`).
 Unrepresentable = Literal["null", "text", "dead_letter"]
 _MASK = re.compile(r"sha256\((.+)\)|truncate\((\d+)\)|redact", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRule:
-    """What is said of one table: columns that never leave, masks by column, a condition on what a snapshot reads.
+    """Options of one table: ignored columns, masks by column, a condition for snapshots.
 
-    `message_key_columns` identify a row in place of the table's own key, where it has none or another is wanted.
-    `append_only`: its rows are inserted and never change, and come at most `watermark` seconds later than others whose
-    times are as young (joins by time, docs/queries.md). Capture does the same for every table.
-    `only_columns`: where it is not None, no other column leaves, one that the table gets later neither.
-    Columns are meant by their names in any case, as MySQL has them: `Mail` hides `mail`. `exact_case`: the server tells
-    columns apart by case (PostgreSQL), and so are they here.
+    `message_key_columns` identify a row instead of the table's own key, if it has none or another is wanted.
+    `append_only`: rows are inserted and never change, and arrive at most `watermark` seconds later than others with
+    similar times (joins by time, docs/queries.md). Capture treats every table alike. `only_columns`: if it is not None,
+    no other column is captured, including columns that are added later. Column names match in any case, as in MySQL:
+    `Mail` hides `mail`. `exact_case`: the server distinguishes columns by case (PostgreSQL), and so does the rule.
     """
 
     ignored_columns: tuple[str, ...] = ()
@@ -43,32 +43,32 @@ class TableRule:
 
     @property
     def empty(self) -> bool:
-        """Whether the table is listed without a word."""
+        """Return whether the table is listed without options."""
         said = self.ignored_columns or self.masks or self.where or self.message_key_columns or self.append_only
         return not said and self.only_columns is None
 
     def leaves_out(self, column: str) -> bool:
-        """Whether a column of the table does not leave at all."""
+        """Return whether a column of the table is not captured."""
         same, name = self._same, self._same(column)
         if self.only_columns is not None and name not in map(same, self.only_columns):
             return True
         return name in map(same, self.ignored_columns)
 
     def mask_of(self, column: str) -> str | None:
-        """How a column is masked; None where it leaves as it is."""
+        """Return the mask of a column; None if it is not masked."""
         same, name = self._same, self._same(column)
         return next((text for masked, text in self.masks.items() if same(masked) == name), None)
 
     @property
     def _same(self) -> Callable[[str], str]:
-        """What two names have in common that mean one column."""
+        """Return a function that maps equivalent column names to the same text."""
         return str if self.exact_case else str.lower
 
 
 def is_captured(
     policy: FilterPolicy, rules: Mapping[TableId, TableRule], databases: frozenset[str], t: TableId
 ) -> bool:
-    """Whether a table's rows are captured; `databases` are those of the source."""
+    """Return whether a table's rows are captured; `databases` are those of the source."""
     rule = rules.get(t)
     if policy == "drop":
         return rule is not None
@@ -76,7 +76,7 @@ def is_captured(
 
 
 def mask(text: str) -> Callable[[object], object]:
-    """The function that `sha256(salt)`, `truncate(n)` or `redact` names; ValueError for anything else.
+    """Return the function that `sha256(salt)`, `truncate(n)` or `redact` names. Raises ValueError for anything else.
 
     It takes a canonical value that is not NULL; NULL stays NULL. `truncate` keeps the first n characters.
     """
@@ -101,8 +101,10 @@ class Shape:
         self._masked: list[tuple[str, Callable[[object], object]]] = []
 
     def __call__(self, row: dict[str, Any]) -> None:
-        """Shape one row."""
-        if not row.keys() <= self._known:  # rows of a table have the same names, mostly: each is decided once
+        """Apply the rule to one row."""
+        if (
+            not row.keys() <= self._known
+        ):  # most rows of a table have the same column names: each name is looked up once
             for name in row.keys() - self._known:
                 self._known.add(name)
                 text = self._rule.mask_of(name)
@@ -117,12 +119,13 @@ class Shape:
                 row[name] = to(row[name])
 
     def masks(self, column: str) -> bool:
-        """Whether only a mask of the column's values leaves."""
+        """Return whether the column is masked."""
         return self._rule.mask_of(column) is not None
 
 
 def shape_of(rule: TableRule) -> Shape | None:
-    """What removes the ignored columns from a row and masks others; None if nothing is asked."""
+    """Return the function that removes the ignored columns from a row and masks others; None if there is nothing to
+    do."""
     if not rule.ignored_columns and not rule.masks and rule.only_columns is None:
         return None
     return Shape(rule)

@@ -1,10 +1,10 @@
-"""Geometries in their three forms: bytes of MySQL, Debezium's struct in the log, and text (EWKT) behind the log.
+"""Geometries in three forms: bytes of MySQL, Debezium's struct in the log, and text (EWKT) in later stages.
 
     bytes of MySQL and MariaDB   SRID (4 bytes, little-endian), then WKB: what columns, binlogs and `HEX(g)` contain
     struct of the log            {"wkb": base64, "srid": number or null}; a POINT has "x" and "y" in front
     EWKT                         "SRID=4326;POINT(2.35 48.85)", without the first part where the SRID is 0
 
-Coordinates keep the order in which the server stores them: x is the longitude where the SRID is a geographic one. (For
+Coordinates keep the order in which the server stores them: x is the longitude if the SRID is a geographic one. (For
 such an SRID, MySQL 8 prints the latitude first; MariaDB does not.) Numbers are written with the fewest digits that read
 back as the same number. Sources: OGC Simple Features 06-103r4 (WKB, WKT); Debezium's `io.debezium.data.geometry`.
 """
@@ -27,21 +27,21 @@ _NAMES = {
     1: "POINT", 2: "LINESTRING", 3: "POLYGON", 4: "MULTIPOINT", 5: "MULTILINESTRING", 6: "MULTIPOLYGON",
     7: "GEOMETRYCOLLECTION",
 }  # fmt: skip
-_HAS_SRID = 0x20000000  # EWKB's flag, in WKB that PostGIS wrote
+_HAS_SRID = 0x20000000  # EWKB's flag in WKB that PostGIS wrote
 _DEEPEST = 32
-_LEAST, _MOST = Decimal("1e-15"), Decimal("1e15")  # between them numbers are written without an exponent
+_LEAST, _MOST = Decimal("1e-15"), Decimal("1e15")  # numbers in between are written without an exponent
 _SRID = re.compile(r"SRID=(\d+);")
 _EWKT_POINT = re.compile(r"(?:SRID=(\d+);)?POINT\((\S+) (\S+)\)")
 
 
 class NoGeometry(ValueError):
-    """Bytes or a struct that hold no geometry which has a text."""
+    """Bytes or a struct without a geometry that can be written as text."""
 
 
 def struct_of(stored: bytes, *, point: bool) -> Struct:
-    """The struct of a column's bytes; `point` says whether the column's type is POINT. NoGeometry for other bytes."""
+    """Return the struct of a column's bytes; `point`: the column's type is POINT. Raises NoGeometry for other bytes."""
     if len(stored) < 9:
-        raise NoGeometry(f"{len(stored)} bytes are no geometry")
+        raise NoGeometry(f"{len(stored)} bytes are not a geometry")
     srid, wkb = _HEADER.unpack_from(stored)[0], stored[4:]
     shown: Struct = {"wkb": base64.b64encode(wkb).decode(), "srid": srid or None}
     if not point:
@@ -51,23 +51,23 @@ def struct_of(stored: bytes, *, point: bool) -> Struct:
 
 
 def point_of(x: float, y: float, srid: int = 0) -> Struct:
-    """The struct of a point; NoGeometry where a coordinate is not finite."""
+    """Return the struct of a point. Raises NoGeometry if a coordinate is not finite."""
     return struct_of(_HEADER.pack(srid) + _POINT.pack(1, 1, x, y), point=True)
 
 
 def stored_of(value: Mapping[str, Any]) -> bytes:
-    """The column's bytes of a struct: inverse of `struct_of`. NoGeometry where it is none."""
+    """Return the column's bytes of a struct; inverse of `struct_of`. Raises NoGeometry if it is not a geometry."""
     srid, wkb = value.get("srid"), value.get("wkb")
     if not isinstance(wkb, str) or not (srid is None or (type(srid) is int and 0 <= srid < 1 << 32)):
         raise NoGeometry("no wkb, or no srid")
     try:
         return _HEADER.pack(srid or 0) + base64.b64decode(wkb, validate=True)
     except ValueError as error:
-        raise NoGeometry("its wkb is no base64") from error
+        raise NoGeometry("its wkb is not base64") from error
 
 
 def ewkt_of(value: Mapping[str, Any]) -> str:
-    """The text of a struct; NoGeometry where it is none, or one of more than two dimensions."""
+    """Return the text of a struct. Raises NoGeometry if it is not a geometry, or has more than two dimensions."""
     stored = stored_of(value)
     srid = _HEADER.unpack_from(stored)[0]
     try:
@@ -81,14 +81,13 @@ def ewkt_of(value: Mapping[str, Any]) -> str:
 
 
 def wkt_of(ewkt: str) -> str:
-    """A geometry's text without its SRID."""
+    """Return a geometry's text without its SRID."""
     return _SRID.sub("", ewkt, count=1)
 
 
 def location_of(ewkt: str) -> tuple[float, float] | None:
-    """Latitude and longitude of a point that says where on earth it is: SRID 4326, or none at all, and within their
-    bounds. None for every other geometry: a plane's coordinates are no place.
-    """
+    """Return latitude and longitude of a point on earth: its SRID is 4326 or missing, and it is within the bounds. None
+    for every other geometry, because coordinates of a plane are not locations."""
     found = _EWKT_POINT.fullmatch(ewkt)
     if found is None or int(found[1] or 0) not in (0, 4326):
         return None
@@ -97,9 +96,9 @@ def location_of(ewkt: str) -> tuple[float, float] | None:
 
 
 def _xy(wkb: bytes) -> tuple[float, float]:
-    """The coordinates of a point as servers store it. NoGeometry for anything else."""
+    """Return the coordinates of a point as servers store it. Raises NoGeometry for anything else."""
     if len(wkb) != _POINT.size or wkb[:5] != b"\1\1\0\0\0":
-        raise NoGeometry("its wkb is no point")
+        raise NoGeometry("its wkb is not a point")
     _, _, x, y = _POINT.unpack(wkb)
     if not (math.isfinite(x) and math.isfinite(y)):
         raise NoGeometry("a point whose coordinates are not finite")
@@ -107,7 +106,7 @@ def _xy(wkb: bytes) -> tuple[float, float]:
 
 
 def _text(data: bytes, at: int, depth: int, *, named: bool) -> tuple[str, int, int]:
-    """WKT of the WKB at a place, where it ends, and the SRID that it names itself."""
+    """Return the WKT of the WKB at an offset, the offset of its end, and the SRID that it contains."""
     if depth > _DEEPEST:
         raise NoGeometry("nested too deep")
     order = "<" if data[at] == 1 else ">"
@@ -151,7 +150,8 @@ def _line(data: bytes, at: int, order: str) -> tuple[str, int]:
 
 
 def number(value: float) -> str:
-    """A coordinate with the fewest digits that read back as the same number: `kernel/log/Wkt.java` writes the same."""
+    """Format a coordinate with the fewest digits that read back as the same number: `kernel/log/Wkt.java` writes the
+    same."""
     if not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
     sign = "-" if math.copysign(1, value) < 0 else ""

@@ -1,13 +1,14 @@
-"""A source's schema history: which columns each table had at every position since capture began.
+"""Schema history of a source: the columns of each table at every position since capture started.
 
 The history is a fold: `History().record(change)` for each change in order. A schema change takes a number of the
-source's `sequence` like a row change does, so one number orders both, whichever server of a fail-over a position names.
-Changes that are read again fold to the same history. What is learnt later (the log's metadata, a person) amends the
-change that was not understood, at its own number: rows that were quarantined since can be decoded then.
+source's `sequence` like a row change. So one number orders both, regardless of the server of a fail-over that a
+position names. Changes that are read again fold to the same history. Later information (the log's metadata, an
+operator) amends a change that was not understood, at its own number. Rows that were quarantined since then can be
+decoded.
 
-It lives in the compacted topic `…history` as small records, one per table and change, which `checkpoint` replaces by
-one record per table for everything before a position that nobody returns to. So start-up reads as many records as
-there are tables, not as there were changes; and records may be read in any order.
+It is stored in the compacted topic `…history` as small records, one per table and change. `checkpoint` replaces them by
+one record per table for everything before a position to which no reader returns. So start-up reads as many records as
+there are tables, not as there were changes. Records may be read in any order.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from cdc.model.event import Position
 from cdc.model.schema import TableId, TableSchema, schema_from_json
 
 FORMAT = 1
-_REMEDY = "its next TABLE_MAP tells them, or `tailorbird schema set`"
-Record = tuple[str, dict[str, Any] | None]  # key and value in the topic; None is a tombstone
+_REMEDY = "the next TABLE_MAP event contains them, or use `tailorbird schema set`"
+Record = tuple[str, dict[str, Any] | None]  # key and value in the topic; the value None is a tombstone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableState:
-    """What a change made of one table: a schema, or nothing (`schema` None), or columns unknown for a reason.
+    """The state of one table after a change: a schema, or no table (`schema` None), or unknown columns with a reason.
 
-    A table in quarantine has no `schema` but says in `unknown` why. `version` is the last one used: no version is
-    used twice, even if the table is dropped and made again. `detail` is what the DDL parser needs besides (keys,
-    default character set); it is kept as it is.
+    A table in quarantine has no `schema`; `unknown` is the reason. `version` is the last one used. No version is used
+    twice, even if the table is dropped and created again. `detail` is what the DDL parser also needs (keys, default
+    character set); it is stored unchanged.
     """
 
     table_id: TableId
@@ -45,7 +46,7 @@ class TableState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseState:
-    """The default character set and collation of a database (None: not known); `gone` when it was dropped."""
+    """Default character set and collation of a database (None: unknown); `gone`: it was dropped."""
 
     source: str
     database: str
@@ -56,9 +57,10 @@ class DatabaseState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaChange:
-    """A statement, or metadata from the log or the server (`ddl` empty), and what it made of the tables it concerns.
+    """A statement, or metadata from the log or the server (`ddl` empty), and the resulting states of the tables
+    concerned.
 
-    `position` is the one behind it: the change is in force from that sequence number on.
+    `position` is the one after it: the change is effective from that sequence number on.
     """
 
     position: Position
@@ -68,24 +70,24 @@ class SchemaChange:
 
 
 _Entry = tuple[int, TableState | DatabaseState]
-_Name = tuple[str, str, str]  # source, database, table; an empty table stands for the database itself
+_Name = tuple[str, str, str]  # source, database, table; an empty table name is the database itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """All states of all tables of one source; a value: `record` and `amend` return the next one.
+    """All states of all tables of one source. It is immutable: `record` and `amend` return the next one.
 
-    `first` is the sequence number from which on the history can tell (0: from the beginning).
+    `first` is the sequence number from which on the history is known (0: from the beginning).
     """
 
     first: int = 0
     _entries: Mapping[_Name, tuple[_Entry, ...]] = field(default_factory=dict)
 
     def record(self, change: SchemaChange) -> History:
-        """The history with a change; what it holds of that number already, amended or not, is passed over.
+        """Return the history with a change. A change whose number it already contains, amended or not, is ignored.
 
-        Fatal when a table is known to have changed later, but not then: positions were mixed up. The content of a log
-        cannot cause this: its reader numbers each change above all that came before, and commits both together.
+        Raises Fatal if a table has a later change, but not this one: positions were mixed up. The content of a log
+        cannot cause this, because its reader numbers each change above all earlier ones and commits both together.
         """
         entries = dict(self._entries)
         number = change.position.sequence
@@ -102,29 +104,30 @@ class History:
         return replace(self, _entries=entries)
 
     def amend(self, state: TableState) -> tuple[History, int]:
-        """Replace the newest state of a table by what has been learnt of it; the history, and the number it stands at.
+        """Replace the newest state of a table with later information. Return the history, and the number of that state.
 
-        KeyError for a table that the history does not hold: that is a change of its own.
+        Raises KeyError for a table that the history does not contain, because that is a new change.
         """
         name = (state.table_id.source, state.table_id.database, state.table_id.table)
         *before, (number, _) = self._entries[name]
         return replace(self, _entries={**self._entries, name: (*before, (number, state))}), number
 
     def held(self, table_id: TableId, number: int) -> TableState | None:
-        """What the history holds of a table's change of exactly that number."""
+        """Return the state in the history of a table's change with exactly that number."""
         entries = self._entries.get((table_id.source, table_id.database, table_id.table), ())
         return next((s for at, s in entries if at == number and isinstance(s, TableState)), None)
 
     def state_at(self, table_id: TableId, position: Position) -> TableState | None:
-        """What is known of a table at a position; None when it did not exist. Fatal before the history's beginning."""
+        """Return the state of a table at a position; None if it did not exist. Raises Fatal before the history's
+        beginning."""
         found = self._at((table_id.source, table_id.database, table_id.table), position.sequence)
         return found if isinstance(found, TableState) else None
 
     def schema_at(self, table_id: TableId, position: Position) -> TableSchema:
-        """The schema that rows of a table have at a position.
+        """Return the schema of a table's rows at a position.
 
-        Skippable when there is none to be had: the table did not exist, or a statement was not understood. Its rows are
-        quarantined as bytes and decoded again once the columns are known. Fatal before the history's beginning.
+        Raises Skippable if there is none: the table did not exist, or a statement was not understood. Its rows are
+        quarantined as bytes and decoded again once the columns are known. Raises Fatal before the history's beginning.
         """
         state = self.state_at(table_id, position)
         if state is not None and state.schema is not None:
@@ -134,27 +137,27 @@ class History:
         raise Skippable(f"table {table_id} has no columns at sequence {position.sequence}", _REMEDY)
 
     def tables_at(self, position: Position) -> Iterator[TableState]:
-        """All tables that exist at a position, those in quarantine too, ordered by name."""
+        """Yield all tables that exist at a position, including those in quarantine, ordered by name."""
         for name in sorted(self._entries):
             state = self._at(name, position.sequence)
             if isinstance(state, TableState) and (state.schema is not None or state.unknown):
                 yield state
 
     def databases_at(self, position: Position) -> Iterator[DatabaseState]:
-        """All databases that exist at a position, ordered by name."""
+        """Yield all databases that exist at a position, ordered by name."""
         for name in sorted(self._entries):
             state = self._at(name, position.sequence)
             if isinstance(state, DatabaseState) and not state.gone:
                 yield state
 
     def last_state(self, table_id: TableId) -> TableState | None:
-        """The newest state of a table, None when it was never seen."""
+        """Return the newest state of a table; None if it was never seen."""
         entries = self._entries.get((table_id.source, table_id.database, table_id.table), ())
         state = entries[-1][1] if entries else None
         return state if isinstance(state, TableState) else None
 
     def since(self, position: Position) -> History:
-        """The history without what is superseded at a position, before which it can not tell any more."""
+        """Return the history without what is superseded at a position. It does not cover earlier positions any more."""
         number = position.sequence
         entries: dict[_Name, tuple[_Entry, ...]] = {}
         for name, known in self._entries.items():
@@ -185,14 +188,15 @@ def _states(change: SchemaChange) -> Iterator[tuple[_Name, TableState | Database
 
 
 def records(change: SchemaChange) -> Iterator[Record]:
-    """A change, or an amendment with the number of what it amends, as records: one per table or database."""
+    """Yield a change, or an amendment with the number of what it amends, as records: one per table or database."""
     for name, state in _states(change):
         number = change.position.sequence
         yield _key("change", name, number), {**_value(state), "sequence": number, "ddl": change.ddl}
 
 
 def checkpoint(history: History, position: Position) -> Iterator[Record]:
-    """Records that make everything before `position` superfluous: one state per table, then tombstones for its changes.
+    """Yield records that make everything before `position` superfluous: one state per table, then tombstones for its
+    changes.
 
     The caller writes them in this order, in one transaction, and never returns to an older position afterwards.
     """
@@ -207,14 +211,14 @@ def checkpoint(history: History, position: Position) -> Iterator[Record]:
 
 
 def history_from_records(found: Iterable[Record], source: str) -> History:
-    """The history of a source that the topic holds; for each key the last record counts.
+    """Return the history of a source from the records of the topic; the last record of each key counts.
 
-    ValueError for records of a format that this version cannot read.
+    Raises ValueError for records of a format that this version cannot read.
     """
     latest = dict(found)
     entries: dict[_Name, dict[int, TableState | DatabaseState]] = {}
     first = 0
-    # states come before changes, which may amend what a state was made from
+    # states come before changes, because a change may amend the origin of a state
     for key, value in sorted(latest.items(), key=lambda record: json.loads(record[0])[0] == "change"):
         if value is None or value["source"] != source or json.loads(key)[0] not in ("state", "change"):
             continue

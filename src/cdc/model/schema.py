@@ -1,4 +1,4 @@
-"""Tables of the sources as Tailorbird knows them: identity, columns, primary key."""
+"""Tables of the sources: identity, columns, primary key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cdc.model.types import Canonical, LogicalType, from_mysql
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class TableId:
-    """One table of one source; `str()` gives `source.database.table`, the form used in keys and messages."""
+    """One table of one source; `str()` returns `source.database.table`, the form used in keys and messages."""
 
     source: str
     database: str
@@ -23,7 +23,7 @@ class TableId:
 
     @property
     def name(self) -> str:
-        """`database.table`, the form used in signals and in the states of what is under way."""
+        """Return `database.table`, the form used in signals and in the progress of snapshots."""
         return dotted(self.database, self.table)
 
 
@@ -31,8 +31,9 @@ class TableId:
 class Column:
     """One column; `column_type` as information_schema prints it (`int unsigned`, `decimal(10,2)`).
 
-    `collation` is None where it is not known, or there is none. `default` is what rows read in the column that were
-    there before it: a canonical value, meaningful only where `default_known` (an expression's value is not known).
+    `collation` is None if it is unknown or there is none. `default` is the value of the column in rows that were
+    written before it was added: a canonical value, meaningful only if `default_known` (an expression's value is
+    unknown).
     """
 
     name: str
@@ -45,11 +46,11 @@ class Column:
 
     @property
     def type(self) -> LogicalType:
-        """The logical type that every later stage works with."""
+        """Return the logical type that every later stage works with."""
         return from_mysql(self.column_type)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON value that `column_from_json` reads back; what is not known is absent."""
+        """Return a JSON value that `column_from_json` reads back; unknown attributes are absent."""
         value: dict[str, Any] = {
             "name": self.name,
             "column_type": self.column_type,
@@ -64,18 +65,19 @@ class Column:
 
 
 def column_from_json(value: Mapping[str, Any]) -> Column:
-    """Inverse of `Column.to_json`, of records without `collation` and `default` too; TypeError for anything else."""
+    """Read a column; inverse of `Column.to_json`, also for records without `collation` and `default`. Raises TypeError
+    for anything else."""
     return Column(**value, default_known="default" in value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSchema:
-    """A table's columns in ordinal order and its primary key (column names; empty when it has none).
+    """A table's columns in ordinal order and its primary key (column names; empty if it has none).
 
-    `former`: columns that it has no more but had, as they were last, each with the name of the one that stood before it
-    (empty: it was the first). Only who reads the past knows them; they are not stored.
+    `former`: dropped columns with their last definition, each with the name of the column before it (empty: it was the
+    first). Only readers of the past know them; they are not stored.
 
-    `left_out`: names and types of columns that are not captured since their type is not, such as `geometry`.
+    `left_out`: names and types of columns that are not captured because of their type, such as `geometry`.
     """
 
     table_id: TableId
@@ -86,18 +88,18 @@ class TableSchema:
     left_out: tuple[tuple[str, str], ...] = ()
 
     def column(self, name: str) -> Column | None:
-        """The column of that name, one that it had where it has none, or None."""
+        """Return the column of that name, a former one if it was dropped, or None."""
         return next((column for column in (*self.columns, *(c for _, c in self.former)) if column.name == name), None)
 
     def places(self) -> tuple[str, ...]:
-        """The names of all columns, those of before where they stood."""
+        """Return the names of all columns, with former ones in their old places."""
         names = [column.name for column in self.columns]
         for before, column in self.former:
             names.insert(names.index(before) + 1 if before in names else 0, column.name)
         return tuple(names)
 
     def to_json(self) -> dict[str, Any]:
-        """The value of a record in the topic `…schemas`; inverse of `schema_from_json`."""
+        """Return the value of a record in the topic `…schemas`; inverse of `schema_from_json`."""
         value: dict[str, Any] = {
             "format": 1,
             "source": self.table_id.source,
@@ -113,7 +115,7 @@ class TableSchema:
 
 
 def schema_from_json(value: dict[str, Any]) -> TableSchema:
-    """Read a record of the topic `…schemas`; KeyError or ValueError when it is not one."""
+    """Read a record of the topic `…schemas`. Raises KeyError or ValueError if it is not one."""
     if value["format"] != 1:
         raise ValueError(f"schema record of format {value['format']}, this version reads format 1")
     return TableSchema(

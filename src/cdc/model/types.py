@@ -1,4 +1,4 @@
-"""ONE table of types: MySQL column type → logical type → canonical value → bytes in HBase → field in Solr.
+"""The one table of types: MySQL column type → logical type → canonical value → bytes in HBase → field in Solr.
 
 A *canonical value* is what the envelope's JSON carries, and every stage compares values in this form:
 
@@ -12,10 +12,10 @@ A *canonical value* is what the envelope's JSON carries, and every stage compare
     time                          "-12:30:00.25"                (no zone: a MySQL TIME is a duration)
     string, json                  str
     bytes                         base64 str
-    list<element>                 list of canonical values of the element, none of them NULL (what a query collects;
+    list<element>                 list of canonical values of the element, none of them NULL (collected by a query;
                                   a VECTOR is a list<float32>)
     point, geometry               in the log Debezium's struct, {"wkb": base64, "srid": number or null}, of a point with
-                                  "x" and "y" in front; behind the log EWKT, "SRID=4326;POINT(2.35 48.85)"
+                                  "x" and "y" in front; in later stages EWKT, "SRID=4326;POINT(2.35 48.85)"
                                   (`cdc.model.geometry`)
 
 SQL NULL is None in every kind. Sources: Debezium MySQL connector with `decimal.handling.mode=string`,
@@ -35,7 +35,7 @@ Kind = Literal[
     "list", "point", "geometry",
 ]  # fmt: skip
 Member = bool | int | float | str
-# The values of a floating-point type that JSON has no number for, in their canonical form.
+# Floating-point values that JSON has no number for, in their canonical form.
 NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 Struct = dict[str, Member | None]
 Canonical = Member | list[Member] | Struct | None
@@ -44,7 +44,7 @@ SPATIAL: Final = ("point", "geometry")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogicalType:
-    """A kind, with precision and scale where the kind is decimal, and the type of its members where it is a list.
+    """A kind, with precision and scale if the kind is decimal, and the type of its members if it is a list.
 
     No list contains lists or geometries.
     """
@@ -56,7 +56,7 @@ class LogicalType:
 
     @property
     def member(self) -> LogicalType:
-        """The type of each single value: of a list's members, else of the value itself."""
+        """Return the type of each single value: of a list's members, else of the value itself."""
         return self.element or self
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ _SIGNED: dict[str, Kind] = {
     "bigint": "int64",
     "year": "int32",
 }
-# An unsigned type takes the next wider signed one, so that every value fits.
+# An unsigned type becomes the next wider signed one, so that every value fits.
 _UNSIGNED: dict[str, Kind] = {
     "tinyint": "int16",
     "smallint": "int32",
@@ -117,7 +117,8 @@ _SHAPE = re.compile(r"^\s*([a-z]+[46]?)\s*(?:\(([^)]*)\))?(.*)$", re.IGNORECASE 
 
 
 def from_mysql(column_type: str) -> LogicalType:
-    """Logical type of a MySQL `column_type` such as `decimal(10,2) unsigned`; ValueError for one not in the table."""
+    """Return the logical type of a MySQL `column_type` such as `decimal(10,2) unsigned`. Raises ValueError for an
+    unknown one."""
     match = _SHAPE.match(column_type)
     if match is None:
         raise ValueError(f"not a column type: {column_type!r}")
@@ -137,13 +138,13 @@ def from_mysql(column_type: str) -> LogicalType:
 
 
 def list_of(element: LogicalType) -> LogicalType:
-    """The type of lists of an element, which is no list itself."""
+    """Return the type of lists of an element, which is not a list itself."""
     assert element.kind != "list", "a list of lists"
     return LogicalType(kind="list", element=element)
 
 
 def parse_type(text: str) -> LogicalType:
-    """Inverse of `str(LogicalType)`, as stored in layouts; ValueError for anything else."""
+    """Parse a type as stored in layouts; inverse of `str(LogicalType)`. Raises ValueError for anything else."""
     if match := re.fullmatch(r"decimal\((\d+),(\d+)\)", text):
         return LogicalType(kind="decimal", precision=int(match[1]), scale=int(match[2]))
     if match := re.fullmatch(r"list<([^<>]+)>", text):
@@ -154,7 +155,7 @@ def parse_type(text: str) -> LogicalType:
 
 
 def float_of(value: float) -> float | str:
-    """Canonical value of a floating-point number: one that JSON cannot hold is a string."""
+    """Return the canonical value of a floating-point number: one that JSON cannot represent is a string."""
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

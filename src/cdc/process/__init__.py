@@ -1,1 +1,2 @@
-"""What every process of ours shares: its topology, its folder, its log lines, `/metrics` and `/health` (ADR 27)."""
+"""Services that every Tailorbird process uses: its topology, its folder, its log lines, `/metrics` and `/health` (ADR
+27)."""

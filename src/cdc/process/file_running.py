@@ -1,7 +1,7 @@
-"""Which processes of a topology run on this machine, and how those ended that do not: files beside what they keep.
+"""Files about the processes of a topology on this machine: the running ones, and how others ended.
 
-Every process says that it is there, whoever started it, and why it ended if it did so by an error of ours; `status` and
-`run` read it. A process that was killed leaves its file behind: its process number tells that it is gone.
+Every process writes a file when it starts, and an expected error that ends it; `status` and `run` read both. A killed
+process leaves its file, but its pid shows that it has ended.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from cdc.process.file_topology import home
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningPart:
-    """A process that has said that it is there: its part (`capture shop`), and where `/health` is (0: nowhere).
+    """A process that has announced itself: its part (`capture shop`), and the port of `/health` (0: none).
 
-    `began_ms` is when it began. `stopped`: those of it and its children (a join's JVM) that live, but were stopped by a
-    signal (SIGSTOP). `dead`: it was killed before it could say that it ends.
+    `began_ms` is its start time. `stopped`: processes among it and its children (a join's JVM) that a signal (SIGSTOP)
+    has stopped. `dead`: it was killed before it could remove its file.
     """
 
     part: str
@@ -38,7 +38,7 @@ class RunningPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartEnd:
-    """The last error that ended a process of a part: its class (`Fatal`, …), its words, and when."""
+    """The last error that ended a process of a part: its class (`Fatal`, …), its message, and its time."""
 
     part: str
     kind: str
@@ -48,9 +48,9 @@ class PartEnd:
 
 @contextmanager
 def announced(topology: str, part: str, port: int) -> Iterator[None]:
-    """This process is a part of a topology while the block runs; an error of ours that ends it is written down.
+    """Announce this process as a part of a topology while the block runs; record an expected error that ends it.
 
-    Where the folder can not be written the process goes on, unseen by `status`, and says so in its log.
+    If the folder is not writable, the process continues, invisible to `status`, and logs it.
     """
     folder = folder_of(topology)
     reported = {
@@ -75,7 +75,7 @@ def announced(topology: str, part: str, port: int) -> Iterator[None]:
 
 
 def running(topology: str, at: Path | None = None) -> list[RunningPart]:
-    """The parts that run here or were killed here, the oldest first; several processes may serve one index."""
+    """Return the parts that run here or were killed here, the oldest first; several processes may serve one index."""
     found = []
     for reported in _read(folder_of(topology, at), "*.[0-9]*.json"):
         one = _stat(reported["pid"])
@@ -87,25 +87,24 @@ def running(topology: str, at: Path | None = None) -> list[RunningPart]:
 
 
 def ticks_of(pid: int) -> int:
-    """When a process of this machine began, in ticks since it was booted: tells it from a later one of its number; -1
-    where there is none.
-    """
+    """Return the start time of a process, in ticks since boot, which distinguishes it from a later process with its
+    pid; -1 if there is none."""
     found = _stat(pid)
     return -1 if found.state in "ZX" else found.ticks
 
 
 def ended(topology: str, at: Path | None = None) -> dict[str, PartEnd]:
-    """How each part ended that ever ended by an error of ours."""
+    """Return the last expected error of each part that ever ended with one."""
     return {reported["part"]: PartEnd(**reported) for reported in _read(folder_of(topology, at), "*.end.json")}
 
 
 def folder_of(topology: str, at: Path | None = None) -> Path:
-    """Where a topology's processes say what they do; `at` is their TAILORBIRD_HOME where it is not ours."""
+    """Return the folder of a topology's process files; `at` is their TAILORBIRD_HOME if it is not this process's."""
     return (at or home()) / "run" / topology
 
 
 def _forget_dead(topology: str, part: str) -> None:
-    """A process that begins stands for those of its part that were killed."""
+    """Remove the files of killed processes of a part, when a new process replaces them."""
     for one in running(topology):
         if one.part == part and one.dead:
             (folder_of(topology) / f"{_name(part)}.{one.pid}.json").unlink(missing_ok=True)
@@ -114,7 +113,7 @@ def _forget_dead(topology: str, part: str) -> None:
 def _read(folder: Path, pattern: str) -> list[dict[str, Any]]:
     found = []
     for file in sorted(folder.glob(pattern)):
-        with suppress(OSError, ValueError):  # it ends while we look
+        with suppress(OSError, ValueError):  # it may end at this moment
             found.append(json.loads(file.read_text(encoding="utf-8")))
     return found
 
@@ -126,7 +125,7 @@ def _write(file: Path, value: object) -> None:
         fresh.write_text(json.dumps(value), encoding="utf-8")
         fresh.replace(file)
     except OSError as error:
-        # imported here: commands that only read, `status` above all, start in two thirds of the time without it
+        # imported here: read-only commands, especially `status`, start in two thirds of the time without it
         import structlog
 
         structlog.get_logger().warning("status does not see this process", folder=str(file.parent), reason=str(error))
@@ -137,7 +136,7 @@ def _name(part: str) -> str:
 
 
 class _Stat(NamedTuple):
-    """A process's state, a letter, and when it began, in ticks since boot; -1 where it is gone (`man 5 proc`)."""
+    """State of a process (one character), and its start time in ticks since boot; -1 if it has ended (`man 5 proc`)."""
 
     state: str
     ticks: int
@@ -152,9 +151,9 @@ def _stat(pid: object) -> _Stat:
 
 
 def _family(pid: object) -> list[int]:
-    """A process and all that it has started, and they."""
+    """Return a process and all its descendants."""
     found = [int(str(pid))]
-    for one in found:  # it grows
+    for one in found:  # the list grows
         for children in Path(f"/proc/{one}/task").glob("*/children"):
             with suppress(OSError):
                 found += map(int, children.read_text().split())

@@ -1,4 +1,4 @@
-"""What a process is told from outside: its topology file, and the folder for what it keeps while it runs."""
+"""External inputs of a process: its topology file, and the folder for its data."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ PORTS = "ports.json"  # in the data folder of a local stack
 
 
 def load_topology(file: str) -> Topology:
-    """What runs of the topology in `file`: its tables in all their versions (`cdc.topology.versions`). Errors as of
-    `read_file`.
-    """
+    """Return the running part of the topology in `file`: its tables in all their versions (`cdc.topology.versions`).
+    Raises the errors of `read_file`."""
     topology = read_file(file)
     return in_versions(topology, kept_versions(topology.name))
 
 
 def load_serving(file: str) -> Topology:
-    """What queries see of the topology in `file`: no version that is being built, or kept to go back to."""
+    """Return the part of the topology in `file` that queries see: without versions that are being built, or kept for a
+    rollback."""
     topology = read_file(file)
     return in_versions(topology, kept_versions(topology.name), serving_only=True)
 
 
 def read_file(file: str) -> Topology:
-    """The topology as `file` declares it; TopologyError or UsageError (exit 2).
+    """Return the topology that `file` declares. Raises TopologyError or UsageError (exit 2).
 
-    Its variables are the environment's, and behind them the ports of the local stack (`local_ports`).
-    A file of `${file:path}` is looked for beside the topology; its last newline is no part of it.
+    Its variables are those of the environment, and the ports of the local stack (`local_ports`) as defaults. A path in
+    `${file:path}` is relative to the topology; the last newline of that file is dropped.
     """
     try:
         text = Path(file).read_text(encoding="utf-8")
@@ -48,20 +48,19 @@ def read_file(file: str) -> Topology:
 
 
 def kept_versions(topology: str) -> Versions:
-    """The versions of a topology's tables, as this machine heard of them last; none where it never did. Fatal where its
-    file can not be read.
-    """
+    """Return the last known versions of a topology's tables on this machine; none if there were none. Raises Fatal if
+    its file cannot be read."""
     file = _versions_file(topology)
     try:
         return load_versions(json.loads(file.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return Versions()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Fatal(f"{file}: {error!r}", "remove it: `tailorbird run` and `apply` write it anew") from error
+        raise Fatal(f"{file}: {error!r}", "remove it: `tailorbird run` and `apply` write it again") from error
 
 
 def keep_versions(topology: str, versions: Versions) -> None:
-    """Have every command of this machine know them, whole or not at all."""
+    """Store the versions atomically for all commands of this machine."""
     file = _versions_file(topology)
     file.parent.mkdir(parents=True, exist_ok=True)
     fresh = file.with_suffix(".new")
@@ -74,9 +73,8 @@ def _versions_file(topology: str) -> Path:
 
 
 def local_ports(folder: Path) -> dict[str, int]:
-    """The port of each listener of the stack whose data folder this is, as `tailorbird stack up` has written them; none
-    where none has ever been started. UsageError where the file can not be understood.
-    """
+    """Return the port of each listener of the stack with this data folder, as written by `tailorbird stack up`; empty
+    if none was ever started. Raises UsageError if the file cannot be parsed."""
     file = folder / PORTS
     try:
         reported = json.loads(file.read_text(encoding="utf-8"))
@@ -84,7 +82,7 @@ def local_ports(folder: Path) -> dict[str, int]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise UsageError(f"{file}: {error}", "`tailorbird stack up` writes it anew; remove it first") from error
+        raise UsageError(f"{file}: {error}", "remove it; `tailorbird stack up` writes it again") from error
 
 
 def _variables() -> dict[str, str]:
@@ -92,5 +90,5 @@ def _variables() -> dict[str, str]:
 
 
 def home() -> Path:
-    """Folder of run-time files: `$TAILORBIRD_HOME`, else `.tailorbird` here."""
+    """Return the folder of run-time files: `$TAILORBIRD_HOME`, else `.tailorbird` in the working folder."""
     return Path(os.environ.get("TAILORBIRD_HOME") or ".tailorbird").absolute()

@@ -1,6 +1,6 @@
-"""Serves `/metrics` (Prometheus) and `/health` (200 while data moves, else 503 with the reason) on loopback.
+"""Serve `/metrics` (Prometheus) and `/health` (200 while data moves, else 503 with the reason) on loopback.
 
-One server for every process of ours, each with a judge of its own.
+Every process uses this server, with its own health check.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Judge = Callable[[], tuple[Judgement, dict[str, object]]]
 
 
 def serve_operation(port: int, judge: Judge, registry: CollectorRegistry = REGISTRY) -> ThreadingHTTPServer:
-    """Serve from threads that end with the process; `judge` gives the verdict and what else `/health` shows.
+    """Serve from daemon threads. `judge` returns the verdict and further fields of `/health`.
 
-    UsageError when the port is taken.
+    Raises UsageError if the port is taken.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -45,7 +45,7 @@ def serve_operation(port: int, judge: Judge, registry: CollectorRegistry = REGIS
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Requests are no news."""
+            """Do not log requests."""
 
     try:
         server = ThreadingHTTPServer(("127.0.0.1", port), Handler)

@@ -1,4 +1,4 @@
-"""How every process of ours writes its log: a line an event on standard error, a time, a level and an event in each."""
+"""Log configuration of every process: one line per event on standard error, with a time, a level and an event."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import structlog
 
 
 def log_lines(form: Literal["json", "logfmt"]) -> None:
-    """Set the log up, once per process: `json` is read by machines (capture's), `logfmt` by people too."""
+    """Configure logging, once per process: `json` for machines (capture's), `logfmt` also for people."""
     in_logfmt: list[structlog.typing.Processor] = [
         structlog.processors.format_exc_info,
         structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"]),
@@ -20,5 +20,7 @@ def log_lines(form: Literal["json", "logfmt"]) -> None:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             *([structlog.processors.JSONRenderer()] if form == "json" else in_logfmt),
         ],
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),  # a line is one write: threads do not mix theirs
+        logger_factory=structlog.WriteLoggerFactory(
+            file=sys.stderr
+        ),  # a line is one write, so that threads do not interleave lines
     )

@@ -1,6 +1,6 @@
-"""When what has ended begins again, and when it stays down; pure, times are seconds of a clock that never goes back.
+"""Restart policy: when an ended process starts again, and when it stays down. Times are seconds of a monotonic clock.
 
-For processes (`tailorbird run`) and for the tables that share one (`python -m joins`).
+It serves processes (`tailorbird run`) and tables that share one process (`python -m joins`).
 """
 
 from __future__ import annotations
@@ -9,17 +9,19 @@ import re
 from dataclasses import dataclass, field
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
-_LONG_ENOUGH = 300.0  # who ran for so long is not at fault for what ended it before
-_CHANGING = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+")  # a start's id, a position that has moved on
-_SAME_REASON = 3  # times in a row
+_LONG_ENOUGH = 300.0  # after running so long, a new end is not counted with earlier ones
+_CHANGING = re.compile(
+    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+"
+)  # an id of a start, or a position that has moved
+_SAME_REASON = 3  # consecutive times
 
 
 @dataclass(slots=True, kw_only=True)
 class Restarts:
-    """Each end is followed by a pause that doubles from 0.5 s up to `longest`.
+    """After each end follows a pause that doubles from 0.5 s up to `longest`.
 
-    What ended three times in a row for the same Fatal reason stays `down`, with that reason: to start it again repeats
-    what nobody has mended. Numbers and ids in a reason may differ.
+    A part that ended three times in a row for the same Fatal reason stays `down`: a restart would fail again. Numbers
+    and ids in a reason may differ.
     """
 
     longest: float = _LONGEST_PAUSE
@@ -30,12 +32,12 @@ class Restarts:
     _ends: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     def began(self, name: str, now: float) -> None:
-        """It was started."""
+        """Record a start."""
         self._began[name] = now
         self._due.pop(name, None)
 
     def ended(self, name: str, now: float, *, fatal: str | None) -> bool:
-        """It ended by itself; `fatal` is its reason where that was Fatal. Whether it is to be started again."""
+        """Record an end; `fatal` is its reason if it was Fatal. Return whether to restart."""
         if now - self._began.get(name, now) > _LONG_ENOUGH:
             self._pauses.pop(name, None)
         if fatal is None:
@@ -53,14 +55,14 @@ class Restarts:
         return True
 
     def stays_down(self, name: str, reason: str) -> None:
-        """It is not to be started again."""
+        """Record that it must not be restarted."""
         self.down[name] = reason
         self._due.pop(name, None)
 
     def waits(self, name: str) -> bool:
-        """Whether its end is known, and it waits to begin again."""
+        """Return whether it has ended and waits for its restart."""
         return name in self._due
 
     def due(self, now: float) -> list[str]:
-        """What is to be started now."""
+        """Return the names to start now."""
         return [name for name, at in self._due.items() if now >= at]

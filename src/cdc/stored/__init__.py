@@ -1,1 +1,1 @@
-"""How rows are stored: columns ⇄ bytes in HBase, fields in Solr, tables of others."""
+"""Storage of rows: columns ⇄ bytes in HBase, fields in Solr, external tables."""

@@ -1,14 +1,14 @@
-"""Row ⇄ HBase cells under a layout; row keys, salt buckets and barriers.
+"""Convert rows ⇄ HBase cells under a layout; row keys, salt buckets and barriers.
 
-A live row is one Put of every column of its layout, so that no column delete is ever needed: NULL is a zero-length
-cell and a bit in `_nulls` (an empty string is a zero-length cell without the bit). Reserved qualifiers, beside the
-columns: `_nulls` bitmap (bit i of byte i // 8 = column i), `_layout` 4-byte layout id, `_batch` 8-byte batch number,
-`_ts` 8-byte commit time (ms) of the newest source change that the row shows, `_from` where its values came from
-(`cdc.stored.traces`), which rows of before it was told lack.
+A live row is one Put of every column of its layout, so that no column delete is ever needed: NULL is a zero-length cell
+and a bit in `_nulls` (an empty string is a zero-length cell without the bit). Reserved qualifiers: `_nulls` bitmap (bit
+i of byte i // 8 = column i), `_layout` 4-byte layout id, `_batch` 8-byte batch number, `_ts` 8-byte commit time (ms) of
+the newest source change that the row shows, `_from` the lineage of its values (`cdc.stored.traces`), which rows of
+older versions lack.
 
-Row key = one salt byte (crc32 of the rest, modulo buckets), `01`, then each key column in sortable form. A column that
-may be NULL has a byte more in front, `00` for NULL, which ends it, `01` for a value: so NULL comes first. A barrier's
-key is the salt byte and `00 barrier`: it sorts before the bucket's rows, and scans of rows begin behind it.
+Row key = one salt byte (crc32 of the rest, modulo buckets), `01`, then each key column in sortable form. A nullable
+column has one more byte in front: `00` for NULL, which ends it, `01` for a value. So NULL sorts first. A barrier's key
+is the salt byte and `00 barrier`: it sorts before the bucket's rows, and scans of rows start after it.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ RESERVED = frozenset({NULLS, LAYOUT, BATCH, TS, FROM})
 BARRIER_SUFFIX = b"\x00barrier"
 BARRIER = b"_barrier"
 _INT, _LONG = struct.Struct(">i"), struct.Struct(">q")
-_LONGEST_KEY = 32_767  # HBase's own bound, met here so that it costs a row and not the query
+_LONGEST_KEY = 32_767  # HBase's own limit, checked here so that it costs a row and not the query
 _NULL, _VALUE = b"\x00", b"\x01"
 _WIDTHS = {"int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint64": 8}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRow:
-    """A decoded row: canonical values by column, and what the reserved cells say."""
+    """A decoded row: canonical values by column, and the reserved cells."""
 
     values: dict[str, Canonical]
     layout_id: int
@@ -46,14 +46,14 @@ class StoredRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Barrier:
-    """All rows of `batch` in this salt bucket, and of every batch before it, were written before this record.
+    """Record that all rows of `batch` and of every earlier batch in this salt bucket were written before it.
 
-    `timestamp` is the batch's stamp (ms), `buckets` how many buckets each hold such a record, `positions` the source
-    positions that the table reflects at least: source → {"sequence": n, "gtid_set": "…", "file": "…", "pos": n,
-    "exact": whether it reflects nothing of the source behind them}. `ends`: where exactly the batch ends in the log,
-    topic → partition → offset, once per level of the plan that reads topics, the lowest first.
-    `incomplete`: how many dead letters the join has sent since its run began: changes or rows that the table lacks.
-    `watermark` (ms): of a table that joins by time, up to which time of its rows it waits for none any more.
+    `timestamp` is the batch's timestamp (ms), `buckets` the number of buckets, each with such a record. `positions` are
+    the source positions that the table reflects at least: source → {"sequence": n, "gtid_set": "…", "file": "…", "pos":
+    n, "exact": whether it reflects no later change of the source}. `ends` is where exactly the batch ends in the log:
+    topic → partition → offset, once per level of the plan that reads topics, the lowest first. `incomplete` is the
+    number of dead letters that the join has written since its run started: changes or rows that the table lacks.
+    `watermark` (ms): for a table that joins by time, the time up to which it expects no more rows.
     """
 
     bucket: int
@@ -66,7 +66,7 @@ class Barrier:
     watermark: int | None = None
 
     def to_bytes(self) -> bytes:
-        """Value of the cell `_barrier`; inverse of `load_barrier`."""
+        """Return the value of the cell `_barrier`; inverse of `load_barrier`."""
         fields = {"bucket": self.bucket, "buckets": self.buckets, "batch": self.batch, "stamp": self.timestamp}
         fields["incomplete"] = self.incomplete
         if self.watermark is not None:
@@ -77,7 +77,7 @@ class Barrier:
 def load_barrier(stored: bytes) -> Barrier:
     """Read a barrier's cell, also one of format 1, which had neither ends nor dead letters.
 
-    KeyError, ValueError, TypeError or AttributeError when it is none.
+    Raises KeyError, ValueError, TypeError or AttributeError if it is not one.
     """
     value = json.loads(stored)
     if value["format"] not in (1, 2):
@@ -99,22 +99,22 @@ def load_barrier(stored: bytes) -> Barrier:
 
 
 def barrier_key(bucket: int) -> bytes:
-    """Row key of a bucket's barrier."""
+    """Return the row key of a bucket's barrier."""
     return bytes([bucket]) + BARRIER_SUFFIX
 
 
 def is_barrier(row_key: bytes) -> bool:
-    """Whether a row of an aggregated table is a barrier."""
+    """Return whether a row of a joined table is a barrier."""
     return row_key[1:] == BARRIER_SUFFIX
 
 
 def split_keys(buckets: int) -> list[bytes]:
-    """Where an aggregated table is split: one region per salt bucket."""
+    """Return the split points of a joined table: one region per salt bucket."""
     return [bytes([bucket]) for bucket in range(1, buckets)]
 
 
 def _sortable(type_: LogicalType) -> Encoder:
-    """Key form of a column: compared as bytes it sorts as the values do, and no form is a prefix of another."""
+    """Return the encoder of a key column: its bytes sort like the values, and no encoding is a prefix of another."""
     if type_.kind in _WIDTHS:
         width, offset = _WIDTHS[type_.kind], 0 if type_.kind == "uint64" else 1 << (8 * _WIDTHS[type_.kind] - 1)
 
@@ -124,14 +124,14 @@ def _sortable(type_: LogicalType) -> Encoder:
             return (value + offset).to_bytes(width, "big")
 
         return integer
-    # A zero byte inside a value becomes 00 FF and the end is 00 00, which keeps order and unambiguity.
+    # A zero byte inside a value becomes 00 FF and the end is 00 00, which keeps the order and is unambiguous.
     assert type_.kind != "list", "a list in a row key"
     encode = encoder(type_)
     return lambda value: encode(value).replace(b"\x00", b"\x00\xff") + b"\x00\x00"
 
 
 class RowCodec:
-    """Encodes and decodes the rows of one layout; built once per layout, then called per row.
+    """Encodes and decodes the rows of one layout; created once per layout, then called per row.
 
     Raises ValueError or struct.error for values that do not fit their column's type: the caller quarantines the row.
     """
@@ -148,7 +148,7 @@ class RowCodec:
         self._layout_id = _INT.pack(layout.id)
 
     def row_key(self, values: Mapping[str, Canonical]) -> bytes:
-        """Row key of a row; ValueError when a column is NULL for which the key has no NULL, or when it is too long."""
+        """Return the row key of a row. Raises ValueError if a non-nullable column is NULL, or the key is too long."""
         parts = []
         for name, nullable, encode in self._key_columns:
             value = values[name]
@@ -166,7 +166,7 @@ class RowCodec:
     def cells(
         self, values: Mapping[str, Canonical], *, batch: int, ts_ms: int, trace: bytes = b""
     ) -> dict[bytes, bytes]:
-        """Qualifier → bytes of the whole row, reserved cells included."""
+        """Return qualifier → bytes of the whole row, including reserved cells."""
         nulls = bytearray((len(self._columns) + 7) // 8)
         cells: dict[bytes, bytes] = {}
         for i, (name, qualifier, encode, _) in enumerate(self._columns):
@@ -180,11 +180,11 @@ class RowCodec:
         cells[LAYOUT] = self._layout_id
         cells[BATCH] = _LONG.pack(batch)
         cells[TS] = _LONG.pack(ts_ms)
-        cells[FROM] = trace  # also an empty one: what an older put told may not stay
+        cells[FROM] = trace  # written even if empty, to replace the lineage of an older put
         return cells
 
     def row(self, cells: Mapping[bytes, bytes]) -> StoredRow:
-        """Inverse of `cells`; KeyError when a cell of the layout is missing (the row is not whole)."""
+        """Decode a row; inverse of `cells`. Raises KeyError if a cell of the layout is missing."""
         nulls = cells[NULLS]
         values: dict[str, Canonical] = {}
         for i, (name, qualifier, _, decode) in enumerate(self._columns):
@@ -199,11 +199,11 @@ class RowCodec:
 
 
 def layout_id_of(cells: Mapping[bytes, bytes]) -> int:
-    """The layout id that a row's cells name; KeyError when they name none."""
+    """Return the layout id in a row's cells. Raises KeyError if there is none."""
     layout_id: int = _INT.unpack(cells[LAYOUT])[0]
     return layout_id
 
 
 def document_id(row_key: bytes) -> str:
-    """Id of a row's document: its key in hexadecimal, since a row delete carries nothing but the key."""
+    """Return the id of a row's document: its key in hexadecimal, because a row delete contains nothing but the key."""
     return row_key.hex()

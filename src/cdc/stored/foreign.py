@@ -1,4 +1,4 @@
-"""Tables that others write with plain HBase `Bytes`, described by hand: what of them becomes which field."""
+"""External tables that other systems write with plain HBase `Bytes`, with a declared mapping from cells to fields."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ Take = Literal["value", "qualifier"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignField:
-    """One field of the documents. `qualifier` ends in `*` for all columns that begin so, which makes a field of many
-    values; `take` says whether a column's value or the rest of its name is taken. `family` is empty for the row key.
-    """
+    """One field of the documents. A `qualifier` that ends in `*` matches all columns with that prefix and makes a field
+    of many values. `take` selects the column's value or the rest of its name. `family` is empty for the row key."""
 
     name: str
     family: str
@@ -27,11 +26,11 @@ class ForeignField:
 
     @property
     def many(self) -> bool:
-        """Whether a document may have several values."""
+        """Return whether a document may have several values."""
         return self.qualifier.endswith("*")
 
     def matches(self, family: bytes, qualifier: bytes) -> bool:
-        """Whether a cell of this column belongs to the field."""
+        """Return whether a cell of this column belongs to the field."""
         if family != self.family.encode():
             return False
         wanted = self.qualifier.encode()
@@ -40,11 +39,11 @@ class ForeignField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignTable:
-    """A table of others: `table` is HBase's name of it, with its namespace.
+    """An external table: `table` is its name in HBase, with its namespace.
 
     `mapping` row makes one document of each row, column one of each cell that a field names. `read_row` dynamic
-    completes what was written by reading the row; never takes what was written for the whole row. Rows outside
-    [`start_row`, `stop_row`) are left out; None is no bound.
+    completes a write by reading the row; never treats the write as the whole row. Rows outside [`start_row`,
+    `stop_row`) are left out; None is no bound.
     """
 
     name: str
@@ -58,9 +57,9 @@ class ForeignTable:
 
     @property
     def families(self) -> tuple[str, ...]:
-        """The column families that fields are made of."""
+        """Return the column families of the fields."""
         return tuple(dict.fromkeys(field.family for field in self.fields if field.family))
 
     def covers(self, row: bytes) -> bool:
-        """Whether a row is within the bounds."""
+        """Return whether a row is within the bounds."""
         return (self.start_row is None or row >= self.start_row) and (self.stop_row is None or row < self.stop_row)

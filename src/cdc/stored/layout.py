@@ -1,7 +1,7 @@
-"""The stored layout of an aggregated table: what turns its bytes back into typed columns.
+"""Stored layout of a joined table, which turns its bytes back into typed columns.
 
-A layout is a record in `<topology>:layouts` (row `layout/<table>/<id, 6 digits>`, column `f:json`); every row of the
-aggregated table carries the id. The indexer reads bytes with nothing but the layout.
+A layout is a record in `<topology>:layouts` (row `layout/<table>/<id, 6 digits>`, column `f:json`). Every row of the
+joined table contains the id. The indexer needs only the layout to read the bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from cdc.model.types import Canonical, LogicalType, parse_type
 
-FORMATS = (1, 2)  # 2 where a column of the row key may be NULL; older programs refuse it and read no key wrongly
+FORMATS = (1, 2)  # 2 if a column of the row key may be NULL; older programs refuse it and so misread no key
 LAYOUTS_FAMILY = b"f"
 LAYOUT_QUALIFIER = b"json"
 
@@ -21,7 +21,7 @@ LAYOUT_QUALIFIER = b"json"
 class LayoutColumn:
     """One column: its name in the query's result, its type, and the source column it comes from (for people).
 
-    `members`: its text is a list with commas between (a SET), which an index counts and filters by member.
+    `members`: its text is a comma-separated list (a SET), which an index counts and filters by member.
     """
 
     name: str
@@ -32,11 +32,11 @@ class LayoutColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """The columns of a table in order, how its row keys are made, and in how many salt buckets (= regions) it lies.
+    """The columns of a table in order, the format of its row keys, and the number of its salt buckets (= regions).
 
     `topology` and `table` name it, `id` counts its versions from 1, `family` is the one column family. Qualifiers are
     the column names in UTF-8. `row_key` names the columns that form the key, in order; `nullable_key` those of them
-    that may be NULL, which a byte in the key tells (`cdc.stored.cells`).
+    that may be NULL, which a byte in the key indicates (`cdc.stored.cells`).
     """
 
     topology: str
@@ -50,22 +50,22 @@ class Layout:
 
     @property
     def format(self) -> int:
-        """The least format that tells all that there is to tell: what older programs can read they may read."""
+        """Return the least format that can represent it, so that older programs can read all that they support."""
         return 2 if self.nullable_key else 1
 
     def may_hold(self, row_key: Sequence[Canonical]) -> bool:
-        """Whether a row may have the key: no NULL but where the key has room for it."""
+        """Return whether a row may have the key: NULL only in nullable columns."""
         return None not in row_key or all(
             value is not None or name in self.nullable_key for name, value in zip(self.row_key, row_key, strict=True)
         )
 
     def same_shape(self, other: Layout) -> bool:
-        """Whether rows written under either read alike, ids and what is only told to people aside."""
+        """Return whether rows written under either read alike, regardless of ids and of attributes for people."""
         own, theirs = ([(column.name, column.type) for column in one.columns] for one in (self, other))
         return (own, self.same_keys(other), self.family) == (theirs, True, other.family)
 
     def same_keys(self, other: Layout) -> bool:
-        """Whether a row has the same key in HBase under either."""
+        """Return whether a row has the same key in HBase under either."""
         return (self.row_key, self.nullable_key, self.salt_buckets) == (
             other.row_key,
             other.nullable_key,
@@ -74,22 +74,23 @@ class Layout:
 
 
 def layout_row(table: str, layout_id: int) -> bytes:
-    """Row key of a stored layout; ids sort, so the last row of the prefix is the newest."""
+    """Return the row key of a stored layout. Ids sort, so the last row of the prefix is the newest."""
     return f"layout/{table}/{layout_id:06d}".encode()
 
 
 def layout_rows_prefix(table: str) -> bytes:
-    """Prefix of all layouts of a table."""
+    """Return the prefix of all layouts of a table."""
     return f"layout/{table}/".encode()
 
 
 def timestamp_row(table: str, query_id: str, batch: int) -> bytes:
-    """Row key of a batch's stamp: (query id, batch) → column `f:stamp`, 8 bytes big-endian, milliseconds."""
+    """Return the row key of a batch's timestamp: (query id, batch) → column `f:stamp`, 8 bytes big-endian,
+    milliseconds."""
     return f"stamp/{table}/{query_id}/{batch:012d}".encode()
 
 
 def dump_layout(layout: Layout) -> bytes:
-    """Stored form, JSON in UTF-8; inverse of `load_layout`."""
+    """Return the stored form, JSON in UTF-8; inverse of `load_layout`."""
     return json.dumps(
         {
             "format": layout.format,
@@ -110,7 +111,7 @@ def dump_layout(layout: Layout) -> bytes:
 
 
 def load_layout(stored: bytes) -> Layout:
-    """Read a stored layout; KeyError or ValueError when it is not one of a known format."""
+    """Read a stored layout. Raises KeyError or ValueError if it is not one of a known format."""
     value = json.loads(stored)
     if value["format"] not in FORMATS:
         raise ValueError(f"layout of format {value['format']}, this version reads up to format {FORMATS[-1]}")

@@ -1,9 +1,9 @@
-"""Where a stored row came from: per row of a table that it shows, the record of the log that told that row.
+"""Lineage of a stored row: for each source row that it shows, the record of the log that contained it.
 
-A trace is entries of 8 bytes behind one another, in no order that means anything; none of it is known where it is
-empty. An entry's first byte is a node's number in the plan (`joins.query.plan.Plan.nodes`), 12 bits are the partition,
-44 the offset of the record in the topic that the node reads. 255 in place of a node says how many rows a group has:
-a byte of the group's number, 6 of the count. Of a group's rows a trace names those of its newest change alone.
+A trace is a sequence of 8-byte entries in arbitrary order; empty if unknown. The first byte of an entry is a node's
+number in the plan (`joins.query.plan.Plan.nodes`), 12 bits are the partition, 44 bits the offset of the record in the
+topic that the node reads. 255 instead of a node introduces the number of rows in a group: one byte for the group's
+number, 6 bytes for the count. For a group, a trace contains only the rows of its newest change.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-NOWHERE = -1  # in place of a partition and offset that nobody knows, or that have no room
+NOWHERE = -1  # instead of a partition and offset that are unknown or too large
 MOST_NODES = 255
 _GROUP = 255
 _OFFSET_BITS, _PARTITIONS, _OFFSETS = 44, 1 << 12, 1 << 44
@@ -21,7 +21,7 @@ _ENTRY = struct.Struct(">Q")
 
 
 class Origin(NamedTuple):
-    """The record that told what node number `node` shows: its partition and offset in the node's topic."""
+    """The record from which node number `node` has its row: partition and offset in the node's topic."""
 
     node: int
     partition: int
@@ -29,30 +29,31 @@ class Origin(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """How many rows a group had when its row was written; `group` = its number in the plan."""
+    """Number of rows in a group when its row was written; `group` is its number in the plan."""
 
     group: int
     rows: int
 
 
 def place_of(partition: int, offset: int) -> int:
-    """A record's partition and offset as one number, NOWHERE if they do not fit."""
+    """Return a record's partition and offset as one number; NOWHERE if they do not fit."""
     fits = 0 <= partition < _PARTITIONS and 0 <= offset < _OFFSETS
     return partition << _OFFSET_BITS | offset if fits else NOWHERE
 
 
 def entry(node: int, place: int) -> bytes:
-    """The entry of a node's row; nothing of a place that is not known, or a node beyond those that have a number."""
+    """Return the entry of a node's row; empty if the place is unknown, or the node is beyond those that have a
+    number."""
     return _ENTRY.pack(node << 56 | place) if place >= 0 and node < MOST_NODES else b""
 
 
 def count_entry(group: int, rows: int) -> bytes:
-    """The entry that says how many rows a group has."""
+    """Return the entry with the number of rows in a group."""
     return _ENTRY.pack(_GROUP << 56 | group << _COUNT_BITS | min(rows, _COUNTS - 1))
 
 
 def entries_of(trace: bytes) -> Iterator[Origin | Counted]:
-    """What a trace says, entry by entry; ValueError when it is none."""
+    """Yield the entries of a trace. Raises ValueError if it is not one."""
     if len(trace) % _ENTRY.size:
         raise ValueError(f"a trace of {len(trace)} bytes")
     for (found,) in _ENTRY.iter_unpack(trace):

@@ -1,9 +1,9 @@
-"""Canonical values ⇄ HBase bytes, one pair of functions per kind.
+"""Convert canonical values ⇄ HBase bytes, one pair of functions per kind.
 
 Bytes follow HBase's `Bytes.toBytes` (UTF-8, big-endian; decimal = 4-byte scale, then the unscaled integer), so that
-Phoenix, Hive, Lily and the HBase shell read them. Dates are 4-byte days, datetimes 8-byte microseconds since 1970 UTC.
-A geometry is its EWKT in UTF-8. A list, which `Bytes` does not have, is its members' bytes one behind another, each
-with its length before it (4 bytes).
+Phoenix, Hive, Lily and the HBase shell can read them. Dates are 4-byte days, datetimes 8-byte microseconds since 1970
+UTC. A geometry is its EWKT in UTF-8. A list, which `Bytes` does not have, is the sequence of its members' bytes, each
+preceded by its length (4 bytes).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Decoder = Callable[[bytes], Canonical]
 
 
 def micros_of(text: str) -> int:
-    """Microseconds since 1970 UTC of a canonical datetime; ValueError when it is not one."""
+    """Return microseconds since 1970 UTC of a canonical datetime. Raises ValueError if it is not one."""
     if not text.endswith("Z"):
         raise ValueError(f"datetime {text!r} lacks its Z")
     return (dt.datetime.fromisoformat(text[:-1]) - _EPOCH) // _MICRO
 
 
 def datetime_of(micros: int) -> str:
-    """Canonical datetime of microseconds since 1970 UTC, without trailing zeros in the fraction."""
+    """Return the canonical datetime of microseconds since 1970 UTC, without trailing zeros in the fraction."""
     text = (_EPOCH + dt.timedelta(microseconds=micros)).isoformat()
     return (text.rstrip("0") if "." in text else text) + "Z"
 
@@ -155,7 +155,8 @@ def _list_decoder(decode: Decoder) -> Decoder:
 
 
 def encoder(type_: LogicalType) -> Encoder:
-    """Function canonical value (not None) → bytes; it raises ValueError or struct.error for a value of another type."""
+    """Return a function from a canonical value (not None) to bytes. It raises ValueError or struct.error for a value of
+    another type."""
     if type_.element is not None:
         return _list_encoder(encoder(type_.element))
     if type_.kind == "decimal":
@@ -164,7 +165,7 @@ def encoder(type_: LogicalType) -> Encoder:
 
 
 def decoder(type_: LogicalType) -> Decoder:
-    """Function bytes → canonical value; inverse of `encoder`, and it raises for bytes that are not of the type."""
+    """Return a function from bytes to a canonical value; inverse of `encoder`. It raises for bytes of another type."""
     if type_.element is not None:
         return _list_decoder(decoder(type_.element))
     return _decimal_text if type_.kind == "decimal" else _CODECS[type_.kind][1]

@@ -1,1 +1,1 @@
-"""What one YAML file declares, and its strict reader."""
+"""Declarations in a topology file, and its strict reader."""

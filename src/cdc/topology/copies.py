@@ -1,4 +1,4 @@
-"""`tables: shop.*`: source tables that are kept as they are, each in an aggregated table of its own."""
+"""`tables: shop.*`: unchanged copies of source tables, each in its own HBase table."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _LONGEST = 63  # characters of a table's name in a topology
 
 
 def copies_of(pattern: str, sources: Mapping[str, Source]) -> list[tuple[str, TableId]]:
-    """Name and source table of each copy: `shop.*`, `shop.orders` or `shop.database.table`.
+    """Return name and source table of each copy: `shop.*`, `shop.orders` or `shop.database.table`.
 
-    A copy is called `<source>_<table>` in small letters, with `_` for `.` and `-`; other characters are escaped.
-    ValueError for a pattern that means no captured table.
+    A copy is called `<source>_<table>` in lower case, with `_` for `.` and `-`; other characters are escaped. Raises
+    ValueError for a pattern that matches no captured table.
     """
     name, _, rest = pattern.partition(".")
     if name not in sources or not rest:
@@ -28,7 +28,7 @@ def copies_of(pattern: str, sources: Mapping[str, Source]) -> list[tuple[str, Ta
         or (table.database == source.database and rest in (table.table, dotted(table.table)))
     ]
     if not found:
-        raise ValueError(f"{pattern!r} is no captured table")
+        raise ValueError(f"{pattern!r} is not a captured table")
     return found
 
 
@@ -38,6 +38,7 @@ def _copy_name(table: TableId) -> str:
 
 
 def copy_query(table: TableId) -> str:
-    """The query of a copy; its row key is the table's primary key. Names are quoted: MySQL takes nearly every one."""
+    """Return the query of a copy; its row key is the table's primary key. Names are quoted, because MySQL allows nearly
+    all characters."""
     names = ".".join("`" + name.replace("`", "``") + "`" for name in (table.source, table.database, table.table))
     return f"SELECT t.* FROM {names} t"

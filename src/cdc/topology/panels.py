@@ -1,8 +1,8 @@
-"""Panels of a dashboard: what each one measures, over which rows, and how wide it stands; their small languages.
+"""Panels of a dashboard: measure, rows and width of each; and the syntax of measures and filters.
 
-A *measure* is `count`, or `sum(amount)`, `avg(…)`, `min(…)`, `max(…)`, `unique(…)`, `percentile(amount, 95)`.
-A *filter* of `where:` is a column, an operator and what it is compared with: `status = paid`, `amount >= 10`,
-`country in (DE, 'AT')`, `note is null`. Neither is ever Solr's syntax.
+A *measure* is `count`, or `sum(amount)`, `avg(…)`, `min(…)`, `max(…)`, `unique(…)`, `percentile(amount, 95)`. A
+*filter* of `where:` is a column, an operator and a value: `status = paid`, `amount >= 10`, `country in (DE, 'AT')`,
+`note is null`. Neither is ever Solr's syntax.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _RANGE = re.compile(r"last (\d{1,6}) (minute|hour|day|week|month|year)s?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PanelMeasure:
-    """A figure over rows: `field` is empty for a count alone, `percent` set for a percentile alone (0 to 100)."""
+    """A figure over rows. `field` is empty only for a count, `percent` is set only for a percentile (0 to 100)."""
 
     function: MeasureFunction
     field: str = ""
@@ -45,17 +45,17 @@ class PanelMeasure:
 
     @property
     def additive(self) -> bool:
-        """Whether the figure of all rows tells, with those of some, that of the others."""
+        """Return whether the figure of the remaining rows follows from those of all rows and of some rows."""
         return self.function in ("count", "sum", "avg")
 
 
 COUNT = PanelMeasure(function="count")
-NUMBER_FORM = re.compile(r"[^0]*0(,0)?(\.0{1,6})?[^0]*")  # `0,0.00 €`: thousands apart, two digits, a sign behind
+NUMBER_FORM = re.compile(r"[^0]*0(,0)?(\.0{1,6})?[^0]*")  # `0,0.00 €`: thousands separators, two digits, a suffix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PanelFilter:
-    """Rows whose `field` compares so with `values`: one, for `in` and `not in` some, for null none."""
+    """Rows whose `field` compares so with `values`: one value, several for `in` and `not in`, none for null."""
 
     field: str
     operator: FilterOperator
@@ -75,9 +75,9 @@ class TimeRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """One panel. `fields`: what `terms`, `histogram` and `heatmap` part rows by, what `table` groups by; the columns of
-    a table of rows, which has no `measures`. `by` splits a series, into `top` parts; `buckets` are a histogram's.
-    """
+    """One panel. `fields`: the columns that group the rows in `terms`, `histogram`, `heatmap` and `table`, or the
+    columns of a table of rows without `measures`. `by` splits a series into `top` parts; `buckets` is a histogram's
+    number of bars."""
 
     type: PanelType
     title: str
@@ -94,13 +94,13 @@ class Panel:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Every column that the panel names."""
+        """Return every column that the panel names."""
         named = (*(one.field for one in self.measures), *self.fields, self.by, *(one.field for one in self.where))
         return tuple(dict.fromkeys(name for name in named if name))
 
 
 def measure_of(text: str) -> PanelMeasure:
-    """The measure that a text names; ValueError, which says what is wrong, for what is none."""
+    """Parse a measure. Raises ValueError with the reason if it is invalid."""
     match = _MEASURE.fullmatch(text.strip())
     if match is None or match[1] not in get_args(MeasureFunction):
         raise ValueError(f"measure {text[:_LONGEST]!r}")
@@ -120,7 +120,7 @@ def measure_of(text: str) -> PanelMeasure:
 
 
 def filter_of(text: str) -> PanelFilter:
-    """The filter that a text says; ValueError for what is none."""
+    """Parse a filter. Raises ValueError if it is invalid."""
     match = _FILTER.fullmatch(text.strip())
     if match is None or len(text) > _LONGEST:
         raise ValueError(f"filter {text[:_LONGEST]!r}")
@@ -128,7 +128,7 @@ def filter_of(text: str) -> PanelFilter:
     rest = match[3].strip()
     if operator.endswith("null"):
         if rest:
-            raise ValueError(f"filter {text!r}, with more behind `{operator}`")
+            raise ValueError(f"filter {text!r}, with more after `{operator}`")
         return PanelFilter(field=match[1], operator=operator)
     listed = operator.endswith("in")
     if listed and not (rest.startswith("(") and rest.endswith(")")):
@@ -140,7 +140,7 @@ def filter_of(text: str) -> PanelFilter:
 
 
 def range_of(text: str) -> TimeRange:
-    """The range that a text says: `all`, `last 30 days`; ValueError for what is none."""
+    """Parse a range, such as `all` or `last 30 days`. Raises ValueError if it is invalid."""
     if text == "all":
         return TimeRange()
     match = _RANGE.fullmatch(text)
@@ -155,7 +155,9 @@ def _items(text: str, whole: str) -> tuple[str, ...]:
     while place < len(text):
         match = _ITEM.match(text, place)
         if match is None:
-            raise ValueError(f"filter {whole!r}, where {text[place:]!r} is no value; one with , ( ) or ' stands in ' '")
+            raise ValueError(
+                f"filter {whole!r}, where {text[place:]!r} is not a value; put one with , ( ) or ' into ' '"
+            )
         found.append(match[2] if match[1] is None else match[1].replace("''", "'"))
         place = match.end()
     return tuple(found)

@@ -1,7 +1,7 @@
-"""Reads a topology file strictly: an unknown key, a wrong type, a missing variable or a dangling name is an error.
+"""Read a topology file strictly: an unknown key, a wrong type, a missing variable or a dangling name is an error.
 
-Every error is a TopologyError naming file, line and path. YAML is composed, not loaded, so that each value keeps its
-line, duplicate keys are seen, and YAML 1.1's traps (`no`, `1:30`) stay the text that was written.
+Every error is a TopologyError with file, line and path. YAML is composed, not loaded, so that each value keeps its
+line, duplicate keys are detected, and YAML 1.1's traps (`no`, `1:30`) stay the text that was written.
 """
 
 from __future__ import annotations
@@ -42,11 +42,10 @@ def _no_file(path: str) -> str:
 def read_topology(
     text: str, *, file: str, environ: Mapping[str, str], content: Callable[[str], str] = _no_file
 ) -> Topology:
-    """The topology that `text` declares; TopologyError (exit 2) for the first mistake found.
+    """Return the topology that `text` declares. Raises TopologyError (exit 2) for the first mistake.
 
-    `file` is used in messages; `environ` supplies `${NAME}` and `${NAME:-default}`, `content` what is in
-    the file of `${file:path}` (or an OSError). Queries are not parsed here:
-    `joins` does that against the sources' schemas.
+    `file` is used in messages. `environ` supplies `${NAME}` and `${NAME:-default}`, `content` the text of the file in
+    `${file:path}` (or an OSError). Queries are not parsed here: `joins` does that with the sources' schemas.
     """
     reader = YamlFile(file, environ, content)
     try:
@@ -61,14 +60,14 @@ def read_topology(
     no_foreign: Mapping[str, ForeignTable] = {}
     foreign = top.take("foreign_tables", lambda v: reader.named(v, foreign_table), no_foreign)
     no_sources: Mapping[str, Source] = {}
-    # whoever only indexes tables of others captures and joins nothing
+    # a topology that only indexes external tables captures and joins nothing
     sources = top.take("sources", lambda v: reader.named(v, _source), no_sources if foreign else REQUIRED)
     log = top.take("log", read_log, read_log(None))
     hbase = top.take("hbase", read_hbase, read_hbase(None))
     solr = top.take("solr", read_solr, read_solr(None))
     joins = top.take("joins", read_joins, read_joins(None))
     no_tables: Mapping[str, Table] = {}
-    # without tables the sources are captured into their topics, and nothing else is done
+    # without tables the sources are only captured into their topics
     tables = top.take("tables", lambda v: _tables(v, sources), no_tables)
     no_indexes: Mapping[str, Index] = {}
     indexes = top.take("indexes", lambda v: reader.named(v, lambda n, s: _index(name, n, s)), no_indexes)
@@ -101,9 +100,8 @@ def read_topology(
 
 
 def read_source(text: str, *, name: str, file: str) -> Source:
-    """One source, as it stands under `sources:`, from a text of its own that may name no variables and no files;
-    TopologyError for the first mistake found.
-    """
+    """Return one source, like under `sources:`, from its own text without variables and files. Raises TopologyError for
+    the first mistake."""
     reader = YamlFile(file, {}, _no_file)
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -177,7 +175,7 @@ def _source(name: str, s: Section) -> Source:
 def _rules(
     value: Value, source: str, database: str, mirror: MirrorReader | None, *, exact_case: bool
 ) -> dict[TableId, TableRule]:
-    """What is said of each table that is listed."""
+    """Return the rules of the listed tables."""
     found: dict[TableId, TableRule] = {}
     listed = not isinstance(value.node, yaml.MappingNode)
     pairs = [(item.text(), None, item) for item in value.items()] if listed else [
@@ -202,7 +200,7 @@ _NO_LOGIN: Mapping[str, Any] = {"hostname": "", "port": 0, "username": "", "pass
 
 
 def _login(s: Section, port: int) -> Mapping[str, Any]:
-    """Where a server listens, and who reads it."""
+    """Return a server's address and login."""
     return {
         "hostname": s.take("hostname", Value.text),
         "port": s.take("port", lambda v: v.number(1, 65535), port),
@@ -217,7 +215,7 @@ def _snapshot_mode(value: Value) -> SnapshotMode:
 
 
 def _tables(value: Value, sources: Mapping[str, Source]) -> Mapping[str, Table]:
-    """Aggregated tables by name; `shop.*`, alone, in a list or as a key, stands for a copy of each table."""
+    """Return joined tables by name; `shop.*`, alone, in a list or as a key, means a copy of each table."""
     if isinstance(value.node, yaml.MappingNode):
         entries = [(name, item, item.section()) for name, item in value.pairs().items()]
     else:

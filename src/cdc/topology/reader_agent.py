@@ -1,4 +1,4 @@
-"""Reads which agents of a fleet capture a source; part of `cdc.topology.reader`."""
+"""Read the agents of a fleet that capture a source; part of `cdc.topology.reader`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from cdc.topology.values import Section, Value
 
 
 def read_agent(s: Section, *, logged: bool) -> AgentChoice | None:
-    """`agent: {names: […] | labels: {…}, connection: …}` of a source; None where it says nothing. `logged`: whether an
-    agent can capture it.
-    """
+    """Read `agent: {names: […] | labels: {…}, connection: …}` of a source; None if it is missing. `logged`: an agent
+    can capture the source."""
     if "agent" in s.pairs and not logged:
-        s.pairs["agent"].fail("an agent", "a source of MySQL or MariaDB whose log is read: agents read no other")
+        s.pairs["agent"].fail("an agent", "a source of MySQL or MariaDB whose log is read: agents support no other")
     return s.take("agent", _choice, None)
 
 

@@ -1,4 +1,4 @@
-"""Reads `checks:` of a topology file; `cdc.topology.reader` has the rest and the errors' form."""
+"""Read `checks:` of a topology file; `cdc.topology.reader` has the rest and the format of errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _STAGES: tuple[CheckStage, ...] = get_args(CheckStage)
 
 
 def read_check(name: str, s: Section) -> Check:
-    """One check: `{every: 1h, stage: index, tables: [orders_wide], sample: 1/64}`."""
+    """Read one check: `{every: 1h, stage: index, tables: [orders_wide], sample: 1/64}`."""
     check = Check(
         name=name,
         every=s.take("every", _every),
@@ -26,7 +26,7 @@ def read_check(name: str, s: Section) -> Check:
 
 
 def check_checks(topology: Topology) -> None:
-    """TopologyError for the first check that names what there is not, or that has nothing to compare."""
+    """Raise TopologyError for the first check that names a missing table, or that has nothing to compare."""
     kept = [name for name, table in topology.tables.items() if table.sink == "hbase"]
     indexed = {index.table for index in topology.indexes.values()} & set(kept)
     for name, check in topology.checks.items():
@@ -46,7 +46,7 @@ def check_checks(topology: Topology) -> None:
 def _every(value: Value) -> float:
     seconds = value.duration()
     if seconds < 1:
-        value.fail(value.text(), "1s at least: a check begins again when the one before is over")
+        value.fail(value.text(), "1s at least: a check starts again when the previous run has ended")
     return seconds
 
 

@@ -1,4 +1,4 @@
-"""Reads `foreign_tables:` of a topology file; `cdc.topology.reader` has the rest and the errors' form."""
+"""Read `foreign_tables:` of a topology file; `cdc.topology.reader` has the rest and the format of errors."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from cdc.model.types import LogicalType, parse_type
 from cdc.stored.foreign import ForeignField, ForeignTable
 from cdc.topology.values import Section, Value
 
-# Bytes.toBytes(BigDecimal) carries its scale, so a hand-written layout need not know it.
+# Bytes.toBytes(BigDecimal) contains its scale, so a hand-written layout does not need it.
 _ANY_DECIMAL = LogicalType(kind="decimal", precision=38, scale=0)
 
 
 def foreign_table(name: str, s: Section) -> ForeignTable:
-    """One table of others."""
+    """Read one external table."""
     return ForeignTable(
         name=name,
         table=s.take("table", _table_name),
@@ -33,7 +33,7 @@ def _fields(value: Value) -> tuple[ForeignField, ...]:
     found: list[ForeignField] = []
     for name, item in value.pairs().items():
         if not name or name.startswith("_"):
-            item.fail(f"field {name!r}", "a name that does not begin with _")
+            item.fail(f"field {name!r}", "a name that does not start with _")
         s = item.section()
         family, qualifier = s.take("source", _source)
         found.append(

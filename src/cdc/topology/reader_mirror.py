@@ -1,4 +1,4 @@
-"""Reads what a topology says of topics that others write; part of `cdc.topology.reader`."""
+"""Read the options of topics that other systems write; part of `cdc.topology.reader`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cdc.topology.values import Section, Value
 
 
 class MirrorReader:
-    """Reads a source of type kafka: `table` what is said of each table, `read` the rest."""
+    """Reads a source of type kafka: `table` the options of each table, `read` the rest."""
 
     def __init__(self, s: Section) -> None:
         self._section = s
@@ -24,7 +24,7 @@ class MirrorReader:
         self._columns: dict[TableId, Mapping[str, str]] = {}
 
     def table(self, table: TableId, s: Section) -> None:
-        """The keys of a table that only such a source has."""
+        """Read the table keys that only such a source has."""
         self._topics[table] = s.take("topic", Value.text)
         nothing: Mapping[str, str] = {}
         columns = s.take("columns", _columns, nothing)
@@ -32,11 +32,11 @@ class MirrorReader:
             self._columns[table] = columns
 
     def listed(self, item: Value) -> None:
-        """A table without a word has no topic."""
+        """Refuse a table without options, because it has no topic."""
         item.fail("a table without its topic", "a mapping `table: {topic: …}`")
 
     def read(self) -> dict[str, Any]:
-        """The keys of the source, by the names of `Source`'s fields."""
+        """Read the keys of the source, by the names of `Source`'s fields."""
         s = self._section
         brokers = Brokers(s.take("bootstrap_servers", Value.text), s.take("security", read_security, None))
         decimals: Decimals = s.take("decimals", lambda v: v.one_of("string", "precise"), "string")
@@ -48,17 +48,17 @@ class MirrorReader:
 
 
 def check_keys(s: Section, said: Mapping[TableId, TableRule]) -> None:
-    """TopologyError where a table of a MaxScale lacks its key, which no line of its stream tells."""
+    """Raise TopologyError if a table of a MaxScale source lacks its key, which the stream does not contain."""
     if lacking := [table.table for table, rule in said.items() if not rule.message_key_columns]:
         s.pairs["tables"].fail(f"table {lacking[0]} without its key", f"{lacking[0]}: {{message_key_columns: […]}}")
 
 
 def check_mirrors(topology: Topology) -> None:
-    """TopologyError where rows of an upsert topic, which tells none before, should be exactly once by themselves."""
+    """Raise TopologyError for exactly_once with an upsert topic, which contains no before images."""
     for source in topology.sources.values():
         if source.mirror is not None and source.mirror.form == "upsert" and source.delivery == "exactly_once":
             path = f"sources.{source.name}.delivery"
-            raise topology.error(path, "exactly_once of upserts, which tell no rows before", "at_least_once")
+            raise topology.error(path, "exactly_once of upserts, which have no before images", "at_least_once")
 
 
 def _columns(value: Value) -> Mapping[str, str]:

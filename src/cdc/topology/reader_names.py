@@ -1,6 +1,6 @@
-"""Refuses names that Kafka or HBase cannot hold or would take for another's; part of `cdc.topology.reader`.
+"""Refuse names that Kafka or HBase does not allow or cannot distinguish; part of `cdc.topology.reader`.
 
-Two things of one name are one thing to a server: rows of a table would stand among the positions of captures.
+Two topics or tables with one name are one for the server: rows of a table would mix with the positions of captures.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from cdc.topology.topology import Source, Topology
 
 
 def check_names(topology: Topology) -> None:
-    """TopologyError for the first table whose topic or HBase table is Tailorbird's own, another's, or impossible."""
+    """Raise TopologyError for the first table whose topic or HBase table is reserved, used twice, or invalid."""
     own = naming.control_topics(topology.name)
     taken = {naming.distinguished(topic): topic for topic in own}
     for source in topology.sources.values():
@@ -32,22 +32,26 @@ def check_names(topology: Topology) -> None:
     for foreign in topology.foreign_tables.values():
         if foreign.table in (*naming.control_tables(topology.name), *own_tables):
             what = f"HBase table {foreign.table} is Tailorbird's own"
-            raise topology.error(f"foreign_tables.{foreign.name}.table", what, "a table of others")
+            raise topology.error(f"foreign_tables.{foreign.name}.table", what, "an external table")
 
 
 def _take(topology: Topology, taken: dict[str, str], topic: str, path: str, expected: str) -> None:
     if not naming.is_topic(topic):
         wanted = "names of letters, digits, `.`, `_` and `-` only, 249 characters in all"
-        raise topology.error(path, f"Kafka can have no topic {topic!r}", wanted)
+        raise topology.error(path, f"Kafka does not allow a topic {topic!r}", wanted)
     other = taken.get(naming.distinguished(topic))
     if other is not None:
-        what = f"Kafka does not tell topic {topic} from {other}" if other != topic else f"topic {topic} is another's"
+        what = (
+            f"Kafka does not distinguish topic {topic} from {other}"
+            if other != topic
+            else f"topic {topic} is used twice"
+        )
         raise topology.error(path, what, expected)
     taken[naming.distinguished(topic)] = topic
 
 
 def _path(topology: Topology, source: Source, table: TableId) -> str:
-    """Where a captured table is listed: by its place in a list, or as a key."""
+    """Return the path of a captured table: by its place in a list, or as a key."""
     tables = f"sources.{source.name}.tables"
     listed = f"{tables}[{source.tables.index(table)}]"
     names = (table.table, dotted(table.table), f"{table.database}.{table.table}", table.name)

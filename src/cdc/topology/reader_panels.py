@@ -1,4 +1,4 @@
-"""Reads `dashboards:`: a page of rows, and above it panels where some are declared."""
+"""Read `dashboards:`: a page of rows, and above it panels if some are declared."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOST_PANELS, MOST_FIELDS, MOST_MEASURES, MOST_TOP = 50, 2, 8, 200
 
 
 def read_dashboard(name: str, s: Section) -> Dashboard:
-    """One dashboard; whether its columns are there, `validate` and the page look."""
+    """Read one dashboard. `validate` and the page check that its columns exist."""
     time = s.take("time", Value.text, None)
     none: tuple[Panel, ...] = ()
     panels = s.take("panels", lambda v: _panels(v, timed=time is not None), none)

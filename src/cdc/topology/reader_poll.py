@@ -1,4 +1,5 @@
-"""Reads what a topology says about polling, and what a polled source does not need; part of `cdc.topology.reader`."""
+"""Read the options of polling, and refuse those that a polled source does not support; part of
+`cdc.topology.reader`."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from cdc.topology.values import Section, Value
 
 
 def read_poll(s: Section) -> Poll:
-    """The keys of a source with `capture: poll`."""
+    """Read the keys of a source with `capture: poll`."""
     mode: PollMode = s.take("mode", lambda v: v.one_of("updated_at", "feed"), "updated_at")
     return Poll(
         cursor=s.take("cursor", _column, "updated_at" if mode == "updated_at" else "feed_sync_id"),
@@ -24,7 +25,7 @@ def read_poll(s: Section) -> Poll:
 
 
 def read_url(value: Value) -> str:
-    """A database URL as SQLAlchemy writes it."""
+    """Read a database URL as SQLAlchemy writes it."""
     text = value.text()
     if not re.match(r"[a-z][a-z0-9_]*(\+[a-z0-9_]+)?://", text):
         value.fail("no database URL", "dialect://user:password@host/database, as SQLAlchemy writes it")
@@ -32,7 +33,7 @@ def read_url(value: Value) -> str:
 
 
 def refuse_filters(s: Section, policy: str, rules: Mapping[TableId, TableRule]) -> None:
-    """Polling reads the tables that are listed, each of them whole."""
+    """Refuse filters: polling reads exactly the listed tables, with all their rows."""
     if policy != "drop":
         s.pairs["filter_policy"].fail("filter_policy accept of a polled source", "drop: list the tables to poll")
     if any(rule.where for rule in rules.values()):
@@ -40,11 +41,12 @@ def refuse_filters(s: Section, policy: str, rules: Mapping[TableId, TableRule]) 
 
 
 def check_capture(s: Section, kind: str, *, polled: bool) -> None:
-    """A kind of source whose log cannot be read must say that it is polled, one that is nothing but a log must not."""
+    """Check that a kind of source whose log cannot be read has `capture: poll`, and that one that is nothing but a log
+    has not."""
     if polled and kind == "postgresql":
         s.pairs["capture"].fail("a source of type postgresql that is polled", "type: sql, url: postgresql+psycopg://…")
     if polled and kind in ("kafka", "syslog", "maxscale"):
-        s.pairs["capture"].fail(f"a source of type {kind} that is polled", "no `capture:`: what comes is its log")
+        s.pairs["capture"].fail(f"a source of type {kind} that is polled", "no `capture:`: the source is a log")
     if not polled and kind == "sql":
         where = s.pairs.get("capture") or s.pairs.get("type") or s.value
         where.fail(f"the log of a source of type {kind} is not read", "capture: poll, or type: mysql")

@@ -1,4 +1,4 @@
-"""Reads what a topology says of a PostgreSQL source alone; part of `cdc.topology.reader`."""
+"""Read the options of PostgreSQL sources; part of `cdc.topology.reader`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cdc.topology.values import Section, Value
 
 
 def read_postgres(s: Section) -> dict[str, Any]:
-    """The keys that only a source of type postgresql has, by the names of `Source`'s fields."""
+    """Read the keys that only a source of type postgresql has, by the names of `Source`'s fields."""
     return {
         "dbname": s.take("dbname", Value.text),
         "slot_name": s.take("slot_name", _slot, ""),
@@ -20,7 +20,7 @@ def read_postgres(s: Section) -> dict[str, Any]:
 
 
 def check_slots(topology: Topology) -> None:
-    """TopologyError for two sources that would read one slot, of which each would get a part."""
+    """Raise TopologyError for two sources with the same slot, each of which would get a part of the changes."""
     seen: dict[tuple[str, int, str], str] = {}
     for source in topology.sources.values():
         if not source.slot_name:
@@ -35,7 +35,7 @@ def check_slots(topology: Topology) -> None:
 def _slot(value: Value) -> str:
     text = value.text()
     if not re.fullmatch(r"[a-z0-9_]{1,63}", text):
-        value.fail(repr(text), "small letters, digits and _ (63 at most)")
+        value.fail(repr(text), "lower-case letters, digits and _ (63 at most)")
     return text
 
 

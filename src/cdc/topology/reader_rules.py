@@ -1,4 +1,4 @@
-"""Reads what a topology says of one captured table; part of `cdc.topology.reader`."""
+"""Read the options of one captured table; part of `cdc.topology.reader`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from cdc.model.filters import TableRule, mask
 
 
 def read_rule(value: Any, also: Callable[[Any], None] = lambda section: None, *, exact_case: bool = False) -> TableRule:
-    """What is said of a table, as the reader has it.
+    """Return the rule of a table.
 
-    `{}` or `{ignored_columns: […], mask: {column: …}, where: …, message_key_columns: […], append_only: true,
-    watermark: …}`. `also` takes the keys that only some sources have; `exact_case`: its columns differ by case.
+    `{}` or `{ignored_columns: […], mask: {column: …}, where: …, message_key_columns: […], append_only: true, watermark:
+    …}`. `also` takes the keys that only some sources have; `exact_case`: its columns differ by case.
     """
     if value.node.tag == "tag:yaml.org,2002:null":
         return TableRule(exact_case=exact_case)
@@ -30,7 +30,7 @@ def read_rule(value: Any, also: Callable[[Any], None] = lambda section: None, *,
     if rule.append_only and "watermark" not in s.pairs:
         s.pairs["append_only"].fail("append_only without a watermark", "watermark: 10m, how late a row may come")
     if "watermark" in s.pairs and not rule.append_only:
-        s.pairs["watermark"].fail("a watermark of a table whose rows may change", "append_only: true beside it")
+        s.pairs["watermark"].fail("a watermark of a table whose rows may change", "`append_only: true` as well")
     s.end()
     return rule
 

@@ -1,4 +1,5 @@
-"""Reads `log:`, `hbase:`, `solr:`, `joins:` of a topology file; the rest, and its errors: `cdc.topology.reader`."""
+"""Read `log:`, `hbase:`, `solr:`, `joins:` of a topology file; `cdc.topology.reader` has the rest and the format of
+errors."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _PAIRS = (("certificate_file", "key_file"), ("key_file", "certificate_file"), ("
 
 
 def read_log(value: Value | None) -> Log:
-    """`log:`, or its defaults."""
+    """Read `log:`, or its defaults."""
     if value is None:
         return Log(brokers=Brokers("127.0.0.1:9092"), partitions=2, replication_factor=1, min_compaction_lag=604800.0)
     s = value.section()
@@ -33,7 +34,7 @@ def read_log(value: Value | None) -> Log:
 
 
 def read_security(value: Value) -> KafkaSecurity:
-    """How clients speak to brokers."""
+    """Read the authentication of Kafka clients."""
     s = value.section()
     protocol: Protocol = s.take("protocol", lambda v: v.one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"))
     mechanism: Mechanism | None = s.take(
@@ -64,7 +65,7 @@ def _filled(value: Value) -> str:
 
 
 def read_hbase(value: Value | None) -> HBase:
-    """`hbase:`, or its defaults."""
+    """Read `hbase:`, or its defaults."""
     default = HBase(thrift="127.0.0.1:9090", zookeeper="127.0.0.1:2181")
     if value is None:
         return default
@@ -80,7 +81,7 @@ def read_hbase(value: Value | None) -> HBase:
 
 
 def read_solr(value: Value | None) -> Solr:
-    """`solr:`, or its defaults."""
+    """Read `solr:`, or its defaults."""
     default = Solr(url="http://127.0.0.1:8983/solr")
     if value is None:
         return default
@@ -103,7 +104,7 @@ def read_solr(value: Value | None) -> Solr:
 
 
 def read_joins(value: Value | None) -> Joins:
-    """`joins:`, or its defaults."""
+    """Read `joins:`, or its defaults."""
     if value is None:
         return Joins()
     s = value.section()

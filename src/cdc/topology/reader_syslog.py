@@ -1,4 +1,4 @@
-"""Reads what a topology says of received syslog messages; part of `cdc.topology.reader`."""
+"""Read the options of received syslog messages; part of `cdc.topology.reader`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from cdc.topology.values import Section, Value
 
 
 def read_syslog(s: Section) -> dict[str, Any]:
-    """The keys that only a source of type syslog has, by the names of `Source`'s fields."""
+    """Read the keys that only a source of type syslog has, by the names of `Source`'s fields."""
     return {"listen": s.take("listen", _listen)}
 
 
 def messages_alone(s: Section, said: Mapping[TableId, TableRule], table: TableId) -> Mapping[TableId, TableRule]:
-    """What is said of the one table, `messages`, by whatever is said under `tables`."""
+    """Return the rules of the one table, `messages`, from what is declared under `tables`."""
     if [one.table for one in said] not in ([], [table.table]):
         s.pairs["tables"].fail(f"a table that is not {table.table}", f"{table.table}: the one that syslog has")
     return {table: next(iter(said.values()), TableRule())}

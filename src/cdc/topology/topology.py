@@ -1,4 +1,5 @@
-"""A topology: everything one YAML file declares, as frozen values. `cdc.topology.reader` reads and checks the file."""
+"""A topology: everything that one YAML file declares, as frozen values. `cdc.topology.reader` reads and checks the
+file."""
 
 from __future__ import annotations
 
@@ -29,10 +30,10 @@ CheckStage = Literal["log", "table", "index"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poll:
-    """How a source is polled: by which column, so many rows a query, every `interval` seconds.
+    """Polling of a source: the column, the number of rows per query, and the `interval` in seconds.
 
-    `updated_at`: a timestamp set whenever a row changes; transactions of up to `lag` seconds are waited for. `feed`: a
-    number that only grows and that no two rows share, assigned after their commit.
+    `updated_at`: a timestamp that is set whenever a row changes; transactions of up to `lag` seconds are waited for.
+    `feed`: an increasing number, unique per row, that is assigned after the commit.
     """
 
     cursor: str
@@ -44,9 +45,8 @@ class Poll:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirror:
-    """Topics that others write, of any cluster: in which form, which topic tells which table, and its columns (name →
-    type as MySQL writes it) where no inline schema does. `decimals` says how they stand in records without one.
-    """
+    """Topics that other systems write, in any cluster: their format, the topic of each table, and its columns (name →
+    type as MySQL writes it) if there is no inline schema. `decimals` is their format in records without a schema."""
 
     brokers: Brokers
     form: TopicForm
@@ -57,7 +57,8 @@ class Mirror:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listen:
-    """Where syslog messages are received: (host, port) of UDP and of TCP, a unix socket's path; one at least."""
+    """Addresses for received syslog messages: (host, port) of UDP and of TCP, and the path of a unix socket; at least
+    one."""
 
     udp: tuple[str, int] | None = None
     tcp: tuple[str, int] | None = None
@@ -67,8 +68,7 @@ class Listen:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentChoice:
     """The agents of a fleet that may capture a source: by `names`, first choice first, or those that have all `labels`;
-    and the alias of its server in their policies.
-    """
+    and the alias of its server in their policies."""
 
     names: tuple[str, ...]
     labels: Mapping[str, str]
@@ -77,22 +77,23 @@ class AgentChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A database server to capture; `database` is what two-part table names of queries stand in.
+    """A database server to capture; `database` is the default database of two-part table names in queries.
 
-    `tables` are the tables listed, all of them captured under `filter_policy` drop, and `rules` what is said of each;
-    under accept every other table of `databases` is. `password` never appears in messages or logs (`repr` leaves it
-    out). `position_lost` says what becomes of a position that the server's log does not continue; `cascades`, whether
-    rows are read again that foreign keys change, which the log does not tell;
-    `heartbeat_interval_ms`, how often an idle capture commits its position (0: whenever it has moved). `poll` is set
-    where the tables are polled and None where the log is read; `url` is how SQLAlchemy reaches a source of type `sql`,
-    whose hostname, port, username and password are empty. `dumps`: whether tables may be read whole, which no topology
-    forbids, but the owner of a database's host may; `conditions` then says how the condition of a snapshot is asked.
-    Of PostgreSQL `database` is a schema of the database
-    `dbname`; `slot_name` and `publication_name` are empty where both are called after topology and source, and
-    `replica_identity` full where every table tells whole rows before their changes. `mirror` is set where topics of
-    others are the source, which has no server of its own, and `listen` where syslog messages are. `agent` is set where
-    agents of a fleet capture it, and no process beside the topology. `unrepresentable` says how a row is published of
-    which a value has no canonical form: with NULL, with the server's text, or not at all (a dead-letter record).
+    `tables` are the listed tables, and `rules` their options. Under `filter_policy` drop all of them are captured;
+    under accept every other table of `databases` is. `password` never appears in messages or logs (`repr` omits it).
+    `position_lost` is the action if the server's log does not continue a position. `cascades`: whether rows that
+    foreign keys change are read again, because the log does not contain them. `heartbeat_interval_ms`: how often an
+    idle capture commits its position (0: whenever it has moved). `poll` is set if the tables are polled, and None if
+    the log is read. `url` is the SQLAlchemy URL of a source of type `sql`, whose hostname, port, username and password
+    are empty. `dumps`: whether snapshots are allowed; a topology always allows them, but the owner of a database's host
+    may not. `conditions` then restricts the condition of a snapshot.
+
+    For PostgreSQL, `database` is a schema of the database `dbname`. `slot_name` and `publication_name` are empty if
+    both are named after topology and source. `replica_identity` is full if every table logs whole rows before their
+    changes. `mirror` is set if external topics are the source, which has no server; `listen` is set for syslog
+    messages. `agent` is set if agents of a fleet capture it, and no local process. `unrepresentable` is the action for
+    a row with a value that has no canonical form: publish NULL, publish the server's text, or write a dead-letter
+    record.
     """
 
     name: str
@@ -129,30 +130,31 @@ class Source:
 
     @property
     def databases(self) -> frozenset[str]:
-        """The databases whose tables are looked at."""
+        """Return the databases that are inspected."""
         return frozenset({table.database for table in self.tables} | {self.database})
 
     def captures(self, table: TableId) -> bool:
-        """Whether a table's rows are captured."""
+        """Return whether a table's rows are captured."""
         if not self.rules and self.filter_policy == "drop":
             return table in self.tables
         return is_captured(self.filter_policy, self.rules, self.databases, table)
 
     @property
     def is_only_reported(self) -> bool:
-        """Whether what happened is told by others, and no database can be asked beside that."""
+        """Return whether an external system publishes its changes, and no database can be queried."""
         return self.type in ("kafka", "syslog", "maxscale")
 
     @property
     def needs_latest(self) -> bool:
-        """Whether its topics may repeat or reorder events, or lack before images, so that joins must order them."""
+        """Return whether its topics may repeat or reorder events, or lack before images, so that joins must order
+        them."""
         unknown = self.type == "postgresql" and self.replica_identity != "full"
         return unknown or self.delivery == "at_least_once" or self.poll is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """The Kafka cluster and how the topics are made; `min_compaction_lag` in seconds."""
+    """The Kafka cluster and the settings of topics; `min_compaction_lag` in seconds."""
 
     brokers: Brokers
     partitions: int
@@ -161,7 +163,7 @@ class Log:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The brokers' addresses, `host:port,…`."""
+        """Return the brokers' addresses, `host:port,…`."""
         return self.brokers.servers
 
 
@@ -169,7 +171,8 @@ class Log:
 class HBase:
     """Addresses `host:port` of HBase's Thrift server and ZooKeeper.
 
-    `advertised_host` is the name by which HBase's region servers reach the indexers, `bind` where those listen.
+    `advertised_host` is the name by which HBase's region servers reach the indexers, `bind` the address where those
+    listen.
     """
 
     thrift: str
@@ -180,9 +183,9 @@ class HBase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solr:
-    """Base URL of Solr, ending in `/solr`; basic authentication and the certificates to trust, where set.
+    """Base URL of Solr, ending in `/solr`; basic authentication and the trusted certificates, if set.
 
-    `password` never appears in messages or logs (`repr` leaves it out).
+    `password` never appears in messages or logs (`repr` omits it).
     """
 
     url: str
@@ -193,11 +196,11 @@ class Solr:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """An aggregated table: one SELECT, the columns of its result that form the row key, its family and salt buckets.
+    """A joined table: one SELECT, the columns of its result that form the row key, its family and salt buckets.
 
-    `engine` runs its stateful steps in so many `state_partitions` (None: by the machine's cores), which a run keeps for
-    good; `max_changes_per_batch` bounds a batch; `schema_change_behavior` says what becomes of the stored layout when
-    the query's result changes.
+    `engine` runs its stateful steps in so many `state_partitions` (None: by the machine's cores), which stay the same
+    for a whole run. `max_changes_per_batch` limits a batch. `schema_change_behavior` is the action on the stored layout
+    when the query's result changes.
     """
 
     name: str
@@ -214,16 +217,16 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joins:
-    """How the tables' joins run: all in one Spark application (`shared`), or each in a process of its own."""
+    """Processes of the joins: all tables in one Spark application (`shared`), or each in its own process."""
 
     isolation: Isolation = "shared"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Index:
-    """A Solr collection over an aggregated table; `search` are the columns found by words, `commit_within` seconds.
+    """A Solr collection for a joined table; `search` are the columns found by words, `commit_within` seconds.
 
-    `stub_retention` (seconds) is how long a deleted row's stub is kept at least.
+    `stub_retention` (seconds) is the minimum time to keep a deleted row's tombstone.
     """
 
     name: str
@@ -236,9 +239,9 @@ class Index:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dashboard:
-    """A live page over an index: facets, a histogram over `time`, the newest rows' `columns`; `refresh` seconds.
+    """A live page for an index: facets, a histogram over `time`, the newest rows' `columns`; `refresh` seconds.
 
-    With `panels` the page shows these, over the rows of `range` until somebody chooses another one.
+    With `panels` the page shows these, over the rows of `range` until the user selects another one.
     """
 
     name: str
@@ -254,10 +257,8 @@ class Dashboard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """What `tailorbird verify` compares every so many seconds, beside the pipeline: one stage (None: all of them) of
-    some tables (none: all of them), named as it names them. `sample`: of so many rows of an index one is compared by
-    value, other ones at each run.
-    """
+    """A scheduled comparison of `tailorbird verify`: one stage (None: all of them) of some tables (none: all of them).
+    `sample`: one of so many rows of an index is compared by value, others at each run."""
 
     name: str
     every: float
@@ -266,13 +267,13 @@ class Check:
     sample: int = 1
 
     def covers(self, stage: CheckStage) -> bool:
-        """Whether it compares that stage."""
+        """Return whether it compares that stage."""
         return self.stage in (None, stage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """What one YAML file declares; every mapping is by name, in the file's order."""
+    """The declarations of one YAML file; every mapping is by name, in the file's order."""
 
     name: str
     file: str
@@ -290,28 +291,30 @@ class Topology:
 
     @property
     def only_captures(self) -> bool:
-        """Whether nothing is joined or indexed, so that neither HBase nor Solr is needed."""
+        """Return whether nothing is joined or indexed, so that neither HBase nor Solr is needed."""
         return not (self.tables or self.foreign_tables or self.indexes)
 
     @property
     def keeps_ledger(self) -> bool:
-        """Whether a check reads the ledger, so that one process had better keep it."""
+        """Return whether a check reads the ledger, so that a process should maintain it."""
         return any(check.covers("log") for check in self.checks.values())
 
     def line(self, path: str) -> int:
-        """Line of the value at a dotted path (`tables.orders_wide.query`); of its nearest ancestor that has one."""
+        """Return the line of the value at a dotted path (`tables.orders_wide.query`), or of its nearest ancestor that
+        has one."""
         while path and path not in self.lines:
             path = path.rpartition(".")[0]
         return self.lines.get(path, 1)
 
     def error(self, path: str, what: str, expected: str, *, line_offset: int = 0) -> TopologyError:
-        """A TopologyError at a path; `line_offset` counts lines inside the value, as in a query's third line (2)."""
+        """Return a TopologyError at a path; `line_offset` counts lines inside the value, e.g. 2 for a query's third
+        line."""
         return TopologyError(
             file=self.file, line=self.line(path) + line_offset, path=path, what=what, expected=expected
         )
 
     def table_id(self, parts: tuple[str, ...]) -> TableId | None:
-        """The captured table that a query names by two parts (source, table) or three; None if there is none."""
+        """Return the captured table that a query names by two parts (source, table) or three; None if there is none."""
         if len(parts) not in (2, 3) or parts[0] not in self.sources:
             return None
         source = self.sources[parts[0]]
@@ -319,14 +322,16 @@ class Topology:
         return wanted if source.captures(wanted) else None
 
     def lateness(self, table: TableId) -> float | None:
-        """How many seconds late a row of an append-only table may come; None of a table whose rows may change."""
+        """Return how many seconds late a row of an append-only table may arrive; None for a table whose rows may
+        change."""
         rule = self.sources[table.source].rules.get(table)
         return rule.watermark if rule is not None and rule.append_only else None
 
     def table_named(self, text: str) -> TableId | None:
-        """The captured table that `source.table` or `source.database.table` means, whose names may hold dots; or None.
+        """Return the captured table of `source.table` or `source.database.table`, whose names may contain dots; or
+        None.
 
-        What can be read in both ways is the table of the source's own database.
+        An ambiguous name is the table of the source's own database.
         """
         name, _, rest = text.partition(".")
         if name not in self.sources:
@@ -336,9 +341,9 @@ class Topology:
         return next((table for table in wanted if source.captures(table)), None)
 
     def tables_meant(self, text: str, among: str | None = None) -> list[TableId]:
-        """The captured tables that a person may mean by `table`, `database.table`, or as in `table_named`.
+        """Return the captured tables that a user may mean by `table`, `database.table`, or as in `table_named`.
 
-        A name that begins with its source is that one table. `among` names the one source to look at.
+        A name that starts with its source is that one table. `among` restricts the search to one source.
         """
         sources = [source for name, source in self.sources.items() if among in (None, name)]
         named = self.table_named(text)

@@ -1,4 +1,4 @@
-"""A topology's YAML as values that know their line and path; each is asked for what is expected of it."""
+"""A topology's YAML as values with line and path. Readers request the expected type of each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REQUIRED: Any = object()
 
 
 class Value:
-    """A YAML node with its path; readers ask it for what they expect."""
+    """A YAML node with its path. Readers request the type that they expect."""
 
     def __init__(self, node: yaml.Node, path: str, reader: YamlFile) -> None:
         self.node, self.path, self.reader = node, path, reader
@@ -99,7 +99,7 @@ class Value:
             name = key.value
             path = f"{self.path}.{name}" if self.path else name
             if not isinstance(name, str):
-                self.reader.fail(_first_line(key), self.path, "a key that is no text", "a plain key")
+                self.reader.fail(_first_line(key), self.path, "a key that is not text", "a plain key")
             if name in found:
                 self.reader.fail(_first_line(key), path, "the same name twice", "each name once")
             found[name] = Value(node, path, self.reader)
@@ -110,7 +110,7 @@ class Value:
 
 
 class Section:
-    """A mapping whose keys are all known: `take` each, then `end` refuses what is left."""
+    """A mapping whose keys are all known: `take` each, then `end` refuses unknown ones."""
 
     def __init__(self, value: Value) -> None:
         self.value, self.pairs, self.known = value, value.pairs(), set[str]()
@@ -120,7 +120,7 @@ class Section:
         if key in self.pairs:
             return read(self.pairs[key])
         if default is REQUIRED:
-            # a misspelt key is both missing and unknown: its own line is where the mistake is
+            # a misspelt key is both missing and unknown; the error is reported at its line
             for near in difflib.get_close_matches(key, self.pairs.keys() - self.known, n=1):
                 self.pairs[near].fail(f"unknown key {near}", key)
             self.value.fail(f"key {key} is missing", f"{key}: …")
@@ -133,7 +133,7 @@ class Section:
 
 
 class YamlFile:
-    """One file as it is read: whoever finds a mistake says so here."""
+    """A file that is being read. Readers report mistakes here."""
 
     def __init__(self, file: str, environ: Mapping[str, str], content: Callable[[str], str]) -> None:
         self.file, self.environ, self.content, self.lines = file, environ, content, dict[str, int]()
@@ -142,7 +142,7 @@ class YamlFile:
         raise TopologyError(file=self.file, line=line, path=path or "(top)", what=what, expected=expected)
 
     def named(self, value: Value, read: Callable[[str, Section], T]) -> Mapping[str, T]:
-        """A mapping name → section, each read by `read` and closed."""
+        """Read a mapping name → section, each with `read`, and close it."""
         result: dict[str, T] = {}
         for name, item in value.pairs().items():
             if not NAME.fullmatch(name):
@@ -162,6 +162,6 @@ def _kind(node: yaml.Node) -> str:
 
 
 def _first_line(node: yaml.Node) -> int:
-    """Line of a value's first character; a block scalar's text begins on the line after its `|`."""
+    """Return the line of a value's first character; a block scalar's text starts on the line after its `|`."""
     line: int = node.start_mark.line + 1
     return line + 1 if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">") else line

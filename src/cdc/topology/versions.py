@@ -1,8 +1,8 @@
-"""The versions of a topology's tables: which SELECT each has, which one queries see, and what runs of them. Pure.
+"""Versions of a topology's tables: the SELECT of each, the one that queries see, and the ones that run.
 
-A table whose query was changed is built beside the old one, under a name of its own (`orders_wide.v2`; names of files
-have no dot), in which everything of it lies: HBase table, state, layouts, peer, collection. So to every stage it is a
-table like any other. What runs are all versions that are not being removed, whatever the file says.
+A table whose query was changed is built next to the old one, under its own name (`orders_wide.v2`; names of files have
+no dot). The name applies to all its parts: HBase table, state, layouts, peer, collection. So every stage treats it like
+any other table. All versions run that are not being removed, regardless of the file.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ FORMAT = 1
 
 
 def version_name(name: str, number: int) -> str:
-    """The name of a version of a table or an index; the first has the file's."""
+    """Return the name of a version of a table or an index; the first has the file's."""
     return name if number == 1 else f"{name}.v{number}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableVersions:
-    """Of one table: `serving` is the version that queries see; by number, how each was declared, in `tables` and, by
-    the file's name of an index, in `indexes`. `retiring` are being removed.
-    """
+    """Versions of one table: `serving` is the version that queries see. `tables` and `indexes` contain the declaration
+    of each version by number, `indexes` also by the file's name of an index. `retiring` are being removed."""
 
     serving: int
     tables: Mapping[int, Table]
@@ -34,24 +33,25 @@ class TableVersions:
 
     @property
     def live(self) -> tuple[int, ...]:
-        """The numbers of the versions that run, in order."""
+        """Return the numbers of the versions that run, in order."""
         return tuple(sorted(number for number in self.tables if number not in self.retiring))
 
     @property
     def newest(self) -> int:
-        """The greatest number that was ever given and is remembered."""
+        """Return the greatest number that was ever assigned and is remembered."""
         return max(self.tables)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
-    """Of all tables, by the file's name; `epoch` grows with every change. Tables that were never applied have none."""
+    """Versions of all tables, by the file's name; `epoch` grows with every change. Tables that were never applied have
+    none."""
 
     epoch: int = 0
     tables: Mapping[str, TableVersions] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Stored form; inverse of `load_versions`."""
+        """Return the stored form; inverse of `load_versions`."""
         reported = {
             name: {
                 "serving": one.serving,
@@ -67,12 +67,12 @@ class Versions:
         return {"format": FORMAT, "epoch": self.epoch, "tables": reported}
 
     def with_table(self, name: str, one: TableVersions) -> Versions:
-        """The next epoch, in which a table's versions are these."""
+        """Return the next epoch, with these versions of a table."""
         return Versions(epoch=self.epoch + 1, tables={**self.tables, name: one})
 
 
 def load_versions(value: Any) -> Versions:
-    """Read the stored form; KeyError, TypeError or ValueError where it is none."""
+    """Read the stored form. Raises KeyError, TypeError or ValueError if it is invalid."""
     if value["format"] != FORMAT:
         raise ValueError(f"versions of format {value['format']}, this program reads format {FORMAT}")
     return Versions(
@@ -101,9 +101,10 @@ def _index(value: Any) -> Index:
 
 
 def in_versions(topology: Topology, versions: Versions, *, serving_only: bool = False) -> Topology:
-    """What runs of a topology: each table in all its live versions, dashboards and checks over those that serve.
+    """Return the running parts of a topology: each table in all its live versions, dashboards and checks over those
+    that serve.
 
-    `serving_only`: what queries see of it.
+    `serving_only`: only what queries see.
     """
     if not versions.tables:
         return topology

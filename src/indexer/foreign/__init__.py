@@ -1,1 +1,1 @@
-"""Tables that others write."""
+"""External tables, which other systems write."""

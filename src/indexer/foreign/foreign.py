@@ -1,9 +1,10 @@
-"""Indexes the edits of a foreign table, and goes on with a batch where whoever had it before was.
+"""Index the edits of an external table, and resume a batch where its previous process stopped.
 
-A row of such a table costs more than one of ours: it is read, and written on a condition (indexer.foreign.writer). A
-batch of 64 MB may take minutes; HBase waits for one, and can not be answered a part of a batch. So the progress is
-noted in ZooKeeper after each few hundred rows, and a batch that comes again, to this process or another, is skipped up
-to there. A serial peer ships a region's edits in the order of their sequence numbers: one of them says it all.
+A row of such a table costs more than one of a Tailorbird table: it is read, and written conditionally
+(indexer.foreign.writer). A batch of 64 MB may take minutes. HBase waits for one minute, and cannot be answered for a
+part of a batch. So the progress is stored in ZooKeeper after every few hundred rows. A batch that is sent again, to
+this process or another, is skipped up to there. A serial peer ships a region's edits in the order of their sequence
+numbers, so one number is enough.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from indexer.peer.wire import Write
 
 ROWS_AT_A_TIME = 500
 
-_NEWEST = 2**63  # version of a row that was read as it is now
+_NEWEST = 2**63  # version of a row that was read in its current state
 
 
 class RegionProgress(NamedTuple):
-    """How far a region's batch is: every edit below `sequence` is indexed, and the first `writes` of that one.
+    """Progress of a region's batch: every edit below `sequence` is indexed, and the first `writes` of that one.
 
-    `parts`, `accepted` and `dead` are what the batch has come to so far, so that its tally is whole in the end.
+    `parts`, `accepted` and `dead` are the counts of the batch so far, so that its tally is complete in the end.
     """
 
     sequence: int = 0
@@ -39,14 +40,15 @@ class RegionProgress(NamedTuple):
     dead: int = 0
 
     def has(self, sequence: int, write: int) -> bool:
-        """Whether a write is indexed, by its edit and its place there."""
+        """Return whether a write is indexed, by its edit and its place there."""
         return (sequence, write) < (self.sequence, self.writes)
 
 
 class ProgressStore(Protocol):
-    """Where the progress of batches under way is kept (indexer.rebuild.zk_state); Retriable while it is away.
+    """Stores the progress of running batches (indexer.rebuild.zk_state). Raises Retriable while the store is
+    unavailable.
 
-    What a restart may lose: a batch begins anew then, which is only slower.
+    If progress is lost in a restart, a batch starts again, which is only slower.
     """
 
     def read(self, region: bytes) -> RegionProgress | None: ...
@@ -55,22 +57,22 @@ class ProgressStore(Protocol):
 
 
 class NoProgress:
-    """Keeps nothing: each batch begins anew. For whoever indexes rows, and no batches."""
+    """Stores nothing: each batch starts again. For callers that index rows and no batches."""
 
     def read(self, region: bytes) -> RegionProgress | None:
-        """None."""
+        """Return None."""
         return None
 
     def write(self, region: bytes, progress: RegionProgress) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def clear(self, region: bytes) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 @dataclass(slots=True)
 class _Part:
-    """Rows of a region's edits that are indexed at once, with the writes to each, and where they end."""
+    """Rows of a region's edits that are indexed at once, with the writes to each, and the place where they end."""
 
     touched: dict[bytes, list[Write]] = field(default_factory=dict)
     sequence: int = 0
@@ -78,8 +80,8 @@ class _Part:
 
 
 class ForeignProcessor:
-    """The counterpart of `indexer.index.processor.Processor` for a foreign table, with its contract; for one or more
-    collections, of which each is written on conditions of its own. Tallies are those of the first."""
+    """Counterpart of `indexer.index.processor.Processor` for an external table, with its contract. It serves one or
+    more collections, each with its own conditional writes. Tallies are those of the first collection."""
 
     def __init__(
         self,
@@ -102,9 +104,9 @@ class ForeignProcessor:
         ]
 
     def process(self, edits: Edits, *, give_up: float) -> Tally:
-        """Index a batch; Retriable when a server is away or `give_up` (monotonic) has passed.
+        """Index a batch. Raises Retriable if a server is unavailable or `give_up` (monotonic) has passed.
 
-        The batch comes again then and goes on where it was: a row that was read behind an event shows the event.
+        HBase then sends the batch again, and it resumes. A row that was read after an event shows the event.
         """
         tally = Tally()
         under_way = []
@@ -116,12 +118,13 @@ class ForeignProcessor:
             if before is not None or progress.parts > 1:
                 under_way.append(region)
         for region in under_way:
-            # Only a batch under way is noted: the numbers of a table that is restored might begin anew.
+            # Only the progress of running batches is stored, because the numbers of a restored table might start again.
             self._progress.clear(region)
         return tally
 
     def _run(self, edits: Edits, region: bytes, before: RegionProgress, give_up: float) -> RegionProgress:
-        """Index a region's edits behind `before`; how far it is then. The end is not noted: HBase is answered."""
+        """Index a region's edits after `before`. Return the new progress. The end is not stored, because HBase gets its
+        answer."""
         progress = before
         for part in self._parts(edits, region, before):
             if progress is not before:
@@ -139,7 +142,7 @@ class ForeignProcessor:
         return progress
 
     def index_rows(self, changes: Iterable[RowChange]) -> Tally:
-        """Index rows as they are in HBase now, whatever the changes say of them."""
+        """Index rows in their current state in HBase, regardless of the changes."""
         keys: dict[bytes, set[Column]] = {change.row: set() for change in changes if self._table.covers(change.row)}
         return self._each(lambda writer, tally: writer.complete(keys, tally), keys)
 
@@ -163,8 +166,8 @@ class ForeignProcessor:
         return tallies[0]
 
     def _parts(self, edits: Edits, region: bytes, done: RegionProgress) -> Iterator[_Part]:
-        """A region's writes that may change a document, some rows at a time; a row that was read behind all writes of
-        the batch is not read again for the later ones."""
+        """Yield a region's writes that may change a document, some rows at a time. A row that was read after all writes
+        of the batch is not read again for the later ones."""
         part = _Part()
         read: dict[bytes, set[Column]] = {}
         for edit in edits.entries():
@@ -185,6 +188,6 @@ class ForeignProcessor:
             yield part
 
     def _shown(self, write: Write, read: dict[bytes, set[Column]]) -> bool:
-        """Whether an earlier part of the batch has read what a write made."""
+        """Return whether an earlier part of the batch has read the result of a write."""
         columns = read.get(write.row)
         return columns is not None and (self._table.mapping == "row" or columns_of([write]) <= columns)

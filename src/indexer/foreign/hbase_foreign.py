@@ -1,4 +1,4 @@
-"""Reads rows of tables that others write."""
+"""Read rows of external tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAGE = 1000
 
 
 class ForeignReader:
-    """One foreign table through HBase's Thrift server; threads may share it, each has a connection of its own."""
+    """Reads one external table through HBase's Thrift server. Threads may share it; each has its own connection."""
 
     def __init__(self, thrift: str, table: ForeignTable, *, timeout: float = 20.0) -> None:
         self._thrift, self._table, self._timeout_ms = thrift, table, round(timeout * 1000)
@@ -26,7 +26,7 @@ class ForeignReader:
         self._own = threading.local()
 
     def rows(self, keys: Sequence[bytes]) -> list[ForeignRow]:
-        """Those of some rows that exist; Retriable when HBase does not answer."""
+        """Return the rows that exist. Raises Retriable if HBase does not answer."""
         if not keys:
             return []
         with self._answering():
@@ -34,7 +34,8 @@ class ForeignReader:
         return [_row(key, cells) for key, cells in found if cells]
 
     def pages(self, bucket: int, after: bytes | None) -> Iterator[list[RowChange]]:
-        """The keys of all rows behind one, in order, as changes without cells; a foreign table is one bucket."""
+        """Yield the keys of all rows after a key, in order, as changes without cells. An external table is one
+        bucket."""
         start = (self._table.start_row or b"") if after is None else after + b"\x00"
         with self._answering():
             page: list[RowChange] = []
@@ -60,9 +61,9 @@ class ForeignReader:
         try:
             yield
         except (TException, OSError) as error:
-            self._own.table = None  # the next call connects anew
+            self._own.table = None  # the next call connects again
             raise Retriable(
-                f"HBase's Thrift server at {self._thrift} does not read {self._table.table}: {error}",
+                f"HBase's Thrift server at {self._thrift} cannot read {self._table.table}: {error}",
                 "`tailorbird stack status`",
             ) from error
 

@@ -1,7 +1,7 @@
-"""Lily's indexer XML (hbase-indexer 1.x) → a topology of ours, and what could not be carried over.
+"""Convert Lily's indexer XML (hbase-indexer 1.x) into a topology, and list what could not be converted.
 
-Source: hbase-indexer's documentation of the indexer configuration; formatters join row, family and qualifier by
-hyphens and escape hyphens within them, as ours do.
+Source: hbase-indexer's documentation of the indexer configuration. Its formatters join row, family and qualifier with
+hyphens and escape hyphens within them, as Tailorbird does.
 """
 
 from __future__ import annotations
@@ -30,29 +30,32 @@ _FORMATTERS = {
     "com.ngdata.hbaseindexer.uniquekey.HexUniqueKeyFormatter": "hex",
 }
 _DEFAULT_MAPPER = "com.ngdata.hbaseindexer.parse.DefaultResultToSolrMapper"
-# What Solr's schema decides there, and the index's own name here.
+# Attributes that Solr's schema replaces there, and the index's own name here.
 _ATTRIBUTES = {"table", "mapping-type", "read-row", "unique-key-formatter", "mapper", "unique-key-field"}
 _EXTRA_FIELDS = {"row-field", "column-family-field", "table-name-field"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """The topology's text, and each thing of the XML that it leaves out, in a sentence."""
+    """The topology's text, and one sentence for each element of the XML that it omits."""
 
     text: str
     left_out: tuple[str, ...]
 
 
 def import_lily(xml: str, *, file: str, name: str) -> Imported:
-    """Read an indexer's XML; UsageError when it is none. `name` names the topology, its table and its index."""
+    """Read an indexer's XML. Raises UsageError if it is not one. `name` is the name of the topology, its table and its
+    index."""
     try:
         root = ElementTree.fromstring(xml)
     except ElementTree.ParseError as error:
         raise UsageError(
-            f"{file}: not XML: {error}", "give the file that `hbase-indexer add-indexer -c` took"
+            f"{file}: not XML: {error}", "name the file that was passed to `hbase-indexer add-indexer -c`"
         ) from error
     if root.tag != "indexer" or not root.get("table"):
-        raise UsageError(f"{file}: no <indexer table=…>", "give the file that `hbase-indexer add-indexer -c` took")
+        raise UsageError(
+            f"{file}: no <indexer table=…>", "name the file that was passed to `hbase-indexer add-indexer -c`"
+        )
     left_out: list[str] = []
     table: dict[str, Any] = {
         "table": _table(root, left_out),
@@ -68,7 +71,7 @@ def import_lily(xml: str, *, file: str, name: str) -> Imported:
         table["fields"][row_field] = {"source": "row", "type": "string"}
     for attribute in sorted(_EXTRA_FIELDS - {"row-field"}):
         if root.get(attribute):
-            left_out.append(f"{attribute} {root.get(attribute)}: documents carry no such field")
+            left_out.append(f"{attribute} {root.get(attribute)}: documents have no such field")
     for attribute in sorted(set(root.keys()) - _ATTRIBUTES - _EXTRA_FIELDS):
         left_out.append(f"attribute {attribute}={root.get(attribute)!r}: unknown")
     for child in root:
@@ -121,7 +124,7 @@ def _field(field: ElementTree.Element, fields: dict[str, Any], left_out: list[st
         left_out.append(f"{what}: type {kind} is a class of your own")
         return
     if not re.fullmatch(r"[^:]+:.+", value) or not name or name.startswith("_"):
-        left_out.append(f"{what}: needs a name that does not begin with _ and a value family:qualifier")
+        left_out.append(f"{what}: needs a name that does not start with _ and a value family:qualifier")
         return
     if "*" in value[:-1]:
         left_out.append(f"{what}: * only at the end")

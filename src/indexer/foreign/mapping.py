@@ -1,4 +1,4 @@
-"""Rows of tables that others write → documents, by a hand-written layout."""
+"""Convert rows of external tables to documents, by a hand-written layout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Cells = Mapping[Column, bytes]
 
 
 class ForeignRow(NamedTuple):
-    """A row as HBase has it now: value by (family, qualifier), and the newest timestamp among them."""
+    """The current state of a row in HBase: value by (family, qualifier), and the newest timestamp among them."""
 
     row: bytes
     cells: Cells
@@ -26,7 +26,7 @@ class ForeignRow(NamedTuple):
 
 
 class ForeignMapper:
-    """Rows of a foreign table → documents. Pure, so safe to share."""
+    """Converts rows of an external table to documents. It has no mutable state, so threads may share it."""
 
     def __init__(self, table: ForeignTable, search: Iterable[str]) -> None:
         self._table, self._search = table, tuple(search)
@@ -39,14 +39,14 @@ class ForeignMapper:
         self.fields = (*made, *words, Field(name=fields.ROW_KEY, type="string", stored=True))
 
     def key(self, row: bytes, column: Column | None = None) -> str:
-        """The document's id: the row key, or with hyphens between row, family and qualifier; Skippable when it is no
-        text."""
+        """Return the document's id: the row key, or row, family and qualifier joined with hyphens. Raises Skippable if
+        it is not text."""
         if column is None:
             return self._text(row)
         return "-".join(self._text(part, within=True) for part in (row, *column))
 
     def documents(self, row: bytes, cells: Cells, *, version: int, now_ms: int) -> dict[str, Document]:
-        """The documents that a row makes, by id; Skippable with the column that can not be read."""
+        """Return the documents of a row by id. Raises Skippable with the column that cannot be read."""
         if self._table.mapping == "column":
             return {
                 self.key(row, column): self._document(row, {column: value}, version, now_ms, column)
@@ -58,15 +58,15 @@ class ForeignMapper:
         return {self.key(row): self._document(row, cells, version, now_ms, None)}
 
     def concerns(self, write: Write) -> bool:
-        """Whether a write may change a document."""
+        """Return whether a write may change a document."""
         return self._table.covers(write.row) and write.family.decode(errors="replace") in self._table.families
 
     def tombstone(self, key: str, row: bytes, *, version: int) -> Document:
-        """What stays of a document that is gone."""
+        """Return the tombstone of a deleted document."""
         return {fields.UNIQUE_KEY: key, fields.FENCE: version, fields.ROW_KEY: row.hex()}
 
     def wants(self, column: Column) -> bool:
-        """Whether a field is made of a column."""
+        """Return whether a field uses a column."""
         return any(field.matches(*column) for field in self._table.fields if field.family)
 
     def _document(self, row: bytes, cells: Cells, version: int, now_ms: int, column: Column | None) -> Document:
@@ -101,7 +101,7 @@ class ForeignMapper:
             except (ValueError, OverflowError, IndexError, struct.error) as error:
                 where = "row key" if not field.family else f"{field.family}:{field.qualifier}"
                 raise Skippable(
-                    f"field {field.name}: {where} is no {field.type}: {stored[:40].hex()}: {error}"
+                    f"field {field.name}: {where} is not a {field.type}: {stored[:40].hex()}: {error}"
                 ) from error
             if value is not None:
                 yield solr_value(field.type.kind, value)
@@ -112,5 +112,5 @@ class ForeignMapper:
         try:
             text = part.decode()
         except UnicodeDecodeError as error:
-            raise Skippable(f"row key {part.hex()} is no UTF-8: set unique_key: hex") from error
+            raise Skippable(f"row key {part.hex()} is not UTF-8: set unique_key: hex") from error
         return text.replace("-", "\\-") if within else text

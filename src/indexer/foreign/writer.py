@@ -1,9 +1,10 @@
-"""Brings the documents of a foreign table's rows into one collection, by compare-and-set.
+"""Write the documents of an external table's rows into one collection, by compare-and-set.
 
-An event says no more than that a row has changed. So: ask Solr for the document's `_version_`, then read the row, then
-write what it makes, on condition that the version is still the same; if not, again from the start. Of two writers the
-later one has read the row after the earlier one had, so whatever is repeated, reordered or done twice, the last write
-shows the last state. A row that is gone leaves a stub, or a write on condition of "absent" could bring it back.
+An event only shows that a row has changed. So the writer asks Solr for the document's `_version_`, then reads the row,
+then writes the result on condition that the version is unchanged; if it is not, it starts again. Of two writers the
+later one has read the row after the earlier one. So regardless of repeated, reordered or duplicate work, the last write
+contains the last state. A deleted row leaves a tombstone, because a write on condition of "absent" could otherwise
+restore it.
 """
 
 from __future__ import annotations
@@ -24,19 +25,18 @@ _ATTEMPTS = 50
 
 
 class ForeignRows(Protocol):
-    """Reads rows (indexer.foreign.hbase_foreign); a row that does not exist is left out. Retriable while HBase is
-    away.
-    """
+    """Reads rows (indexer.foreign.hbase_foreign). A row that does not exist is omitted. Raises Retriable while HBase is
+    unavailable."""
 
     def rows(self, keys: Sequence[bytes]) -> list[ForeignRow]: ...
 
 
 class ConditionalCollection(Protocol):
-    """A collection that writes on conditions (indexer.solr.solr_collection). Retriable while Solr is away.
+    """A collection with conditional writes (indexer.solr.solr_collection). Raises Retriable while Solr is unavailable.
 
-    `versions` tells `_version_` of the documents there are, stubs included; `put_if` writes documents that each carry
-    `_version_` (-1: must be absent) and returns the keys whose condition failed, and what Solr refused. `keys_of`
-    finds the documents of a row, visible or not yet.
+    `versions` returns `_version_` of the existing documents, including tombstones. `put_if` writes documents that each
+    contain `_version_` (-1: must be absent). It returns the keys whose condition failed, and the documents that Solr
+    refused. `keys_of` returns the documents of a row, visible or not yet.
     """
 
     def ensure_fields(self, wanted: Iterable[Field]) -> bool: ...
@@ -47,10 +47,10 @@ class ConditionalCollection(Protocol):
 
 
 class ForeignWriter:
-    """One foreign table's way into one collection; threads may share it.
+    """Writes the documents of one external table into one collection; threads may share it.
 
-    Both methods count what Solr took in `tally` and return the dead letters, which the caller puts away. Retriable
-    while a server is away, when some of the rows may be written and some not.
+    Both methods count the documents that Solr accepted in `tally` and return the dead letters, which the caller stores.
+    They raise Retriable while a server is unavailable; some of the rows may then be written.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class ForeignWriter:
         self._fields_known = False
 
     def complete(self, touched: Mapping[bytes, set[Column]], tally: Tally) -> list[DeadLetter]:
-        """Bring the documents of some rows to what HBase has, by read and compare-and-set; `touched` names the columns
-        that an event wrote or deleted."""
+        """Update the documents of some rows to the state in HBase, by read and compare-and-set. `touched` names the
+        columns that an event wrote or deleted."""
         self._ensure_fields()
         dead_letters: list[DeadLetter] = []
         waiting = touched
@@ -79,10 +79,10 @@ class ForeignWriter:
         raise Retriable(f"{len(waiting)} rows are written faster than they can be indexed")
 
     def _attempt(self, keys: Mapping[bytes, set[Column]], tally: Tally, dead_letters: list[DeadLetter]) -> list[bytes]:
-        """Rows whose documents others wrote meanwhile: to be done again."""
+        """Return the rows whose documents another writer changed in the meantime and that must be repeated."""
         ids, owners, unnamed = self._known_ids(keys)
         dead_letters += unnamed
-        # In this order: the version is taken before the row is read, never after.
+        # In this order: the version is read before the row, never after it.
         versions = self._collection.versions(ids)
         now_ms = self._clock_ms()
         wanted: dict[str, Document] = {}
@@ -112,8 +112,8 @@ class ForeignWriter:
             if key in wanted:
                 documents.append({**wanted[key], "_version_": version})
             else:
-                # Gone, or never seen: then too, or another indexer that has read the row before it went would still
-                # write it on condition of "absent".
+                # Deleted, or never seen: write a tombstone in both cases, or another indexer that has read the row
+                # before its deletion would still write it on condition of "absent".
                 documents.append({**self._mapper.tombstone(key, row, version=2 * now_ms + 1), "_version_": version})
         conflicts, refused = self._collection.put_if(documents)
         tally.accepted += len(documents) - len(conflicts) - len(refused)
@@ -124,7 +124,8 @@ class ForeignWriter:
         return [*dict.fromkeys([*(owners[key] for key in conflicts), *again])]
 
     def _known_ids(self, keys: Mapping[bytes, set[Column]]) -> tuple[list[str], dict[str, bytes], list[DeadLetter]]:
-        """The ids that rows have or had, each with its row; those of a column mapping are asked of both sides."""
+        """Return the ids that rows have or had, each with its row. Ids of a column mapping are read from both HBase and
+        Solr."""
         owners: dict[str, bytes] = {}
         dead_letters: list[DeadLetter] = []
         now = {each.row: each for each in self._rows.rows(list(keys))} if self._table.mapping == "column" else {}
@@ -143,7 +144,7 @@ class ForeignWriter:
         return list(owners), owners, dead_letters
 
     def post_events(self, touched: Mapping[bytes, list[Write]], tally: Tally) -> list[DeadLetter]:
-        """Take what was written for the whole row, fenced by its timestamps; nothing is read."""
+        """Treat each write as the whole row, fenced by its timestamps; no row is read."""
         self._ensure_fields()
         dead_letters: list[DeadLetter] = []
         documents: list[tuple[bytes, Document]] = []
@@ -174,7 +175,7 @@ class ForeignWriter:
 
 
 def _merged(row: bytes, writes: Sequence[Write]) -> tuple[dict[Column, bytes], int, bool]:
-    """Cells alive, version and whether the row is gone, over all its families."""
+    """Return the live cells, the version and whether the row is deleted, over all its families."""
     cells: dict[Column, bytes] = {}
     changes = []
     for family in dict.fromkeys(write.family for write in writes):
@@ -186,7 +187,8 @@ def _merged(row: bytes, writes: Sequence[Write]) -> tuple[dict[Column, bytes], i
 
 
 def columns_of(writes: Sequence[Write]) -> set[Column]:
-    """The columns that writes name; a delete of a family names none, and the log's order alone guards it."""
+    """Return the columns that writes name. A delete of a family names none, and only the order of the log protects
+    it."""
     return {(write.family, qualifier) for write in writes for qualifier in write.cells if qualifier}
 
 

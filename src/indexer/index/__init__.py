@@ -1,1 +1,1 @@
-"""Batches of edits → documents."""
+"""Conversion of batches of edits to documents."""

@@ -1,9 +1,10 @@
-"""What a batch of edits makes of each row: its cells and delete markers merged, with the version that fences it.
+"""Merge the cells and delete markers of each row in a batch of edits, with the version that fences it.
 
     version = 2 · max(timestamps of cells and delete markers) + (1 if the newest is a row's delete marker)
 
-A marker hides cells of its own timestamp and older ones, wherever it stands in the batch, as in HBase. So a delete at
-`stamp` and a put at `stamp + 1` end as the put in either order, and a delete wins over a put of its own stamp.
+A marker hides cells with its own timestamp and older ones, anywhere in the batch, as in HBase. So a delete at
+`timestamp` and a put at `timestamp + 1` result in the put in either order, and a delete wins over a put with the same
+timestamp.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from indexer.peer.wire import DELETE, DELETE_COLUMN, DELETE_FAMILY, DELETE_FAMIL
 
 
 class RowChange(NamedTuple):
-    """What is known of one row after a batch: `cells` alive by qualifier, `deleted` when a row delete is the newest.
+    """State of one row after a batch: `cells` are the live ones by qualifier, `deleted`: a row delete is the newest
+    write.
 
-    `cells` may be less than the row: a batch shows only what was written in it. `version` grows with every write.
+    `cells` may be less than the row, because a batch contains only what was written in it. `version` increases with
+    every write.
     """
 
     row: bytes
@@ -27,7 +30,7 @@ class RowChange(NamedTuple):
 
 
 def collapse(writes: Iterable[Write], family: bytes) -> list[RowChange]:
-    """One change per row, in the order in which the rows first appear; cells of other families are left out."""
+    """Return one change per row, in the order in which the rows first appear. Cells of other families are ignored."""
     by_row: dict[bytes, list[Write]] = {}
     for write in writes:
         if write.family == family:
@@ -41,14 +44,14 @@ def collapse(writes: Iterable[Write], family: bytes) -> list[RowChange]:
 
 def _merge(row: bytes, writes: list[Write]) -> RowChange:
     first = writes[0]
-    # A whole-row put alone is nearly every change there is.
+    # A single whole-row put is by far the most frequent change.
     if len(writes) == 1 and first.type == PUT:
         return RowChange(row, 2 * first.timestamp, first.cells, False)
     newest = max(write.timestamp for write in writes)
     markers = [write for write in writes if write.type != PUT]
     row_deleted_at = max((write.timestamp for write in markers if write.type == DELETE_FAMILY), default=-1)
     alive: dict[bytes, bytes] = {}
-    # of two writes at one timestamp the later one counts, as in HBase: the sort is stable
+    # of two writes with one timestamp the later one counts, as in HBase: the sort is stable
     for write in sorted((write for write in writes if write.type == PUT), key=lambda write: write.timestamp):
         for qualifier, value in write.cells.items():
             if not any(_hides(marker, write.timestamp, qualifier) for marker in markers):

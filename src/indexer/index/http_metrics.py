@@ -1,4 +1,4 @@
-"""The indexer's counters and its health."""
+"""Counters and health of the indexer."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from indexer.index.processor import Tally
 
 
 class IndexMetrics:
-    """What became of the batches of one index; served on 127.0.0.1 when given a port."""
+    """Results of the batches of one index; served on 127.0.0.1 if a port is given."""
 
     def __init__(self, index: str, port: int) -> None:
         self.health = Standing()
         registry = CollectorRegistry()
         self._documents = Counter(
             "tailorbird_indexed_documents_total",
-            "Documents that Solr accepted: rows and the stubs of deletes, repeats included, barriers not.",
+            "Documents that Solr accepted: rows and tombstones, including repeats, without barriers.",
             ["index"],
             registry=registry,
         ).labels(index)
@@ -27,10 +27,13 @@ class IndexMetrics:
             "tailorbird_indexed_barriers_total", "Barriers that Solr accepted.", ["index"], registry=registry
         ).labels(index)
         self._dead = Counter(
-            "tailorbird_dead_letters_total", "Rows refused, and kept as dead letters.", ["stage"], registry=registry
+            "tailorbird_dead_letters_total", "Rows refused, and written as dead letters.", ["stage"], registry=registry
         ).labels("indexer")
         self._sent_back = Counter(
-            "tailorbird_index_batches_sent_back_total", "Batches that HBase keeps.", ["index"], registry=registry
+            "tailorbird_index_batches_sent_back_total",
+            "Batches sent back to HBase, which sends them again.",
+            ["index"],
+            registry=registry,
         ).labels(index)
         self._lag = Gauge(
             "tailorbird_index_lag_seconds",
@@ -42,12 +45,12 @@ class IndexMetrics:
             serve_operation(port, lambda: (self.health.judge(time.monotonic()), {}), registry)
 
     def handled(self, tally: Tally, lag_seconds: float) -> None:
-        """A batch was acknowledged."""
+        """Record that a batch was acknowledged."""
         self._documents.inc(tally.accepted)
         self._barriers.inc(tally.barriers)
         self._dead.inc(tally.dead)
         self._lag.set(max(0.0, lag_seconds))
 
     def sent_back(self) -> None:
-        """A batch was refused; HBase keeps it and sends it again."""
+        """Record that a batch was sent back; HBase keeps it and sends it again."""
         self._sent_back.inc()

@@ -1,4 +1,4 @@
-"""Writes rows that can not be indexed to the topology's topic of dead letters."""
+"""Write rows that cannot be indexed to the topology's dead-letter topic."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ _LONGEST = 700_000
 
 
 class KafkaDeadLetters:
-    """The topic of dead letters, connected at the first letter; safe to share between threads.
+    """The dead-letter topic, connected at the first dead letter; threads may share it.
 
-    At least once: a batch that HBase sends again brings its letters again. Key `indexer/<index>/<row, hex>`, value JSON
-    `format, stage, index, row (hex), version, reason, cells {qualifier: base64}, omitted {qualifier: bytes}`: of a row
-    longer than a Kafka record may be, the longest cells are left out; the row key finds them in HBase.
+    Delivery is at least once: a batch that HBase sends again writes its dead letters again. The key is
+    `indexer/<index>/<row, hex>`, the value JSON with `format, stage, index, row (hex), version, reason, cells
+    {qualifier: base64}, omitted {qualifier: bytes}`. If a row exceeds the maximum size of a Kafka record, the longest
+    cells are omitted; the row key finds them in HBase.
     """
 
     def __init__(self, brokers: Brokers, *, topology: str, index: str, replication_factor: int) -> None:
@@ -40,7 +41,7 @@ class KafkaDeadLetters:
     def accepted(self, rows: Mapping[bytes, int]) -> None:
         """Settle the dead-letter records of rows of which this version, or an older one, was refused before.
 
-        It costs a look at the clock while no record is open. While Kafka is away the records stay open.
+        Without open records it only reads the clock. While Kafka is unavailable, the records stay open.
         """
         with self._lock:
             self._open.look()
@@ -60,7 +61,8 @@ class KafkaDeadLetters:
                 self._producer = None
 
     def put(self, dead_letters: Sequence[DeadLetter]) -> None:
-        """Return once Kafka holds the letters on all replicas; Retriable when it does not answer."""
+        """Return once Kafka has acknowledged the dead letters on all replicas. Raises Retriable if it does not
+        answer."""
         failed: list[KafkaError] = []
 
         def delivered(error: KafkaError | None, _: object) -> None:
@@ -84,10 +86,10 @@ class KafkaDeadLetters:
 
     def _connected(self) -> Producer:
         if self._producer is None:
-            # silent: librdkafka would write to stderr by itself
+            # librdkafka would write to stderr
             common = {**self._servers.librdkafka(), "log_level": 0}
             topic = NewTopic(self._topic, num_partitions=1, replication_factor=self._replication, config=TOPIC)
-            admin = AdminClient(common)  # kept until its futures are done: they end with it
+            admin = AdminClient(common)  # kept until its futures are done, because it cancels them at its end
             for made in admin.create_topics([topic], request_timeout=_TIMEOUT).values():
                 try:
                     made.result(_TIMEOUT)
@@ -113,7 +115,7 @@ class KafkaDeadLetters:
             qualifier.decode(errors="backslashreplace"): base64.b64encode(value).decode()
             for qualifier, value in dead_letter.cells.items()
         }
-        # Kafka would refuse a longer record for ever, and the batch would come again for ever.
+        # Kafka would refuse a longer record each time, and HBase would send the batch again for ever.
         omitted: dict[str, int] = {}
         while sum(map(len, cells.values())) > _LONGEST:
             longest = max(cells, key=lambda name: len(cells[name]))

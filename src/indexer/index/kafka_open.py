@@ -1,7 +1,7 @@
-"""Rows of an index with open dead-letter records: read from the topic once, then only what comes.
+"""Rows of an index with open dead-letter records: read from the topic once, then only new records.
 
-So a restart forgets nothing, and records that another indexer wrote are seen. While Kafka is away indexing continues,
-and nothing is settled until a later look.
+So a restart forgets nothing, and records of other indexers are included. While Kafka is unavailable, indexing
+continues, and nothing is settled until a later look.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class OpenRows:
                     "isolation.level": "read_committed",
                     "auto.offset.reset": "earliest",
                     "enable.partition.eof": True,
-                    "log_level": 0,  # librdkafka would write to stderr by itself
+                    "log_level": 0,  # librdkafka would write to stderr
                 }
             )
             if self._topic not in consumer.list_topics(timeout=_TIMEOUT).topics:

@@ -1,4 +1,4 @@
-"""Row changes → Solr documents, through the stored layout and nothing else; and the fields that a layout asks for.
+"""Convert row changes to Solr documents with the stored layout alone; and list the fields that a layout needs.
 
     kind                            field of the column's name                      query field (`_q_<column>`)
     bool                            boolean
@@ -13,13 +13,13 @@
     json bytes                      stored (shown, never filtered by)
     point geometry                  exact (its EWKT)                                location (`_l_<column>`) of a point
 
-`_l_<column>` holds "latitude,longitude" of points that say where on earth they are (`cdc.model.geometry.location_of`).
-A list has the fields of its element, each with several values: its members, to count, filter and search by. A list
-without members is a field that is absent, as NULL is.
-A SET is a string whose members stand one by one in `_m_<column>` (string, several values), to count and filter by.
-The stored field holds the canonical value (cdc.model.types), but a date without its `Z`, and a float32 as the shortest
-number that is read back as the same one (1.1, where the canonical value is 1.100000023841858). NULL is a field that is
-absent. Columns of `search` are analysed as words too (`_t_<column>`).
+`_l_<column>` contains "latitude,longitude" of points on earth (`cdc.model.geometry.location_of`).
+A list has the fields of its element, each with several values: its members, to count, filter and search by. An empty
+list is an absent field, like NULL.
+A SET is a string whose members are separate values of `_m_<column>` (string, several values), to count and filter by.
+The stored field contains the canonical value (cdc.model.types), except for a date, which has no `Z`, and a float32,
+which is the shortest number that is read back as the same one (1.1, if the canonical value is 1.100000023841858).
+Columns of `search` are also analysed as words (`_t_<column>`).
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ _MILLISECONDS = len("2017-09-15T10:12:00.123")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """A field that the collection's schema must have; `type` is a name in the configset's schema, `many` for several
-    values."""
+    """A field that the collection's schema must have. `type` is a name in the configset's schema, `many` means
+    several values."""
 
     name: str
     type: str
@@ -80,12 +80,12 @@ class Field:
 LOCATION = "location"
 # Types of fields that the configset of older collections lacks.
 LATER_TYPES = {LOCATION: {"name": LOCATION, "class": "solr.LatLonPointSpatialField", "docValues": True}}
-# Fields of ours that the configset of older collections lacks.
+# Tailorbird's fields that the configset of older collections lacks.
 LATER_FIELDS = (Field(name=fields.INCOMPLETE, type="plong", stored=True),)
 
 
 def fields_of(layout: Layout, search: Iterable[str]) -> tuple[Field, ...]:
-    """The fields that documents of a layout use, beyond those that every collection begins with."""
+    """Return the fields that documents of a layout use, in addition to those of every new collection."""
     found: list[Field] = []
     for column in layout.columns:
         kind, many = column.type.member.kind, column.type.kind == "list"
@@ -102,13 +102,13 @@ def fields_of(layout: Layout, search: Iterable[str]) -> tuple[Field, ...]:
 
 
 def _solr_date(canonical: str) -> str:
-    """A canonical date or datetime as Solr's pdate takes it: UTC, milliseconds at most."""
+    """Convert a canonical date or datetime to the format of Solr's pdate: UTC, milliseconds at most."""
     text = canonical[:-1]
     return (text[:_MILLISECONDS] if "T" in text else f"{text}T00:00:00") + "Z"
 
 
 def _float(value: Canonical) -> Value:
-    # JSON has no such numbers, and writers turn them into null without a word
+    # JSON cannot represent these numbers, and writers silently turn them into null
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value  # type: ignore[return-value]  # NULL never comes here
@@ -118,7 +118,7 @@ _SINGLE = struct.Struct(">f")
 
 
 def _shortest(value: Canonical) -> Value:
-    # what people wrote: nine digits tell all float32 apart, fewer do for most
+    # the shortest form: nine digits distinguish all float32, and fewer are enough for most
     if not isinstance(value, float) or not math.isfinite(value):
         return _float(value)
     bits = _SINGLE.pack(value)
@@ -146,7 +146,8 @@ Writer = Callable[[Document, bytes], None]
 
 
 def _writer(column: LayoutColumn, *, queried: bool) -> Writer:
-    """Decodes a cell and writes the fields of its column; `string` columns need none, they are decoded in bulk."""
+    """Return a function that decodes a cell and writes the fields of its column. `string` columns need none, they are
+    decoded in bulk."""
     name, kind, decode = column.name, column.type.member.kind, decoder(column.type)
     exact, query, located = _EXACT.get(kind), fields.query_field(column.name), fields.location_field(column.name)
 
@@ -187,33 +188,34 @@ def _writer(column: LayoutColumn, *, queried: bool) -> Writer:
 
 
 def solr_type(kind: Kind) -> str:
-    """The type of the field that holds a kind's values exactly."""
+    """Return the type of the field that contains a kind's values exactly."""
     return _FIELD_TYPES[kind]
 
 
 def solr_value(kind: Kind, value: Canonical) -> Value:
-    """A canonical value, not NULL, as its field holds it."""
+    """Convert a canonical value (not NULL) to the value of its field."""
     exact = _EXACT.get(kind)
     return exact(value) if exact else value  # type: ignore[return-value]  # NULL never comes here
 
 
 def indexed_row(types: Mapping[str, LogicalType], row: Mapping[str, Canonical]) -> dict[str, Canonical]:
-    """A row of canonical values as its document tells it; columns without a type stay as they are."""
+    """Convert a row of canonical values to the values of its document; columns without a type do not change."""
     return {name: _indexed(types[name], value) if name in types else value for name, value in row.items()}
 
 
 def _indexed(type_: LogicalType, value: Canonical) -> Canonical:
     if isinstance(value, list):
-        # Solr has no list without members
+        # Solr cannot represent an empty list
         return [solr_value(type_.member.kind, member) for member in value] or None
     return None if value is None else solr_value(type_.kind, value)
 
 
 class Mapper:
-    """Documents of one layout; built once per layout and index, then called per row. Pure, so safe to share.
+    """Creates the documents of one layout; built once per layout and index, then called per row. It has no mutable
+    state, so threads may share it.
 
-    Every row passes here, so columns are sorted by what they need when it is built: texts, which are most, are decoded
-    in one loop without a call per column. Not `queried`, documents have the stored fields alone.
+    Every row passes here, so columns are sorted by their needs when it is built. Texts, which are the majority, are
+    decoded in one loop without a call per column. Without `queried`, documents have only the stored fields.
     """
 
     def __init__(self, layout: Layout, search: Iterable[str], *, queried: bool = True) -> None:
@@ -229,7 +231,7 @@ class Mapper:
         self._layout_id = layout.id
 
     def document(self, change: RowChange, *, now_ms: int) -> Document:
-        """The document of a row that lives; Skippable when its cells are not a whole row of the layout."""
+        """Return the document of a live row. Raises Skippable if its cells are not a whole row of the layout."""
         cells = change.cells
         try:
             document: Document = {
@@ -243,7 +245,7 @@ class Mapper:
             }
             nulls = self._null_columns(cells[NULLS])
             for qualifier, name in self._texts:
-                stored = cells[qualifier]  # also where it is NULL: a row that lacks a cell is not whole
+                stored = cells[qualifier]  # also for NULL: a row that lacks a cell is not whole
                 if qualifier not in nulls:
                     document[name] = stored.decode()
             for qualifier, write in self._others:
@@ -254,7 +256,7 @@ class Mapper:
             name = error.args[0].decode(errors="replace")
             raise Skippable(f"not a whole row: cell {name} of layout {self.layout.id} is missing") from error
         except (ValueError, OverflowError, IndexError, struct.error) as error:
-            raise Skippable(f"cells that layout {self.layout.id} can not read: {error}") from error
+            raise Skippable(f"cells that layout {self.layout.id} cannot read: {error}") from error
         for name, words in self._words:
             value = document.get(name)
             if value is not None:
@@ -265,7 +267,7 @@ class Mapper:
         return document
 
     def _null_columns(self, bitmap: bytes) -> frozenset[bytes]:
-        """Qualifiers whose bit is set; IndexError when the bitmap is shorter than the layout."""
+        """Return the qualifiers whose bit is set. Raises IndexError if the bitmap is shorter than the layout."""
         if len(bitmap) * 8 < len(self._qualifiers):
             raise IndexError(f"cell {NULLS.decode()} has {len(bitmap)} bytes")
         if not any(bitmap):
@@ -281,7 +283,7 @@ def _whole(bits: int) -> Callable[[Value], Value]:
     def convert(value: Value) -> Value:
         number = int(value)
         if (number != value and str(number) != value) or not -(1 << bits - 1) <= number < 1 << bits - 1:
-            raise ValueError(f"{value!r} is no whole number of {bits} bits")
+            raise ValueError(f"{value!r} is not a whole number of {bits} bits")
         return number
 
     return convert
@@ -295,11 +297,11 @@ def _truth(value: Value) -> Value:
 
 def _instant(value: Value) -> Value:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no time")
+        raise ValueError(f"{value!r} is not a time")
     return value
 
 
-# How a field of some type holds a value that was meant for a field of another; ValueError where it can not.
+# Conversions of values for a field of another type; ValueError if a value does not fit.
 CONVERSIONS: dict[str, Callable[[Value], Value]] = {
     "exact": _text,
     "string": _text,
@@ -315,7 +317,7 @@ CONVERSIONS: dict[str, Callable[[Value], Value]] = {
 
 
 def fitted(value: Value | list[Value], type_: str, many: bool) -> Value | list[Value]:
-    """A value as a field of some type holds it; KeyError, ValueError or OverflowError where it can not."""
+    """Convert a value for a field of some type. Raises KeyError, ValueError or OverflowError if it does not fit."""
     if not isinstance(value, list):
         return CONVERSIONS[type_](value)
     if not many and len(value) > 1:
@@ -325,12 +327,12 @@ def fitted(value: Value | list[Value], type_: str, many: bool) -> Value | list[V
 
 
 def tombstone(change: RowChange) -> Document:
-    """What a deleted row leaves: nothing but its key and the version that keeps older writes from bringing it back."""
+    """Return the tombstone of a deleted row: only its key and the version that rejects older writes."""
     return {fields.UNIQUE_KEY: document_id(change.row), fields.FENCE: change.version}
 
 
 def barrier_document(barrier: Barrier, version: int, *, now_ms: int) -> Document:
-    """The document by which a query sees that a batch, and all before it, are visible in one salt bucket."""
+    """Return the document that shows queries that a batch, and all earlier ones, are visible in one salt bucket."""
     return {
         fields.UNIQUE_KEY: fields.barrier_id(barrier.bucket),
         fields.FENCE: version,

@@ -1,7 +1,7 @@
-"""One batch of edits, from cells to Solr: collapse, map, post in chunks, dead letters, then the barriers.
+"""Process one batch of edits, from cells to Solr: collapse, map, post in chunks, dead letters, then the barriers.
 
 When `process` returns, every row of the batch is in Solr or in the dead letters, and every barrier of the batch is in
-Solr behind them. When it raises, some may be: the batch comes again, and the fence makes the repeat harmless.
+Solr after them. If it raises, some may be: HBase sends the batch again, and the fence makes the repeat harmless.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from indexer.peer.peer import Edits
 from indexer.peer.wire import Write
 
 CHUNK_DOCUMENTS = 1000
-# An estimate from the cells' bytes: JSON and field names about triple them in memory.
+# Estimated from the cells' bytes: JSON and field names about triple them in memory.
 CHUNK_BYTES = 4 << 20
-# Cells merged at a time. A batch may hold a million: as objects they would take twenty times their size on the wire.
+# Cells merged at a time. A batch may contain a million. As objects they would take twenty times their size on the wire.
 WINDOW_CELLS = 40_000
-# Chunks of one batch that are with Solr while the next one is decoded and mapped.
+# Chunks of one batch that are being posted while the next one is decoded and mapped.
 _POSTS = 2
-# Batches given up whose progress is remembered; a region server has one per region under way.
+# Abandoned batches whose progress is remembered; a region server has one running batch per region.
 _UNFINISHED = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A row that could not be indexed, with everything needed to look at it and to try again."""
+    """A row that could not be indexed, with everything needed to inspect it and to retry."""
 
     row: bytes
     version: int
@@ -47,7 +47,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedDocument:
-    """A document that Solr refused for what is in it (HTTP 400): its place in what was posted, and Solr's reason."""
+    """A document that Solr refused for its content (HTTP 400): its index in the posted list, and Solr's reason."""
 
     position: int
     reason: str
@@ -55,7 +55,7 @@ class RefusedDocument:
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What became of one batch: documents accepted (adds, and stubs of deletes), barriers, dead letters."""
+    """Results of one batch: accepted documents (adds, and tombstones of deletes), barriers, dead letters."""
 
     accepted: int = 0
     barriers: int = 0
@@ -64,10 +64,10 @@ class Tally:
 
 @dataclass(slots=True, kw_only=True)
 class _Batch:
-    """How far a batch is; kept when it is given up, so that it goes on from there when it comes again.
+    """Progress of a batch. It is kept when the batch is abandoned, so that the batch resumes when it is sent again.
 
-    `accepted` is row → version of what Solr has; `dead_letter_records`, by row, are not held by Kafka yet; `unreadable`
-    names layouts that are not stored, so that each is looked for once.
+    `accepted` is row → version that Solr has stored. `dead_letter_records`, by row, are not in Kafka yet. `unreadable`
+    names layouts that are not stored, so that each is looked up once.
     """
 
     accepted: dict[bytes, int] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class _Batch:
         )
 
     def is_done(self, change: RowChange) -> bool:
-        """Whether this change, or a newer one of the row, was handled when the batch came before."""
+        """Return whether this change, or a newer one of the row, was processed in an earlier attempt of the batch."""
         if self.accepted.get(change.row, -1) >= change.version:
             self.tally.accepted += 1
             return True
@@ -90,11 +90,11 @@ class _Batch:
 
 
 class Collection(Protocol):
-    """Where documents go (indexer.solr.solr_collection).
+    """Target of documents (indexer.solr.solr_collection).
 
-    `post` returns once every document but the refused ones is held, fenced; Retriable while Solr is away. Documents of
-    a `backlog` may become visible later than others, in favour of throughput. `begin` starts a post that goes on while
-    the caller does other things; the call that it returns waits for the end, and returns or raises as `post` does.
+    `post` returns once every document except the refused ones is stored, fenced. It raises Retriable while Solr is
+    unavailable. Documents of a `backlog` may become visible later than others, in favour of throughput. `begin` starts
+    a post in the background and returns a function that waits for its end, and returns or raises like `post`.
     """
 
     def ensure_fields(self, wanted: Iterable[Field]) -> bool: ...
@@ -103,15 +103,15 @@ class Collection(Protocol):
 
 
 class LayoutStore(Protocol):
-    """Stored layouts by id (indexer.table.hbase_layouts); Skippable for an id that is not stored."""
+    """Stored layouts by id (indexer.table.hbase_layouts). Raises Skippable for an id that is not stored."""
 
     def layout(self, layout_id: int) -> Layout: ...
 
 
 class DeadLetters(Protocol):
-    """Where dead letters go (indexer.index.kafka_dead_letters); `put` returns once they are held.
+    """Target of dead letters (indexer.index.kafka_dead_letters). `put` returns once they are stored.
 
-    `accepted` hears of each batch's rows that the index holds, by version: it settles what was refused of them before.
+    `accepted` is called with each batch's indexed rows and their versions, and settles their earlier dead letters.
     """
 
     def put(self, dead_letter_records: Sequence[DeadLetter]) -> None: ...
@@ -127,17 +127,17 @@ class _Chunk:
 
 @dataclass(frozen=True, slots=True)
 class _Post:
-    """A chunk that is with Solr; `wait` returns what Solr refused of it."""
+    """A chunk that is being posted. `wait` returns the documents that Solr refused."""
 
     chunk: _Chunk
     wait: Callable[[], list[RefusedDocument]]
 
 
 class Processor:
-    """Indexes the edits of one table into one collection; threads may call `process` at the same time.
+    """Indexes the edits of one table into one collection; threads may call `process` concurrently.
 
-    `table` is HBase's name of the table and `family` its column family; `search` are the columns found by words;
-    `clock_ms` and `monotonic` (seconds) tell the time.
+    `table` is HBase's name of the table and `family` its column family. `search` are the columns found by words.
+    `clock_ms` and `monotonic` (seconds) are clocks.
     """
 
     def __init__(
@@ -160,15 +160,15 @@ class Processor:
         self._unfinished: dict[frozenset[bytes], _Batch] = {}
 
     def process(self, edits: Edits, *, give_up: float) -> Tally:
-        """Index a batch; Retriable when a server is away, or when `give_up` (monotonic) has passed, since HBase stops
-        waiting: nothing may be acknowledged then, and the batch comes again."""
+        """Index a batch. Raises Retriable if a server is unavailable, or if `give_up` (monotonic) has passed, because
+        HBase stops waiting. Then nothing may be acknowledged, and HBase sends the batch again."""
         regions = edits.regions
         batch = self._unfinished.pop(regions, None) or _Batch()
         batch.tally, batch.unreadable, batch.backlog = Tally(), {}, edits.cell_count > WINDOW_CELLS // 4
         try:
             self._run(edits, batch, give_up)
         except TailorbirdError:
-            # Without this, a batch that takes longer than HBase waits would begin anew for ever.
+            # Without this, a batch that takes longer than HBase waits would start again for ever.
             self._unfinished[regions] = batch
             while len(self._unfinished) > _UNFINISHED:
                 self._unfinished.pop(next(iter(self._unfinished)), None)
@@ -176,7 +176,7 @@ class Processor:
         return batch.tally
 
     def index_rows(self, changes: Iterable[RowChange]) -> Tally:
-        """Index rows that were read and not shipped; barriers are left out. Errors as `process`."""
+        """Index rows that were read and not shipped, without barriers. Raises the same errors as `process`."""
         batch = _Batch(backlog=True)
         self._post_rows([[change for change in changes if not is_barrier(change.row)]], batch, math.inf)
         self._keep_dead_letters(batch)
@@ -196,17 +196,17 @@ class Processor:
                 yield found
 
         self._post_rows(rows(), batch, give_up)
-        # behind every row of the batch, whatever their places in it
+        # after every row of the batch, regardless of their order in it
         documents = self._barriers(barriers.values(), batch)
         self._keep_dead_letters(batch)
         if documents:
             self._post_barriers(documents, batch)
 
     def _post_rows(self, windows: Iterable[list[RowChange]], batch: _Batch, give_up: float) -> None:
-        """Post every row; the next chunks are decoded and mapped while Solr takes the last ones."""
+        """Post every row. The next chunks are decoded and mapped while Solr processes the previous ones."""
         posts: deque[_Post] = deque()
         try:
-            # a chunk may be of two windows, so that few are smaller than they may be
+            # a chunk may be of two windows, so that few chunks are smaller than the limit
             for chunk in self._chunks(chain.from_iterable(windows), batch):
                 if self._monotonic() > give_up:
                     raise Retriable(f"a batch takes longer than HBase waits, {len(batch.accepted)} rows are indexed")
@@ -216,7 +216,7 @@ class Processor:
             while posts:
                 self._settle(posts.popleft(), batch)
         except TailorbirdError:
-            # Nothing of this batch may still be on its way when it comes again; what went through is remembered.
+            # No post of this batch may still be running when it is sent again; completed posts are remembered.
             for post in posts:
                 with contextlib.suppress(TailorbirdError):
                     self._settle(post, batch)
@@ -232,11 +232,12 @@ class Processor:
         )  # fmt: skip
 
     def _windows(self, edits: Edits) -> Iterator[list[Write]]:
-        """The writes to our table, some edits at a time; a row may be in several windows, which the fence orders."""
+        """Yield the writes to the processor's table, some edits at a time. A row may be in several windows, which the
+        fence orders."""
         window: list[Write] = []
         cells = 0
         for entry in edits.entries():
-            # Another table's edits reach us only where a person has widened the peer by hand.
+            # Another table's edits arrive only if somebody has widened the peer by hand.
             if entry.table == self._table:
                 window += entry.writes
                 cells += sum(len(write.cells) for write in entry.writes)
@@ -247,7 +248,7 @@ class Processor:
             yield window
 
     def _chunks(self, changes: Iterable[RowChange], batch: _Batch) -> Iterator[_Chunk]:
-        """The documents of the changes, mapped only when their chunk's turn comes, so that memory stays bounded."""
+        """Yield the documents of the changes, mapped only when their chunk is due, so that memory stays bounded."""
         chunk = _Chunk()
         now_ms = self._clock_ms()
         for change in changes:
@@ -275,7 +276,7 @@ class Processor:
         except KeyError as error:
             raise Skippable("not a whole row: cell _layout is missing") from error
         except struct.error as error:
-            raise Skippable(f"cell _layout can not be read: {error}") from error
+            raise Skippable(f"cell _layout cannot be read: {error}") from error
         return self._mapper(layout_id, batch).document(change, now_ms=now_ms)
 
     def _mapper(self, layout_id: int, batch: _Batch) -> Mapper:
@@ -305,9 +306,9 @@ class Processor:
         batch.tally.accepted += len(chunk.documents) - len(refused)
 
     def _restore_fields(self) -> bool:
-        """Add fields that the collection has lost, as one made anew has; whether any was missing.
+        """Add fields that the collection lacks because it was created again. Return whether any was missing.
 
-        Without this, every row would be refused for an unknown field and end in the dead letters.
+        Without this, every row would be refused for an unknown field and become a dead letter.
         """
         return self._collection.ensure_fields([each for mapper in self._mappers.values() for each in mapper.fields])
 
@@ -330,7 +331,7 @@ class Processor:
             self._collection.ensure_fields(LATER_FIELDS)
             self._knows_later_fields = True
         refused = self._collection.post(documents)
-        if refused and self._collection.ensure_fields(LATER_FIELDS):  # the collection was made anew meanwhile
+        if refused and self._collection.ensure_fields(LATER_FIELDS):  # the collection was created again in the meantime
             refused = self._collection.post(documents)
         for each in refused:
             raise Fatal(f"Solr refused a barrier: {each.reason}", "the collection's schema is not the one of apply")

@@ -1,1 +1,1 @@
-"""HBase's replication, as a region server speaks it to a peer."""
+"""HBase's replication protocol, as a region server uses it with a peer."""

@@ -1,9 +1,9 @@
-"""The replication peer's side of one connection, without a socket: bytes in, events out, answers as bytes.
+"""Peer side of one replication connection, without a socket: bytes in, events out, answers as bytes.
 
     preamble ──6 bytes──▶ header ──ConnectionHeader──▶ calls ──ReplicateWALEntry──▶ calls …
 
-HBase resends a batch until it is answered without an exception, so an answer must not leave before the batch is held
-elsewhere. Calls are multiplexed on a connection: answers may go out in any order. Source: hbase-server
+HBase resends a batch until it is answered without an exception, so an answer must not be sent before the batch is
+stored elsewhere. Calls are multiplexed on a connection: answers may be sent in any order. Source: hbase-server
 ServerRpcConnection, hbase-client ReplicationProtobufUtil.
 """
 
@@ -27,9 +27,9 @@ _FAILED = "java.io.IOException"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """One entry of a write-ahead log: `write_time` in ms, `cells` in the order they were written.
+    """One entry of a write-ahead log: `write_time` in ms, `cells` in the order of their writes.
 
-    `table` is the name as HBase writes it, without a namespace where that is the default one.
+    `table` is the name as HBase writes it, without a namespace if that is the default one.
     """
 
     table: bytes
@@ -40,7 +40,7 @@ class Edit:
 
 
 class Entry(NamedTuple):
-    """An edit whose cells are grouped. `sequence` grows within a region, from edit to edit."""
+    """An edit whose cells are grouped. `sequence` increases within a region, from edit to edit."""
 
     table: bytes
     region: bytes
@@ -49,7 +49,7 @@ class Entry(NamedTuple):
 
 
 class Edits:
-    """A batch of edits, decoded each time it is read, so that cells are objects only while they are looked at."""
+    """A batch of edits, decoded each time it is read, so that cells are objects only during their use."""
 
     def __init__(self, request: pb.ReplicateWALEntryRequest, data: bytes, at: int) -> None:
         self._request, self._data, self._at = request, data, at
@@ -60,7 +60,7 @@ class Edits:
 
     @classmethod
     def of(cls, edits: Iterable[Edit]) -> Edits:
-        """The batch that ships these edits, for tests and simulations."""
+        """Return the batch that ships these edits, for tests and simulations."""
         request, cells = pb.ReplicateWALEntryRequest(), list[Cell]()
         for edit in edits:
             entry = request.entry.add(associated_cell_count=len(edit.cells))
@@ -73,8 +73,8 @@ class Edits:
         return len(self._request.entry)
 
     def entries(self) -> Iterator[Entry]:
-        """Each edit with its cells grouped; WireError for bytes that are no cells: the batch is sent back, never half
-        read."""
+        """Yield each edit with its cells grouped. Raises WireError for bytes that are not cells: the batch is sent
+        back, never half read."""
         at = self._at
         for entry in self._request.entry:
             writes, at = wire.read_writes(self._data, at, entry.associated_cell_count)
@@ -83,17 +83,17 @@ class Edits:
 
     @property
     def size(self) -> int:
-        """Bytes on the wire."""
+        """Return the bytes on the wire."""
         return len(self._data)
 
     @property
     def regions(self) -> frozenset[bytes]:
-        """The regions that the edits come from; one, where the peer is serial."""
+        """Return the regions that the edits come from; only one for a serial peer."""
         return frozenset(entry.key.encoded_region_name for entry in self._request.entry)
 
     @property
     def newest(self) -> int:
-        """When the newest edit was written (ms), 0 for an empty batch."""
+        """Return when the newest edit was written (ms), 0 for an empty batch."""
         return max((entry.key.write_time for entry in self._request.entry), default=0)
 
 
@@ -114,7 +114,7 @@ class EditsReceived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRefused:
-    """Something else than edits was asked for; `reply` is what to send."""
+    """A call for something other than edits; `reply` is the answer to send."""
 
     method: str
     reply: bytes
@@ -124,7 +124,7 @@ Event = Connected | EditsReceived | CallRefused
 
 
 class PeerConnection:
-    """The protocol of one connection; the caller owns the socket and serialises its calls.
+    """The protocol of one connection. The caller owns the socket and serialises its calls.
 
     `receive` raises WireError for bytes that are not HBase's RPC: the caller closes the connection.
     """
@@ -134,7 +134,7 @@ class PeerConnection:
         self._step: Callable[[], Event | None] = self._preamble
 
     def receive(self, data: bytes) -> list[Event]:
-        """What the bytes complete, in order; an empty list until something is whole."""
+        """Return the events that the bytes complete, in order; an empty list until an event is complete."""
         self._frames.feed(data)
         events: list[Event] = []
         while True:
@@ -146,13 +146,13 @@ class PeerConnection:
                 return events
 
     def answer(self, call_id: int) -> bytes:
-        """The bytes that acknowledge a batch: HBase then forgets it."""
+        """Return the bytes that acknowledge a batch: HBase then drops it."""
         return wire.frame(
             wire.delimited(pb.ResponseHeader(call_id=call_id)), wire.delimited(pb.ReplicateWALEntryResponse())
         )
 
     def refuse(self, call_id: int, reason: str) -> bytes:
-        """The bytes that send a batch back: HBase keeps it and tries again."""
+        """Return the bytes that send a batch back: HBase keeps it and retries."""
         return _failure(call_id, _FAILED, reason, final=False)
 
     def _preamble(self) -> Event | None:
@@ -174,7 +174,7 @@ class PeerConnection:
         if header.cell_block_compressor_class or header.cell_block_codec_class not in _CODECS:
             used = header.cell_block_compressor_class or header.cell_block_codec_class
             raise WireError(
-                f"cells in {used}, which we do not read",
+                f"cells in {used}, which is not supported",
                 "unset hbase.replication.rpc.codec and hbase.client.rpc.compressor in HBase's configuration",
             )
         self._step = self._call
@@ -186,7 +186,9 @@ class PeerConnection:
             return None
         header, at = wire.read_delimited(received, 0, pb.RequestHeader)
         if header.method_name != _METHOD:
-            reply = _failure(header.call_id, _UNKNOWN_METHOD, f"an indexer has no {header.method_name}", final=True)
+            reply = _failure(
+                header.call_id, _UNKNOWN_METHOD, f"an indexer does not support {header.method_name}", final=True
+            )
             return CallRefused(method=header.method_name, reply=reply)
         request, at = wire.read_delimited(received, at, pb.ReplicateWALEntryRequest)
         return EditsReceived(call_id=header.call_id, edits=Edits(request, received, at))

@@ -1,4 +1,4 @@
-"""Listens where region servers ship their edits, and answers each batch once it has been handled."""
+"""Listen for edits that region servers ship, and answer each batch once it has been handled."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from cdc.model.errors import Fatal, Retriable, TailorbirdError
 from indexer.peer.peer import CallRefused, Connected, Edits, EditsReceived, PeerConnection
 from indexer.peer.wire import WireError
 
-# One region server ships up to ten batches at a time, one per region; more at once would only wait for Solr.
+# One region server ships up to ten batches at a time, one per region; more would only wait for Solr.
 _WORKERS = 4
 _RECEIVE = 1 << 20
-# Bytes on the wire of all batches at hand; HBase makes none larger than replication.source.size.capacity (64 MB).
+# Bytes on the wire of all current batches; HBase creates none larger than replication.source.size.capacity (64 MB).
 _LARGEST_BACKLOG = 128 << 20
 
 log = structlog.get_logger()
@@ -25,7 +25,7 @@ Handler = Callable[[Edits], None]
 
 
 class _Budget:
-    """Bytes that may be at hand at a time; one batch that is larger than all of them is let through alone."""
+    """Limit of the bytes of current batches. A batch that exceeds the limit is let through alone."""
 
     def __init__(self, size: int) -> None:
         self._size, self._taken = size, 0
@@ -38,19 +38,19 @@ class _Budget:
             self._taken += size
 
     def give_back(self, size: int) -> None:
-        """Make room."""
+        """Release the bytes."""
         with self._changed:
             self._taken -= size
             self._changed.notify_all()
 
 
 class PeerServer:
-    """Serves connections of region servers, each in a thread; batches are handled by a few workers.
+    """Serves connections of region servers, each in a thread. Batches are handled by a few workers.
 
-    `handle` returns when the batch is held elsewhere, which acknowledges it, or raises: Retriable sends it back to
-    HBase, Fatal sends it back and is handed to `failed`, once, so that the process ends. A connection is not read on
-    while its batches wait for a worker, or while batches of more than `_LARGEST_BACKLOG` bytes are at hand: so memory
-    is bounded by that and one batch per connection.
+    `handle` returns when the batch is stored elsewhere, which acknowledges it, or raises. Retriable sends it back to
+    HBase; Fatal sends it back and is passed to `failed`, once, so that the process ends. A connection is not read while
+    its batches wait for a worker, or while the current batches exceed `_LARGEST_BACKLOG` bytes. So memory is bounded by
+    that and one batch per connection.
     """
 
     def __init__(
@@ -67,12 +67,13 @@ class PeerServer:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Return the port on which it listens."""
         port: int = self._listener.getsockname()[1]
         return port
 
     def close(self, *, wait: bool) -> None:
-        """Accept and answer no more; `wait` for batches at hand. What is unanswered comes again elsewhere."""
+        """Stop accepting and answering. `wait` for current batches. HBase sends unanswered batches to another
+        process."""
         self._closing = True
         self._listener.close()
         self._workers.shutdown(wait=wait, cancel_futures=True)
@@ -102,7 +103,8 @@ class PeerServer:
                 with writing:
                     connection.sendall(reply)
             except OSError as error:
-                # The batch is handled, HBase does not know: it comes again, and the fence makes the repeat harmless.
+                # The batch is handled, but HBase does not know it: it sends it again, and the fence makes the repeat
+                # harmless.
                 log.info("answer_lost", peer=peer, reason=str(error))
 
         def work(batch: EditsReceived) -> None:
@@ -128,7 +130,7 @@ class PeerServer:
         except WireError as error:
             log.warning("connection_refused", peer=peer, reason=str(error))
         except (OSError, RuntimeError) as error:
-            # RuntimeError: the workers are shut down, since this process ends
+            # RuntimeError: the workers are shut down because this process ends
             log.info("connection_lost", peer=peer, reason=str(error))
         finally:
             with self._lock:
@@ -145,7 +147,7 @@ class PeerServer:
             self._failed(error)
             return protocol.refuse(batch.call_id, error.message)
         except Exception as error:
-            # A fault of ours must neither acknowledge the batch nor leave HBase waiting: send it back and end.
+            # A bug must neither acknowledge the batch nor leave HBase waiting: send it back and end.
             log.exception("batch_failed", entries=len(batch.edits))
             self._failed(Fatal(f"unexpected {type(error).__name__}: {error}", "please report it with the log above"))
             return protocol.refuse(batch.call_id, repr(error))

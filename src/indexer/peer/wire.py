@@ -17,7 +17,7 @@ from cdc.model.errors import Skippable
 
 PREAMBLE = b"HBas\x00\x50"  # version 0, simple authentication
 PUT, DELETE, DELETE_FAMILY_VERSION, DELETE_COLUMN, DELETE_FAMILY = 4, 8, 10, 12, 14
-# HBase refuses larger requests itself (hbase.ipc.max.request.size), so a greater length is not HBase speaking.
+# HBase refuses larger requests itself (hbase.ipc.max.request.size), so a greater length does not come from HBase.
 LARGEST_FRAME = 256 << 20
 METAFAMILY = b"METAFAMILY"
 
@@ -29,7 +29,7 @@ M = TypeVar("M", bound=Message)
 
 
 class WireError(Skippable):
-    """The other side does not speak HBase's RPC as we know it; its connection is closed, the others go on."""
+    """The client does not use HBase's RPC as expected. Its connection is closed; the others continue."""
 
 
 class Cell(NamedTuple):
@@ -44,9 +44,9 @@ class Cell(NamedTuple):
 
 
 class Write(NamedTuple):
-    """Cells of one row, family, timestamp and type that stand side by side in the log: mostly one whole-row put.
+    """Cells of one row, family, timestamp and type that are adjacent in the log: mostly one whole-row put.
 
-    `cells` is qualifier → value; of two cells of one qualifier the later one counts, as in HBase.
+    `cells` is qualifier → value. Of two cells with one qualifier the later one counts, as in HBase.
     """
 
     row: bytes
@@ -57,7 +57,7 @@ class Write(NamedTuple):
 
 
 def varint(number: int) -> bytes:
-    """Protobuf's variable-length form of a non-negative integer."""
+    """Return Protobuf's variable-length encoding of a non-negative integer."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -67,7 +67,7 @@ def varint(number: int) -> bytes:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The integer at an offset, and the offset behind it; WireError when it does not end."""
+    """Return the integer at an offset, and the offset after it. Raises WireError if it does not end."""
     value = shift = 0
     for end in range(at, min(at + 10, len(data))):
         value |= (data[end] & 0x7F) << shift
@@ -78,13 +78,14 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def delimited(message: Message) -> bytes:
-    """A message behind its length."""
+    """Return a message preceded by its length."""
     body = message.SerializeToString()
     return varint(len(body)) + body
 
 
 def read_delimited(data: bytes, at: int, kind: type[M]) -> tuple[M, int]:
-    """The message at an offset, and the offset behind it; WireError when the bytes are not such a message."""
+    """Return the message at an offset, and the offset after it. Raises WireError if the bytes are not such a
+    message."""
     length, start = read_varint(data, at)
     end = start + length
     if end > len(data):
@@ -96,23 +97,23 @@ def read_delimited(data: bytes, at: int, kind: type[M]) -> tuple[M, int]:
 
 
 def frame(*parts: bytes) -> bytes:
-    """The parts behind their total length."""
+    """Return the parts preceded by their total length."""
     body = b"".join(parts)
     return _LENGTH.pack(len(body)) + body
 
 
 class Frames:
-    """Cuts a stream of bytes into frames; the caller feeds what arrived and takes what is complete."""
+    """Splits a stream of bytes into frames. The caller feeds received bytes and takes complete frames."""
 
     def __init__(self) -> None:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> None:
-        """Add bytes that arrived."""
+        """Add received bytes."""
         self._data += data
 
     def take(self, length: int) -> bytes | None:
-        """The next `length` bytes, unframed; None until they are there."""
+        """Return the next `length` bytes, unframed; None until they have arrived."""
         if len(self._data) < length:
             return None
         taken = bytes(self._data[:length])
@@ -120,7 +121,7 @@ class Frames:
         return taken
 
     def next(self) -> bytes | None:
-        """The next frame without its length; None until it is complete. WireError when it is too long to be one."""
+        """Return the next frame without its length; None until it is complete. Raises WireError if it is too long."""
         if len(self._data) < 4:
             return None
         length = _LENGTH.unpack_from(self._data)[0]
@@ -134,7 +135,8 @@ class Frames:
 
 
 def count_cells(data: bytes, at: int) -> int:
-    """How many cells lie between an offset and the end of a frame; WireError when the last one is cut short."""
+    """Return the number of cells between an offset and the end of a frame. Raises WireError if the last one is
+    incomplete."""
     total, size, count = _LENGTH.unpack_from, len(data), 0
     try:
         while at < size:
@@ -148,10 +150,11 @@ def count_cells(data: bytes, at: int) -> int:
 
 
 def read_writes(data: bytes, at: int, count: int) -> tuple[list[Write], int]:
-    """The next cells from an offset as writes, and the offset behind them; WireError when the bytes are no cells.
+    """Return the next cells from an offset as writes, and the offset after them. Raises WireError if the bytes are not
+    cells.
 
-    Of a whole-row put's cells only qualifier and value differ, so the rest of their keys is compared as bytes and never
-    taken apart.
+    Within a whole-row put only qualifier and value differ. So the rest of the keys is compared as bytes and never
+    decoded.
     """
     writes: list[Write] = []
     # Local names: the inner loop runs for every cell of the table, and attribute look-ups are a third of its time.
@@ -197,7 +200,7 @@ def read_writes(data: bytes, at: int, count: int) -> tuple[list[Write], int]:
 
 
 def write_cells(cells: list[Cell]) -> bytes:
-    """The block that holds these cells, without tags; inverse of `read_writes`, for tests and simulations."""
+    """Return the block with these cells, without tags; inverse of `read_writes`, for tests and simulations."""
     out = bytearray()
     for cell in cells:
         key = b"".join(

@@ -1,7 +1,7 @@
-"""How an indexer is found: the ZooKeeper nodes by which HBase takes it for another cluster.
+"""ZooKeeper nodes through which HBase finds indexers, as if they were another cluster.
 
-`/sep-<peer>/hbaseid` holds a cluster id, `/sep-<peer>/rs/<host>,<port>,<start code>` (ephemeral) one node per indexer
-process. HBase ships edits to the servers listed there. Source: hbase-replication HBaseReplicationEndpoint.
+`/sep-<peer>/hbaseid` contains a cluster id, `/sep-<peer>/rs/<host>,<port>,<start code>` (ephemeral) one node per
+indexer process. HBase ships edits to the servers listed there. Source: hbase-replication HBaseReplicationEndpoint.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from cdc.model.errors import Retriable
 from indexer.peer import wire_pb2 as pb
 
 _MAGIC = b"PBUF"
-# A session outlives short pauses of this process and ends soon after a kill -9, so that HBase stops calling it.
+# A session survives short pauses of this process and ends soon after a kill -9, so that HBase stops calling it.
 _SESSION_SECONDS = 6.0
-# How long a call may wait for ZooKeeper, that must not wait for ever.
+# Timeout for a ZooKeeper call that must not block for ever.
 ANSWER_SECONDS = 10.0
 _CONNECT_SECONDS = 10.0
 _CHECK_SECONDS = 1.0
@@ -32,18 +32,18 @@ Client = KazooClient
 
 
 def parent_node(peer: str) -> str:
-    """The ZooKeeper node under which the indexers of a peer announce themselves."""
+    """Return the ZooKeeper node under which the indexers of a peer announce themselves."""
     return f"/sep-{peer}"
 
 
 def cluster_key(zookeeper: str, peer: str) -> str:
-    """The address by which HBase knows a peer: `<hosts>:<port>:<parent node>`."""
+    """Return the address by which HBase knows a peer: `<hosts>:<port>:<parent node>`."""
     return f"{zookeeper}:{parent_node(peer)}"
 
 
 @contextlib.contextmanager
 def session(zookeeper: str) -> Iterator[KazooClient]:
-    """A client for the time of a `with`; Retriable when ZooKeeper does not answer."""
+    """Yield a client for the block. Raises Retriable if ZooKeeper does not answer."""
     client = connect(zookeeper)
     try:
         yield client
@@ -53,7 +53,7 @@ def session(zookeeper: str) -> Iterator[KazooClient]:
 
 
 def connect(zookeeper: str) -> KazooClient:
-    """A started client; Retriable when ZooKeeper does not answer. The caller stops and closes it."""
+    """Return a started client. Raises Retriable if ZooKeeper does not answer. The caller stops and closes it."""
     client = KazooClient(zookeeper, timeout=_SESSION_SECONDS)
     try:
         client.start(timeout=_CONNECT_SECONDS)
@@ -68,7 +68,7 @@ def connect(zookeeper: str) -> KazooClient:
 
 @contextlib.contextmanager
 def answering() -> Iterator[None]:
-    """What ZooKeeper raises inside becomes Retriable; what one asks about a node must be caught inside."""
+    """Turn ZooKeeper errors in the block into Retriable. Errors about nodes must be caught inside."""
     try:
         yield
     except (KazooException, KazooTimeoutError) as error:
@@ -79,10 +79,10 @@ def answering() -> Iterator[None]:
 
 
 def prepare(client: KazooClient, peer: str) -> None:
-    """Make a peer's persistent nodes; idempotent.
+    """Create a peer's persistent nodes; idempotent.
 
-    The id must differ from the source cluster's, or HBase refuses the peer, and be the same for every process and
-    every restart, or HBase takes the peer for yet another cluster: so it derives from the name.
+    The id must differ from the source cluster's, or HBase refuses the peer. It must be the same for every process and
+    every restart, or HBase treats the peer as another cluster. So it derives from the name.
     """
     client.ensure_path(f"{parent_node(peer)}/rs")
     cluster_id = pb.ClusterId(cluster_id=str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{peer}.tailorbird")))
@@ -91,32 +91,32 @@ def prepare(client: KazooClient, peer: str) -> None:
 
 
 def withdraw(client: KazooClient, peer: str) -> None:
-    """Remove a peer's nodes, when the peer itself is gone from HBase; idempotent."""
+    """Remove a peer's nodes after the peer was removed from HBase; idempotent."""
     with contextlib.suppress(NoNodeError):
         client.delete(parent_node(peer), recursive=True)
 
 
 def prepare_peer(zookeeper: str, peer: str) -> None:
-    """`prepare` by a connection of its own; Retriable when ZooKeeper is away."""
+    """Call `prepare` with its own connection. Raises Retriable if ZooKeeper is unavailable."""
     with session(zookeeper) as client:
         prepare(client, peer)
 
 
 def withdraw_peer(zookeeper: str, peer: str) -> None:
-    """`withdraw` by a connection of its own; Retriable when ZooKeeper is away."""
+    """Call `withdraw` with its own connection. Raises Retriable if ZooKeeper is unavailable."""
     with session(zookeeper) as client:
         withdraw(client, peer)
 
 
 def master_address(zookeeper: str) -> tuple[str, int]:
-    """Host and port of HBase's active master; Retriable while there is none."""
+    """Return host and port of HBase's active master. Raises Retriable while there is none."""
     hint = "is HBase running? `tailorbird stack status`"
     with session(zookeeper) as client:
         try:
             stored, _ = client.get("/hbase/master")
         except NoNodeError as error:
             raise Retriable(f"ZooKeeper at {zookeeper} knows no active HBase master", hint) from error
-    # the node's bytes begin with a length-prefixed id of their writer, then the magic
+    # the node's bytes start with a length-prefixed id of their writer, then the magic
     server = pb.Master.FromString(stored[stored.index(_MAGIC) + len(_MAGIC) :]).master
     return server.host_name, server.port
 
@@ -124,8 +124,8 @@ def master_address(zookeeper: str) -> tuple[str, int]:
 class Registration:
     """Keeps one indexer process announced, through lost sessions and restarts of ZooKeeper, until `close`.
 
-    Announce only once the port listens: HBase connects at once. HBase resolves `host`. `client` (of `connect`) is the
-    caller's, who may use it for other things.
+    Create it only once the port listens, because HBase connects at once. HBase resolves `host`. `client` (of `connect`)
+    belongs to the caller, who may use it for other purposes.
     """
 
     def __init__(self, client: KazooClient, peer: str, *, host: str, port: int, start_code: int) -> None:
@@ -143,7 +143,7 @@ class Registration:
         prepare(self._client, self._peer)
         found = self._client.exists(self._node)
         if found is not None and found.ephemeralOwner != self._client.client_id[0]:
-            # An earlier session's node would vanish when that session expires, and HBase would see nobody.
+            # An earlier session's node would be removed when that session expires, and HBase would find no indexer.
             with contextlib.suppress(NoNodeError):
                 self._client.delete(self._node)
             found = None
@@ -169,11 +169,11 @@ class Registration:
                 log.warning("announce_failed", reason=str(error) or type(error).__name__)
 
     def close(self) -> None:
-        """Withdraw: HBase sees at once that this process is gone."""
+        """Withdraw the node: HBase sees at once that this process has ended."""
         self._closing.set()
         self._look.set()
         self._thread.join(timeout=5)
-        # Bounded: without a connection kazoo would keep the call, and this process, until there is one again. The node
-        # goes with the session then.
+        # Bounded: without a connection kazoo would hold the call, and this process, until there is one again. In that
+        # case the node is removed with the session.
         with contextlib.suppress(KazooException, KazooTimeoutError):
             self._client.delete_async(self._node).get(timeout=ANSWER_SECONDS)

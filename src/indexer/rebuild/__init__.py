@@ -1,1 +1,1 @@
-"""Which collections an index has, and how one is built anew."""
+"""Collections of an index, and how to rebuild them."""

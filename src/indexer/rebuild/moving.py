@@ -1,7 +1,7 @@
-"""A query's name moves from the index of one version of a table to that of another, each fed by a peer of its own.
+"""Move a query's name from the index of one version of a table to that of another, each fed by its own peer.
 
-Both indexes go on being fed, under the names that their collections have then, so that the way back is one more move.
-Cut off by kill -9 anywhere, the next call does it to its end. Pure: servers are behind the protocols.
+Both indexes continue to be fed, under the names that their collections then have, so that a rollback is one more move.
+If kill -9 interrupts it anywhere, the next call completes it. Servers are accessed through protocols.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from indexer.rebuild.targets import Targets, TargetStore
 
 
 class NameMove:
-    """`live` is the name that queries use; `old` are the targets of the index that has it, `new` of that which gets it.
+    """`live` is the name that queries use; `old` are the targets of the index that has it, `new` of the one that gets
+    it.
 
     The caller holds the locks of both.
     """
@@ -24,16 +25,16 @@ class NameMove:
         self._old, self._new, self._state, self._admin, self._live = old, new, state, admin, live
 
     def run(self) -> str:
-        """Move it; what the former collection is called from now on. `done` must follow once that is noted.
+        """Move the name. Return the new name of the former collection. Call `done` once that is stored.
 
-        UsageError while either is being rebuilt, or keeps a former collection.
+        Raises UsageError while either is being rebuilt, or keeps a former collection.
         """
         moving = self._state.read()
         if moving is None:
             old, new = self._old.read(), self._new.read()
             if len(old.collections) > 1 or len(new.collections) > 1:
                 kept = ", ".join(one for targets in (old, new) for one in targets.collections[1:])
-                raise UsageError(f"a rebuild has left {kept}", "`tailorbird index reindex … --finish` first")
+                raise UsageError(f"a rebuild has kept {kept}", "`tailorbird index reindex … --finish` first")
             (candidate,) = new.collections
             moving = {
                 "identity": self._admin.identity(candidate),
@@ -41,7 +42,7 @@ class NameMove:
                 "with": candidate,
             }
             self._state.write(moving)
-        # nothing is posted while a name is about to mean another collection
+        # nothing is posted while a name is about to change its meaning
         for store in (self._old, self._new):
             before = store.read()
             store.write(Targets(epoch=before.epoch + 1, collections=before.collections, changing=True))
@@ -53,5 +54,5 @@ class NameMove:
         return standby
 
     def done(self) -> None:
-        """Whoever starts later knows of the move."""
+        """End the change, so that processes that start later know of the move."""
         self._state.clear()

@@ -1,7 +1,8 @@
-"""Fills a collection from a table by scan, beside the live feed: the pure part of `reindex` and of a backfill.
+"""Fill a collection from a table by scan, while the live feed runs: the part of `reindex` and of a backfill without
+I/O.
 
-Buckets are scanned in parallel. After each page the bucket's last row is stored, so a killed rebuild goes on there; a
-page indexed twice is harmless, as everything is fenced.
+Buckets are scanned in parallel. After each page the bucket's last row is stored, so a killed rebuild resumes there. A
+page that is indexed twice is harmless, because everything is fenced.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _ATTEMPTS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketProgress:
-    """How far one salt bucket is: its last row done, how many rows were read and how many of them are dead letters."""
+    """Progress of one salt bucket: its last row, the number of rows read, and how many of them are dead letters."""
 
     row: bytes | None = None
     rows: int = 0
@@ -31,20 +32,20 @@ class BucketProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Of a whole scan: rows read, and how many of them went to the dead letters instead of the collection."""
+    """Counts of a whole scan: rows read, and how many of them became dead letters."""
 
     rows: int
     dead: int
 
 
 class TableRows(Protocol):
-    """Where rows are read (indexer.table.hbase_scan); Retriable while it is away."""
+    """Source of rows (indexer.table.hbase_scan). Raises Retriable while it is unavailable."""
 
     def pages(self, bucket: int, after: bytes | None) -> Iterator[list[RowChange]]: ...
 
 
 class StateStore(Protocol):
-    """Where progress is kept (indexer.rebuild.zk_state)."""
+    """Storage of the progress (indexer.rebuild.zk_state)."""
 
     def read(self) -> dict[str, Any] | None: ...
     def write(self, state: dict[str, Any]) -> None: ...
@@ -52,30 +53,30 @@ class StateStore(Protocol):
 
 
 class MemoryState:
-    """Progress that nobody needs after this process: of a dry run."""
+    """Progress of a dry run, which is not needed after this process."""
 
     def __init__(self) -> None:
         self._state: dict[str, Any] | None = None
 
     def read(self) -> dict[str, Any] | None:
-        """What was stored."""
+        """Return the stored progress."""
         return self._state
 
     def write(self, state: dict[str, Any]) -> None:
-        """Store."""
+        """Store the progress."""
         self._state = state
 
     def clear(self) -> None:
-        """Forget."""
+        """Remove the progress."""
         self._state = None
 
 
 class Scan:
-    """The scan of all buckets into one collection; `bucket` may be called from a thread per bucket.
+    """Scan of all buckets into one collection. `bucket` may be called from a thread per bucket.
 
-    `index` takes a page's rows and returns once they are held (`Processor.index_rows`). `throttle` is called with the
-    rows of a page and may wait; `pause` waits that many seconds; `stopped` tells that the caller gives up; `lock`
-    guards what the buckets' threads share.
+    `index` takes a page's rows and returns once they are stored (`Processor.index_rows`). `throttle` is called with the
+    rows of a page and may wait; `pause` waits that many seconds; `stopped` returns whether the caller gives up; `lock`
+    guards the data that the buckets' threads share.
     """
 
     def __init__(
@@ -101,18 +102,19 @@ class Scan:
         self._progress = {bucket: _load(stored["buckets"].get(str(bucket), {})) for bucket in range(buckets)}
 
     def unfinished(self) -> list[int]:
-        """The buckets that are not read to their end."""
+        """Return the buckets that are not finished."""
         return [bucket for bucket, progress in self._progress.items() if not progress.done]
 
     def counts(self) -> Counts:
-        """Over all buckets, those of earlier attempts included."""
+        """Return the counts over all buckets, including those of earlier attempts."""
         progress = self._progress.values()
         return Counts(rows=sum(each.rows for each in progress), dead=sum(each.dead for each in progress))
 
     def bucket(self, bucket: int, reported: Callable[[int], None]) -> None:
-        """Index one bucket to its end, trying again while a server is away; `reported` hears of the rows of each page.
+        """Index one bucket to its end, with retries while a server is unavailable. `reported` is called with the rows
+        of each page.
 
-        Raises the Retriable itself after many attempts without a page in between, or once `stopped`.
+        Raises the Retriable after many attempts without a page in between, or once `stopped`.
         """
         failures = 0
         while not self._progress[bucket].done:
@@ -166,9 +168,9 @@ def _load(stored: dict[str, Any]) -> BucketProgress:
 
 
 class Nowhere:
-    """The collection and dead letters of a dry run: everything is mapped, nothing is written.
+    """Collection and dead letters of a dry run: everything is mapped, nothing is written.
 
-    `posted` hears of the documents; `ensure` is asked about fields, where they matter.
+    `posted` is called with the documents; `ensure` with fields, if they matter.
     """
 
     def __init__(
@@ -179,34 +181,34 @@ class Nowhere:
         self._posted, self._ensure = posted, ensure
 
     def ensure_fields(self, wanted: Iterable[Field]) -> bool:
-        """As `ensure` has it; else nothing is missing here."""
+        """Return the result of `ensure`; without it, no field is missing."""
         return self._ensure(wanted)
 
     def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[RefusedDocument]:
-        """Takes everything."""
+        """Accept all documents."""
         self._posted(documents)
         return []
 
     def begin(self, documents: Sequence[Document], *, backlog: bool = False) -> Callable[[], list[RefusedDocument]]:
-        """Takes everything."""
+        """Accept all documents."""
         self._posted(documents)
         return list
 
     def versions(self, keys: Sequence[str]) -> dict[str, int]:
-        """Nothing is here."""
+        """Return nothing."""
         return {}
 
     def put_if(self, documents: Sequence[Document]) -> tuple[set[str], list[RefusedDocument]]:
-        """Takes everything."""
+        """Accept all documents."""
         self._posted(documents)
         return set(), []
 
     def keys_of(self, row: str) -> list[str]:
-        """Nothing is here."""
+        """Return nothing."""
         return []
 
     def put(self, dead_letters: Sequence[DeadLetter]) -> None:
-        """Forgets the letters; their number is in the tally."""
+        """Drop the dead letters; the tally contains their number."""
 
     def accepted(self, rows: Mapping[bytes, int]) -> None:
-        """Nothing is settled before the rebuild is done."""
+        """Do nothing: nothing is settled before the rebuild is done."""

@@ -1,11 +1,11 @@
-"""The order in which a collection is rebuilt and put in the place of the one that queries see.
+"""Order of steps in which a collection is rebuilt and replaces the one that queries see.
 
-    prepare: a new collection, fed from now on beside the live one
+    prepare: a new collection, fed from now on together with the live one
     (scan: indexer.rebuild.rebuild)
-    swap: the names change places; the old collection is kept, and kept fed, so that `rollback` loses nothing
+    swap: the names are exchanged; the old collection is kept and fed, so that `rollback` loses nothing
     finish: the old one is dropped
 
-Each step may be cut off by kill -9 and is done to its end by the next call. Pure: servers are behind the protocols.
+If kill -9 interrupts a step, the next call completes it. Servers are accessed through protocols.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from indexer.rebuild.targets import Targets, TargetStore
 
 
 class CollectionAdmin(Protocol):
-    """Makes and swaps collections (tailorbird.provision.solr_admin). `identity` tells which collection a name leads to
-    now.
+    """Creates and swaps collections (tailorbird.provision.solr_admin). `identity` returns the collection to which a
+    name currently leads.
 
-    `swap` makes `live` lead to what `other` led to; `standby_name` is what the former live one is called afterwards,
-    asked before the swap.
+    `swap` makes `live` lead to the collection of `other`. `standby_name` is the name of the former live one after the
+    swap; it is called before the swap.
     """
 
     def exists(self, collection: str) -> bool: ...
@@ -40,7 +40,8 @@ class Reindex:
         self._targets, self._state, self._admin, self._live = targets, state, admin, live
 
     def prepare(self) -> str:
-        """The new collection, made, and fed by every batch answered from now on; or that of a rebuild cut off."""
+        """Return the new collection, which is created and fed by every batch answered from now on; or that of an
+        interrupted rebuild."""
         self.settle()
         stored = self._state.read()
         if stored is not None and stored["collection"] == self._live:
@@ -49,7 +50,7 @@ class Reindex:
             self.finish()
             epoch = self._targets.read().epoch + 1
             new = f"{self._live}_r{epoch}"
-            if self._admin.exists(new):  # of an attempt that was cut off before it was noted
+            if self._admin.exists(new):  # of an attempt that was interrupted before it was recorded
                 self._admin.remove(new)
             self._admin.create(new)
             self._state.write({"collection": new, "buckets": {}})
@@ -61,7 +62,7 @@ class Reindex:
         return new
 
     def swap(self, new: str) -> str:
-        """Queries see the new collection from now on; the name of the old one, which stays fed."""
+        """Make the new collection visible to queries. Return the name of the old one, which continues to be fed."""
         standby = self._admin.standby_name(self._live, new)
         self._state.write(
             {
@@ -74,22 +75,25 @@ class Reindex:
         return standby
 
     def rollback(self) -> str:
-        """Queries see again what they saw before the last swap, or a rebuild under way is given up; what was done."""
+        """Restore what queries saw before the last swap, or cancel a running rebuild. Return what was done."""
         self.settle()
         stored = self._state.read()
         if stored is not None and stored["collection"] != self._live:
             new = stored["collection"]
             self._drop(new)
             self._state.clear()
-            return f"gave up the rebuild in {new}"
+            return f"cancelled the rebuild in {new}"
         standby = self._standby()
         if standby is None:
-            raise UsageError(f"nothing to go back to: {self._live} has no former collection", "it was finished")
+            raise UsageError(
+                f"cannot roll back: {self._live} has no former collection",
+                "`--finish` has dropped it, or there was none",
+            )
         self.swap(standby)
-        return f"{self._live} is again what it was before the last reindex"
+        return f"{self._live} is restored to its state before the last reindex"
 
     def finish(self) -> str | None:
-        """Drop what was kept to go back to; its name, None when there was nothing."""
+        """Drop the former collection. Return its name, or None if there was none."""
         self.settle()
         if (standby := self._standby()) is not None and self._state.read() is None:
             self._drop(standby)
@@ -107,10 +111,9 @@ class Reindex:
             self._admin.remove(collection)
 
     def settle(self) -> bool:
-        """Do a swap that was begun to its end; whether there was one.
+        """Complete an interrupted swap. Return whether there was one.
 
-        Nothing is posted between the two epochs, nor is a batch answered that began before the first and ended behind
-        it.
+        Nothing is posted between the two epochs. No batch is answered that started before the first and ended after it.
         """
         stored = self._state.read()
         if stored is None or "swap" not in stored:

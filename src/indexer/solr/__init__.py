@@ -1,1 +1,1 @@
-"""One collection of Solr, and the configuration that it has."""
+"""Access to one collection of Solr, and its configuration."""

@@ -1,4 +1,4 @@
-"""The Solr collection of one index: its fields, and fenced posts that isolate what Solr refuses."""
+"""Solr collection of one index: its fields, and fenced posts that isolate the documents that Solr refuses."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from indexer.solr.solr_http import UNAVAILABLE, Exchange, SolrConnections
 
 _BAD_REQUEST = 400
 _REASON_LENGTH = 500
-# Opening a searcher five times a second halves Solr's throughput, which nobody notices but a backlog.
+# Opening a searcher five times a second halves Solr's throughput, which matters only for a backlog.
 _BACKLOG_COMMIT_SECONDS = 1.0
-# How often the schema is read again because another process, a rebuild or an indexer, was faster to add a field.
+# Attempts to read the schema again because another process, a rebuild or an indexer, was faster to add a field.
 _ADD_ATTEMPTS = 10
 _FIELD_EXISTS = "already exists"
-# So many times sooner than rows must barriers be visible; no more, since each commit costs Solr its caches.
+# Barriers become visible so many times sooner than rows; not more, because each commit drops Solr's caches.
 _BARRIERS_SOONER = 4
-# More posts at a time would only wait for Solr's processors.
+# More concurrent posts would only wait for Solr's processors.
 _POSTS = 4
 
 log = structlog.get_logger()
 
 
 class SolrCollection:
-    """Posts documents with `commitWithin` (seconds), barriers with a quarter of it; safe to share between threads.
+    """Posts documents with `commitWithin` (seconds), barriers with a quarter of it; threads may share it.
 
-    What `post` has accepted is in Solr's transaction log. A document whose version is not greater than the one that
-    Solr holds is ignored there without an error, so repeats and stale writes are harmless.
+    Documents that `post` has accepted are in Solr's transaction log. Solr ignores a document whose version is not
+    greater than the stored one, without an error. So repeats and stale writes are harmless.
     """
 
     def __init__(self, solr: Solr, collection: str, *, commit_within: float, timeout: float = 15.0) -> None:
@@ -51,20 +51,20 @@ class SolrCollection:
         self._writes = SolrConnections(solr, timeout=timeout, ready=self._wait_for_replay)
         self._posts = ThreadPoolExecutor(_POSTS, thread_name_prefix="post")
         self._schema_lock = threading.Lock()
-        # field → the type that it has and whether it takes several values, where a layout wants it otherwise
+        # field → its type and whether it takes several values, if a layout requires other ones
         self._conversions: dict[str, tuple[str, bool]] = {}
 
     def close(self) -> None:
-        """Wait for posts under way and close the connections."""
+        """Wait for running posts and close the connections."""
         self._posts.shutdown()
         self._reads.close()
         self._writes.close()
 
     def ensure_fields(self, wanted: Iterable[Field]) -> bool:
-        """Add the fields that the schema lacks; whether there were any.
+        """Add the fields that the schema lacks. Return whether there were any.
 
-        A column whose type has changed keeps the field that it has, since a field's type can not change: its values
-        are converted where they fit and refused where they do not, until the index is rebuilt.
+        A column whose type has changed keeps its field, because a field's type cannot change. Its values are converted
+        if they fit and refused if they do not, until the index is rebuilt.
         """
         fields_wanted, added = list(wanted), False
         with self._schema_lock:
@@ -76,12 +76,14 @@ class SolrCollection:
         raise Retriable(f"other processes add fields to collection {self._name}", "it ends by itself")
 
     def know_fields(self, wanted: Iterable[Field]) -> list[Field]:
-        """Note how the schema has some fields, for `converted`, and return those that it lacks; writes nothing."""
+        """Record the schema's version of some fields, for `converted`, and return those that it lacks; writes
+        nothing."""
         with self._schema_lock:
             return self._lacking(list(wanted))
 
     def _lacking(self, wanted: Sequence[Field]) -> list[Field]:
-        """The fields that the schema lacks; notes which of the others have another type, or one value for a list."""
+        """Return the fields that the schema lacks. Record which of the others have another type, or one value instead
+        of a list."""
         known = {field["name"]: field for field in self._schema("GET", "/schema/fields", None)["fields"]}
         missing: dict[str, Field] = {}
         for field in wanted:
@@ -103,7 +105,8 @@ class SolrCollection:
         return list(missing.values())
 
     def _add_fields(self, missing: Sequence[Field]) -> bool:
-        """Whether Solr took them; False, and none is added, where another process has added one of them meanwhile."""
+        """Return whether Solr accepted them. If another process has added one of them in the meantime, none is added,
+        and the result is False."""
         definitions = [
             {"name": field.name, "type": field.type, "stored": field.stored, "multiValued": field.many}
             for field in missing
@@ -122,21 +125,21 @@ class SolrCollection:
         return True
 
     def exists(self) -> bool:
-        """Whether Solr serves the collection; Retriable while Solr is away."""
+        """Return whether Solr serves the collection. Raises Retriable while Solr is unavailable."""
         status, _ = self._reads.request("GET", f"{self._path}/schema/uniquekey")
         if status >= 500:
             raise Retriable(f"Solr at {self._url} is not ready: HTTP {status}", UNAVAILABLE)
         return status == 200
 
     def begin(self, documents: Sequence[Document], *, backlog: bool = False) -> Callable[[], list[RefusedDocument]]:
-        """Start `post` in another thread; the returned call waits for its end, and returns or raises what it does."""
+        """Start `post` in another thread. The returned function waits for its end, and returns or raises like it."""
         return self._posts.submit(self.post, documents, backlog=backlog).result
 
     def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[RefusedDocument]:
-        """Hand documents to Solr in order; those that it refuses for what is in them, by place.
+        """Post documents to Solr in order. Return those that it refuses for their content, by place.
 
-        Returns once Solr holds all others. Retriable while Solr is away or in trouble: then any part may be held.
-        Documents of a `backlog` are visible within a second at the earliest.
+        Returns once Solr has stored all others. Raises Retriable while Solr is unavailable or fails; any part may then
+        be stored. Documents of a `backlog` are visible after a second at the earliest.
         """
         if self._conversions:
             return self._post_converted(documents, backlog)
@@ -159,14 +162,14 @@ class SolrCollection:
         return refused
 
     def converted(self, document: Document) -> Document:
-        """A document as the fields of this collection hold it; ValueError where one can not."""
+        """Convert a document for the fields of this collection. Raises ValueError if it does not fit."""
         changed = dict(document)
         for name, (kind, many) in list(self._conversions.items()):
             if name in changed:
                 try:
                     changed[name] = fitted(changed[name], kind, many)
                 except (KeyError, ValueError, OverflowError) as error:
-                    what = f"field {name} is a {_reported(kind, many)}, which can not hold {changed[name]!r:.60}"
+                    what = f"field {name} is a {_reported(kind, many)}, which cannot hold {changed[name]!r:.60}"
                     raise ValueError(f"{what}: `tailorbird index reindex`") from error
         return changed
 
@@ -178,7 +181,7 @@ class SolrCollection:
             return []
         if len(documents) == 1:
             return [RefusedDocument(position=0, reason=reason)]
-        # Halving finds the culprits in few posts, and never blames a document for a fault of the server's, as
+        # Bisection finds the refused documents in few posts, and never blames a document for a fault of the server.
         # Solr's TolerantUpdateProcessor does: it reports a full disk as errors of the documents.
         half = len(documents) // 2
         tail = self._post(documents[half:], backlog)
@@ -187,11 +190,12 @@ class SolrCollection:
         ]
 
     def purge_tombstones(self, *, before_ms: int, buckets: int) -> int:
-        """Remove the stubs of deletes older than `before_ms` and than the last complete barrier; how many there were.
+        """Remove the tombstones that are older than `before_ms` and than the last complete barrier. Return their
+        number.
 
-        What is older than a barrier that every bucket has passed can come again only as a repeat that HBase sends
-        late, for which `before_ms` leaves time. Foreign tables have no barriers, `buckets` is 0. Retriable while Solr
-        is away.
+        A write older than a barrier that every bucket has passed can only arrive again as a repeat that HBase sends
+        late, for which `before_ms` leaves time. External tables have no barriers, `buckets` is 0. Raises Retriable
+        while Solr is unavailable.
         """
         kind, fence, timestamp = fields.KIND, fields.FENCE, fields.TIMESTAMP
         barriers = self._search(f"{kind}:{fields.BARRIER}", fl=timestamp, rows="300")["docs"]
@@ -201,50 +205,50 @@ class SolrCollection:
         tombstones = f"{fence}:[* TO {version}] AND -{kind}:[* TO *]"
         count = int(self._search(tombstones, rows="0")["numFound"])
         if count:
-            # By query, so that a document that becomes a row meanwhile is no longer among them.
+            # By query, so that a document that becomes a row in the meantime is not removed.
             body = orjson.dumps({"delete": {"query": tombstones}})
             status, answer = self._writes.request("POST", f"{self._path}/update?wt=json&softCommit=true", body)
             if status != 200:
                 raise Retriable(
-                    f"Solr at {self._url} does not purge stubs: HTTP {status}: {answer[:200]!r}", UNAVAILABLE
+                    f"Solr at {self._url} does not purge tombstones: HTTP {status}: {answer[:200]!r}", UNAVAILABLE
                 )
         return count
 
     def visible_timestamp(self) -> int | None:
-        """The stamp (ms) of the last cut that every bucket has passed; None where there is none."""
+        """Return the timestamp (ms) of the last cut that every bucket has passed; None if there is none."""
         barriers = self._search(f"{fields.KIND}:{fields.BARRIER}", rows="300")["docs"]
         if not barriers or len(barriers) < int(barriers[0][fields.BUCKETS]):
             return None
         return min(int(each[fields.TIMESTAMP]) for each in barriers)
 
     def count_rows(self, *, until_ms: int) -> int:
-        """How many rows are visible that were last written before `until_ms`, after a commit of what is held."""
+        """Return the number of visible rows that were last written before `until_ms`, after a commit."""
         self._writes.request("POST", f"{self._path}/update?wt=json&softCommit=true", b"{}")
         query = f"{fields.KIND}:{fields.ROW} AND {fields.FENCE}:[* TO {2 * until_ms}]"
         return int(self._search(query, rows="0")["numFound"])
 
     def stored(self, keys: Sequence[str]) -> dict[str, Document]:
-        """What the collection holds of some documents, visible or not yet, by key; without `_version_`."""
+        """Return the stored documents by key, visible or not yet; without `_version_`."""
         return {
             document[fields.UNIQUE_KEY]: {name: value for name, value in document.items() if name != "_version_"}
             for document in self._get(keys)
         }
 
     def versions(self, keys: Sequence[str]) -> dict[str, int]:
-        """`_version_` of those of some documents that there are, stubs included, visible or not yet."""
+        """Return `_version_` of the existing documents, including tombstones, visible or not yet."""
         found = self._get(keys, fl=f"{fields.UNIQUE_KEY},_version_")
         return {document[fields.UNIQUE_KEY]: document["_version_"] for document in found}
 
     def keys_of(self, row: str) -> list[str]:
-        """The keys of a foreign row's documents, after a commit of what is held."""
+        """Return the keys of an external row's documents, after a commit."""
         self._writes.request("POST", f"{self._path}/update?wt=json&softCommit=true", b"{}")
         query = f"{fields.ROW_KEY}:{row} AND {fields.KIND}:{fields.ROW}"
         found = self._search(query, rows="100000", fl=fields.UNIQUE_KEY)["docs"]
         return [document[fields.UNIQUE_KEY] for document in found]
 
     def put_if(self, documents: Sequence[Document]) -> tuple[set[str], list[RefusedDocument]]:
-        """Write documents whose `_version_` is still theirs (-1: absent), past the fence; the keys of those whose is
-        not, and what Solr refused."""
+        """Write documents whose `_version_` is unchanged (-1: absent), regardless of the fence. Return the keys of the
+        others, and the documents that Solr refused."""
         if not documents:
             return set(), []
         path = (
@@ -263,8 +267,8 @@ class SolrCollection:
             raise Retriable(f"Solr at {self._url}: HTTP {status}: {answer[:200]!r}", UNAVAILABLE)
         if len(documents) == 1:
             return set(), [RefusedDocument(position=0, reason=_reason(answer))]
-        # A refused request may have written some of its documents; their versions differ now, so they come as
-        # conflicts and are done again by the caller.
+        # A refused request may have written some of its documents. Their versions differ now, so they become conflicts
+        # and the caller repeats them.
         half = len(documents) // 2
         conflicts, refused = self.put_if(documents[:half])
         more, tail = self.put_if(documents[half:])
@@ -284,7 +288,7 @@ class SolrCollection:
         if "response" in answer:
             found: list[dict[str, Any]] = answer["response"]["docs"]
             return found
-        return [answer["doc"]] if answer.get("doc") else []  # of one key Solr answers in another form
+        return [answer["doc"]] if answer.get("doc") else []  # for one key Solr answers in another form
 
     def _search(self, query: str, **parameters: str) -> dict[str, Any]:
         path = f"{self._path}/select?{urlencode({'wt': 'json', 'q': query, **parameters})}"
@@ -297,10 +301,11 @@ class SolrCollection:
         return found
 
     def _add(self, documents: Sequence[Document], backlog: bool) -> str | None:
-        """Solr's reason for refusing the documents (HTTP 400), None when it took them."""
+        """Return Solr's reason for refusing the documents (HTTP 400), None if it accepted them."""
         seconds = max(self._commit_within, _BACKLOG_COMMIT_SECONDS) if backlog else self._commit_within
         if documents[-1].get(fields.KIND) == fields.BARRIER:
-            # its rows' commit comes sooner then, or is over: whoever waits for the barrier does not wait as long again
+            # the commit of its rows then comes sooner, or is done: a reader that waits for the barrier does not wait
+            # twice as long
             seconds /= _BARRIERS_SOONER
         path = f"{self._path}/update?wt=json&commitWithin={round(seconds * 1000)}"
         status, answer = self._writes.request("POST", path, orjson.dumps(documents))
@@ -314,12 +319,12 @@ class SolrCollection:
         raise Retriable(f"Solr at {self._url}: HTTP {status}: {message[:200]}", UNAVAILABLE)
 
     def _wait_for_replay(self, exchange: Exchange) -> None:
-        """Retriable until Solr has replayed its transaction log.
+        """Raise Retriable until Solr has replayed its transaction log.
 
-        After kill -9 Solr serves a collection before it has read back what it had accepted. It judges a stale write by
-        the index alone then, takes it, and drops the newer version when the replay comes to it: the fence does not
-        hold. Metrics may be switched off, but a commit is ignored until the replay is over: so a document that a
-        commit makes visible tells that it is. It is a stub, hidden from queries, and purged as one.
+        After kill -9 Solr serves a collection before it has replayed the log. It then compares a stale write with the
+        index alone, accepts it, and drops the newer version during the replay: the fence does not work. Metrics may be
+        disabled, but a commit is ignored until the replay is done. So a document that a commit makes visible proves
+        that it is. It is a tombstone, hidden from queries, and purged like one.
         """
         key = fields.probe_id(uuid.uuid4().hex)
         probe = {fields.UNIQUE_KEY: key, fields.FENCE: 2 * (time.time_ns() // 1_000_000)}
@@ -346,13 +351,14 @@ class SolrCollection:
 
     def _missing(self) -> Retriable:
         # Solr answers 404 for every collection while it starts, so this is not fatal
-        return Retriable(f"Solr does not serve collection {self._name}", "`tailorbird apply` makes it")
+        return Retriable(f"Solr does not serve collection {self._name}", "create it: `tailorbird apply`")
 
 
 def visible_timestamp(solr: Solr, collection: str) -> int | None:
-    """The stamp (ms) up to which every row is visible to queries; None before the first full cut or without barriers.
+    """Return the timestamp (ms) up to which every row is visible to queries; None before the first full cut or without
+    barriers.
 
-    Retriable while Solr is away, or does not serve the collection.
+    Raises Retriable while Solr is unavailable, or does not serve the collection.
     """
     found = SolrCollection(solr, collection, commit_within=1.0)
     try:
@@ -366,7 +372,7 @@ def _reported(kind: str, many: bool) -> str:
 
 
 def _refusals(answer: dict[str, Any]) -> str:
-    """What the Schema API says of each field that it refused."""
+    """Return the Schema API's messages about each field that it refused."""
     try:
         found = [message.strip() for each in answer["error"]["details"] for message in each["errorMessages"]]
     except (KeyError, TypeError):

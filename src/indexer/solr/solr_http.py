@@ -1,4 +1,4 @@
-"""HTTP to one Solr: connections that are kept, know Solr as ready, and carry credentials that no message shows."""
+"""HTTP connections to one Solr: they are kept, know that Solr is ready, and send credentials that no message shows."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ import requests
 from cdc.model.errors import Retriable, UsageError
 from cdc.topology.topology import Solr
 
-UNAVAILABLE = "`tailorbird stack status`; HBase keeps the backlog meanwhile"
+UNAVAILABLE = "`tailorbird stack status`; HBase keeps the backlog until then"
 Exchange = Callable[[str, str, bytes | None], "tuple[int, bytes]"]
 
 
 def _anything_goes(exchange: Exchange) -> None:
-    """The default `ready`: whoever only reads may talk to a Solr in any state."""
+    """The default `ready`: a read-only caller may use a Solr in any state."""
 
 
 class SolrConnections:
-    """Requests to one Solr; threads share it, each request takes a connection of its own and gives it back.
+    """Requests to one Solr. Threads share it; each request borrows a connection.
 
-    `ready` is asked once of every new connection, on that connection, before its first request, and raises Retriable
-    while Solr must not be written to. A connection ends with the Solr process behind it, so what was true of the
-    process when it was asked stays true for all that is sent over it. A request may be sent twice when a kept
-    connection turns out to be closed: every write of ours may be repeated. Retriable when Solr does not answer.
+    `ready` is called once for every new connection, on that connection, before its first request. It raises Retriable
+    while Solr must not be written to. A connection ends with its Solr process, so the result stays true for all later
+    requests on it. A request may be sent twice if a kept connection turns out to be closed: every write may be
+    repeated. Raises Retriable if Solr does not answer.
     """
 
     def __init__(self, solr: Solr, *, timeout: float, ready: Callable[[Exchange], None] = _anything_goes) -> None:
@@ -47,14 +47,14 @@ class SolrConnections:
         self._lock = threading.Lock()
 
     def request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
-        """Status and body of the answer to `path`, which follows `/solr`."""
+        """Return status and body of the answer to `path`, which is relative to `/solr`."""
         with self._lock:
             connection = self._kept.pop() if self._kept else None
         if connection is not None:
             try:
                 return self._exchange(connection, method, path, body)
             except (OSError, http.client.HTTPException):
-                # Solr closes connections that rest; a fresh one tells whether it is there.
+                # Solr closes idle connections; a new one shows whether it is available
                 connection.close()
         fresh = self._open()
         try:
@@ -68,7 +68,7 @@ class SolrConnections:
             raise
 
     def json(self, method: str, path: str, body: object = None) -> tuple[int, dict[str, Any]]:
-        """The same with JSON bodies; an answer that is no JSON comes as `{"error": {"msg": …}}`."""
+        """Do the same with JSON bodies. An answer that is not JSON becomes `{"error": {"msg": …}}`."""
         status, answer = self.request(method, path, None if body is None else orjson.dumps(body))
         try:
             value: dict[str, Any] = orjson.loads(answer)
@@ -77,7 +77,7 @@ class SolrConnections:
         return status, value
 
     def close(self) -> None:
-        """Close what is kept."""
+        """Close the kept connections."""
         with self._lock:
             for connection in self._kept:
                 connection.close()
@@ -92,7 +92,7 @@ class SolrConnections:
         self, connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None
     ) -> tuple[int, bytes]:
         answer = self._send(connection, method, path, body)
-        if connection.sock is None:  # Solr asked for the connection to end
+        if connection.sock is None:  # Solr requested to close the connection
             return answer
         with self._lock:
             self._kept.append(connection)
@@ -101,7 +101,7 @@ class SolrConnections:
     def _send(
         self, connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None
     ) -> tuple[int, bytes]:
-        # Without this, http.client would open another connection by itself, past `ready`.
+        # Without this, http.client would open another connection by itself, without `ready`.
         connection.request(method, self._base + path, body, self._headers)
         connection.auto_open = 0
         with contextlib.closing(connection.getresponse()) as response:
@@ -120,9 +120,10 @@ class SolrConnections:
 
 
 def reading_session(solr: Solr) -> requests.Session:
-    """A session of `requests`, for pysolr and plain reads: with the credentials and certificates of the topology."""
+    """Return a session of `requests`, for pysolr and plain reads, with the credentials and certificates of the
+    topology."""
     session = requests.Session()
-    # a proxy from the environment must not stand between two processes of one machine
+    # a proxy from the environment must not be used between two processes of one machine
     session.trust_env = False
     if solr.username is not None:
         session.auth = (solr.username, solr.password or "")

@@ -1,4 +1,4 @@
-"""Reads a whole collection back, for comparisons."""
+"""Read a whole collection for comparisons."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _PAGE = 2000
 
 
 def all_documents(url: str, collection: str, *, session: requests.Session | None = None) -> Iterator[dict[str, Any]]:
-    """Every visible row's document, barriers and the stubs of deletes left out, in the order of their ids.
+    """Yield every visible row's document, without barriers and tombstones, in the order of their ids.
 
-    `url` ends in `/solr`; `session` (of `reading_session`) is closed.
-    Pages by cursorMark, so any number of documents takes bounded memory. Retriable when Solr does not answer.
+    `url` ends in `/solr`; `session` (of `reading_session`) is closed. It pages by cursorMark, so memory is bounded for
+    any number of documents. Raises Retriable if Solr does not answer.
     """
     session = session or reading_session(Solr(url=url))
     solr = pysolr.Solr(f"{url}/{collection}", timeout=60, session=session)

@@ -1,1 +1,1 @@
-"""Aggregated tables, read from HBase."""
+"""Access to joined tables in HBase."""

@@ -1,4 +1,4 @@
-"""Reads stored layouts by id from `<topology>:layouts`."""
+"""Read stored layouts by id from `<topology>:layouts`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _COLUMN = LAYOUTS_FAMILY + b":" + LAYOUT_QUALIFIER
 
 
 class StoredLayouts:
-    """The layouts of one aggregated table; a layout never changes, so each is read once. Safe to share.
+    """The layouts of one joined table. A layout never changes, so each is read once. Threads may share it.
 
-    `thrift` is the address `host:port` of HBase's Thrift server; connected only when a layout is asked for.
+    `thrift` is the address `host:port` of HBase's Thrift server; it connects at the first request for a layout.
     """
 
     def __init__(self, thrift: str, *, topology: str, table: str, timeout: float = 10.0) -> None:
@@ -29,8 +29,8 @@ class StoredLayouts:
         self._lock = threading.Lock()
 
     def layout(self, layout_id: int) -> Layout:
-        """The layout of an id. Skippable when none is stored: it is written before its first row. Retriable when
-        HBase does not answer."""
+        """Return the layout of an id. Raises Skippable if none is stored, because it is written before its first row.
+        Raises Retriable if HBase does not answer."""
         with self._lock:
             known = self._known.get(layout_id)
             if known is None:
@@ -38,7 +38,7 @@ class StoredLayouts:
             return known
 
     def newest(self) -> Layout | None:
-        """The layout of the greatest id; None where none is stored. Errors as `layout`."""
+        """Return the layout of the greatest id; None if none is stored. Raises the errors of `layout`."""
         with self._layouts_table() as table:
             ids = [int(key.rpartition(b"/")[2]) for key, _ in table.scan(row_prefix=layout_rows_prefix(self._table))]
         return self.layout(max(ids)) if ids else None
@@ -62,4 +62,4 @@ class StoredLayouts:
         try:
             return load_layout(cells[_COLUMN])
         except (KeyError, ValueError, TypeError) as error:
-            raise Skippable(f"layout {layout_id} of table {self._table} can not be read: {error!r}") from error
+            raise Skippable(f"layout {layout_id} of table {self._table} cannot be read: {error!r}") from error

@@ -1,4 +1,4 @@
-"""Reads a whole aggregated table back through its stored layouts."""
+"""Read a whole joined table through its stored layouts."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from cdc.stored.cells import RowCodec, StoredRow, is_barrier, layout_id_of
 from cdc.topology.topology import Table, Topology
 from indexer.table.hbase_layouts import StoredLayouts
 
-# A scanner that gets no call for 60 s is closed by HBase, so batches are small enough to decode in between.
+# HBase closes a scanner that gets no call for 60 s, so batches are small enough to decode in between.
 _BATCH = 1000
 
 
 def scan_rows(topology: Topology, table: Table) -> dict[bytes, StoredRow]:
-    """Every row of a table, decoded, by row key; barriers are skipped.
+    """Return every row of a table, decoded, by row key, without barriers.
 
-    Fatal for a row that its layout can not read, Retriable when HBase does not answer. Rows written meanwhile may or
-    may not be seen: scan when the pipeline is quiet.
+    Raises Fatal for a row that its layout cannot read, Retriable if HBase does not answer. Rows written during the scan
+    may or may not be seen: scan when the pipeline is idle.
     """
     layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=table.name)
     codecs: dict[int, RowCodec] = {}
@@ -37,12 +37,12 @@ def scan_rows(topology: Topology, table: Table) -> dict[bytes, StoredRow]:
             rows[row_key] = codec.row(cells)
         except (KeyError, ValueError, struct.error) as error:
             name = hbase_table(topology.name, table.name)
-            raise Fatal(f"row {row_key.hex()} of {name} can not be read through its layout: {error!r}") from error
+            raise Fatal(f"row {row_key.hex()} of {name} cannot be read through its layout: {error!r}") from error
     return rows
 
 
 def _scan(topology: Topology, table: Table) -> Iterator[tuple[bytes, dict[bytes, bytes]]]:
-    """Row keys and cells by qualifier, barriers left out."""
+    """Yield row keys and cells by qualifier, without barriers."""
     host, _, port = topology.hbase.thrift.rpartition(":")
     prefix = len(table.family) + 1
     try:

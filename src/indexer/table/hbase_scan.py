@@ -1,4 +1,4 @@
-"""Reads an aggregated table's rows as the changes that a replay of its write-ahead log would end in."""
+"""Read a joined table's rows as the changes that a replay of its write-ahead log would result in."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from cdc.stored.cells import is_barrier
 from cdc.topology.topology import Table, Topology
 from indexer.index.collapse import RowChange
 
-# A scanner that gets no call for 60 s is closed by HBase: pages are small enough to be indexed in between.
+# HBase closes a scanner that gets no call for 60 s, so pages are small enough to be indexed in between.
 PAGE = 1000
 
 
 class TableScan:
-    """Scans one aggregated table, salt bucket by salt bucket; threads may scan different buckets."""
+    """Scans one joined table, salt bucket by salt bucket; threads may scan different buckets."""
 
     def __init__(self, topology: Topology, table: Table, *, timeout: float = 60.0) -> None:
         self._thrift, self._name = topology.hbase.thrift, hbase_table(topology.name, table.name)
         self._family, self._timeout_ms = table.family.encode(), round(timeout * 1000)
 
     def pages(self, bucket: int, after: bytes | None, *, to_the_end: bool = False) -> Iterator[list[RowChange]]:
-        """The rows of a bucket behind a row key (None: from its start), in order, barriers left out; `to_the_end`: and
-        all behind it, where no bucket is and only others can have written.
+        """Yield the rows of a bucket after a row key (None: from its start), in order, without barriers. `to_the_end`:
+        also all later rows, outside of any bucket, where only external programs can have written.
 
-        A row's version is that of its newest cell, as when it was shipped, so a scan beside the live feed never brings
-        back what was changed meanwhile. Retriable when HBase does not answer: go on behind the last page's last row.
+        A row's version is that of its newest cell, as when it was shipped. So a scan during the live feed never
+        restores what was changed in the meantime. Raises Retriable if HBase does not answer: resume after the last
+        page's last row.
         """
         start = bytes([bucket]) if after is None else after + b"\x00"
         stop = bytes([bucket + 1]) if bucket < 255 and not to_the_end else None
@@ -48,9 +49,8 @@ class TableScan:
                 yield page
 
     def versions(self, bucket: int, *, to_the_end: bool = False) -> Iterator[list[tuple[bytes, int]]]:
-        """Keys and versions of the rows that `pages` tells, without their values. The version is that of a row's first
-        cell: of a whole row it is the row's, since its cells are written at one timestamp.
-        """
+        """Yield keys and versions of the rows that `pages` yields, without their values. The version is that of a row's
+        first cell. For a whole row it is the row's version, because its cells are written at one timestamp."""
         stop = bytes([bucket + 1]) if bucket < 255 and not to_the_end else None
         with self._connected() as table:
             page: list[tuple[bytes, int]] = []
@@ -71,9 +71,9 @@ class TableScan:
                 yield page
 
     def first_from(self, key: bytes) -> RowChange | None:
-        """The first row at or behind a key; None behind the last one. For samples."""
+        """Return the first row at or after a key; None after the last one. For samples."""
         with self._connected() as table:
-            # a barrier may come first, one per bucket
+            # a barrier may be the first row, one per bucket
             for found, cells in table.scan(
                 row_start=key, columns=[self._family], include_timestamp=True, batch_size=3, limit=3
             ):
@@ -82,7 +82,7 @@ class TableScan:
         return None
 
     def rows(self, keys: Sequence[bytes]) -> list[RowChange]:
-        """Those of some rows that exist."""
+        """Return the rows that exist."""
         with self._connected() as table:
             found = table.rows(list(keys), columns=[self._family], include_timestamp=True)
         return [_change(key, cells) for key, cells in found if cells]
@@ -100,6 +100,6 @@ class TableScan:
 
 
 def _change(key: bytes, cells: Mapping[bytes, tuple[bytes, int]]) -> RowChange:
-    family = next(iter(cells)).index(b":") + 1  # every cell is of the one that was asked for
+    family = next(iter(cells)).index(b":") + 1  # every cell belongs to the requested family
     values = {column[family:]: value for column, (value, _) in cells.items()}
     return RowChange(key, 2 * max([timestamp for _, timestamp in cells.values()]), values, False)

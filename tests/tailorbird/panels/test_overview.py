@@ -56,7 +56,7 @@ def test_the_graph_joins_what_feeds_what() -> None:
     ]
     nodes = {one["id"]: one for one in graph["nodes"]}
     assert [nodes[name]["state"] for name in nodes] == ["moving", "away", "elsewhere", "stuck", "elsewhere"]
-    assert nodes["capture a"]["facts"] == ["1.2 seconds behind", "3 dead letters"]
+    assert nodes["capture a"]["facts"] == ["1.2 seconds lag", "3 dead letters"]
     assert [one["column"] for one in graph["nodes"]] == [0, 0, 1, 2, 3]
     assert not graph["well"]
     assert graph["sentence"] == ("capture b is away: MySQL does not answer. Remedy: start it. Then check index wide.")
@@ -90,9 +90,9 @@ def test_edges_say_how_fast_and_how_far_behind() -> None:
     ]
     graph = graph_of(TOPOLOGY, {"wide": {"b", "a"}}, parts, SEEN)
     assert [one["flow"] for one in graph["edges"]] == [
-        "12.3 changes/s, 4 changes behind, 0.5 s",
-        "4 changes behind, 0.5 s",
-        "5.0 documents/s, 10 changes behind",
+        "12.3 changes/s, 4 changes missing, 0.5 s",
+        "4 changes missing, 0.5 s",
+        "5.0 documents/s, 10 changes missing",
         "shows all up to 3 s ago",
     ]
     nodes = {one["id"]: one for one in graph["nodes"]}

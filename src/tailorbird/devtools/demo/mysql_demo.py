@@ -61,7 +61,7 @@ class MySqlShop:
             loaded(len(batch))
 
     def begin(self) -> None:
-        """Start any producer besides the captures; there is none here."""
+        """Start any producer other than the captures; there is none here."""
 
     def apply(self, change: ShopTransaction) -> float:
         """Execute one change. Return the monotonic time (s) at which its COMMIT returned."""

@@ -43,7 +43,7 @@ class Ports:
         taken: dict[int, str] = {}
         for name, port in self.items():
             if not 1 <= port <= 65535:
-                raise UsageError(f"port {name}={port} is not in 1–65535", "choose a smaller --port-offset")
+                raise UsageError(f"port {name}={port} is outside 1–65535", "choose a smaller --port-offset")
             if port in taken:
                 raise UsageError(f"ports {taken[port]} and {name} are both {port}", "give each its own")
             taken[port] = name

@@ -69,8 +69,8 @@ def indexed_text(seen: FlowSeen, index: str, sources: Iterable[str]) -> str:
     lacking = None
     if cut is not None and seen.captured is not None:
         lacking = missing_changes(frozenset(sources), seen.captured, cut.sequences)
-    behind = "" if lacking is None else "complete" if not lacking else f"{lacking:,} changes behind"
-    return ", ".join(filter(None, [_rate(seen, f"index {index}", "documents"), behind]))
+    lag = "" if lacking is None else "complete" if not lacking else f"{lacking:,} changes missing"
+    return ", ".join(filter(None, [_rate(seen, f"index {index}", "documents"), lag]))
 
 
 def shown_text(seen: FlowSeen, index: str) -> str:

@@ -23,7 +23,7 @@ _TITLES = {"capture": "source", "join": "table", "index": "index", "dashboard": 
 _WELL = ("moving", "unknown")
 NOTHING_SEEN = FlowSeen(now_ms=0)
 _FACTS = {
-    "lag_seconds": "seconds behind", "lag_changes": "changes behind", "dead_letters": "dead letters",
+    "lag_seconds": "seconds lag", "lag_changes": "changes missing", "dead_letters": "dead letters",
     "quarantined": "in quarantine", "rows": "rows joined", "documents": "documents indexed", "restarts": "restarts",
 }  # fmt: skip
 
@@ -84,7 +84,7 @@ def _lag(table: str, parts: Sequence[PartStatus]) -> str:
     changes, seconds = more.get("lag_changes"), more.get("lag_seconds")
     if changes is None:
         return ""
-    return f"{_figure(changes)} changes behind" + ("" if seconds is None else f", {_figure(seconds)} s")
+    return f"{_figure(changes)} changes missing" + ("" if seconds is None else f", {_figure(seconds)} s")
 
 
 def _troubles(topology: Topology, seen: FlowSeen) -> list[str]:
