@@ -22,6 +22,7 @@ from joins.steps.sink import Refusals
 
 FORMAT = 1
 _RECORD = "query.json"
+_FORMER_NAMES = {"floors": "truncation_points", "first_stamp": "first_timestamp"}  # of versions before 0.2
 _LARGE = 1000  # changes of a batch whose duration exceeds the fixed cost of a batch
 
 
@@ -123,8 +124,9 @@ def stored_record(folder: Path) -> QueryRecord | None:
         value = json.loads(file.read_text())
         if value.pop("format") != FORMAT:
             raise ValueError("of an unknown format")
-        if "floors" in value:  # the name before 0.2
-            value["truncation_points"] = value.pop("floors")
+        for former, name in _FORMER_NAMES.items():
+            if former in value:
+                value[name] = value.pop(former)
         for name in ("target", "truncation_points", "settled", "counts"):
             value[name] = _offsets(value.get(name, {}))
         value["refused"] = Refusals(**value.get("refused", {}))

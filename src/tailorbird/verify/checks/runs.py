@@ -80,20 +80,16 @@ def run_of(text: bytes) -> CheckRun | None:
         reported = json.loads(text)
         if reported.pop("format") != _FORMAT:
             return None
-        checked = [
-            # versions before 0.2 stored `unknown` as `untold`
-            CheckResult(
-                **{
-                    **one,
-                    "unknown": tuple(one.pop("untold", ()) or one.get("unknown", ())),
-                    "findings": tuple(one["findings"]),
-                }
-            )
-            for one in reported.pop("checked")
-        ]
+        checked = [_result_of(one) for one in reported.pop("checked")]
         return CheckRun(**reported, checked=tuple(checked))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _result_of(stored: dict[str, Any]) -> CheckResult:
+    # versions before 0.2 stored `unknown` as `untold`
+    unknown = stored.pop("untold", ()) or stored.pop("unknown", ())
+    return CheckResult(**{**stored, "unknown": tuple(unknown), "findings": tuple(stored["findings"])})
 
 
 def ended(
