@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from cdc.model.event import Position
 from cdc.topology.topology import Source
-from ingest.capture.session import Snapshotted
+from ingest.capture.session import ReadableSource
 
 
-def server_of(topology: str, source: Source) -> Snapshotted:
+def server_of(topology: str, source: Source) -> ReadableSource:
     """The server of a source whose log is captured; `topology` is its name."""
     if source.type == "postgresql":
         from ingest.postgres.pg_source import PgSource

@@ -255,7 +255,7 @@ def compare(
         if name not in published or name not in held or name in passed or table.engine not in _COMPARED:
             outcome.left_out += 1
             if table.key and transactional:
-                why = passed.get(name, "without a word")
+                why = passed.get(name, "without closing")
                 outcome.add(case_of(name), [f"{name}: left out, although it has the key {table.key}: {why}"])
             continue
         if not table.key:

@@ -69,7 +69,7 @@ def test_every_state_meets_every_input(limits: Limits, busy: bool, repairs: bool
             quiet = now + BUSY if repairing else quiet
             assert pace.group.size == 0
             assert not pace.due(moment), "once is enough"
-        again = pace.again(moment)
+        again = pace.must_reopen(moment)
         if stand == "inside" or stopped:
             assert not again
         else:
@@ -88,6 +88,6 @@ def test_a_late_commit_is_followed_by_larger_ones() -> None:
     assert not pace.due(moment._replace(now=0.5))
     assert pace.due(moment._replace(now=1.02))
     late = replace(limits, rows=200)
-    assert Pace(late, 0.0, busy=False, repairs=False).signalled("idle", 0.0)
-    assert not Pace(late, 0.0, busy=False, repairs=False).signalled("between", 0.5)
-    assert Pace(late, 0.0, busy=False, repairs=False).signalled("between", 1.5)
+    assert Pace(late, 0.0, busy=False, repairs=False).reads_signals("idle", 0.0)
+    assert not Pace(late, 0.0, busy=False, repairs=False).reads_signals("between", 0.5)
+    assert Pace(late, 0.0, busy=False, repairs=False).reads_signals("between", 1.5)

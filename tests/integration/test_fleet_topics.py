@@ -205,7 +205,7 @@ def test_a_transaction_that_no_process_ends_is_given_up(topology: Topology) -> N
     left = KafkaLog(topology, own, make_topics(topology, own), 1000)
     left.recover()
     left.append(Record(schemas_topic(topology.name), b"k", b"{}"))
-    wait_for(lambda: left.undelivered(0.1) == 0, "Kafka takes no records", seconds=60)
+    wait_for(lambda: left.undelivered(0.1) == 0, "Kafka accepts no records", seconds=60)
     further = KafkaLog(topology, other, make_topics(topology, other))
     assert further.recover().checkpoint is None
     further.close()

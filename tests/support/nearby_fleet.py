@@ -69,7 +69,7 @@ class NearbyAudit:
 
 @dataclass
 class NearbyConnection:
-    """Implements `interfaces.AgentConnection`; `holds` are the sources that the agent must capture: epoch and
+    """Implements `AgentConnection`; `holds` are the sources that the agent must capture: epoch and
     version."""
 
     agent: FleetIdentity
@@ -79,7 +79,7 @@ class NearbyConnection:
     ended: str = ""
     full: bool = False
 
-    def say(self, request: StreamRequest) -> None:
+    def send(self, request: StreamRequest) -> None:
         if request.HasField("assign"):
             reported = request.assign
             self.holds[reported.source], self.specs[reported.source] = (reported.epoch, reported.version), reported.spec

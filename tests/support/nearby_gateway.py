@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from cdc.model.errors import Retriable
 from ingest.fleet.fleet_pb2 import LogCall, LogReply
-from ingest.gateway.grpc_session import Opened, SessionHandler
+from ingest.gateway.grpc_session import ServedSource, SessionHandler
 from ingest.gateway.proc_credit import CreditBudget
 from ingest.gateway_client.grpc_channel import SessionChannel
 
@@ -17,7 +17,7 @@ from ingest.gateway_client.grpc_channel import SessionChannel
 class NearbyGateway:
     """Implements `gateway_log.SessionChannels`; `refused` lists the requests that its session handlers refused."""
 
-    source: Opened
+    source: ServedSource
     refused: list[str] = field(default_factory=list)
     budget: CreditBudget = field(default_factory=CreditBudget)
     desks: list[threading.Thread] = field(default_factory=list)
@@ -36,7 +36,7 @@ class NearbyGateway:
                 channel.end(Retriable(why))
 
         channel = SessionChannel(number, send, unasked)
-        self.desks.append(threading.Thread(target=session_handler.run, name=f"desk {source}"))
+        self.desks.append(threading.Thread(target=session_handler.run, name=f"session {source}"))
         self.desks[-1].start()
         return channel
 

@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 from ingest.fleet.certificate import Revoked, certified
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.state import revoked_record
-from ingest.gateway.grpc_session import Opened
+from ingest.gateway.grpc_session import ServedSource
 from ingest.gateway.run_gateway import GatewayRuntime, coordinator_of
 from ingest.gateway_client.gateway_log import GatewayLog
 from ingest.gateway_client.grpc_stream import Credentials, GrpcStream
@@ -46,7 +46,7 @@ class GatewayWorld:
         self.honest = GatewayLog(self.stream, "s")
         self.honest.recover()
 
-    def served(self, agent: FleetIdentity, name: str, epoch: int) -> Opened | None:
+    def served(self, agent: FleetIdentity, name: str, epoch: int) -> ServedSource | None:
         """The source of each agent of the tenant; the valid agent has another one."""
         if (agent.tenant, name) != (TENANT, "s"):
             return None

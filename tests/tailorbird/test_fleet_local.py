@@ -33,7 +33,7 @@ def test_agents_capture_what_the_topology_says(tmp_path: Path) -> None:
         policy = load_policy(arguments[arguments.index("--policy") + 1])
         found = narrowed(policy, spec, source_of(spec, topology.name, name), condition)
         assert replace(found.source, conditions=None) == replace(topology.sources[name], conditions=None)
-        assert not found.taken
+        assert not found.restrictions
         assert (tmp_path / "fleet" / f"agent-{name}" / "policy.yml").stat().st_mode & 0o777 == 0o600
     assert str(fleet.ca) in {str(file) for file in (tmp_path / "fleet").rglob("ca.pem")}
 

@@ -1,1 +1,1 @@
-"""A database's host: the process that runs there, and what its owner lets leave, whatever a gateway says."""
+"""The agent: the process on a database's host, and the local policy that limits what leaves the host."""

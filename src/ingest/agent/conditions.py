@@ -1,7 +1,7 @@
-"""Conditions that come from a gateway, before a database is asked: comparisons of columns with constants; pure.
+"""Check SQL conditions from a gateway before the database runs them. Only comparisons of columns with constants pass.
 
-What is asked is written anew from what was understood, so that nothing is asked that was not: no comment that a server
-executes, no function, no other table, no column whose values may not leave.
+The query text is generated from the parsed tree, never copied from the input. So it cannot contain an executable
+comment, a function, another table, or a column whose values must not leave.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sqlglot.errors import SqlglotError
 
 from cdc.model.errors import UsageError
 
-_TAKEN = (
+_ALLOWED = (
     sql.And, sql.Or, sql.Not, sql.Paren, sql.EQ, sql.NEQ, sql.GT, sql.GTE, sql.LT, sql.LTE, sql.Is, sql.Null,
     sql.Boolean, sql.In, sql.Between, sql.Like, sql.Column, sql.Identifier, sql.Literal, sql.Neg,
 )  # fmt: skip
@@ -22,20 +22,23 @@ _REMEDY = "compare columns with constants: =, <, >, IN (…), BETWEEN, LIKE, IS 
 _LONGEST = 10_000  # characters
 
 
-def condition(text: str, reports: Callable[[str], bool]) -> str:
-    """A condition of a WHERE, as it is safe to ask; `reports` says of which columns. UsageError for any other."""
+def condition(text: str, may_compare: Callable[[str], bool]) -> str:
+    """Return a WHERE condition that is safe to run.
+
+    `may_compare` says which columns a condition may name. Raises UsageError for anything else.
+    """
     if len(text) > _LONGEST:
-        raise UsageError(f"a condition of {len(text)} characters", f"at most {_LONGEST}")
+        raise UsageError(f"the condition has {len(text)} characters", f"use at most {_LONGEST}")
     try:
         found = sqlglot.parse(text, dialect="mysql")
     except (SqlglotError, RecursionError) as error:
-        raise UsageError(f"{text[:200]!r} is no condition", _REMEDY) from error
+        raise UsageError(f"{text[:200]!r} is not a condition", _REMEDY) from error
     if len(found) != 1 or found[0] is None:
-        raise UsageError(f"{text[:200]!r} is no condition", _REMEDY)
+        raise UsageError(f"{text[:200]!r} is not a condition", _REMEDY)
     parsed = found[0]
     for node in parsed.walk():
-        if type(node) not in _TAKEN or (isinstance(node, sql.Column) and len(node.parts) != 1):
-            raise UsageError(f"a condition may not hold {node.sql(dialect='mysql')[:200]!r}", _REMEDY)
-        if isinstance(node, sql.Column) and not reports(node.name):
-            raise UsageError(f"a condition may not ask for column {node.name}", "its values may not leave")
+        if type(node) not in _ALLOWED or (isinstance(node, sql.Column) and len(node.parts) != 1):
+            raise UsageError(f"a condition must not contain {node.sql(dialect='mysql')[:200]!r}", _REMEDY)
+        if isinstance(node, sql.Column) and not may_compare(node.name):
+            raise UsageError(f"a condition must not use column {node.name}", "its values may not leave")
     return parsed.sql(dialect="mysql", comments=False)

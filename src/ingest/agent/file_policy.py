@@ -1,4 +1,4 @@
-"""The policy file of an agent, from the disk of its host."""
+"""Read the policy file of an agent from the disk of its host."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from ingest.agent.policy_reader import read_policy
 
 
 def load_policy(file: str) -> Policy:
-    """The policy in `file`; TopologyError or UsageError (exit 2). A file of `${file:path}` is looked for beside it; its
-    last newline is no part of it.
+    """Read the policy in `file`. Raises TopologyError or UsageError (exit 2).
+
+    `${file:path}` is relative to the policy's folder. The last newline of that file is not part of the value.
     """
     try:
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "no text in UTF-8"
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise UsageError(f"{file}: {why}", "--policy policy.yml, as in docs/fleet.md") from error
 
     def content(path: str) -> str:

@@ -1,7 +1,8 @@
-"""An agent as its gateway commands it: sessions of the sources that it was given, as far as its host's policy goes.
+"""Run the capture sessions that a gateway assigns to this agent, within the policy of its host.
 
-Each source has a thread, which captures until it is told to stop, or to begin anew: under another lease, or by another
-configuration. What the policy refuses does not run; what ran before goes on, and the gateway is told why.
+Each source has a thread. The thread captures until the gateway withdraws the source, or assigns it with another lease
+or configuration. If the policy refuses a configuration, the previous one keeps running and the gateway receives the
+reason.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ log = structlog.get_logger()
 
 
 class Streams(Protocol):
-    """The stream to a gateway, dialled anew where it has ended; Retriable where none is there."""
+    """The stream to a gateway. It is dialled again after it ended. Raises Retriable if no gateway is reachable."""
 
     def stream(self) -> GrpcStream: ...
 
@@ -61,65 +62,66 @@ class Streams(Protocol):
 
 @dataclass(slots=True)
 class TaskReport:
-    """What is told of a source: how far its session is; or why a version is refused, while what ran before goes on."""
+    """Status of a source as the gateway sees it: progress of the session, or why a version was refused."""
 
     report: Report
-    say: Callable[[Report], None]
+    send: Callable[[Report], None]
     session: tuple[Progress, str] = (APPLYING, "")
     refused: str = ""
-    said: float = 0.0  # when, by the monotonic clock
+    sent_at: float = 0.0  # monotonic clock
 
     def now(self, progress: Progress, reason: str = "") -> None:
-        """How far the session is; said where it is news."""
+        """Set the progress of the session, and send it if it changed."""
         self.session = progress, reason
         self._send_report()
 
     def refuse(self, version: int, why: str) -> None:
-        """A further version may not run."""
+        """Report that the policy refuses a newer version; the previous one keeps running."""
         self.report.version, self.refused = version, why
         self._send_report()
 
     def accept(self, version: int) -> None:
-        """A further version is what runs already."""
+        """Report that a newer version equals what runs already."""
         self.report.version, self.refused = version, ""
         self._send_report(again=True)
 
     def at(self, position: Mapping[str, Any], *, every: float) -> None:
-        """Where it is; said where nothing was said for so many seconds."""
+        """Set the position, and send it if the last report is at least `every` seconds old."""
         self.report.position = orjson.dumps(position)
-        if time.monotonic() - self.said >= every:
+        if time.monotonic() - self.sent_at >= every:
             self._send_report(again=True)
 
     def _send_report(self, *, again: bool = False) -> None:
         progress, reason = (FAILED, self.refused) if self.refused else self.session
         if again or (progress, reason[:_REASON]) != (self.report.progress, self.report.reason):
             self.report.progress, self.report.reason = progress, reason[:_REASON]
-            self.said = time.monotonic()
-            self.say(self.report)
+            self.sent_at = time.monotonic()
+            self.send(self.report)
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One source to capture until `stopped`; `channels` carry it under its lease, `taken` is what the policy took
-    away.
+    """One source to capture until `stopped`.
+
+    `channels` opens session channels under its lease. `restrictions` says how the policy narrows the configuration.
     """
 
     topology: str
     policy: Policy
     local: LocalConnection
     source: Source
-    taken: str
+    restrictions: str
     channels: Callable[[], LeasedChannels]
     stopped: threading.Event
     reported: TaskReport
 
 
-Capture = Callable[[Task], None]  # returns when it was stopped; raises what ends a session for good
+Capture = Callable[[Task], None]  # returns when stopped; raises errors that end a session for good
 
 
 @dataclass(frozen=True, slots=True)
 class LeasedChannels:
-    """A stream whose lanes name the epoch of a lease; implements `gateway_log.SessionChannels`."""
+    """A stream whose session channels carry the epoch of a lease; implements `gateway_log.SessionChannels`."""
 
     stream: GrpcStream
     epoch: int
@@ -135,7 +137,7 @@ class LeasedChannels:
 
 @dataclass(slots=True)
 class _SourceTask:
-    """A source that the agent has, and the thread that captures it."""
+    """A source that is assigned to the agent, and the thread that captures it."""
 
     epoch: int
     version: int
@@ -146,7 +148,10 @@ class _SourceTask:
 
 
 class FleetAgent:
-    """Of one process. `catalog_seen` reads what a connection shows; `capture` runs one session after another."""
+    """The agent of one process.
+
+    `catalog_seen` reads the databases of a connection. `capture` runs the sessions of one source.
+    """
 
     def __init__(
         self,
@@ -165,16 +170,19 @@ class FleetAgent:
         self._lock = threading.Lock()
 
     def attend(self, streams: Streams, stopped: threading.Event) -> None:
-        """Dial, obey, map, until `stopped`; then end all sessions. UsageError where it can not even dial."""
-        self._streams, pause, said = streams, 0.0, time.monotonic()
+        """Keep a stream open and report the catalog until `stopped`, then end all sessions.
+
+        Raises UsageError if the credentials cannot be read.
+        """
+        self._streams, pause, sent_at = streams, 0.0, time.monotonic()
         try:
             while not stopped.is_set():
                 try:
                     stream = streams.stream()
                     pause = 0.0
                     self._map(stream)
-                    if time.monotonic() - said > _PLACE_EVERY:
-                        said = time.monotonic()
+                    if time.monotonic() - sent_at > _PLACE_EVERY:
+                        sent_at = time.monotonic()
                         for source_task in list(self._source_tasks.values()):
                             self._report(source_task.reported.report)
                 except Retriable as error:
@@ -186,8 +194,9 @@ class FleetAgent:
             self._end_all()
 
     def opened(self, stream: GrpcStream) -> None:
-        """A new stream: say that we are there, and what runs. A lease of before may not hold any more: whoever has it
-        goes on, and is told by the gateway.
+        """Announce the agent and its running sources on a new stream.
+
+        A lease from before may have ended. Its session continues until the gateway withdraws it.
         """
         self._stream = stream
         places = [
@@ -202,18 +211,18 @@ class FleetAgent:
         self._map_due = 0.0
 
     def commanded(self, request: StreamRequest) -> None:
-        """What the gateway says, in order; called by the stream's reader, so that nothing here waits."""
+        """Handle a command of the gateway. The stream's reader calls this in order, so it must not block."""
         with self._lock:
             if request.HasField("assign"):
-                reported = request.assign
+                assign = request.assign
                 try:
-                    self._assigned(reported)
-                except Exception as error:  # told; else the stream would end, and the next one too, of all sources
-                    log.exception("not understood", source=reported.source, version=reported.version)
-                    reason = f"{type(error).__name__}, a bug: look into the agent's log"
+                    self._assigned(assign)
+                except Exception as error:  # reported: otherwise it would end this stream and every later one
+                    log.exception("cannot handle the assignment", source=assign.source, version=assign.version)
+                    reason = f"internal error {type(error).__name__}: see the agent's log"
                     self._report(
                         Report(
-                            source=reported.source, epoch=reported.epoch, version=reported.version, progress=FAILED,
+                            source=assign.source, epoch=assign.epoch, version=assign.version, progress=FAILED,
                             reason=reason,
                         )
                     )  # fmt: skip
@@ -225,26 +234,26 @@ class FleetAgent:
 
     @property
     def reports(self) -> dict[str, Report]:
-        """What was last told of each source."""
+        """The last report of each source."""
         return {source: source_task.reported.report for source, source_task in list(self._source_tasks.items())}
 
-    def _assigned(self, reported: Assign) -> None:
-        before = self._source_tasks.get(reported.source)
-        if before is not None and (before.epoch, before.version) == (reported.epoch, reported.version):
+    def _assigned(self, assign: Assign) -> None:
+        before = self._source_tasks.get(assign.source)
+        if before is not None and (before.epoch, before.version) == (assign.epoch, assign.version):
             return
-        report = Report(source=reported.source, epoch=reported.epoch, version=reported.version, progress=APPLYING)
-        source_task = _SourceTask(reported.epoch, reported.version, TaskReport(report, self._report))
-        log.info("assigned", source=reported.source, epoch=reported.epoch, version=reported.version)
+        report = Report(source=assign.source, epoch=assign.epoch, version=assign.version, progress=APPLYING)
+        source_task = _SourceTask(assign.epoch, assign.version, TaskReport(report, self._report))
+        log.info("assigned", source=assign.source, epoch=assign.epoch, version=assign.version)
         try:
-            spec = spec_of(orjson.loads(reported.spec), reported.topology, reported.source)
-            source_task.runs = self.narrowed(spec, reported.topology, reported.source)
+            spec = spec_of(orjson.loads(assign.spec), assign.topology, assign.source)
+            source_task.runs = self.narrowed(spec, assign.topology, assign.source)
         except (TailorbirdError, ValueError) as error:
-            log.warning("refused", source=reported.source, version=reported.version, why=str(error))
-            if before is not None and before.runs is not None and before.epoch == reported.epoch:
-                before.version = reported.version
-                before.reported.refuse(reported.version, f"{error}; what ran before goes on")
+            log.warning("refused", source=assign.source, version=assign.version, why=str(error))
+            if before is not None and before.runs is not None and before.epoch == assign.epoch:
+                before.version = assign.version
+                before.reported.refuse(assign.version, f"{error}; the previous configuration keeps running")
                 return
-            self._source_tasks[reported.source] = source_task
+            self._source_tasks[assign.source] = source_task
             if before is not None:
                 self._stop(before)
             source_task.reported.now(FAILED, str(error))
@@ -252,37 +261,37 @@ class FleetAgent:
         if (
             before is not None
             and before.runs == source_task.runs
-            and before.epoch == reported.epoch
+            and before.epoch == assign.epoch
             and before.thread is not None
         ):
-            before.version = reported.version  # the same in other words
-            before.reported.accept(reported.version)
+            before.version = assign.version  # the same effective configuration
+            before.reported.accept(assign.version)
             return
-        report.hash, report.narrowed = effective_hash(source_task.runs.source), bool(source_task.runs.taken)
-        self._source_tasks[reported.source] = source_task
+        report.hash, report.narrowed = effective_hash(source_task.runs.source), bool(source_task.runs.restrictions)
+        self._source_tasks[assign.source] = source_task
         if before is not None:
             self._stop(before)
         self._report(report)
-        self._start(reported, spec, source_task, before)
+        self._start(assign, spec, source_task, before)
 
     def narrowed(self, spec: SourceSpec, topology: str, name: str) -> Narrowed:
-        """What the policy leaves of a configuration; UsageError where it names what may not leave."""
+        """Narrow a configuration by the policy. Raises UsageError if it names data that must not leave."""
         return narrowed(self._policy, spec, source_of(spec, topology, name), condition)
 
-    def _start(self, reported: Assign, spec: SourceSpec, source_task: _SourceTask, before: _SourceTask | None) -> None:
-        assert source_task.runs is not None, "what is refused is not started"
+    def _start(self, assign: Assign, spec: SourceSpec, source_task: _SourceTask, before: _SourceTask | None) -> None:
+        assert source_task.runs is not None, "a refused configuration is never started"
         runs = source_task.runs
         if not spec.captures:
             source_task.reported.now(APPLIED, "no table is captured yet")
             return
         local = self._policy.connections[spec.connection]
         task = Task(
-            reported.topology, self._policy, local, runs.source, "; ".join(runs.taken),
+            assign.topology, self._policy, local, runs.source, "; ".join(runs.restrictions),
             lambda: self._channels(source_task.epoch),
             source_task.stopped, source_task.reported,
         )  # fmt: skip
         arguments = (task, before.thread if before is not None else None)
-        name = f"capture {reported.source}"
+        name = f"capture {assign.source}"
         source_task.thread = threading.Thread(target=self._run, args=arguments, name=name, daemon=True)
         source_task.thread.start()
 
@@ -295,14 +304,14 @@ class FleetAgent:
             except TailorbirdError as error:
                 log.error("failed", source=task.source.name, why=str(error))
                 task.reported.now(FAILED, str(error))
-            except Exception as error:  # told, and begun anew: else nobody would capture the source
-                log.exception("failed of a bug", source=task.source.name)
-                # its words may hold values, which the policy does not let leave
-                task.reported.now(FAILED, f"{type(error).__name__}, a bug: look into the agent's log")
+            except Exception as error:  # reported and tried again: otherwise the source would stay uncaptured
+                log.exception("failed: internal error", source=task.source.name)
+                # the message may contain values that the policy does not let leave
+                task.reported.now(FAILED, f"internal error {type(error).__name__}: see the agent's log")
             task.stopped.wait(AGAIN)
 
     def _channels(self, epoch: int) -> LeasedChannels:
-        assert self._streams is not None, "sessions begin behind the first stream"
+        assert self._streams is not None, "sessions begin after the first stream was opened"
         return LeasedChannels(self._streams.stream(), epoch)
 
     def _stop(self, source_task: _SourceTask) -> None:
@@ -323,7 +332,7 @@ class FleetAgent:
 
     def _send_report(self, request: StreamRequest) -> None:
         if self._stream is not None:
-            with suppress(Retriable):  # the next stream is told what holds then
+            with suppress(Retriable):  # the next stream begins with the reports of all sources
                 self._stream.report(request)
 
     def _map(self, stream: GrpcStream) -> None:
@@ -331,7 +340,7 @@ class FleetAgent:
             return
         now = time.monotonic()
         self._map_due = now + _MAP_EVERY
-        if now - self._map_whole > _MAP_WHOLE:  # Kafka may have been away when it was told
+        if now - self._map_whole > _MAP_WHOLE:  # Kafka may have been unavailable when it was last sent
             self._map_whole = now
             self._mapped.clear()
         for local in self._policy.connections.values():
@@ -339,12 +348,12 @@ class FleetAgent:
                 for seen in self._catalog_seen(local, self._name):
                     self._report_map(stream, local.alias, seen)
             except TailorbirdError as error:
-                log.warning("not mapped", connection=local.alias, why=str(error))
-            except Exception:  # told; the sources go on, and the next turn tries it again
-                log.exception("not mapped", connection=local.alias)
+                log.warning("cannot read the catalog", connection=local.alias, why=str(error))
+            except Exception:  # logged: capture continues, and the next turn tries again
+                log.exception("cannot read the catalog", connection=local.alias)
 
     def _report_map(self, stream: GrpcStream, alias: str, seen: DatabaseSeen) -> None:
-        """A database's map, where it is not what was told last."""
+        """Send the catalog of a database if it changed since the last time."""
         content, place = packed(seen), (alias, seen.database)
         if self._mapped.get(place) == content:
             return

@@ -1,4 +1,4 @@
-"""Which databases, tables and columns a server has, as far as the policy lets that be told."""
+"""Read the databases, tables and columns of a server that the policy lets leave."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ WHERE TABLE_SCHEMA = %s ORDER BY TABLE_NAME, ORDINAL_POSITION"""
 
 
 def seen(local: LocalConnection, agent: str) -> Iterator[DatabaseSeen]:
-    """Each database of a connection; what its server estimates of rows, and columns that may leave. Retriable where
-    the server is away, UsageError where it refuses us.
+    """Yield each database of a connection: estimated row counts, and the columns that may leave.
+
+    Raises Retriable if the server is unavailable, UsageError if it refuses the login.
     """
-    source = asked(local)
+    source = source_to_query(local)
     with connected(source) as connection:
         for database in local.databases:
             with translated(source, "list the tables"):
@@ -44,8 +45,8 @@ def _tables(
             yield TableSeen(name=str(name), rows=None if rows is None else int(str(rows)), columns=shown)
 
 
-def asked(local: LocalConnection) -> Source:
-    """A connection as a source that captures nothing."""
+def source_to_query(local: LocalConnection) -> Source:
+    """Return a connection as a source that captures nothing."""
     return Source(
         name=local.alias, type=local.type, hostname=local.hostname, port=local.port, username=local.username,
         password=local.password, database=next(iter(local.databases)), tables=(), server_id=0, snapshot_mode="never",

@@ -1,8 +1,8 @@
-"""What the owner of a database's host lets leave, and how a gateway's configuration is narrowed to it; pure.
+"""The policy of an agent: the data that may leave its host, and how it narrows a gateway's configuration.
 
-The policy has the last word. A configuration can take more away, and name what is allowed; one that names more is
-refused as a whole, with the reason; columns and masks of the policy are added to its own. Where a server stands, and
-who asks it, stands in the policy alone.
+The policy takes precedence over the configuration. A configuration can name what is allowed, and exclude more. If it
+names anything else, it is refused as a whole, with the reason. Excluded columns and masks of the policy are added to
+those of the configuration. Only the policy contains server addresses and credentials.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ POLICY = "the owner of the host allows it in the agent's policy file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePolicy:
-    """Of one table: the only columns that may leave (None: all that are not `ignored`), and those that leave masked."""
+    """Policy of one table: the columns that may leave (None: all that are not `ignored`), and masks by column."""
 
     columns: tuple[str, ...] | None = None
     ignored: tuple[str, ...] = ()
@@ -30,32 +30,32 @@ class TablePolicy:
 
     @property
     def hides(self) -> bool:
-        """Whether any column of it does not leave as it is."""
+        """True if any column is excluded or masked."""
         return self.columns is not None or bool(self.ignored or self.masks)
 
     def shows(self, column: str) -> bool:
-        """Whether a column may leave, masked or not; names of columns are the same in any case."""
+        """True if a column may leave, masked or not. Column names are case-insensitive."""
         low = column.lower()
         if self.columns is not None and low not in {name.lower() for name in self.columns}:
             return False
         return low not in {name.lower() for name in self.ignored}
 
-    def reports(self, column: str) -> bool:
-        """Whether a column may leave as it is, so that conditions may ask for it."""
+    def may_compare(self, column: str) -> bool:
+        """True if a column may leave unmasked, so that conditions may use it."""
         return self.shows(column) and column.lower() not in self.low_masks
 
     @property
     def low_masks(self) -> frozenset[str]:
-        """The columns that are masked, in small letters."""
+        """The masked columns, in lower case."""
         return frozenset(name.lower() for name in self.masks)
 
 
-ALL_OF_IT = TablePolicy()
+WHOLE_TABLE = TablePolicy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalConnection:
-    """A server under its alias; `databases`: the tables that may leave of each (None: all of them).
+    """A server and its alias. `databases` contains the tables of each database that may leave (None: all of them).
 
     `password` never appears in messages or logs (`repr` leaves it out).
     """
@@ -70,16 +70,19 @@ class LocalConnection:
     databases: Mapping[str, Mapping[str, TablePolicy] | None]
 
     def table(self, database: str, table: str) -> TablePolicy | None:
-        """What is allowed of a table; None: nothing. Names are those of the server, to the letter."""
+        """Return the policy of a table, or None if it must not leave. Names are compared exactly."""
         if database not in self.databases:
             return None
         tables = self.databases[database]
-        return ALL_OF_IT if tables is None else tables.get(table)
+        return WHOLE_TABLE if tables is None else tables.get(table)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """`dumps`: whether tables may be read, or only what changes in them; `locks`: whether a snapshot may lock them."""
+    """The policy of an agent.
+
+    `dumps`: tables may be read, otherwise only their changes are captured. `locks`: a snapshot may lock tables.
+    """
 
     connections: Mapping[str, LocalConnection]
     dumps: bool
@@ -89,44 +92,44 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Narrowed:
-    """What runs: the effective source, and in words what the policy took away of the configuration."""
+    """The effective source, and sentences that say how the policy restricts the configuration."""
 
     source: Source
-    taken: tuple[str, ...]
+    restrictions: tuple[str, ...]
 
 
 def narrowed(
     policy: Policy, spec: SourceSpec, source: Source, condition: Callable[[str, Callable[[str], bool]], str]
 ) -> Narrowed:
-    """What is left of a configuration; UsageError where it names what may not leave.
+    """Narrow a configuration by the policy. Raises UsageError if it names data that must not leave.
 
-    `condition` gives a SQL condition as it is safe to ask, for columns that may be asked for; UsageError for others.
+    `condition` returns a SQL condition that is safe to run. It raises UsageError for columns that must not be used.
     """
     local = policy.connections.get(spec.connection)
     if local is None:
-        raise UsageError(f"there is no connection {spec.connection} here", POLICY)
+        raise UsageError(f"the agent's policy has no connection {spec.connection}", POLICY)
     for database in sorted(source.databases):
         if database not in local.databases:
             raise UsageError(f"database {database} may not leave {local.alias}", POLICY)
         if source.filter_policy == "accept" and local.databases[database] is not None:
             raise UsageError(f"not all tables of {database} may leave {local.alias}", "name the tables that do")
-    taken = list[str]()
-    rules = {table: _rule(local, table, rule, condition, taken) for table, rule in source.rules.items()}
+    restrictions = list[str]()
+    rules = {table: _rule(local, table, rule, condition, restrictions) for table, rule in source.rules.items()}
     made = replace(
         source, rules=rules, type=local.type, hostname=local.hostname, port=local.port, username=local.username,
         password=local.password, ssl_mode=local.ssl_mode, dumps=policy.dumps,
-        conditions=lambda table, where: condition(where, _allowed(local, table).reports),
+        conditions=lambda table, where: condition(where, _allowed(local, table).may_compare),
     )  # fmt: skip
     if not policy.dumps and (made.snapshot_mode, made.position_lost) != ("never", "fail"):
         made = replace(made, snapshot_mode="never", position_lost="fail")
-        taken.append("tables may not be dumped: changes are captured from now on")
+        restrictions.append("tables may not be dumped: changes are captured from now on")
     if not policy.dumps and made.cascades != "ignore":
         made = replace(made, cascades="ignore")
-        taken.append("rows may not be read: those that foreign keys change are told by the log alone")
+        restrictions.append("rows may not be read: foreign-key actions are captured only if the log contains them")
     if not policy.locks and made.snapshot_locking_mode != "none":
         made = replace(made, snapshot_locking_mode="none")
-        taken.append("tables may not be locked")
-    return Narrowed(source=made, taken=tuple(taken))
+        restrictions.append("tables may not be locked")
+    return Narrowed(source=made, restrictions=tuple(restrictions))
 
 
 def _rule(
@@ -134,27 +137,27 @@ def _rule(
     table: TableId,
     rule: TableRule,
     condition: Callable[[str, Callable[[str], bool]], str],
-    taken: list[str],
+    restrictions: list[str],
 ) -> TableRule:
     allowed = _allowed(local, table)
     name = f"{table.database}.{table.table}"
     made = rule
     if rule.where:
-        made = replace(made, where=condition(rule.where, allowed.reports))
+        made = replace(made, where=condition(rule.where, allowed.may_compare))
     if not allowed.hides:
         return made
     ignored = tuple(dict.fromkeys((*rule.ignored_columns, *allowed.ignored)))
-    # by the policy's names, and in its words: a mask of the gateway's for `Mail` is one for `mail`
+    # the policy's mask wins; a mask of the configuration for `Mail` is one for `mail`
     masks = {
-        **{name: said for name, said in rule.masks.items() if name.lower() not in allowed.low_masks},
+        **{name: mask for name, mask in rule.masks.items() if name.lower() not in allowed.low_masks},
         **allowed.masks,
     }
     if allowed.columns is not None:
-        taken.append(f"of {name} leave {', '.join(allowed.columns)} alone")
+        restrictions.append(f"{name}: only columns {', '.join(allowed.columns)} leave")
     if any(not rule.leaves_out(column) for column in allowed.ignored):
-        taken.append(f"of {name} do not leave {', '.join(allowed.ignored)}")
+        restrictions.append(f"{name}: columns {', '.join(allowed.ignored)} do not leave")
     if any(rule.mask_of(column) != mask for column, mask in allowed.masks.items()):
-        taken.append(f"of {name} leave masked {', '.join(allowed.masks)}")
+        restrictions.append(f"{name}: columns {', '.join(allowed.masks)} leave masked")
     return replace(made, ignored_columns=ignored, masks=masks, only_columns=allowed.columns, exact_case=False)
 
 
@@ -168,14 +171,14 @@ def _allowed(local: LocalConnection, table: TableId) -> TablePolicy:
 def refused_signal(
     policy: Policy, local: LocalConnection, source: Source, kind: str, tables: tuple[TableId, ...]
 ) -> str:
-    """Why the policy does not let a signal be obeyed; empty where it does."""
+    """Return why the policy refuses a signal; empty if it allows the signal."""
     if kind in ("execute-snapshot", "mend-rows") and not policy.dumps:
         return "tables may not be dumped"
     for table in tables:
         allowed = local.table(table.database, table.table)
         if allowed is None:
             return f"table {table.database}.{table.table} may not leave"
-        # whoever says what columns are called could call a masked one by another's name
+        # a schema set by hand could give a masked column the name of another one
         if kind == "schema-set" and (allowed.hides or source.rules.get(table, TableRule()).masks):
-            return f"of {table.database}.{table.table} not all columns may leave: the server alone says what they are"
+            return f"{table.database}.{table.table} hides columns, so its schema must come from the server"
     return ""

@@ -1,4 +1,4 @@
-"""Reads an agent's policy file as strictly as a topology; pure."""
+"""Read an agent's policy file, as strictly as a topology."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from cdc.model.filters import mask
 from cdc.topology.values import Section, Value, YamlFile
 from ingest.agent.policy import LocalConnection, Policy, TablePolicy
 from ingest.fleet.desired import ALIAS
-from ingest.fleet.improper import PLACES
+from ingest.fleet.message_checks import PLACES
 
 _NULL = "tag:yaml.org,2002:null"
-_REPORTED, _AROUND = 768 * 1024, 10  # bytes: of all databases' names, in a message of 1 MiB, and around each of them
+_REPORTED, _AROUND = 768 * 1024, 10  # bytes: all database names in a message of 1 MiB, and overhead of each
 
 
 def read_policy(text: str, *, file: str, environ: Mapping[str, str], content: Callable[[str], str]) -> Policy:
-    """The policy that `text` declares; TopologyError (exit 2) for the first mistake found.
+    """Parse the policy in `text`. Raises TopologyError (exit 2) for the first mistake.
 
-    `environ` supplies `${NAME}`, `content` what is in the file of `${file:path}` (or an OSError).
+    `environ` supplies `${NAME}`. `content` returns the content of `${file:path}`, or raises OSError.
     """
     reader = YamlFile(file, environ, content)
     try:
@@ -27,21 +27,21 @@ def read_policy(text: str, *, file: str, environ: Mapping[str, str], content: Ca
     except yaml.YAMLError as error:
         reader.fail(1, "(top)", f"not YAML: {error}", "YAML as in docs/fleet.md")
     if node is None:
-        reader.fail(1, "(top)", "an empty file", "dumps, connections")
+        reader.fail(1, "(top)", "the file is empty", "dumps, connections")
     top = Value(node, "", reader).section()
     nothing: Mapping[str, str] = {}
     policy = Policy(
         dumps=top.take("dumps", _yes),
         locks=top.take("locks", _yes, False),
-        labels=top.take("labels", lambda v: {name: said.text() for name, said in v.pairs().items()}, nothing),
+        labels=top.take("labels", lambda v: {name: label.text() for name, label in v.pairs().items()}, nothing),
         connections=top.take("connections", _connections),
     )
     top.end()
     reported = [(alias, name) for alias, local in policy.connections.items() for name in local.databases]
     size = sum(len(alias) + len(name.encode()) + _AROUND for alias, name in reported)
-    if size > _REPORTED or len(reported) > PLACES:  # an agent says in one message what it may tell of
-        most = f"{PLACES} at most, of {_REPORTED} bytes of names: give some of them to another agent"
-        reader.fail(1, "connections", f"{len(reported)} databases, of {size} bytes of names", most)
+    if size > _REPORTED or len(reported) > PLACES:  # an agent sends the names of its databases in one message
+        most = f"use at most {PLACES}, with {_REPORTED} bytes of names: move some of them to another agent"
+        reader.fail(1, "connections", f"{len(reported)} databases with {size} bytes of names", most)
     return policy
 
 
@@ -51,13 +51,13 @@ def _yes(value: Value) -> bool:
 
 def _connections(value: Value) -> Mapping[str, LocalConnection]:
     found = {}
-    for alias, said in value.pairs().items():
+    for alias, fields in value.pairs().items():
         if not ALIAS.fullmatch(alias):
-            said.fail(f"alias {alias!r}", "a small letter, then small letters, digits, - and _ (63 at most)")
-        section = said.section()
+            fields.fail(f"alias {alias!r}", "a lower-case letter, then a-z, 0-9, - and _ (at most 63)")
+        section = fields.section()
         found[alias] = _connection(alias, section)
         section.end()
-    return found or value.fail("nothing in it", "one connection at least")
+    return found or value.fail("it is empty", "at least one connection")
 
 
 def _connection(alias: str, s: Section) -> LocalConnection:
@@ -75,23 +75,23 @@ def _connection(alias: str, s: Section) -> LocalConnection:
 
 def _databases(value: Value) -> Mapping[str, Mapping[str, TablePolicy] | None]:
     found: dict[str, Mapping[str, TablePolicy] | None] = {}
-    for name, said in value.pairs().items():
-        if said.node.tag == _NULL:
-            said.fail("nothing is said of it", "`all`, or `{tables: {…}}`")
-        if isinstance(said.node, yaml.ScalarNode):
-            said.one_of("all")
+    for name, content in value.pairs().items():
+        if content.node.tag == _NULL:
+            content.fail("it has no value", "`all`, or `{tables: {…}}`")
+        if isinstance(content.node, yaml.ScalarNode):
+            content.one_of("all")
             found[name] = None
             continue
-        section = said.section()
+        section = content.section()
         found[name] = section.take("tables", _tables)
         section.end()
-    return found or value.fail("nothing in it", "one database at least")
+    return found or value.fail("it is empty", "at least one database")
 
 
 def _tables(value: Value) -> Mapping[str, TablePolicy]:
     found = {}
-    for name, said in value.pairs().items():
-        section = said.section()
+    for name, content in value.pairs().items():
+        section = content.section()
         only: tuple[str, ...] | None = None
         found[name] = TablePolicy(
             columns=section.take("columns", _columns, only),
@@ -109,12 +109,12 @@ def _columns(value: Value) -> tuple[str, ...]:
 
 
 def _each_once(value: Value, names: Iterable[str]) -> None:
-    """Two masks of one column would leave it open which one holds; MySQL's columns are the same in any case."""
-    reported = set[str]()
+    """Refuse a column that is named twice. MySQL's column names are case-insensitive."""
+    seen = set[str]()
     for name in names:
-        if name.lower() in reported:
-            value.fail(f"column {name} twice", "each column once: names of columns are the same in any case")
-        reported.add(name.lower())
+        if name.lower() in seen:
+            value.fail(f"column {name} twice", "name each column once: column names are case-insensitive")
+        seen.add(name.lower())
 
 
 def _masks(value: Value) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""`tailorbird agent`: the one process on a database's host; it dials out, and nothing connects to it."""
+"""`tailorbird agent`: the process on a database's host. It dials gateways and listens on no port of its own."""
 
 from __future__ import annotations
 
@@ -33,20 +33,21 @@ from ingest.report.http_reports import Reports
 from ingest.run_capture import ClosableSignals, Destination, ThroughGateway, capture
 
 _EVER = 1e9  # seconds
-_TABLES = 100  # whose snapshots are told of
-_MOVING_EVERY, _READING_EVERY = 10.0, 1.0  # seconds between words of where a source is
+_TABLES = 100  # at most this many tables in a report of snapshots
+_MOVING_EVERY, _READING_EVERY = 10.0, 1.0  # seconds between reports of a source's position
 
 log = structlog.get_logger()
 
 
 def run(gateways: Sequence[str], identity: str, policy_file: str, *, metrics_port: int = 0) -> None:
-    """Be commanded until SIGTERM or SIGINT, by one of `gateways` (host:port), as whom the folder `identity` says.
+    """Capture what one of `gateways` (host:port) assigns, until SIGTERM or SIGINT.
 
-    UsageError or TopologyError where the policy or the certificate can not be read; a gateway that is away is waited
-    for. Each source's changes are exactly once in Kafka, whenever and however the process ends.
+    The folder `identity` contains the certificate or token of the agent. Raises UsageError or TopologyError if the
+    policy or the certificate cannot be read. An unavailable gateway is dialled again. Each source's changes are exactly
+    once in Kafka, whenever and however the process ends.
     """
     if not gateways:
-        raise UsageError("no gateway to dial", "--gateway HOST:PORT, again for more")
+        raise UsageError("no gateway to dial", "pass --gateway HOST:PORT, once per gateway")
     policy = load_policy(policy_file)
     credentials = Credentials.of(Path(identity))
     credentials.channel()
@@ -57,19 +58,19 @@ def run(gateways: Sequence[str], identity: str, policy_file: str, *, metrics_por
         signal.signal(number, lambda *_: stop.set())
     agent = FleetAgent(name, policy, captured, seen)
     if metrics_port:
-        serve_operation(metrics_port, lambda: _judged(agent))
+        serve_operation(metrics_port, lambda: _judgement(agent))
     streams = Gateways(gateways, credentials, opened=agent.opened, commanded=agent.commanded)
-    log.info("agent begins", agent=name, connections=", ".join(policy.connections))
+    log.info("agent started", agent=name, connections=", ".join(policy.connections))
     try:
         agent.attend(streams, stop)
     finally:
         streams.close()
-    log.info("agent ends", agent=name)
+    log.info("agent stopped", agent=name)
 
 
 def captured(task: Task) -> None:
-    """Capture a source until the task is stopped; raises what ends a session for good."""
-    destination = ByPolicy(ThroughGateway(task.channels, task.source.name), task)
+    """Capture a source until the task is stopped. Raises errors that end a session for good."""
+    destination = PolicyDestination(ThroughGateway(task.channels, task.source.name), task)
     capture(
         _topology(task.topology), task.source, log=destination, stopped=task.stopped.is_set, wait=task.stopped.wait,
         reports=TaskReports(task),
@@ -77,35 +78,35 @@ def captured(task: Task) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class ByPolicy:
-    """A destination whose signals are obeyed as far as the policy goes."""
+class PolicyDestination:
+    """A destination that drops signals which the policy refuses."""
 
     through: Destination
     task: Task
 
     def open(self) -> tuple[OpenLog, ClosableSignals]:
-        """See `run.Destination`."""
+        """See `run_capture.Destination`."""
         opened, signals = self.through.open()
         return opened, PolicySignals(signals, self.task)
 
 
 @dataclass(frozen=True, slots=True)
 class PolicySignals:
-    """Signals without those that the policy of the host refuses; each of these is told."""
+    """Signals that the policy of the host allows. Refused signals are logged and reported to the gateway."""
 
     signals: ClosableSignals
     task: Task
 
     def read(self, start: int | None) -> tuple[list[Signal], int | None]:
         """See `signals.Signals`."""
-        found, behind = self.signals.read(start)
-        return [one for one in found if self._may(one)], behind
+        found, following = self.signals.read(start)
+        return [one for one in found if self._is_allowed(one)], following
 
     def close(self) -> None:
         """Forget the connection."""
         self.signals.close()
 
-    def _may(self, one: Signal) -> bool:
+    def _is_allowed(self, one: Signal) -> bool:
         task = self.task
         meant = [(name, table) for name in one.tables for table in _meant(task, name)]
         tables = tuple(table for _, table in meant)
@@ -124,35 +125,35 @@ class PolicySignals:
 
 
 def _meant(task: Task, name: str) -> list[TableId]:
-    """The captured tables that `database.table` may mean, whose names may hold dots."""
+    """The captured tables that `database.table` can mean; names may contain dots."""
     found = (TableId(source=task.source.name, database=d, table=t) for d, t in meanings(name, "") if d)
     return [table for table in found if task.source.captures(table)]
 
 
 class TaskReports(Reports):
-    """What a session tells, to the gateway as well."""
+    """Reports of a session that are also sent to the gateway."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        self._stands: dict[str, object] = {}
-        self._reading: dict[str, int] = {}  # rows read of tables whose snapshot is under way
-        self._read: dict[str, int] = {}  # and of those that this session has read
+        self._position: dict[str, object] = {}
+        self._reading: dict[str, int] = {}  # rows read so far, of tables whose snapshot runs
+        self._read: dict[str, int] = {}  # rows of tables whose snapshot this session has finished
         self._lag_ms = 0
         super().__init__(task.topology, task.source, structlog.get_logger().bind(source=task.source.name))
 
     def resumed(self, position: Position) -> None:
-        """The session follows its log."""
+        """Report that the session follows its log."""
         super().resumed(position)
         self._at(position)
-        self._task.reported.now(APPLIED, self._task.taken)
+        self._task.reported.now(APPLIED, self._task.restrictions)
 
     def committed(self, checkpoint: Checkpoint) -> None:
-        """Where it is."""
+        """Report the committed position."""
         super().committed(checkpoint)
         self._at(checkpoint.position)
 
     def snapshot(self, rows: Mapping[str, int]) -> None:
-        """How far tables are read."""
+        """Report the progress of snapshots."""
         super().snapshot(rows)
         done = self._reading.keys() - rows.keys()
         for table in done:
@@ -161,17 +162,17 @@ class TaskReports(Reports):
         self._report(0.0 if done else _READING_EVERY)
 
     def lag(self, seconds: float) -> None:
-        """How far behind."""
+        """Keep the lag for the next report."""
         super().lag(seconds)
         self._lag_ms = int(seconds * 1000) if seconds < _EVER else 0  # since 1970: nothing has been committed yet
 
     def waiting(self, why: str, seconds: float) -> None:
-        """A server, or the gateway, is away."""
+        """Report that a server or the gateway is unavailable."""
         super().waiting(why, seconds)
         self._task.reported.now(APPLYING, f"waiting: {why}")
 
     def _at(self, at: Position) -> None:
-        self._stands = {"file": at.file, "pos": at.pos, "gtid_set": at.gtid_set, "sequence": at.sequence}
+        self._position = {"file": at.file, "pos": at.pos, "gtid_set": at.gtid_set, "sequence": at.sequence}
         self._report(_READING_EVERY if self._reading else _MOVING_EVERY)
 
     def _report(self, every: float) -> None:
@@ -179,11 +180,11 @@ class TaskReports(Reports):
             "reading": dict(islice(self._reading.items(), _TABLES)),
             "read": dict(islice(reversed(self._read.items()), _TABLES)),
         }
-        self._task.reported.at({**self._stands, "lag_ms": self._lag_ms, **tables}, every=every)
+        self._task.reported.at({**self._position, "lag_ms": self._lag_ms, **tables}, every=every)
 
 
-def _judged(agent: FleetAgent) -> tuple[Judgement, dict[str, object]]:
-    """Healthy while every source that it has is captured."""
+def _judgement(agent: FleetAgent) -> tuple[Judgement, dict[str, object]]:
+    """Healthy while every assigned source is captured."""
     reports = agent.reports
     for source, one in reports.items():
         if one.progress == FAILED:
@@ -194,7 +195,7 @@ def _judged(agent: FleetAgent) -> tuple[Judgement, dict[str, object]]:
 
 
 def _topology(name: str) -> Topology:
-    """All that a session needs of one."""
+    """A topology with only what a session needs."""
     return Topology(
         name=name, file="", sources={}, log=read_log(None), hbase=read_hbase(None), solr=read_solr(None), tables={},
         indexes={}, dashboards={},
@@ -206,7 +207,7 @@ def _named(credentials: Credentials) -> str:
     try:
         who = certified(file.read_bytes()).who
     except ValueError as error:
-        raise UsageError(f"{file} is no certificate of a fleet's", "tailorbird fleet ca issue agent NAME") from error
+        raise UsageError(f"{file} is not a certificate of a fleet", "tailorbird fleet ca issue agent NAME") from error
     if who is None or who.role != "agents":
-        raise UsageError(f"{file} is no agent's", "tailorbird fleet ca issue agent NAME")
+        raise UsageError(f"{file} is not the certificate of an agent", "tailorbird fleet ca issue agent NAME")
     return who.name

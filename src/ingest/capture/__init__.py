@@ -1,1 +1,1 @@
-"""The loop of one source: its snapshot and its log, as change events, each exactly once."""
+"""Capture of one source: publish its snapshot and its log as change events, exactly once."""

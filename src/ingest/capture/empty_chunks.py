@@ -1,4 +1,4 @@
-"""Sources of which there is nothing to read beside the log: topics, what is received; pure."""
+"""Parts of sources that have only a stream and no tables to read: mirrored topics, received messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ingest.records.snapshots import Chunk, ChunkRequest
 
 
 class NoChunks:
-    """Implements `snapshots.ChunkReader`: each table is at its end."""
+    """A reader that finds every table empty; implements `snapshots.ChunkReader`."""
 
     def __init__(self) -> None:
         self._done: list[Chunk] = []
@@ -26,21 +26,21 @@ class NoChunks:
         return found
 
 
-class StreamAlone:
-    """The part of `seams.SourceServer` that sources have in common which are a stream, and nothing beside it."""
+class StreamOnlySource:
+    """Common methods of sources without tables; implements a part of `capture_interfaces.SourceServer`."""
 
     def holds(self, position: Position) -> bool:
-        """Whether a position is still there is said when it is asked for, and what was compacted by what stayed."""
+        """Return True. A lost position is only detected when the stream opens or is read."""
         return True
 
     def foreign_keys(self) -> ForeignKeys:
-        """None: whoever wrote the stream has told what they change, or not."""
+        """Return no foreign keys: the stream contains all changes that it has."""
         return ForeignKeys()
 
     def release(self, position: Position) -> None:
-        """Nothing is kept for us."""
+        """Do nothing: the source retains nothing for the capture."""
 
     @contextmanager
     def chunks(self) -> Iterator[NoChunks]:
-        """Nothing to read."""
+        """Return a reader without chunks."""
         yield NoChunks()

@@ -1,4 +1,4 @@
-"""The loop of a session: facts of one stream → records in the log, with turns of snapshots and mends between; pure."""
+"""The loop of a session: turn the events of one stream into records, with snapshots and repairs in between."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cdc.model.event import Position
 from cdc.model.history import Record as HistoryRecord
 from cdc.model.schema import TableId
 from ingest.capture.groups import Limits
-from ingest.capture.leaving import reports_more, settled
+from ingest.capture.leaving import differs, update_left_out
 from ingest.capture.marks import REPLAYED, SLACK, reached_before
 from ingest.capture.observer import Observer
 from ingest.capture.pace import Moment, Pace, Stand
@@ -33,12 +33,12 @@ from ingest.repair.repairing import RepairingTransactions
 from ingest.repair.repairs import name_of
 from ingest.repair.rounds import RepairRunner, SharedChunkReader
 
-# What a fact leaves a stream at; any other leaves it inside a transaction.
+# The state of a stream after an event; after any other event it is inside a transaction.
 _STANDS: Mapping[type, Stand] = {TransactionEnded: "between", CaughtUp: "idle"}
 
 
 class Following(Protocol):
-    """What the loop needs of its session."""
+    """Interface of a session for the loop."""
 
     @property
     def source(self) -> SourceServer: ...
@@ -62,16 +62,18 @@ class Following(Protocol):
     def dumps(self) -> bool: ...
 
     def commit(self, checkpoint: Checkpoint, repairs: RepairRunner, signals: int | None = None) -> Checkpoint:
-        """Commit what was appended."""
+        """Commit the appended records with a checkpoint."""
 
     def tidy(
         self, checkpoint: Checkpoint, found: Sequence[HistoryRecord], tables: Tables, repairs: RepairRunner
     ) -> Checkpoint:
-        """Restate the history where most of it is superfluous."""
+        """Rewrite the schema history if most of it is superfluous."""
 
 
 class Follower:
-    """Follows one stream and groups what it tells into commits; a transaction that waits alone is committed at once."""
+    """Follows one stream and groups its transactions into commits. A single transaction of an idle source is committed
+    at once.
+    """
 
     def __init__(
         self, session: Following, stream: Stream, transactions: RepairingTransactions, repairs: RepairRunner
@@ -88,11 +90,14 @@ class Follower:
         self._replayed: Position | None = None
 
     def follow(self, chunks: SharedChunkReader, checkpoint: Checkpoint) -> Checkpoint | None:
-        """Until told to stop (None), or until the stream is to be opened anew at the checkpoint returned."""
+        """Follow the stream until the session stops (returns None) or the stream must be reopened.
+
+        Returns the checkpoint at which to reopen it.
+        """
         try:
             return self._follow(chunks, checkpoint)
         except Fatal:
-            if self._transactions.clean and self._pace.group.size:  # what came before the trouble is whole: publish it
+            if self._transactions.clean and self._pace.group.size:  # earlier transactions are complete: publish them
                 self._commit()
             raise
 
@@ -115,11 +120,11 @@ class Follower:
                 group.add(len(records), now)
             if kind is TransactionLogged:
                 if group.size and not (group.due(now) or snapshots or repairs or self._replayed):
-                    continue  # nothing is to be done yet: what most transactions of a busy source come to
+                    continue  # the common case of a busy source: nothing is due yet
                 stand: Stand = "between"
             else:
                 stand = _STANDS.get(kind, "inside")
-                # a statement is never told apart from its transaction's end: it would be folded twice
+                # never commit between a statement and its transaction's end: the statement would be applied twice
                 if stand == "inside" and (not group.huge or kind is StatementLogged):
                     continue
                 now = clock()
@@ -128,7 +133,7 @@ class Follower:
             stopped = session.stopped()
             if pace.due(self._moment(stand, now, stopped=stopped)):
                 checkpoint = self._commit()
-                if pace.again(self._moment(stand, now, stopped=stopped)):
+                if pace.must_reopen(self._moment(stand, now, stopped=stopped)):
                     return checkpoint
             elif stand == "idle":
                 session.observer.lag(0.0)
@@ -148,16 +153,16 @@ class Follower:
         return session.tidy(checkpoint, session.log.history(), tables, self._repairs)
 
     def _take_turn(self, chunks: SharedChunkReader, now: float, stand: Stand) -> None:
-        """Between transactions: obey signals, publish chunks, ask for more."""
+        """Handle signals, publish chunks and request further ones, between transactions."""
         session, snapshots, caught_up = self._session, self._snapshots, stand == "idle"
         if self._replayed is not None and self._stream.reached(self._replayed):
             self._transactions.count_on(self._replayed.sequence)
             self._replayed = None
-        if session.signals is not None and self._pace.signalled(stand, now):
-            self._obey(session.signals)
+        if session.signals is not None and self._pace.reads_signals(stand, now):
+            self._execute(session.signals)
         if caught_up:
             self._transactions.rest(self._stream)
-            self._ask_the_server(now)
+            self._check_schemas(now)
         self._learn(now, caught_up=caught_up)
         self._settle(now)
         if not snapshots and not self._repairs:
@@ -178,12 +183,12 @@ class Follower:
             self._pace.progressed()
 
     def _settle(self, now: float) -> None:
-        """Look after the tables that are left out; those that could not be read are tried again, ever more seldom."""
+        """Update the tables that are left out. Unreadable tables are tried again, at growing intervals."""
         session, transactions = self._session, self._transactions
         transactions.tables.try_again(now)
         if transactions.tables.unsettled:
             self._settling = session.limits.ask
-        records = settled(
+        records = update_left_out(
             transactions.tables, self._repairs, session.recorder, session.observer, transactions.number,
             int(now * 1000),
             reads=session.dumps and session.rereads,
@@ -193,7 +198,7 @@ class Follower:
             self._pace.group.add(len(records), now)
 
     def _learn(self, now: float, *, caught_up: bool) -> None:
-        """Ask for the foreign keys: at once where the log makes or drops some, and again where no older log is left."""
+        """Read the foreign keys: at once after the log has changed some, and again when no older log is unread."""
         repairs, source = self._repairs, self._session.source
         if repairs.asks:
             repairs.set_foreign_keys(source.foreign_keys(), exactly=False)
@@ -202,10 +207,10 @@ class Follower:
             found, head = source.foreign_keys(), source.head()
             repairs.set_foreign_keys(found, exactly=self._stream.reached(head))
 
-    def _obey(self, signals: Signals) -> None:
-        found, behind = signals.read(self._signals)
-        if behind != self._signals:
-            self._signals, self._transactions.moved = behind, True
+    def _execute(self, signals: Signals) -> None:
+        found, following = signals.read(self._signals)
+        if following != self._signals:
+            self._signals, self._transactions.moved = following, True
         for signal in found:
             if signal.type in READS and not self._session.rereads:
                 why = ONLY_REPORTED
@@ -214,13 +219,13 @@ class Follower:
             elif signal.type == "mend-rows":
                 why = self._repairs.request_rows(self._transactions.tables.named(signal.tables[0]), signal.keys)
             else:
-                why = signal.obey(self._snapshots, self._transactions.tables, self._transactions.number)
+                why = signal.execute(self._snapshots, self._transactions.tables, self._transactions.number)
             self._session.observer.phase("signal", type=signal.type, tables=list(signal.tables), refused=why)
 
     def _describe(self, event: TableDescribed) -> str:
-        """Somebody says what a table's columns are: publish what was kept of it; the reason why not, or an empty text.
+        """Apply a given schema to a table, and publish its quarantined rows. Returns the reason of a refusal, or "".
 
-        The stream is opened anew then, since its decoders were made without that knowledge.
+        The stream is then reopened, because its decoders were created without that schema.
         """
         session, transactions, table = self._session, self._transactions, event.table
         name = table.name
@@ -229,7 +234,7 @@ class Follower:
         records = transactions.report(event)
         self._pace.reopen()
         if name in transactions.kept:
-            self._commit()  # what was kept in the open commit must be readable
+            self._commit()  # rows quarantined in the open commit must be readable
             dead_letters = waiting(session.log.kept(), table, transactions.kept[name]["sequence"])
             try:
                 records += transactions.replay(dead_letters, table, int(session.clock() * 1000))
@@ -244,11 +249,11 @@ class Follower:
         self._session.log.extend(records)
         self._pace.group.add(len(records), now)
 
-    def _ask_the_server(self, now: float) -> None:
-        """Nothing waits in the log: what the server shows holds, of tables that the log does not tell whole.
+    def _check_schemas(self, now: float) -> None:
+        """Read the server's schemas of tables whose schema the log does not contain. The stream must be idle.
 
-        The columns of tables in quarantine are those of what was kept; a table that is left out may be captured now.
-        Seldom where only these wait: a person must do something.
+        The server's columns are those of the rows in quarantine. A table that is left out may be supported now. If only
+        such tables remain, the checks are rare, because an operator must act.
         """
         kept, transactions = self._transactions.kept, self._transactions
         tables = transactions.tables
@@ -260,12 +265,12 @@ class Follower:
             return
         waiting = {*map(tables.named, kept), *tables.asks}
         tables.show_kinds(seen.kinds)
-        news = [self._ask_of(table, seen) for table in sorted(waiting, key=str)]
+        news = [self._adopt_shown(table, seen) for table in sorted(waiting, key=str)]
         ask = self._session.limits.ask
         self._settling = ask if kept or any(news) else min(2 * self._settling, 12 * ask)
 
-    def _ask_of(self, table: TableId, seen: Seen) -> bool:
-        """Take what the server shows of a table that its log did not tell; whether there is news."""
+    def _adopt_shown(self, table: TableId, seen: Seen) -> bool:
+        """Adopt the server's schema of a table that the log did not contain. Returns True if it has changed."""
         transactions, name = self._transactions, (table.database, table.table)
         tables, found = transactions.tables, seen.catalog.tables.get(name)
         if found is None or not tables.captured(*name):
@@ -276,12 +281,12 @@ class Follower:
             self._session.observer.phase("quarantine", table=name_of(table), still=why)
             if tables.why_left_out(table) is not None:
                 transactions.kept.pop(name_of(table), None)
-            elif why:  # what was kept is of other columns
+            elif why:  # the quarantined rows have other columns
                 transactions.kept.pop(name_of(table), None)
                 self._repairs.drop(table)
                 self._snapshots.start(table, where=tables.where(table), marker=transactions.number())
             return True
-        if not reports_more(tables.catalog.tables.get(name), found, table):
+        if not differs(tables.catalog.tables.get(name), found, table):
             return False
         records = transactions.report(TableAltered(table, found))
         self._session.log.extend(records)
@@ -307,7 +312,7 @@ class Follower:
         session.observer.unrepresentable(transactions.values.take_reported())
         session.observer.left_out(transactions.tables.take_left_out())
         for why, table in self._repairs.take_rereads():
-            session.observer.phase("table is read again: the log does not tell its rows", why=why, table=table)
+            session.observer.phase("table is read again: the log does not contain its rows", why=why, table=table)
         session.observer.repaired(self._repairs.take_counts(), self._repairs.waiting)
         now = session.clock()
         lag = max(0.0, now - checkpoint.ts_ms / 1000) if self._pace.group.size else 0.0

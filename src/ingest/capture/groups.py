@@ -1,4 +1,4 @@
-"""How source transactions are grouped into commits of the log. Pure: the time is an argument."""
+"""Group source transactions into commits of the log. The time is an argument."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How commits are grouped: a commit is made at the first transaction end behind `rows` rows or `linger` seconds.
+    """Limits of a commit. It is made at the first transaction end after `rows` rows or `linger` seconds.
 
-    A commit that comes more than `behind` seconds after the source's is followed by a larger one, of `catch_up` rows or
-    `behind` seconds: until the capture has caught up, commits cost more than they make fresh. An idle source's
-    transaction is committed at once (see `IdleDetector`). A source transaction of more than `largest` records takes
-    several commits. In seconds: `idle_commit` is how often the position alone is committed while only tables change
-    that are not captured; `heartbeat`, how often although nothing happens at all (0: never); `ask`, how often an idle
-    server is asked for the columns of tables in quarantine.
+    If a commit lags the source by more than `behind` seconds, the next one is larger: `catch_up` rows or `behind`
+    seconds. Until the capture has caught up, throughput matters more than freshness. A transaction of an idle source is
+    committed at once (see `IdleDetector`). A source transaction of more than `largest` records takes several commits.
+    In seconds: `idle_commit` is the interval of commits of the position alone while only other tables change.
+    `heartbeat` is that interval while nothing changes (0: never). `ask` is the interval of reading the columns of
+    tables in quarantine from an idle server.
     """
 
     rows: int = 5000
@@ -29,7 +29,7 @@ class Limits:
 
 
 class Group:
-    """The commit in the making: `size` records, the first of them made at `first`."""
+    """The open commit: `size` records, the first of them appended at time `first`."""
 
     def __init__(self, limits: Limits, now: float) -> None:
         self.limits, self.first = limits, now
@@ -37,26 +37,26 @@ class Group:
         self._rows, self._linger = limits.rows, limits.linger
 
     def begin(self) -> None:
-        """A source transaction begins."""
+        """Mark the begin of a source transaction."""
         self._before = self.size
 
     def add(self, records: int, now: float) -> None:
-        """Records were appended."""
+        """Count appended records."""
         if not self.size:
             self.first = now
         self.size += records
 
     def due(self, now: float) -> bool:
-        """Whether it is to be committed as soon as a transaction ends."""
+        """True if the group must be committed at the next transaction end."""
         return self.size >= self._rows or now - self.first >= self._linger
 
     @property
     def huge(self) -> bool:
-        """Whether the open transaction alone has more records than a commit may hold."""
+        """True if the open transaction alone has more records than a commit may contain."""
         return self.size - self._before >= self.limits.largest
 
     def committed(self, lag: float) -> None:
-        """It is committed, so many seconds after the source's newest commit in it; the next one begins."""
+        """Start the next group after a commit; `lag` is its delay in seconds after the source's last commit in it."""
         limits = self.limits
         self.size = self._before = 0
         catching_up = lag > limits.behind
@@ -65,11 +65,11 @@ class Group:
 
 
 class IdleDetector:
-    """Whether a source is idle: `nothing_within(seconds)` tells whether its log stays silent for so long.
+    """Detects an idle source. `nothing_within(seconds)` returns True if its log stays silent for that time.
 
-    At most once in `gap` seconds, since each time ends in a commit, and a hundred small commits a second cost more
-    than capturing what is in them: a transaction that comes alone is told at once, those that follow it within the gap
-    share a commit.
+    It reports idleness at most once per `gap` seconds. Each report ends in a commit, and a hundred small commits a
+    second cost more than the capture itself. So a single transaction is published at once, and those that follow within
+    the gap share a commit.
     """
 
     def __init__(self, nothing_within: Callable[[float], bool], gap: float, clock: Callable[[], float]) -> None:
@@ -77,7 +77,7 @@ class IdleDetector:
         self._next = 0.0
 
     def __call__(self) -> bool:
-        """Wait out the gap, or until more arrives."""
+        """Wait until the gap ends or more events arrive. Returns True if none arrived."""
         idle = self._nothing_within(max(0.0, self._next - self._clock()))
         if idle:
             self._next = self._clock() + self._gap

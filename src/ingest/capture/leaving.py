@@ -1,7 +1,8 @@
-"""Tables that are left out, and captured again when the cause is gone: looked after between two transactions; pure.
+"""Leave out tables that cannot be captured, and capture them again when the cause is gone. It runs between
+transactions.
 
-Whatever the log or the server tells of tables may make one impossible to capture, or possible again. The first is told
-once, and kept in the checkpoint's state, so that after a restart too it is known that the second asks for a snapshot.
+Each schema change in the log or on the server may make a table unsupported, or supported again. The first is logged
+once and stored in the checkpoint's state. So also after a restart, the second one starts a snapshot.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ingest.repair.repairs import name_of
 from ingest.repair.rounds import RepairRunner
 
 
-def settled(
+def update_left_out(
     tables: Tables,
     repairs: RepairRunner,
     recorder: Recorder,
@@ -31,9 +32,11 @@ def settled(
     *,
     reads: bool = True,
 ) -> list[Record]:
-    """Take note of tables that are left out from here on; begin the snapshots of those that are not any more. The
-    records to append; `number` gives the next of the sequence, so that what it was asked for is to be committed.
-    `reads`: whether tables may be read; else they are captured from here on."""
+    """Record newly left-out tables, and start snapshots of tables that are supported again.
+
+    Returns the records to append. `number` returns the next sequence number; a call makes a commit necessary. Without
+    `reads`, tables are captured from now on, without a snapshot.
+    """
     if not tables.unsettled:
         return []
     tables.unsettled = False
@@ -45,7 +48,7 @@ def settled(
         del tables.passed[name]
         marker = number()
         if tables.exists(table) and tables.captured(table.database, table.table):
-            observer.phase("table is captured: what kept it out is gone; it is read", table=str(table))
+            observer.phase("table is captured again: it was left out; its snapshot starts", table=str(table))
             records.append(recorder.schema(tables.schema(table)))
             repairs.drop(table)
             if reads:
@@ -56,7 +59,7 @@ def settled(
         held = tables.passed.get(name_of(table))
         repairs.snapshots.stop(table)
         repairs.drop(table)
-        if held is None or not _reported(held, why):
+        if held is None or not _is_same(held, why):
             since, rows = (held["since_ms"], held["rows"]) if held else (now_ms, 0)
             left = LeftOut(since_ms=since, rows=rows, why=why.message, remedy=why.hint)
             tables.passed[name_of(table)] = left
@@ -68,12 +71,12 @@ def settled(
     return records
 
 
-def _reported(held: LeftOut, why: Skippable) -> bool:
+def _is_same(held: LeftOut, why: Skippable) -> bool:
     return (held["why"], held["remedy"]) == (why.message, why.hint)
 
 
-def reports_more(known: TableDefinition | None, shown: TableDefinition, table: TableId) -> bool:
-    """Whether what a server shows of a table is more than what its log told: it, its engine, its key or its columns."""
+def differs(known: TableDefinition | None, shown: TableDefinition, table: TableId) -> bool:
+    """True if the server's definition of a table differs from the known one, in engine, key or columns."""
     if known is None or known.primary_key != shown.primary_key:
         return True
     if (known.engine or shown.engine).lower() != shown.engine.lower() or known.sequence != shown.sequence:

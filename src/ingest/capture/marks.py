@@ -1,12 +1,11 @@
-"""Older positions that a capture can be set back to, each with the sequence number that held there; pure.
+"""Marks: older positions that a capture can be set back to, each with its sequence number.
 
-A mark is a checkpoint kept in the topic of the schema history. Set back to one, a capture reads the log again and gives
-every change the number that it had before, so that whoever orders by `source.sequence` drops the replay. Where the
-numbers cannot be the same (rows that were decoded late, a table that the topology names since), they may run behind or
-ahead for a while; behind the place that was reached before they go on above all that was given (`REPLAYED`), so that a
-new change always wins.
+A mark is a checkpoint in the topic of the schema history. After a rewind, the capture reads the log again and gives
+each change the same sequence number as before. So consumers that order by `source.sequence` drop the replay. Some
+numbers can differ: those of rows that were decoded late, or of a table that was added to the topology. After the
+previously reached position, numbers continue above all earlier ones (`REPLAYED`), so that a new change always wins.
 
-Marks live as long as the source's log can be read from them. The history keeps what happened since the oldest one.
+Marks are kept while the source's log can be read from them. The history contains all changes since the oldest mark.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from ingest.records.capture_interfaces import Checkpoint
 from ingest.records.records import checkpoint_value, read_checkpoint
 
 KIND = "mark"
-MOST = 200  # marks of one source; beyond, every second one of the older half is forgotten
-REPLAYED = "replayed"  # in a checkpoint's state: the position that was reached before the capture was set back
-SLACK = 500  # records of the history that may be superfluous before it is written anew
+MOST = 200  # marks of one source; above that, every second one of the older half is removed
+REPLAYED = "replayed"  # in a checkpoint's state: the position reached before the rewind
+SLACK = 500  # superfluous records of the history before it is rewritten
 
 
 @dataclass(slots=True, kw_only=True)
 class Marks:
-    """The marks of one source. A new one is due after so many changes, or so many seconds if there were any."""
+    """The marks of one source. A new one is due after `changes` changes, or after `seconds` with any change."""
 
     source: str = ""
     changes: int = 100_000
@@ -41,11 +40,11 @@ class Marks:
     _last: float = 0.0
 
     def restore(self, source: str, found: Iterable[Record]) -> None:
-        """Take those that a log holds."""
+        """Load the marks from records of the history."""
         self.source, self.known = source, marks_of(found, source)
 
     def due(self, checkpoint: Checkpoint, now: float) -> list[Record]:
-        """Records of a mark at a checkpoint about to be committed, if it is time; and of those that are forgotten."""
+        """Return the record of a new mark at this checkpoint, if one is due, and tombstones of removed marks."""
         number = checkpoint.position.sequence
         last = self.known[-1].position.sequence if self.known else -self.changes
         late = now - self._last >= self.seconds and number > last
@@ -60,7 +59,7 @@ class Marks:
         return [_record(checkpoint, self.source), *(_tombstone(mark, self.source) for mark in forgotten)]
 
     def forget(self, held: Callable[[Position], bool]) -> list[Record]:
-        """Records that forget the marks, oldest first, from which the source's log cannot be read any more."""
+        """Return tombstones of the oldest marks from which the source's log can no longer be read."""
         gone: list[Record] = []
         while self.known and not held(self.known[0].position):
             gone.append(_tombstone(self.known.pop(0), self.source))
@@ -84,7 +83,7 @@ def _kind(key: str) -> str:
 
 
 def marks_of(found: Iterable[Record], source: str) -> list[Checkpoint]:
-    """The marks among records of the history, oldest first."""
+    """Return the marks in records of the history, oldest first."""
     marks = [
         read_checkpoint(orjson.dumps(value))[0]
         for key, value in dict(found).items()
@@ -94,18 +93,23 @@ def marks_of(found: Iterable[Record], source: str) -> list[Checkpoint]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Restated:
-    """A history written anew. Whoever reads from the first of `records` on knows all; `gone` are tombstones that let
-    Kafka's compaction forget what stands before, to be written first, in the same commit."""
+class RewrittenHistory:
+    """A rewritten history.
+
+    `records` are complete: readers may start at the first one. `gone` are tombstones that let Kafka's compaction remove
+    the older records; write them first, in the same commit.
+    """
 
     gone: list[Record]
     records: list[Record]
 
 
-def restated(found: Iterable[Record], source: str, position: Position, marks: Iterable[Checkpoint]) -> Restated:
-    """A history and its marks anew: one state of each table as of `position`, then what happened since.
+def rewrite_history(
+    found: Iterable[Record], source: str, position: Position, marks: Iterable[Checkpoint]
+) -> RewrittenHistory:
+    """Rewrite a history and its marks: the state of each table as of `position`, then all later changes.
 
-    Nobody returns to a place before `position` afterwards.
+    No capture can be set back to before `position` afterwards.
     """
     records = {key: value for key, value in found if value is not None}
     history = history_from_records(records.items(), source)
@@ -118,29 +122,30 @@ def restated(found: Iterable[Record], source: str, position: Position, marks: It
     ]
     changes.sort(key=lambda record: int((record[1] or {})["sequence"]))
     kept = [(key, value) for key, value in states if value is not None]
-    return Restated(
+    return RewrittenHistory(
         gone=[(key, None) for key in records if key in gone],
         records=[*kept, *changes, *(_record(mark, source) for mark in marks)],
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rewound:
-    """What sets a capture back: the checkpoint to go on from, and the history as it was there."""
+class Rewind:
+    """A rewind of a capture: the checkpoint to resume from, and the history as of that checkpoint."""
 
     checkpoint: Checkpoint
-    history: Restated
+    history: RewrittenHistory
 
 
-def rewound(found: Iterable[Record], source: str, newest: Checkpoint, to: Checkpoint) -> Rewound:
-    """Set a capture at `newest` back to a mark. What the log told of tables since will be folded again as it is read.
+def rewound(found: Iterable[Record], source: str, newest: Checkpoint, to: Checkpoint) -> Rewind:
+    """Return the rewind of a capture from `newest` to a mark. Later schema changes are applied again as the log is
+    read.
 
-    The signals that were obeyed stay obeyed. UsageError for a place that is not older.
+    Signals are not executed again. Raises UsageError if the mark is not older.
     """
     if to.position.sequence > newest.position.sequence:
         raise UsageError(
-            f"sequence {to.position.sequence} is not reached yet: the capture stands at {newest.position.sequence}",
-            "tailorbird rewind TOPOLOGY --source NAME lists the places",
+            f"sequence {to.position.sequence} is not reached yet: the capture is at {newest.position.sequence}",
+            "list the positions with: tailorbird rewind TOPOLOGY --source NAME",
         )
     records = {key: value for key, value in found if value is not None}
     later = [key for key, value in records.items() if _kind(key) in ("change", KIND) and _number(key) > _at(to)]
@@ -150,15 +155,15 @@ def rewound(found: Iterable[Record], source: str, newest: Checkpoint, to: Checkp
     state = {**to.state, REPLAYED: replayed(newest)}
     if "signals" in newest.state:
         state["signals"] = newest.state["signals"]
-    history = restated(kept.items(), source, oldest, marks)
-    return Rewound(
+    history = rewrite_history(kept.items(), source, oldest, marks)
+    return Rewind(
         checkpoint=replace(to, state=state),
         history=replace(history, gone=[*history.gone, *((key, None) for key in later)]),
     )
 
 
 def replayed(newest: Checkpoint) -> dict[str, Any]:
-    """How far a capture had come at most, and the number it had given there, as a checkpoint's state keeps it."""
+    """Return the furthest position of a capture and its sequence number, in the form of a checkpoint's state."""
     known = newest.state.get(REPLAYED)
     if known is not None and known["sequence"] >= newest.position.sequence:
         return dict(known)
@@ -167,22 +172,22 @@ def replayed(newest: Checkpoint) -> dict[str, Any]:
 
 
 def reached_before(checkpoint: Checkpoint) -> Position | None:
-    """The place that a capture which was set back had reached before, as long as it has not come there again."""
+    """Return the position reached before a rewind; None once it is reached again."""
     known = checkpoint.state.get(REPLAYED)
     return None if known is None else Position(**known)
 
 
 def check_replay(checkpoint: Checkpoint, held: Callable[[Position], bool]) -> None:
-    """Fatal where a capture that was set back could never come to the place at which its numbers go on.
+    """Raise Fatal if a capture that was set back can never reach its earlier position again.
 
-    The content of a log cannot cause this: a person set the capture back, and pointed it at another server since.
+    The content of a log cannot cause this: an operator set the capture back, and then connected it to another server.
     """
     place = reached_before(checkpoint)
     if place is not None and not held(place):
         raise Fatal(
-            f"the capture was set back from sequence {place.sequence}, and this server does not hold what was read "
-            f"until there ({place.gtid_set or f'{place.file}:{place.pos}'})",
-            "point the source at the server that was read, or take a new snapshot under a new topology name",
+            f"the capture was set back from sequence {place.sequence}, and this server does not have the log "
+            f"up to there ({place.gtid_set or f'{place.file}:{place.pos}'})",
+            "connect the source to the previous server, or take a new snapshot under a new topology name",
         )
 
 

@@ -1,4 +1,4 @@
-"""What a session of capture reports as it goes: the seam to metrics, log lines and health."""
+"""Interface through which a capture session reports to metrics, log lines and health."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from ingest.records.capture_interfaces import Checkpoint
 
 
 class Observer:
-    """What a session reports as it goes; the base class ignores it."""
+    """Receives the reports of a session. The base class ignores them."""
 
     def resumed(self, position: Position) -> None:
-        """The log is read from here; what is before is committed."""
+        """Report that the log is read from `position`; everything before is committed."""
 
     def committed(self, checkpoint: Checkpoint) -> None:
-        """So far the log holds everything."""
+        """Report that everything up to the checkpoint is committed."""
 
     def phase(self, what: str, **details: object) -> None:
-        """The session begins something: a snapshot, the stream."""
+        """Report the begin of a phase, such as a snapshot or the stream."""
 
     def left_out(self, schemas: Iterable[TableSchema]) -> None:
-        """Columns of these tables are not captured, since their types are not; it is told once for each table."""
+        """Report tables with columns of unsupported types, once for each table."""
         for schema in schemas:
             names = [name for name, _ in schema.left_out]
             self.phase(
-                "columns are left out: their types are not captured",
+                "columns are left out: their types are not supported",
                 table=str(schema.table_id),
                 columns=", ".join(f"{name} {kind}" for name, kind in schema.left_out),
                 remedy=f"`ignored_columns: [{', '.join(names)}]` of the table in `tables:` silences this",
             )
 
     def captured(self, changes: int) -> None:
-        """So many changes were committed."""
+        """Count committed changes."""
 
     def refused(self, images: int, quarantined: int) -> None:
-        """So many row images became dead letters, so many rows went to the quarantine as raw events."""
+        """Count row images that became dead letters, and rows that were quarantined as raw events."""
 
     def unrepresentable(self, values: Mapping[tuple[str, str], int]) -> None:
-        """So many more values, by table and column, were published in another form (`unrepresentable`)."""
+        """Count values, by table and column, that were published in another form (`unrepresentable`)."""
 
     def snapshot(self, rows: Mapping[str, int]) -> None:
-        """So many rows were read of each table whose snapshot is under way."""
+        """Report the rows read so far of each table whose snapshot runs."""
 
     def repaired(self, counts: Mapping[str, int], waiting: int) -> None:
-        """So many more changes were not told by the log, by their kind, and so many `rows` mended; how many wait."""
+        """Count changes missing from the log by kind, and repaired `rows`. `waiting` repairs are pending."""
 
     def lag(self, seconds: float) -> None:
-        """How far behind the source's commits the committed log is; 0 when caught up."""
+        """Report the delay of the committed log after the source's commits; 0 when caught up."""

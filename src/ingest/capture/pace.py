@@ -1,4 +1,4 @@
-"""When the loop of a session commits, and when it opens its stream anew. Pure: what happened and the time are given."""
+"""Decide when the loop of a session commits, and when it reopens its stream. The time is an argument."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from typing import Literal, NamedTuple
 
 from ingest.capture.groups import Group, Limits
 
-BUSY = 10.0  # seconds that a stream is kept ready for mends behind the last one
-# Where a stream stands: in a transaction, between two, or at its source's end, where nothing waits to be read.
+BUSY = 10.0  # seconds after the last repair until the stream is reopened for normal load
+# The state of a stream: inside a transaction, between two, or idle at the end of the log.
 Stand = Literal["inside", "between", "idle"]
 
 
 class Moment(NamedTuple):
-    """What a step is judged by. `stopped`: the session is to end; `moved`: the position has come further; `repairs`:
-    some are under way; `reads`: some are, or snapshots.
+    """State of the loop at one event.
+
+    `stopped`: the session must end. `moved`: the position has advanced. `repairs`: repairs are running. `reads`:
+    repairs or snapshots are running.
     """
 
     stand: Stand
@@ -25,7 +27,7 @@ class Moment(NamedTuple):
 
 
 class Pace:
-    """One stream's pace; `group` is the commit in the making, `busy` whether the stream was opened for many reads."""
+    """Pace of one stream. `group` is the open commit, `busy` means that the stream was opened for many table reads."""
 
     def __init__(self, limits: Limits, now: float, *, busy: bool, repairs: bool) -> None:
         self.limits, self.group, self.busy = limits, Group(limits, now), busy
@@ -33,21 +35,21 @@ class Pace:
         self._progressed = self._reopen = False
 
     def progressed(self) -> None:
-        """Snapshots or mends have come further, which is to be committed."""
+        """Request a commit because snapshots or repairs have progressed."""
         self._progressed = True
 
     def reopen(self) -> None:
-        """The stream is to be opened anew behind the next commit."""
+        """Request that the stream is reopened after the next commit."""
         self._reopen = True
 
-    def signalled(self, stand: Stand, now: float) -> bool:
-        """Whether it is time to look for signals: not with every transaction of a busy source."""
+    def reads_signals(self, stand: Stand, now: float) -> bool:
+        """True if signals should be read now; a busy source does not read them after every transaction."""
         return stand == "idle" or now - self._last > self.limits.idle_commit
 
     def due(self, moment: Moment) -> bool:
-        """Whether what was appended, or the position alone, is to be committed now.
+        """True if the appended records, or the position alone, must be committed now.
 
-        In a transaction only where it has more records than a commit may hold.
+        It is never called inside a transaction, unless that has more records than a commit may contain.
         """
         if self.group.size:
             return moment.stopped or moment.stand != "between" or self.group.due(moment.now)
@@ -57,14 +59,14 @@ class Pace:
         return moment.moved and since >= self.limits.idle_commit
 
     def committed(self, now: float, lag: float, *, repairs: bool) -> None:
-        """It is committed, so many seconds after the source's newest commit in it."""
+        """Start the next group after a commit; `lag` is its delay in seconds after the source's last commit in it."""
         self._last, self._progressed = now, False
         self.group.committed(lag)
         if repairs:
             self._quiet = now + BUSY
 
-    def again(self, moment: Moment) -> bool:
-        """Whether the stream, behind a commit, is to be opened anew: for other needs, or with other knowledge."""
+    def must_reopen(self, moment: Moment) -> bool:
+        """True if the stream must be reopened after a commit, for another load or with new schemas."""
         if moment.stopped or moment.stand == "inside":
             return False
         return self._reopen or self.busy != (moment.reads or moment.now < self._quiet)

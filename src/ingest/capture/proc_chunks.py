@@ -1,4 +1,4 @@
-"""Chunks of tables, read beside the log: one thread, with a connection of its own, a table."""
+"""Read chunks of tables while the log is read, with one thread and connection per table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from cdc.model.errors import Skippable, TableChanged
 from ingest.records.snapshots import PASS, Chunk, ChunkRequest
 
-TIMEOUT = 5.0  # seconds that the log's reader gets to come to a change of the table, before the session begins again
+TIMEOUT = 5.0  # seconds for the log's reader to reach a change of the table, before the session restarts
 _PAUSE = 0.2  # seconds between two attempts
 
 
@@ -20,14 +20,16 @@ class TableReading(Protocol):
     """Reads chunks of one table over a connection."""
 
     def read(self, request: ChunkRequest) -> Chunk:
-        """The chunk that is asked for; takes as long as the server does."""
+        """Read the requested chunk. It blocks until the server answers."""
 
 
 Opened = Callable[[], AbstractContextManager[TableReading]]
 
 
 class ChunkThreads:
-    """Implements `snapshots.ChunkReader` over connections that `opened` makes; `close` ends its threads."""
+    """Chunk reader over connections that `opened` creates; implements `snapshots.ChunkReader`. `close` ends its
+    threads.
+    """
 
     def __init__(self, opened: Opened) -> None:
         self._opened = opened
@@ -57,13 +59,13 @@ class ChunkThreads:
         return found
 
     def close(self) -> None:
-        """End the threads; one that waits for its server ends when that answers."""
+        """End the threads. A thread that waits for its server ends after the answer."""
         for worker in self._workers.values():
             worker.asked.put(None)
 
 
 class _Worker:
-    """Reads one table's chunks, one after the other, until it is at its end or asked to end."""
+    """Reads one table's chunks in order, until its end or until it is stopped."""
 
     def __init__(self, opened: Opened, done: queue.SimpleQueue[Chunk | BaseException]) -> None:
         self._opened, self._done = opened, done
@@ -88,18 +90,18 @@ class _Worker:
                                 return
                             request = self.asked.get()
                 except TableChanged:
-                    # The log tells the change, and then asks for the table again or for no more of it. A session that
-                    # ended here would never come so far: it would ask for the same chunk again at its start.
+                    # The log contains the change. The session then requests the table again, or cancels it. If the
+                    # session ended here, it would request the same chunk at its start and never reach the change.
                     deadline = deadline or time.monotonic() + TIMEOUT
                     if request is None or request.after == PASS or time.monotonic() > deadline:
                         raise
                     with suppress(queue.Empty):
                         request = self.asked.get(timeout=_PAUSE)
-        except Skippable as error:  # of this table alone
+        except Skippable as error:  # only this table fails
             self.ended = True
             assert request is not None, "it was being read"
             failed = Chunk(request=request, images=[], after=None, last=None, high=request.position, failed=error)
             self._done.put(failed)
-        except BaseException as error:  # noqa: BLE001  # raised again by `ready`, in the session's own thread
+        except BaseException as error:  # noqa: BLE001  # raised again by `ready`, in the session's thread
             self.ended = True
             self._done.put(error)

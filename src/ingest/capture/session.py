@@ -1,7 +1,7 @@
-"""One session of capture: recover, then follow the log until told to stop, with snapshots interleaved; pure wiring.
+"""One session of capture: recover, then follow the log until it is stopped, with snapshots interleaved.
 
-Exactly once: records and the position behind them are one commit of the log, and a session begins by reading back
-what is committed. So whatever ends a session (an error, kill -9), the next one neither loses nor repeats.
+Delivery is exactly once: records and the position after them are one commit, and a session begins by reading back the
+committed state. So after any end of a session (an error, kill -9), the next one neither loses nor repeats records.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cdc.model.schema import TableId
 from cdc.topology.topology import SnapshotMode
 from ingest.capture.follower import Follower
 from ingest.capture.groups import Limits
-from ingest.capture.marks import REPLAYED, SLACK, Marks, check_replay, replayed, restated
+from ingest.capture.marks import REPLAYED, SLACK, Marks, check_replay, replayed, rewrite_history
 from ingest.capture.observer import Observer
 from ingest.capture.signals import Signals
 from ingest.events.left_out import left_out_of
@@ -40,24 +40,24 @@ from ingest.repair.repairing import RepairingTransactions
 from ingest.repair.rounds import RepairRunner, SharedChunkReader
 
 
-class Snapshotted(SourceServer, Protocol):
-    """A source whose tables can be read beside its log."""
+class ReadableSource(SourceServer, Protocol):
+    """A source whose tables can be read while its log is read."""
 
     def chunks(self) -> AbstractContextManager[ChunkReader]:
-        """The reader of snapshots' chunks, for one session."""
+        """Open a chunk reader for one session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """Everything that one session works with; `clock` gives seconds since 1970, `stopped` whether to end.
+    """Configuration and parts of one session. `clock` returns seconds since 1970, `stopped` returns True to end.
 
-    `position_lost` says what becomes of a position that the source's log does not continue: `fail`, or all tables are
-    read again; `cascades`, whether rows that foreign keys change are looked for; `dumps`, whether a table that is added
-    may be read: else it is captured from here on; `rereads`, whether tables can be read again, when a signal asks or
-    the log has lost them: what is only told is nowhere else, and a snapshot that sees no row would let all rows vanish.
+    `position_lost` decides what happens if the source's log no longer contains the position: `fail`, or read all tables
+    again. `cascades` decides if rows changed by foreign-key actions are searched. `dumps`: an added table may be read;
+    otherwise it is captured from now on. `rereads`: tables can be read again after a signal, or after the log has lost
+    them. It is False for sources without tables, where an empty snapshot would delete all rows.
     """
 
-    source: Snapshotted
+    source: ReadableSource
     log: ChangeLog
     recorder: Recorder
     tables: Callable[[Seen], Tables]
@@ -73,10 +73,10 @@ class Session:
     dumps: bool = True
     rereads: bool = True
     marks: Marks = field(default_factory=Marks)
-    committed: list[Checkpoint] = field(default_factory=list)  # the newest one of this session
+    committed: list[Checkpoint] = field(default_factory=list)  # the last checkpoint of this session
 
     def run(self) -> None:
-        """Capture until stopped; raises what source and log raise, with everything uncommitted given up."""
+        """Capture until stopped. Raises the errors of source and log; uncommitted records are then aborted."""
         try:
             self._run()
         finally:
@@ -116,19 +116,19 @@ class Session:
                     damaged = isinstance(lost, LogDamaged)
                     if self.position_lost == "fail" and not damaged:
                         raise
-                    if self.committed != began:  # only who begins knows where the next numbers are
-                        raise Retriable(f"{lost.message}; the session begins anew, to read all tables again") from lost
+                    if self.committed != began:  # only a new session knows the next sequence numbers
+                        raise Retriable(f"{lost.message}; the session restarts to read all tables again") from lost
                     what = "a part of the log cannot be read" if damaged else "position lost"
                     self.observer.phase(f"{what}: all tables are read again", why=str(lost))
                     checkpoint = self._begin_again(checkpoint, tables, repairs)
 
     def _look(self) -> tuple[Seen, Position]:
-        """What the server shows, and a place in its log where that is what it shows."""
+        """Return the server's catalog, and a position in its log at which it is valid."""
         for _ in range(20):
             before, head, after = self.source.seen(), self.source.head(), self.source.seen()
             if before.catalog == after.catalog:
                 return after, head
-        raise Retriable("the tables were altered again and again while the capture began")
+        raise Retriable("the tables were altered repeatedly while the capture started")
 
     def _begin(
         self,
@@ -139,12 +139,12 @@ class Session:
         repairs: RepairRunner,
         seen: Seen,
     ) -> Checkpoint:
-        """Begin the history with what the server shows, and a snapshot of every table."""
+        """Start the history with the server's catalog, and a snapshot of every table."""
         change = tables.begin(seen.catalog)
         self.log.extend(self.recorder.history(change.history))
         self.log.extend(self.recorder.schema(s) for s in change.schemas if recovered.schemas.get(s.table_id) != s)
         if checkpoint is None:
-            assert head is not None, "a first start knows where the log ended"
+            assert head is not None, "a first start has the end of the log"
             checkpoint = Checkpoint(position=head, snapshot="running" if self.mode == "initial" else "done", ts_ms=0)
         if checkpoint.snapshot == "running":
             for schema in change.schemas:
@@ -156,10 +156,10 @@ class Session:
     def _adopt(
         self, seen: Seen, checkpoint: Checkpoint, tables: Tables, repairs: RepairRunner, recovered: Recovered
     ) -> Checkpoint:
-        """Take what a server shows of its tables whose log would tell it with their next rows only.
+        """Adopt the server's catalog for sources whose log contains a new schema only with the table's next rows.
 
-        Another table under the name of one that was captured is read: what the log told of the old one is gone. So is
-        one that came back under its name, and the rows of one that is gone end.
+        A new table under a captured name is read again. So is one that came back under its name. The rows of a dropped
+        table are deleted.
         """
         known, shown = tables.catalog.tables, seen.catalog.tables
         names = [name for name in shown if tables.captured(*name) and known.get(name) != shown[name]]
@@ -187,33 +187,33 @@ class Session:
         self.log.extend(self.recorder.schema(schema) for schema in change.schemas)
         for name in again:
             table = tables.id_of(name)
-            self.observer.phase("another table under the name: it is read again", table=str(table))
+            self.observer.phase("the table was replaced by a new one: it is read again", table=str(table))
             repairs.snapshots.start(table, where=tables.where(table), marker=number)
         return self.commit(checkpoint, repairs, checkpoint.state.get("signals"))
 
     def _end_rows(self, tables: Tables, repairs: RepairRunner, table: TableId, position: Position) -> None:
-        """A table is gone, by DROP or by another name: so are its rows, for every reader of its topic."""
-        self.observer.phase("table is gone: its rows end", table=str(table))
+        """Delete the rows of a dropped or renamed table, for all consumers of its topic."""
+        self.observer.phase("table is gone: its rows are deleted", table=str(table))
         repairs.drop(table)
         repairs.snapshots.gone(table)
         try:
             writer = self.recorder.writer(tables.schema(table))
-        except Skippable:  # nothing was published of it
+        except Skippable:  # none of its rows were published
             return
         self.log.append(writer.marker(position, position.sequence, int(self.clock() * 1000)))
 
     def _add_tables(
         self, recovered: Recovered, checkpoint: Checkpoint, tables: Tables, snapshots: Snapshots
     ) -> Checkpoint:
-        """Tables that the topology names since: their schemas are published, their rows read beside the log.
+        """Publish the schemas of tables that were added to the topology, and start their snapshots.
 
-        Rows are read again of tables that the log has lost or that were not captured for a time, where they can be.
+        Tables with lost records, or that were not captured for a time, are read again if possible.
         """
         number = checkpoint.position.sequence + (REPLAYED not in checkpoint.state)
         for schema in tables.schemas():
             table, where = schema.table_id, tables.where(schema.table_id)
             if table.name in tables.passed:
-                continue  # it is read where tables are looked after that were left out
+                continue  # `update_left_out` reads it when it is supported again
             if table not in recovered.schemas:
                 self.log.append(self.recorder.schema(schema))
                 if self.dumps:
@@ -223,21 +223,21 @@ class Session:
             elif change_topic(self.recorder.topology, table) not in recovered.behind:
                 continue
             elif not (self.dumps and self.rereads):
-                self.observer.phase("the log lacks what was captured of a table that is not read", table=str(table))
+                self.observer.phase("the log lacks captured records of a table that must not be read", table=str(table))
                 snapshots.partial.add(table)
             else:
-                self.observer.phase("the log lacks what was captured of a table: it is read again", table=str(table))
+                self.observer.phase("the log lacks captured records of a table: it is read again", table=str(table))
                 snapshots.start(table, initial=True, where=where, marker=number)
                 checkpoint = replace(checkpoint, position=replace(checkpoint.position, sequence=number))
         return checkpoint
 
     def _begin_again(self, checkpoint: Checkpoint, tables: Tables, repairs: RepairRunner) -> Checkpoint:
-        """Begin anew at the log's end: rows that are not seen again vanish by the marker that ends each snapshot."""
+        """Restart at the end of the log. The marker that ends each snapshot deletes rows that are not in it."""
         seen, head = self._look()
         self.log.extend(self.recorder.history(self.marks.forget(lambda _: False)))
         repairs.clear()
         number = replayed(checkpoint)["sequence"] + 1
-        # a prepared transaction of a part that is passed over may be committed in it: all tables are read at any commit
+        # a prepared transaction may be committed in the skipped part of the log; the snapshots contain its rows
         gone = (REPLAYED, PREPARED)
         checkpoint = replace(checkpoint, state={k: v for k, v in checkpoint.state.items() if k not in gone})
         place = replace(head, sequence=number)
@@ -251,23 +251,23 @@ class Session:
     def tidy(
         self, checkpoint: Checkpoint, found: Sequence[HistoryRecord], tables: Tables, repairs: RepairRunner
     ) -> Checkpoint:
-        """Forget what the source cannot be read from any more; restate a history most of which is superfluous."""
+        """Remove marks whose log is gone, and rewrite the history if most of it is superfluous."""
         forgotten = self.marks.forget(self.source.holds)
         self.log.extend(self.recorder.history(forgotten))
         known, tables.written = self.marks.known, 0
         oldest = known[0].position if known else checkpoint.position
-        again = restated(found, tables.source, oldest, known)
+        again = rewrite_history(found, tables.source, oldest, known)
         if len(found) <= 2 * len(again.records) + SLACK:
-            # at once: an idle source's next commit may be later than Kafka lets a transaction stay open
+            # commit at once: the next commit of an idle source may exceed Kafka's transaction timeout
             return self.commit(checkpoint, repairs, checkpoint.state.get("signals")) if forgotten else checkpoint
-        self.observer.phase("history restated", records=len(found), now=len(again.records))
+        self.observer.phase("history rewritten", records=len(found), now=len(again.records))
         self.log.extend(self.recorder.history(again.gone))
         self.log.restate(self.recorder.history(again.records))
         tables.forget(oldest)
         return self.commit(checkpoint, repairs, checkpoint.state.get("signals"))
 
     def commit(self, checkpoint: Checkpoint, repairs: RepairRunner, signals: int | None = None) -> Checkpoint:
-        """Everything appended so far, and what is under way, with the checkpoint; it is returned as it was written."""
+        """Commit the appended records and the state of snapshots and repairs. Returns the checkpoint as written."""
         partial = sorted(table.name for table in repairs.snapshots.partial)
         state: dict[str, Any] = {**checkpoint.state, "snapshots": repairs.snapshots.state, "partial": partial}
         state.pop("mends", None)
@@ -288,7 +288,7 @@ class Session:
         return checkpoint
 
     def _stream(self, checkpoint: Checkpoint, tables: Tables, repairs: RepairRunner, chunks: SharedChunkReader) -> None:
-        """Follow the log until stopped; it is opened anew when snapshots begin or are done, to be busy or quiet."""
+        """Follow the log until stopped. The stream is reopened when table reads begin or end."""
         going: Checkpoint | None = checkpoint
         snapshots = repairs.snapshots
         while going is not None:

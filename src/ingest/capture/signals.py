@@ -1,10 +1,10 @@
-"""Signals to a running capture, as Debezium's Kafka signal channel has them; pure.
+"""Signals to a running capture, in the format of Debezium's Kafka signal channel.
 
 A signal is a record of the topic `…signals`: key = `<topology>.<source>`, value = `{"type": …, "data": {…}}`. Types:
 `execute-snapshot`, `stop-snapshot` (data-collections: tables; additional-conditions: filters), `pause-snapshot`,
-`resume-snapshot`; and of our own `schema-set` (columns, primary-key), which ends a quarantine, and `mend-rows` (keys,
-as records have them): one table's rows are read again and set right in its topic. How far signals were obeyed is
-committed with the position, so each is obeyed once.
+`resume-snapshot`; and two that Tailorbird adds. `schema-set` (columns, primary-key) ends a quarantine. `mend-rows`
+(keys, as in records) reads rows of one table again and repairs them in its topic. The offset of the signals is
+committed with the position, so each signal is executed once.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ingest.events.tables import Tables
 from ingest.records.snapshots import REPAIRS_ONLY, Snapshots
 
 TYPES = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "schema-set", "mend-rows")
-READS = ("execute-snapshot", "mend-rows")  # those that need a table that can be read beside the log
-ONLY_REPORTED = "its rows are told once, there is no table to read again"
+READS = ("execute-snapshot", "mend-rows")  # types that need readable tables
+ONLY_REPORTED = "the source has no table that could be read again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signal:
-    """One signal; `tables` are `database.table`, `filters` conditions by table."""
+    """One signal. `tables` are `database.table`, `filters` are conditions by table."""
 
     type: str
     tables: tuple[str, ...] = ()
@@ -35,11 +35,11 @@ class Signal:
     keys: tuple[Row, ...] = ()
 
     def described(self, tables: Tables) -> TableDescribed:
-        """What a `schema-set` says of its one table."""
+        """Return the schema that a `schema-set` gives its one table."""
         return TableDescribed(tables.named(self.tables[0]), self.columns, self.primary_key)
 
-    def obey(self, snapshots: Snapshots, tables: Tables, number: Callable[[], int]) -> str:
-        """Do as it says; the reason why not, or an empty text. `number` gives the next one of the sequence."""
+    def execute(self, snapshots: Snapshots, tables: Tables, number: Callable[[], int]) -> str:
+        """Execute the signal. Returns the reason of a refusal, or "". `number` returns the next sequence number."""
         if self.type in ("pause-snapshot", "resume-snapshot"):
             snapshots.paused = self.type == "pause-snapshot"
             return ""
@@ -60,36 +60,36 @@ class Signal:
 
 
 class Signals(Protocol):
-    """Where signals come from."""
+    """The signals of one source."""
 
     def read(self, start: int | None) -> tuple[list[Signal], int | None]:
-        """Signals from an offset on (None: those that come from now on), and the offset behind them; never waits."""
+        """Return signals from an offset (None: only new ones), and the next offset. Never blocks."""
 
 
 def signal_of(value: Mapping[str, Any]) -> Signal:
-    """A record's value as a signal; KeyError, TypeError or ValueError when it is none."""
+    """Read a signal from a record's value. Raises KeyError, TypeError or ValueError if it is malformed."""
     data = value.get("data") or {}
     filters = {c["data-collection"]: c["filter"] for c in data.get("additional-conditions", ())}
     tables = tuple(data.get("data-collections", ()))
     if not isinstance(value["type"], str) or not all(isinstance(name, str) for name in tables):
-        raise ValueError("a signal's type and tables are texts")
+        raise ValueError("a signal's type and tables must be strings")
     columns = tuple(column_from_json(column) for column in data.get("columns", ()))
     key = tuple(data.get("primary-key", ()))
     if value["type"] == "schema-set" and (len(tables) != 1 or not columns):
-        raise ValueError("schema-set takes one table and its columns")
+        raise ValueError("schema-set needs one table and its columns")
     keys = tuple(data.get("keys", ()))
     if value["type"] == "mend-rows" and (len(tables) != 1 or not keys or not all(isinstance(k, dict) for k in keys)):
-        raise ValueError("mend-rows takes one table and keys of its rows")
+        raise ValueError("mend-rows needs one table and keys of its rows")
     return Signal(type=value["type"], tables=tables, filters=filters, columns=columns, primary_key=key, keys=keys)
 
 
 def repair_value(table: str, keys: Sequence[Row]) -> dict[str, Any]:
-    """The value of a record that asks for rows of a table (`database.table`) to be set right."""
+    """Return the value of a signal that repairs rows of a table (`database.table`)."""
     return {"type": "mend-rows", "data": {"data-collections": [table], "keys": list(keys)}}
 
 
 def signal_value(kind: str, tables: tuple[str, ...], where: str = "") -> dict[str, Any]:
-    """The value of a record that carries a signal."""
+    """Return the value of a signal's record."""
     data: dict[str, Any] = {"data-collections": list(tables), "type": "incremental"}
     if where:
         data["additional-conditions"] = [{"data-collection": name, "filter": where} for name in tables]

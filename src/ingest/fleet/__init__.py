@@ -1,1 +1,1 @@
-"""What agents and gateways both know: their words on the wire, who they are, and what a source may write; pure."""
+"""Parts that agents and gateways share: messages, identities, fleet state, and the permissions of a source."""

@@ -1,4 +1,4 @@
-"""What a log answers, as JSON that passes a stream in parts, and its failures; pure."""
+"""Encode the answers of a change log as JSON in parts, and its errors, for the stream between agent and gateway."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ _PART = 512 * 1024  # bytes
 
 
 def parts_of(answer: Any) -> Iterator[Part]:
-    """An answer, cut; at least one part."""
+    """Split an answer into parts, at least one."""
     content = orjson.dumps(answer)
     for at in range(0, len(content), _PART):
         yield Part(content=content[at : at + _PART], last=at + _PART >= len(content))
 
 
 def checkpoint_bytes(checkpoint: Checkpoint, source: str) -> bytes:
-    """A checkpoint as it goes over the wire: as in `…positions`, where the gateway adds the offsets."""
+    """Encode a checkpoint as in the topic `…positions`. The gateway adds the offsets."""
     return checkpoint_value(checkpoint, source, {})
 
 
 def checkpoint_of(content: bytes) -> Checkpoint:
-    """Inverse of `checkpoint_bytes`."""
+    """Decode a checkpoint; inverse of `checkpoint_bytes`."""
     return read_checkpoint(content)[0]
 
 
 def recovered_json(found: Recovered, source: str) -> dict[str, Any]:
-    """What is committed of a source, as JSON."""
+    """Return the committed state of a source as JSON."""
     at = found.checkpoint
     return {
         "checkpoint": None if at is None else checkpoint_bytes(at, source).decode(),
@@ -44,27 +44,27 @@ def recovered_json(found: Recovered, source: str) -> dict[str, Any]:
     }
 
 
-def recovered_of(reported: dict[str, Any]) -> Recovered:
-    """Inverse of `recovered_json`."""
-    schemas = [schema_from_json(one) for one in reported["schemas"]]
-    at = reported["checkpoint"]
+def recovered_of(value: dict[str, Any]) -> Recovered:
+    """Read the committed state of a source; inverse of `recovered_json`."""
+    schemas = [schema_from_json(one) for one in value["schemas"]]
+    at = value["checkpoint"]
     return Recovered(
         checkpoint=None if at is None else checkpoint_of(at.encode()),
-        history=tuple((key, value) for key, value in reported["history"]),
+        history=tuple((key, content) for key, content in value["history"]),
         schemas={schema.table_id: schema for schema in schemas},
-        behind=frozenset(reported["behind"]),
+        behind=frozenset(value["behind"]),
     )
 
 
 def failure_of(error: TailorbirdError) -> Failure:
-    """An error of the log's, as the other end is to raise it."""
+    """Encode an error of the log, so that the agent can raise it."""
     kind = FATAL if isinstance(error, Fatal) else USAGE if isinstance(error, UsageError) else RETRIABLE
     after = error.retry_after if isinstance(error, Retriable) else 0.0
     return Failure(kind=kind, message=error.message, hint=error.hint, retry_after=after)
 
 
 def error_of(failure: Failure) -> TailorbirdError:
-    """Inverse of `failure_of`."""
+    """Decode an error; inverse of `failure_of`."""
     if failure.kind == FATAL:
         return Fatal(failure.message, failure.hint)
     if failure.kind == USAGE:

@@ -1,4 +1,4 @@
-"""The map: which databases, tables and columns agents see, as far as their hosts' owners let them tell; pure."""
+"""The catalog: databases, tables and columns that agents see and that their policies let them report."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import orjson
 
 from ingest.fleet.frames import unzipped, zipped
 
-_UNPACKED = 12 * 1024 * 1024  # bytes of one database's map: the topic takes records of 16 MiB
+_UNPACKED = 12 * 1024 * 1024  # bytes of one database's catalog: the topic accepts records of 16 MiB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSeen:
-    """One table: about how many rows it has (None: the server does not say), and its columns with their types."""
+    """One table: its estimated number of rows (None: unknown), and its columns with their types."""
 
     name: str
     rows: int | None
@@ -24,7 +24,7 @@ class TableSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseSeen:
-    """One database behind a connection of an agent's."""
+    """One database of an agent's connection."""
 
     agent: str
     connection: str
@@ -32,31 +32,31 @@ class DatabaseSeen:
     tables: tuple[TableSeen, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As it is sent and stored; inverse of `database_of`."""
+        """Return the form that is sent and stored; inverse of `database_of`."""
         tables = [
             {"name": one.name, "rows": one.rows, "columns": [list(c) for c in one.columns]} for one in self.tables
         ]
         return {"database": self.database, "tables": tables}
 
 
-def database_of(reported: Mapping[str, Any], agent: str, connection: str) -> DatabaseSeen:
-    """Read what an agent tells; KeyError, TypeError or ValueError when it is none."""
+def database_of(value: Mapping[str, Any], agent: str, connection: str) -> DatabaseSeen:
+    """Read a database that an agent reports. Raises KeyError, TypeError or ValueError if it is malformed."""
     tables = []
-    for one in reported["tables"]:
+    for one in value["tables"]:
         rows, name = one["rows"], one["name"]
         if not isinstance(name, str) or not (rows is None or isinstance(rows, int)):
-            raise ValueError("a table's name is a text, its rows are a number")
+            raise ValueError("a table's name must be a string, and its rows a number")
         tables.append(TableSeen(name=name, rows=rows, columns=tuple((str(n), str(t)) for n, t in one["columns"])))
-    if not isinstance(reported["database"], str):
-        raise ValueError("a database's name is a text")
-    return DatabaseSeen(agent=agent, connection=connection, database=reported["database"], tables=tuple(tables))
+    if not isinstance(value["database"], str):
+        raise ValueError("a database's name must be a string")
+    return DatabaseSeen(agent=agent, connection=connection, database=value["database"], tables=tuple(tables))
 
 
 def packed(seen: DatabaseSeen) -> bytes:
-    """A database's map as it is sent, to be cut."""
+    """Compress the catalog of a database, before it is split for sending."""
     return zipped(orjson.dumps(seen.to_json()))
 
 
 def unpacked(content: bytes, agent: str, connection: str) -> DatabaseSeen:
-    """Inverse of `packed`; LookupError, TypeError or ValueError where it is none."""
+    """Read a compressed catalog; inverse of `packed`. Raises LookupError, TypeError or ValueError."""
     return database_of(orjson.loads(unzipped(content, _UNPACKED)), agent, connection)

@@ -1,4 +1,4 @@
-"""What a certificate says of its holder: who it is, under which number, until when; pure."""
+"""Read a certificate: its holder, its serial number and when it expires."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _SERIAL = re.compile(r"[1-9a-f][0-9a-f]{0,39}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certified:
-    """`who` is None where it is nobody of a fleet's; `serial` in hex, `ends` in seconds since 1970."""
+    """Content of a certificate.
+
+    `who` is None if it is not an identity of a fleet. `serial` is in hex, `ends` in seconds since 1970.
+    """
 
     who: FleetIdentity | None
     serial: str
@@ -24,7 +27,7 @@ class Certified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revoked:
-    """A certificate that counts no more, whatever it says itself; `by` whom, since when (milliseconds since 1970)."""
+    """A certificate that was revoked: by whom, and when (milliseconds since 1970)."""
 
     serial: str
     by: str = ""
@@ -32,7 +35,7 @@ class Revoked:
 
 
 def certified(pem: bytes) -> Certified:
-    """What a certificate in PEM says; ValueError where it is none."""
+    """Read a PEM certificate. Raises ValueError if it is not one."""
     certificate = x509.load_pem_x509_certificate(pem)
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -45,10 +48,10 @@ def certified(pem: bytes) -> Certified:
 
 
 def serial_of(text: str) -> str:
-    """A serial number that somebody gives, as it stands here; UsageError where it is none."""
+    """Normalise a serial number from user input. Raises UsageError if it is not one."""
     plain = text.lower().replace(":", "").lstrip("0")
     if not _SERIAL.fullmatch(plain):
         raise UsageError(
-            f"{text[:80]!r} is no certificate's number", "hex digits, as `tailorbird fleet ca list` has it"
+            f"{text[:80]!r} is not a serial number", "hex digits, as `tailorbird fleet ca list` shows them"
         )
     return plain

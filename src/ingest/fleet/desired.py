@@ -1,7 +1,7 @@
-"""What the fleet shall capture: each source's configuration, by version; pure.
+"""The desired state of the fleet: the configuration of each source, by version.
 
-A version is never changed: whoever wants another configuration writes the next version, and to roll back is to write an
-older version's words again. Of two that are written at once under one number, the first in the topic counts.
+Versions are immutable. A change writes the next version; a rollback writes the content of an older version as the next
+one. If two versions are written at once under one number, the first one in the topic wins.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cdc.topology.topology import Source
 from cdc.topology.values import NAME
 from ingest.fleet.identity import identity
 
-# What only the owner of a database's host says, in the agent's policy (docs/fleet.md).
+# Keys that only the agent's policy may set (docs/fleet.md).
 LOCAL = frozenset({"type", "hostname", "port", "username", "password", "ssl_mode", "url"})
 ALIAS = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _OWN = ("agents", "connection", "running")
@@ -33,8 +33,10 @@ _NONE_YET = "none_yet"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSpec:
-    """A source's configuration, checked: `agents` that may have it, first choice first; the alias of its connection in
-    their policies; and `keys`, as they stand under `sources:` of a topology without those of `LOCAL`.
+    """A checked configuration of a source.
+
+    `agents` may capture it, in order of preference. `connection` is the alias in their policies. `keys` are those under
+    `sources:` of a topology, without those of `LOCAL`.
     """
 
     agents: tuple[str, ...]
@@ -43,29 +45,31 @@ class SourceSpec:
     keys: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As it is stored and sent; inverse of `spec_of`."""
+        """Return the form that is stored and sent; inverse of `spec_of`."""
         return {
             "agents": list(self.agents), "connection": self.connection, "running": self.running, **self.keys,
         }  # fmt: skip
 
     @property
     def tables(self) -> Mapping[str, Any]:
-        """What is said of each table, by `table` or `database.table`."""
-        said = self.keys.get("tables") or {}
-        if isinstance(said, Mapping):
-            return said
-        return {name: {} for name in said if isinstance(name, str)} if isinstance(said, list | tuple) else {}
+        """The settings of each table, by `table` or `database.table`."""
+        tables = self.keys.get("tables") or {}
+        if isinstance(tables, Mapping):
+            return tables
+        return {name: {} for name in tables if isinstance(name, str)} if isinstance(tables, list | tuple) else {}
 
     @property
     def captures(self) -> bool:
-        """Whether there is anything to capture; a source without tables is only looked at."""
+        """True if there is anything to capture. For a source without tables, only the catalog is read."""
         return bool(self.keys.get("tables")) or self.keys.get("filter_policy") == "accept"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desired:
-    """One version of a source's configuration; `spec` None: the source is no more. `of`: the version rolled back to.
-    `writer` is part of its key in the topic, and unlike any other's.
+    """One version of a source's configuration.
+
+    `spec` is None if the source was removed. `of` is the version that was rolled back to. `writer` is unique and part
+    of the key in the topic.
     """
 
     source: str
@@ -77,80 +81,81 @@ class Desired:
     writer: str = field(default="", compare=False)
 
 
-def spec_of(reported: Any, topology: str, name: str) -> SourceSpec:
-    """The configuration of source `name` that somebody tells; UsageError says what is wrong with it, and why a key is
-    refused that only a host's owner may set.
+def spec_of(value: Any, topology: str, name: str) -> SourceSpec:
+    """Check the configuration of source `name` from a user.
+
+    Raises UsageError for the first mistake, and for keys that only the agent's policy may set.
     """
     if not NAME.fullmatch(name):
-        raise UsageError(f"{name[:80]!r} is no source's name", "a small letter, then small letters, digits and _")
-    if not isinstance(reported, Mapping) or not all(isinstance(key, str) for key in reported):
-        raise UsageError(f"source {name}: no configuration", "an object with agents, connection, database, tables")
-    if local := sorted(LOCAL & reported.keys()):
-        where = "the agent's policy file says it, under connections:"
-        raise UsageError(f"source {name}: {local[0]} is not the gateway's to say", where)
-    if "agent" in reported:
-        raise UsageError(f"source {name}: agent is a topology's to say", "here: agents and connection")
-    agents = reported.get("agents", ())
+        raise UsageError(f"{name[:80]!r} is not a valid source name", "a lower-case letter, then a-z, 0-9 and _")
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise UsageError(f"source {name}: not a configuration", "an object with agents, connection, database, tables")
+    if local := sorted(LOCAL & value.keys()):
+        where = "set it in the agent's policy file, under connections:"
+        raise UsageError(f"source {name}: {local[0]} cannot be set by the gateway", where)
+    if "agent" in value:
+        raise UsageError(f"source {name}: agent is a key of topologies", "use agents and connection")
+    agents = value.get("agents", ())
     agents = [agents] if isinstance(agents, str) else agents
     if not isinstance(agents, Sequence) or not agents or not all(isinstance(agent, str) for agent in agents):
-        raise UsageError(f"source {name}: no agents", "agents: the names of those that may capture it")
+        raise UsageError(f"source {name}: no agents", "agents: the names of the agents that may capture it")
     for agent in agents:
         identity("any", "agents", agent)
-    alias, running = reported.get("connection"), reported.get("running", True)
+    alias, running = value.get("connection"), value.get("running", True)
     if not isinstance(alias, str) or not ALIAS.fullmatch(alias):
         raise UsageError(f"source {name}: no connection", "connection: the alias in the agent's policy file")
     if not isinstance(running, bool):
         raise UsageError(f"source {name}: running is {running!r}", "running: true, or false")
-    keys = {key: value for key, value in reported.items() if key not in _OWN}
+    keys = {key: content for key, content in value.items() if key not in _OWN}
     spec = SourceSpec(agents=tuple(dict.fromkeys(agents)), connection=alias, running=running, keys=keys)
     for table in source_of(spec, topology, name).tables:
         if max(len(table.database), len(table.table)) > _LONGEST_NAME:
-            raise UsageError(f"table {str(table)[:80]}: the name is too long", f"{_LONGEST_NAME} characters at most")
+            raise UsageError(f"table {str(table)[:80]}: the name is too long", f"at most {_LONGEST_NAME} characters")
         if not (table.database + table.table).isprintable():
-            raise UsageError(f"table {table}: a control character in the name", "a name that can be shown")
+            raise UsageError(f"table {table}: a control character in the name", "use a printable name")
     return spec
 
 
 def source_of(spec: SourceSpec, topology: str, name: str) -> Source:
-    """The source that a configuration describes, with no server yet; UsageError (a TopologyError) where it is none."""
+    """Return the source that a configuration describes, without a server. Raises UsageError or TopologyError."""
     try:
         text = orjson.dumps(spec.keys)
     except TypeError as error:
         raise UsageError(f"source {name}: {error}"[:200], "the keys of a source, as in a topology") from error
     if b"${" in text or len(text) > _LONGEST:
-        raise UsageError(f"source {name}: it names a variable, or is longer than {_LONGEST} bytes", "plain values")
+        raise UsageError(f"source {name}: it has a variable, or more than {_LONGEST} bytes", "use plain values")
     default = 1_000_000_000 + zlib.crc32(f"{topology}.{name}".encode()) % 2_000_000_000
-    said = {
+    keys = {
         "type": "mysql", "hostname": "-", "username": "-", "password": "-", "server_id": default, **spec.keys
     }  # fmt: skip
     if not spec.captures:
-        said["tables"] = [_NONE_YET]
-    if said.get("capture", "log") != "log":
-        raise UsageError(f"source {name}: an agent reads logs, it does not poll", "capture: log")
+        keys["tables"] = [_NONE_YET]
+    if keys.get("capture", "log") != "log":
+        raise UsageError(f"source {name}: agents cannot poll, they read logs", "set capture: log")
     try:
-        source = read_source(orjson.dumps(said).decode(), name=name, file=f"configuration of {name}")
+        source = read_source(orjson.dumps(keys).decode(), name=name, file=f"configuration of {name}")
     except RecursionError as error:
-        raise UsageError(f"source {name}: lists within lists", "the keys of a source, as in a topology") from error
+        raise UsageError(f"source {name}: nested too deeply", "the keys of a source, as in a topology") from error
     return source if spec.captures else replace(source, tables=(), rules={})
 
 
 def with_tables(spec: SourceSpec, tables: Mapping[str, Any]) -> SourceSpec:
-    """The same with other tables."""
+    """Return the configuration with other tables."""
     return replace(spec, keys={**spec.keys, "tables": dict(tables)})
 
 
 def table_named(source: Source, text: str) -> TableId:
-    """The table that `table` or `database.table` means for a source."""
+    """Return the table that `table` or `database.table` names in a source."""
     database, table = table_parts(text, source.database)
     if not database or not table:
-        raise UsageError(f"{text[:80]!r} is no table", "table, or database.table")
+        raise UsageError(f"{text[:80]!r} is not a table name", "use table or database.table")
     return TableId(source=source.name, database=database, table=table)
 
 
 def tables_named(source: Source, tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables by one name each, however they were named before; the last word counts."""
+    """Merge tables that appear under two names, `table` and `database.table`. The last settings win."""
     found: dict[TableId, tuple[str, Any]] = {}
-    for name, said in tables.items():
+    for name, settings in tables.items():
         table = table_named(source, name)
-        found[table] = (found[table][0] if table in found else name, said)
+        found[table] = (found[table][0] if table in found else name, settings)
     return dict(found.values())

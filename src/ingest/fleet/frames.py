@@ -1,8 +1,8 @@
-"""Records as a stream of bytes, cut anywhere into messages; pure.
+"""Encode records as a stream of bytes, which is split into messages at any byte.
 
-A frame is a head of 13 bytes and what it tells: kind 0 names a topic, which is sent once per session and has the number
-of those before it; kind 1 is a record: topic's number, partition, lengths of key and value, key, value. So a record
-of megabytes passes in messages of at most `PIECE` bytes, and a small one costs 13 bytes more than it holds.
+A frame is a header of 13 bytes and its content. Kind 0 names a topic: it is sent once per session, and topics are
+numbered from 0 in that order. Kind 1 is a record: topic number, partition, lengths of key and value, key, value. So a
+record of megabytes is sent in messages of at most `PIECE` bytes, and the overhead of a record is 13 bytes.
 """
 
 from __future__ import annotations
@@ -15,26 +15,25 @@ from cdc.model.errors import Fatal
 from ingest.records.capture_interfaces import Record
 
 PIECE = 256 * 1024  # bytes of a message, before compression
-LONGEST = 16 * 1024 * 1024  # of a frame: what Kafka takes of a record
-SAME = "do agent and gateway run the same version?"
+LONGEST = 16 * 1024 * 1024  # bytes of a frame: the longest record that Kafka accepts
+SAME = "check that agent and gateway run the same version"
 _HEAD = struct.Struct(">BHiHi")  # kind, topic, partition, bytes of the key, bytes of the value (-1: a tombstone)
 _TOPIC, _RECORD = 0, 1
-_LEVEL = 1  # of zstd: records of one table are alike, and the host's processor is its owner's
-_WINDOW: Mapping[int, int] = {
-    zstd.DecompressionParameter.window_log_max: 20
-}  # 1 MiB is all that a reader's memory is asked for
-_KEYED = -2  # in place of a partition: the key decides; -1 is every one
+_LEVEL = 1  # of zstd: records of one table are similar, and the agent should use little CPU of its host
+_WINDOW: Mapping[int, int] = {zstd.DecompressionParameter.window_log_max: 20}  # a reader allocates at most 1 MiB
+_KEYED = -2  # instead of a partition: the key decides; -1 means all partitions
 _TOPICS, _LONGEST_KEY = 1 << 16, (1 << 16) - 1
 
 
 def zipped(content: bytes) -> bytes:
-    """Compressed at the level that costs a database's host least."""
+    """Compress at the level that uses the least CPU of a database's host."""
     return zstd.compress(content, _LEVEL)
 
 
 def unzipped(content: bytes, most: int) -> bytes:
-    """Inverse of `zipped`; ValueError where it is none, half of one, or holds more than `most` bytes, which are never
-    made.
+    """Decompress; inverse of `zipped`.
+
+    Raises ValueError if the content is malformed, truncated, or longer than `most` bytes. It never allocates more.
     """
     reader = zstd.ZstdDecompressor(options=_WINDOW)
     try:
@@ -43,12 +42,12 @@ def unzipped(content: bytes, most: int) -> bytes:
     except zstd.ZstdError as error:
         raise ValueError(str(error)) from error
     if more or not reader.eof or reader.unused_data:
-        raise ValueError(f"more than {most} bytes, or half of what was sent")
+        raise ValueError(f"more than {most} bytes, or truncated")
     return found
 
 
 class FrameWriter:
-    """Packs records of one session; `records` counts them."""
+    """Encode the records of one session; `records` counts them."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -56,7 +55,7 @@ class FrameWriter:
         self._pending = bytearray()
 
     def write(self, records: Iterable[Record]) -> Iterator[bytes]:
-        """Take records; pieces that are full. ValueError for a key or a number of topics that no frame can hold."""
+        """Add records and yield full pieces. Raises ValueError for a key too long or too many topics."""
         pending, pack = self._pending, _HEAD.pack
         for topic, key, value, partition in records:
             number = self._topics.get(topic)
@@ -73,7 +72,7 @@ class FrameWriter:
                 yield from self._pieces(PIECE)
 
     def rest(self) -> Iterator[bytes]:
-        """What has not filled a piece."""
+        """Yield the last piece, which is not full."""
         return self._pieces(1)
 
     def _named(self, topic: str) -> int:
@@ -92,7 +91,7 @@ class FrameWriter:
 
 
 class FrameReader:
-    """Unpacks what one `FrameWriter` packed, piece by piece; `records` counts them."""
+    """Decode the pieces of one `FrameWriter`; `records` counts the records."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -100,7 +99,7 @@ class FrameReader:
         self._pending = bytearray()
 
     def read(self, piece: bytes) -> list[Record]:
-        """The records that a further piece completes; Fatal where the bytes are none of a writer's."""
+        """Return the records that a further piece completes. Raises Fatal if the bytes are malformed."""
         self._pending += piece
         found, at, data = list[Record](), 0, bytes(self._pending)
         while len(data) - at >= _HEAD.size:
@@ -108,7 +107,7 @@ class FrameReader:
             begins = at + _HEAD.size
             ends = begins + key_size + max(0, value_size)
             if kind > _RECORD or value_size < -1 or value_size > LONGEST:
-                raise Fatal("what came over the stream are no records", SAME)
+                raise Fatal("the bytes on the stream are not records", SAME)
             if ends > len(data):
                 break
             if kind == _TOPIC:
@@ -123,18 +122,18 @@ class FrameReader:
 
     @property
     def complete(self) -> bool:
-        """Whether no frame is half read."""
+        """True if no frame is incomplete."""
         return not self._pending
 
     def _name(self, number: int, name: bytes) -> None:
         if number != len(self._topics):
-            raise Fatal("a topic has another number than its own", SAME)
+            raise Fatal("a topic has an unexpected number", SAME)
         try:
             self._topics.append(name.decode())
         except UnicodeDecodeError as error:
-            raise Fatal("a topic's name is no text", SAME) from error
+            raise Fatal("a topic's name is not UTF-8 text", SAME) from error
 
     def _record(self, topic: int, partition: int, key: bytes, value: bytes | None) -> Record:
         if topic >= len(self._topics) or partition < _KEYED:
-            raise Fatal("a record of a topic that was not named", SAME)
+            raise Fatal("a record refers to an unknown topic", SAME)
         return Record(self._topics[topic], key, value, None if partition == _KEYED else partition)

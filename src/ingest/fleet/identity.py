@@ -1,7 +1,7 @@
-"""Who is at the other end of a stream, as its certificate says; pure.
+"""Identities of agents and gateways, from their certificates.
 
-The subject's alternative name `tailorbird://TENANT/agents/NAME` is the identity; what a message's header says must be
-the same, and counts for nothing alone.
+The subject alternative name `tailorbird://TENANT/agents/NAME` is the identity. The header of a message must repeat it;
+the header alone proves nothing.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ class FleetIdentity:
 
     @property
     def uri(self) -> str:
-        """As it stands in a certificate."""
+        """The URI in a certificate."""
         return f"tailorbird://{self.tenant}/{self.role}/{self.name}"
 
 
 def identity(tenant: str, role: str, name: str) -> FleetIdentity:
-    """An identity of names that people give; UsageError says which is none."""
+    """Return an identity from user input. Raises UsageError for an invalid name."""
     if not _TENANT.fullmatch(tenant):
-        raise UsageError(f"{tenant!r} is no tenant's name", "a small letter, then at most 19 small letters and digits")
+        raise UsageError(f"{tenant!r} is not a valid tenant name", "a letter a-z, then at most 19 of a-z and 0-9")
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is no name of an agent or a gateway", "small letters, digits, dots and dashes")
+        raise UsageError(f"{name!r} is not a valid agent or gateway name", "use a-z, 0-9, dots and dashes")
     return FleetIdentity(tenant, role, name)
 
 
 def identity_of(names: Iterable[str]) -> FleetIdentity | None:
-    """The identity among a certificate's alternative names; None where there is none, or more than one."""
+    """Return the identity in a certificate's alternative names; None if there is none, or more than one."""
     found = [_URI.fullmatch(name) for name in names if name.startswith("tailorbird:")]
     if len(found) != 1 or found[0] is None:
         return None

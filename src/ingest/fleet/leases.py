@@ -1,9 +1,9 @@
-"""Which agent may capture which source, by epochs; pure.
+"""Leases: which agent may capture which source, by epoch.
 
-A lease is a claim in the fleet's topic, which has one partition: of all claims of the greatest epoch, the one that came
-first counts, and nothing else does. So whoever may write may claim, nobody needs to be elected, and no two agents are
-ever entitled at one epoch, however many gateways claim at once and whatever compaction has taken of older epochs.
-Entitlement keeps agents from taking sources from one another; that rows are safe is made by Kafka's fencing.
+A lease is a claim in the fleet's topic, which has one partition. Of all claims with the greatest epoch, the first one
+in the topic wins. So any gateway may claim, no leader election is needed, and no two agents hold one epoch. This is
+true for any number of concurrent claims, and after compaction of older epochs. Leases keep agents from taking sources
+from one another. The safety of rows comes from Kafka's fencing.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from ingest.fleet.desired import Desired, SourceSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """Of one source: `agent`, which dialled `gateway`, may capture it at `epoch`; an empty agent: nobody may.
+    """Lease of one source: `agent`, connected to `gateway`, may capture it at `epoch`. An empty agent: no agent may.
 
-    `claim` is unlike that of any other record: were two written under one key, compaction would take the first, which
-    counts, and leave the second.
+    `claim` makes the record key unique. If two claims had one key, compaction would remove the first one, which wins.
     """
 
     source: str
@@ -29,13 +28,13 @@ class Lease:
     claim: str = ""
 
     def admits(self, agent: str, epoch: int) -> bool:
-        """Whether an agent that was told an epoch may capture; not one of an older epoch, were it the same agent."""
+        """True if an agent may capture with an epoch. An older epoch of the same agent is refused."""
         return bool(self.agent) and (agent, epoch) == (self.agent, self.epoch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presence:
-    """Where an agent's stream was last: the newest one counts. `labels` and `version` are its own words."""
+    """The gateway of an agent's latest stream. `labels` and `version` are reported by the agent."""
 
     agent: str
     gateway: str
@@ -45,37 +44,37 @@ class Presence:
     at_ms: int = 0
 
 
-def counts(held: Lease | None, reported: Lease) -> Lease:
-    """What holds behind a further claim."""
-    return reported if held is None or reported.epoch > held.epoch else held
+def winning_claim(held: Lease | None, claim: Lease) -> Lease:
+    """Return the lease in force after a further claim."""
+    return claim if held is None or claim.epoch > held.epoch else held
 
 
 def next_epoch(held: Lease | None) -> int:
-    """The epoch that a further claim has to have."""
+    """Return the epoch for a further claim."""
     return 1 if held is None else held.epoch + 1
 
 
-def chosen(
+def choose_agent(
     spec: SourceSpec | None,
     held: Lease | None,
     present: Collection[str],
     drained: Collection[str],
     unavailable: Collection[str],
 ) -> str | None:
-    """Who ought to have a source: its holder while it may, else the first agent named that is there; None: leave it.
+    """Choose the agent for a source: its holder while allowed, otherwise the first listed agent that is connected.
 
-    `unavailable` are agents that were not seen for so long that another one may take over; empty text: nobody may have
-    it.
+    Returns "" if no agent may capture it, and None to leave the lease unchanged. `unavailable` are agents that have
+    been disconnected for so long that another one may take over.
     """
     if spec is None or not spec.running:
         return ""
     able = [agent for agent in spec.agents if agent not in drained]
     if held is not None and held.agent in able and (held.agent in present or held.agent not in unavailable):
         return held.agent
-    there = next((agent for agent in able if agent in present), None)
-    if there is None:
+    connected = next((agent for agent in able if agent in present), None)
+    if connected is None:
         return "" if held is not None and held.agent and held.agent not in able else None
-    return there
+    return connected
 
 
 def claims(
@@ -88,16 +87,16 @@ def claims(
     gone: Collection[str],
     unavailable: Collection[str],
 ) -> Iterator[Lease]:
-    """What a gateway claims for its agents; it repeats nothing that holds already.
+    """Yield the claims that a gateway makes for its agents; none for leases already in force.
 
-    `drained` are agents that shall have nothing, `gone` gateways that are silent. A gateway claims for agents whose
-    newest stream it has, and takes from agents what it gave them, or what a gateway gave that is gone.
+    `drained` are agents that must not capture, `gone` are gateways that send no heartbeat. A gateway claims for agents
+    whose latest stream it has. It withdraws leases that it gave, or that a gone gateway gave.
     """
     present = {one.agent for one in presences.values() if one.connected and one.gateway not in gone}
     here = {agent for agent in present if presences[agent].gateway == gateway}
     for name, newest in desired.items():
         held = leases.get(name)
-        agent = chosen(newest.spec, held, present, drained, unavailable)
+        agent = choose_agent(newest.spec, held, present, drained, unavailable)
         if agent is None:
             continue
         if agent == "":

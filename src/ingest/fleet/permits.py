@@ -1,6 +1,6 @@
-"""What the session of a source may write: its own topics, and its own keys in those that all sources share; pure.
+"""Permissions of a source's session: its own topics, and its own keys in the topics that all sources share.
 
-The gateway asks for each record: an agent that is broken, or not ours any more, must not reach another source's rows.
+The gateway checks each record, so that a faulty or compromised agent cannot write another source's rows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from ingest.records.capture_interfaces import Record
 
 @dataclass(frozen=True, slots=True)
 class Permits:
-    """Of one source: `changes` are the topics of its listed tables; where it is `open_ended`, it may have more."""
+    """Permissions of one source.
+
+    `changes` are the topics of its listed tables. If it is `open_ended`, it may create more.
+    """
 
     topology: str
     source: str
@@ -31,10 +34,10 @@ class Permits:
             naming.quarantine_topic: self._of_table,
             naming.history_topic: self._of_history,
         }
-        object.__setattr__(self, "_shared", {name(self.topology): reported for name, reported in own.items()})
+        object.__setattr__(self, "_shared", {name(self.topology): check for name, check in own.items()})
 
     def topic(self, name: str) -> bool:
-        """Whether it is a topic of the source's changes, or may become one."""
+        """True for a topic of the source's changes, or one that it may create."""
         if name in self.changes:
             return True
         begins = f"{self.topology}.{self.source}."
@@ -42,16 +45,16 @@ class Permits:
         return self.open_ended and not control and name.startswith(begins) and naming.is_topic(name)
 
     def record(self, record: Record) -> bool:
-        """Whether it may write a record."""
-        reported = self._shared.get(record.topic)
-        return self.topic(record.topic) if reported is None else reported(record.key)
+        """True if the source may write a record."""
+        check = self._shared.get(record.topic)
+        return self.topic(record.topic) if check is None else check(record.key)
 
     def _of_table(self, key: bytes) -> bool:
         return key.startswith(f"{self.source}.".encode())
 
     def _of_history(self, key: bytes) -> bool:
         try:
-            reported = orjson.loads(key)
+            parts = orjson.loads(key)
         except orjson.JSONDecodeError:
             return False
-        return isinstance(reported, list) and reported[1:2] == [self.source]
+        return isinstance(parts, list) and parts[1:2] == [self.source]

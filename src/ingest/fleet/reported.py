@@ -1,4 +1,4 @@
-"""What agents say of what they run; pure."""
+"""Status reports of agents about the sources that they capture."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _REASON = 2000  # characters
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
-    """Of one source, by the agent that has it: which version of which epoch, how far, and what truly runs by its hash.
+    """Status of one source, reported by its agent: version, epoch, progress and effective configuration.
 
-    `hash` is of the effective configuration: what is left of the desired one behind the host's policy; empty where
-    nothing runs. `narrowed`: the policy took something away. `position` as `/health` shows it.
+    `hash` identifies the effective configuration: the desired one, narrowed by the agent's policy. It is empty if
+    nothing runs. `narrowed`: the policy restricts the configuration. `position` has the form that `/health` shows.
     """
 
     agent: str
@@ -37,21 +37,21 @@ class Reported:
     at_ms: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """As it is stored; inverse of `reported_of`."""
+        """Return the stored form; inverse of `reported_of`."""
         return dataclasses.asdict(self)
 
 
-def reported_of(reported: Mapping[str, Any]) -> Reported:
-    """Read a record; KeyError, TypeError or ValueError when it is none."""
-    if reported["status"] not in APPLIED:
-        raise ValueError(f"status {reported['status']!r}")
-    known = {field.name: reported[field.name] for field in dataclasses.fields(Reported) if field.name in reported}
-    return Reported(**{**known, "reason": str(reported.get("reason", ""))[:_REASON]})
+def reported_of(value: Mapping[str, Any]) -> Reported:
+    """Read a stored report. Raises KeyError, TypeError or ValueError if it is malformed."""
+    if value["status"] not in APPLIED:
+        raise ValueError(f"status {value['status']!r}")
+    known = {field.name: value[field.name] for field in dataclasses.fields(Reported) if field.name in value}
+    return Reported(**{**known, "reason": str(value.get("reason", ""))[:_REASON]})
 
 
 def effective_hash(source: Source) -> str:
-    """Of all that says what leaves a source; never of its address or password."""
-    said = {
+    """Hash all settings that decide which data leaves a source, without its address and password."""
+    settings = {
         "database": source.database,
         "tables": sorted(map(str, source.tables)),
         "filter_policy": source.filter_policy,
@@ -66,4 +66,4 @@ def effective_hash(source: Source) -> str:
         "dumps": source.dumps,
         **({} if source.unrepresentable == "null" else {"unrepresentable": source.unrepresentable}),
     }
-    return hashlib.sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+    return hashlib.sha256(orjson.dumps(settings, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]

@@ -1,8 +1,8 @@
-"""The fleet's topic `<topology>.fleet`, record by record, as one state; pure.
+"""Fold the records of the fleet's topic `<topology>.fleet` into one state.
 
-One partition, compacted. A key is a JSON list, its first word the kind; of a kind that is not known nothing is read, so
-that gateways of two versions can read one topic. Leases and versions are claims: no two are written under one key,
-so that compaction keeps each, and the first of a number counts. All other kinds: the newest record counts.
+The topic has one partition and is compacted. A key is a JSON list that begins with the kind. Unknown kinds are ignored,
+so that gateways of two versions can read one topic. Leases and versions are claims: each has its own key, so that
+compaction keeps all of them, and the first claim of a number wins. For all other kinds the newest record wins.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ import orjson
 from ingest.fleet.catalog import DatabaseSeen, database_of
 from ingest.fleet.certificate import Revoked
 from ingest.fleet.desired import Desired, SourceSpec
-from ingest.fleet.leases import Lease, Presence, counts
+from ingest.fleet.leases import Lease, Presence, winning_claim
 from ingest.fleet.reported import Reported, reported_of
 from ingest.fleet.tokens import AGENT, ROLES, Token
 
 StateRecord = tuple[bytes, bytes | None]
 _SPEC = {"agents", "connection", "running"}
-VERSIONS = 100  # of a source's configuration that are known, and can be rolled back to
+VERSIONS = 100  # of a source's configuration are kept for rollback
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetState:
-    """All that the topic says up to a place; never changed, `folded` makes the next one.
+    """Content of the topic up to an offset. Immutable; `folded` returns the next state.
 
     `desired`: versions by source, oldest first. `reported` by agent and source, `maps` by agent, connection and
-    database. `revoked`: certificates by number. `beats`: the last sign of life of each gateway. `strange` counts
+    database. `revoked`: certificates by serial number. `beats`: the last heartbeat of each gateway. `strange` counts
     records that could not be read.
     """
 
@@ -46,20 +46,20 @@ class FleetState:
     strange: int = 0
 
     def newest(self) -> dict[str, Desired]:
-        """The version that holds, by source; also of sources that are no more."""
+        """Return the current version by source, including removed sources."""
         return {source: versions[-1] for source, versions in self.desired.items()}
 
     def spec(self, source: str) -> SourceSpec | None:
-        """The configuration that holds; None where the fleet has no such source, or no more."""
+        """Return the current configuration; None if the source does not exist or was removed."""
         versions = self.desired.get(source, ())
         return versions[-1].spec if versions else None
 
     def is_drained(self, role: str, name: str) -> bool:
-        """Whether an agent (`agents`) shall have no sources, or a gateway (`gateways`) no agents."""
+        """True if an agent (`agents`) must have no sources, or a gateway (`gateways`) no agents."""
         return self.drained.get((role, name), False)
 
     def captured(self, agent: str, connection: str) -> dict[str, SourceSpec]:
-        """Sources over a connection that an agent may have."""
+        """Return the sources of a connection that an agent may capture."""
         found = ((name, newest.spec) for name, newest in self.newest().items())
         return {
             name: spec for name, spec in found if spec and spec.connection == connection and agent in spec.agents
@@ -67,7 +67,7 @@ class FleetState:
 
 
 def folded(state: FleetState, records: Iterable[StateRecord]) -> FleetState:
-    """What holds behind further records, in the topic's order."""
+    """Return the state after further records, in the topic's order."""
     made: dict[str, Any] = {}
 
     def of(name: str) -> dict[Any, Any]:
@@ -80,7 +80,7 @@ def folded(state: FleetState, records: Iterable[StateRecord]) -> FleetState:
     for key, value in records:
         try:
             _fold(of, orjson.loads(key), None if value is None else orjson.loads(value))
-        except (AttributeError, LookupError, TypeError, ValueError):  # counted: whoever reads the topic says so
+        except (AttributeError, LookupError, TypeError, ValueError):  # counted: the reader of the topic logs the number
             strange += 1
     return replace(state, **made, strange=strange)
 
@@ -88,9 +88,9 @@ def folded(state: FleetState, records: Iterable[StateRecord]) -> FleetState:
 def _fold(of: Any, key: Any, value: Any) -> None:
     kind, names = key[0], key[1:]
     if kind == "lease":
-        if value is not None:  # only claims are forgotten that count no more
-            reported_now = _lease_of(names, value)
-            of("leases")[reported_now.source] = counts(of("leases").get(reported_now.source), reported_now)
+        if value is not None:  # a tombstone only removes a claim that is no longer in force
+            claim = _lease_of(names, value)
+            of("leases")[claim.source] = winning_claim(of("leases").get(claim.source), claim)
     elif kind == "desired":
         if value is not None:
             _next_version(of("desired"), _desired_of(names, value))
@@ -107,16 +107,16 @@ def _lease_of(names: list[Any], value: Any) -> Lease:
     return Lease(source=source, epoch=int(epoch), agent=str(value["agent"]), gateway=value["gateway"], claim=claim)
 
 
-def _next_version(versions: dict[str, tuple[Desired, ...]], reported_now: Desired) -> None:
-    before = versions.get(reported_now.source, ())
-    if not before or reported_now.version > before[-1].version:
-        versions[reported_now.source] = (*before, reported_now)[-VERSIONS:]
+def _next_version(versions: dict[str, tuple[Desired, ...]], desired: Desired) -> None:
+    before = versions.get(desired.source, ())
+    if not before or desired.version > before[-1].version:
+        versions[desired.source] = (*before, desired)[-VERSIONS:]
 
 
 def _desired_of(names: list[Any], value: Any) -> Desired:
     spec = value["spec"]
     if spec is not None:
-        keys = {key: said for key, said in spec.items() if key not in _SPEC}
+        keys = {key: content for key, content in spec.items() if key not in _SPEC}
         agents = tuple(str(agent) for agent in spec["agents"])
         spec = SourceSpec(agents=agents, connection=spec["connection"], running=bool(spec["running"]), keys=keys)
     return Desired(
@@ -155,12 +155,12 @@ def _key(*names: Any) -> bytes:
 
 
 def lease_record(lease: Lease) -> StateRecord:
-    """A claim; it may lose: read the topic behind it."""
+    """Return the record of a claim. Another claim may win: read the topic after writing."""
     return _lease_key(lease), orjson.dumps({"agent": lease.agent, "gateway": lease.gateway})
 
 
 def lease_over(lease: Lease) -> StateRecord:
-    """A claim that counts no more is forgotten."""
+    """Return the tombstone of a claim that is no longer in force."""
     return _lease_key(lease), None
 
 
@@ -169,53 +169,53 @@ def _lease_key(lease: Lease) -> bytes:
 
 
 def desired_record(desired: Desired, writer: str) -> StateRecord:
-    """A version; it may lose: read the topic behind it. `writer` is unlike that of any other record."""
+    """Return the record of a version. Another writer may win: read the topic after writing. `writer` must be unique."""
     spec = None if desired.spec is None else desired.spec.to_json()
     value = {"spec": spec, "by": desired.by, "at_ms": desired.at_ms, "of": desired.of}
     return _key("desired", desired.source, desired.version, writer), orjson.dumps(value)
 
 
 def desired_over(desired: Desired) -> StateRecord:
-    """A version, as it was read, is forgotten."""
+    """Return the tombstone of a version, as it was read."""
     return _key("desired", desired.source, desired.version, desired.writer), None
 
 
 def presence_record(presence: Presence) -> StateRecord:
-    """Where an agent is."""
+    """Return the record of an agent's presence."""
     return _key("agent", presence.agent), orjson.dumps(asdict(presence))
 
 
 def reported_record(reported: Reported) -> StateRecord:
-    """What an agent runs."""
+    """Return the record of an agent's status report."""
     return _key("reported", reported.agent, reported.source), orjson.dumps(reported.to_json())
 
 
 def map_record(seen: DatabaseSeen) -> StateRecord:
-    """What an agent sees of a database."""
+    """Return the record of a database in the catalog."""
     return _key("map", seen.agent, seen.connection, seen.database), orjson.dumps(seen.to_json())
 
 
 def map_over(agent: str, connection: str, database: str) -> StateRecord:
-    """An agent sees a database no more."""
+    """Return the tombstone of a database that an agent no longer sees."""
     return _key("map", agent, connection, database), None
 
 
 def drained_record(role: str, name: str, drained: bool) -> StateRecord:
-    """Whether an agent or a gateway is drained."""
+    """Return the record that drains an agent or a gateway, or ends that."""
     return _key("drained", role, name), orjson.dumps(True) if drained else None
 
 
 def token_record(token: Token) -> StateRecord:
-    """A token; one that is revoked stays, so that its use is told apart from a guess."""
-    value = {name: said for name, said in asdict(token).items() if name != "id"}
+    """Return the record of a token. Revoked tokens stay, so that their use is distinguished from a guess."""
+    value = {name: content for name, content in asdict(token).items() if name != "id"}
     return _key("token", token.id), orjson.dumps(value)
 
 
 def revoked_record(revoked: Revoked) -> StateRecord:
-    """A certificate that counts no more; it stays so."""
+    """Return the record of a revoked certificate; it is never removed."""
     return _key("revoked", revoked.serial), orjson.dumps({"by": revoked.by, "at_ms": revoked.at_ms})
 
 
 def beat_record(gateway: str, beat: int) -> StateRecord:
-    """A gateway's sign of life."""
+    """Return the record of a gateway's heartbeat."""
     return _key("gateway", gateway), orjson.dumps({"beat": beat})

@@ -1,7 +1,7 @@
-"""Tokens of operators and of agents, their roles, and how many guesses an address has; pure.
+"""Tokens of operators and agents, their roles, and the limit on failed attempts per address.
 
-A token is `tb_<id>_<secret>`, its secret 256 bits. Only the SHA-256 of the secret is kept: a secret of so many bits
-needs no salt and no slow hash, and whoever reads the topic has no token.
+A token is `tb_<id>_<secret>` with a secret of 256 bits. Only the SHA-256 of the secret is stored, so the topic contains
+no usable token. A random secret of that length needs no salt and no slow hash.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 
 Role = Literal["view", "operate", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)  # each covers those before it
-AGENT: Literal["agent"] = "agent"  # of an agent without a certificate: it opens a stream, and does nothing else
+AGENT: Literal["agent"] = "agent"  # for an agent without a certificate: it may only open a stream
 SECRET = 32  # bytes
 _TOKEN = re.compile(r"tb_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 _NO_ONE = hashlib.sha256(b"").hexdigest()
@@ -23,7 +23,7 @@ _NO_ONE = hashlib.sha256(b"").hexdigest()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """Who may do what until when; `sha256` of its secret, as hex. Times in milliseconds since 1970."""
+    """A token: its holder, role and expiry. `sha256` of the secret is in hex, times are milliseconds since 1970."""
 
     id: str
     name: str
@@ -34,11 +34,11 @@ class Token:
     revoked: bool = False
 
     def may(self, role: Role) -> bool:
-        """Whether its role covers another."""
+        """True if the token's role includes another role."""
         return self.role != AGENT and ROLES.index(self.role) >= ROLES.index(role)
 
     def shown(self) -> dict[str, Any]:
-        """All but what it is checked with."""
+        """Return all fields except the hash."""
         return {
             "id": self.id, "name": self.name, "role": self.role, "issued_ms": self.issued_ms,
             "expires_ms": self.expires_ms, "revoked": self.revoked,
@@ -46,23 +46,26 @@ class Token:
 
 
 def written(number: str, secret: str) -> str:
-    """A token as its holder has it: `number` are 16 digits of hex, `secret` 43 characters of URL-safe base64."""
+    """Return the text of a token: `number` has 16 hex digits, `secret` 43 characters of URL-safe base64."""
     return f"tb_{number}_{secret}"
 
 
 def number_of(text: str) -> str:
-    """The number of a token that somebody shows, right or not; empty for what is no token."""
+    """Return the number in a token's text, without checking it; empty if the text is not a token."""
     match = _TOKEN.fullmatch(text)
     return match[1] if match else ""
 
 
 def hashed(secret: str) -> str:
-    """What is kept of a secret."""
+    """Return the stored hash of a secret."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def checked(text: str, tokens: dict[str, Token], now_ms: float) -> Token | str:
-    """The token that somebody shows, or why it is none; it takes as long for an unknown one as for a wrong one."""
+    """Return the valid token for a text, or why it is refused.
+
+    Unknown tokens and wrong secrets take the same time.
+    """
     match = _TOKEN.fullmatch(text)
     number, secret = (match[1], match[2]) if match else ("", "")
     found = tokens.get(number)
@@ -77,8 +80,10 @@ def checked(text: str, tokens: dict[str, Token], now_ms: float) -> Token | str:
 
 
 class Guesses:
-    """Failures by address: `most` within `window` seconds, then none is heard until the window is over; it holds at
-    most `addresses`, the longest unheard go first. Times are seconds of one clock.
+    """Failed attempts by address.
+
+    After `most` failures within `window` seconds an address is refused until the window ends. At most `addresses` are
+    kept, and the oldest are dropped first. Times are seconds of one clock.
     """
 
     def __init__(self, most: int = 10, window: float = 60.0, addresses: int = 10_000) -> None:
@@ -86,12 +91,12 @@ class Guesses:
         self._failed: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def shut(self, address: str, now: float) -> float:
-        """Seconds until an address is heard again; 0 where it is."""
+        """Return the seconds until an address is accepted again; 0 if it is now."""
         since, count = self._failed.get(address, (now, 0))
         return max(0.0, since + self._window - now) if count >= self._most else 0.0
 
     def failed(self, address: str, now: float) -> None:
-        """Count a failure."""
+        """Count a failed attempt."""
         since, count = self._failed.pop(address, (now, 0))
         if now - since >= self._window:
             since, count = now, 0

@@ -1,1 +1,1 @@
-"""The other end of the stream: agents' identities are checked here, and each session's desk writes to Kafka for it."""
+"""The gateway: checks the identities of agents, and writes to Kafka through one session handler per session."""

@@ -1,7 +1,7 @@
-"""What operators command, each with one line of audit, done or refused; pure.
+"""Commands of operators. Each command, done or refused, writes one line to the audit log.
 
-A command writes what shall be into the fleet's topic; stewards and agents do it. Of two commands that write one version
-at once the first counts, and the other one is told.
+A command writes the desired state to the fleet's topic. Coordinators and agents then apply it. If two commands write
+the same version at once, the first one wins and the other one fails with VersionConflict.
 """
 
 from __future__ import annotations
@@ -32,42 +32,42 @@ from ingest.gateway.coordinator import claim_again, plain
 from ingest.gateway.gateway_interfaces import Audit, StateTopic
 
 T = TypeVar("T")
-SOURCES = 2000  # of a tenant: gateways have all of them in memory
-_LINE = 600 * 1024  # bytes of a command's words that its line of audit holds
+SOURCES = 2000  # at most per tenant: gateways keep all of them in memory
+_LINE = 600 * 1024  # bytes of a command's content in its audit line
 _DAY_MS = 24 * 3600 * 1000
 
 
-class NotThere(UsageError):
-    """What a command is about is not there."""
+class NotFound(UsageError):
+    """The object of a command does not exist."""
 
 
-class Overtaken(UsageError):
-    """Another command of the same moment stands before this one."""
+class VersionConflict(UsageError):
+    """A concurrent command has written the same version first."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetOperator:
-    """Who commands: the name of a token, and the address that it came from."""
+    """The operator of a command: the name of the token, and the client's address."""
 
     name: str
     address: str = ""
 
 
 class FleetSources(Protocol):
-    """What lies in Kafka of a source that is captured; every method raises Retriable while it is away."""
+    """A source's data in Kafka. Every method raises Retriable while Kafka is unavailable."""
 
     def positions(self, source: str, spec: SourceSpec) -> Sequence[Mapping[str, Any]]:
-        """Positions that it can be set back to, oldest first."""
+        """Return the positions that the source can be set back to, oldest first."""
 
     def set_back(self, source: str, spec: SourceSpec, sequence: int | None, ts_ms: float | None) -> Mapping[str, Any]:
-        """Set it back: where it goes on from. UsageError where no position is so old."""
+        """Set the source back, and return where it resumes. Raises UsageError if no position is that old."""
 
     def signal(self, source: str, kind: str, tables: Sequence[str], where: str) -> None:
-        """Send a signal to its capture."""
+        """Send a signal to the source's capture."""
 
 
 class FleetCommands:
-    """Of one gateway. `secret` makes 43 characters of URL-safe base64, `number` 16 digits of hex."""
+    """Commands of one gateway. `secret` generates 43 characters of URL-safe base64, `number` 16 hex digits."""
 
     def __init__(
         self,
@@ -85,17 +85,17 @@ class FleetCommands:
 
     @property
     def tokens(self) -> dict[str, Token]:
-        """Those that were ever issued, by id."""
+        """Return all tokens that were ever issued, by id."""
         return dict(self._topic.state.tokens)
 
     def token(self, shown: str) -> Token | str:
-        """The token that somebody shows, or why it is none."""
+        """Return the valid token for a text, or why it is refused."""
         return checked(shown, self.tokens, self._now_ms())
 
-    # what is looked at
+    # queries
 
     def agents(self) -> list[dict[str, Any]]:
-        """Each agent that ever dialled: where it is, and what it has."""
+        """Return each agent that ever connected, with its gateway and sources."""
         state = self._topic.state
         found = []
         for name, one in sorted(state.presences.items()):
@@ -111,7 +111,7 @@ class FleetCommands:
         return found
 
     def gateways(self) -> list[dict[str, Any]]:
-        """Each gateway that was heard of: its last sign of life, how many agents it has, whether it is drained."""
+        """Return each known gateway: its last heartbeat, its number of agents, and if it is drained."""
         state = self._topic.state
         beats = dict[str, int]()
         for gateway, beat in state.beats.items():
@@ -126,12 +126,12 @@ class FleetCommands:
         ]  # fmt: skip
 
     def sources(self) -> list[dict[str, Any]]:
-        """Each source that the fleet has: what shall be, who has it, what it says."""
+        """Return each source of the fleet: its desired state, its agent, and the agent's report."""
         state = self._topic.state
         return [self._shown(state, name, newest) for name, newest in sorted(state.newest().items()) if newest.spec]
 
     def map(self, agent: str | None = None) -> list[dict[str, Any]]:
-        """Each table that agents see: its columns, about how many rows it has, and the source that captures it."""
+        """Return each table that agents see: columns, estimated rows, and the source that captures it."""
         state, found = self._topic.state, []
         for (name, connection, database), seen in sorted(state.maps.items()):
             if agent not in (None, name):
@@ -155,52 +155,52 @@ class FleetCommands:
         return found
 
     def config(self, source: str, version: int | None = None) -> dict[str, Any]:
-        """A version of a source's configuration, the newest one by default, with the numbers of all."""
+        """Return a version of a source's configuration, by default the newest, with a list of all versions."""
         versions = self._topic.state.desired.get(source, ())
         found = [one for one in versions if version in (None, one.version)]
         if not found:
-            raise NotThere(f"source {source[:80]} has no version {version}" if versions else f"no source {source[:80]}")
+            raise NotFound(f"source {source[:80]} has no version {version}" if versions else f"no source {source[:80]}")
         return {**_version(found[-1]), "versions": [_version(one, short=True) for one in versions]}
 
     def positions(self, source: str) -> Sequence[Mapping[str, Any]]:
-        """Where a source stands, and what it can be set back to."""
+        """Return the position of a source, and those that it can be set back to."""
         return self._sources.positions(source, self._spec(source))
 
     def revoked(self) -> list[dict[str, Any]]:
-        """Certificates that count no more."""
+        """Return the revoked certificates."""
         return [asdict(one) for _, one in sorted(self._topic.state.revoked.items())]
 
     def audited(self, count: int) -> Sequence[Mapping[str, Any]]:
-        """The last lines of audit."""
+        """Return the last lines of the audit log."""
         return self._audit.newest(count)
 
-    # what is commanded
+    # commands
 
-    def add(self, who: FleetOperator, source: str, reported_now: Any) -> dict[str, Any]:
-        """A source that is not there yet."""
+    def add(self, who: FleetOperator, source: str, content: Any) -> dict[str, Any]:
+        """Add a new source."""
 
         def do() -> dict[str, Any]:
             if self._topic.fresh().spec(source) is not None:
-                raise UsageError(f"there is a source {source}", "tailorbird fleet config set")
-            return self._next(who, source, spec_of(reported_now, self._topology, source))
+                raise UsageError(f"source {source} exists already", "tailorbird fleet config set")
+            return self._next(who, source, spec_of(content, self._topology, source))
 
-        return self._done(who, "source add", source, {"spec": reported_now}, do)
+        return self._done(who, "source add", source, {"spec": content}, do)
 
-    def configure(self, who: FleetOperator, source: str, reported_now: Any, change: bool = False) -> dict[str, Any]:
-        """Another configuration of a source; `change`: only the keys that are told, null takes one away."""
+    def configure(self, who: FleetOperator, source: str, content: Any, change: bool = False) -> dict[str, Any]:
+        """Replace the configuration of a source, or with `change` only the given keys; null removes a key."""
 
         def do() -> dict[str, Any]:
             before = self._spec(source, fresh=True)
-            whole = reported_now
-            if change and isinstance(reported_now, Mapping):
-                both = {**before.to_json(), **reported_now}
+            whole = content
+            if change and isinstance(content, Mapping):
+                both = {**before.to_json(), **content}
                 whole = {key: value for key, value in both.items() if value is not None}
             return self._next(who, source, spec_of(whole, self._topology, source))
 
-        return self._done(who, "source set" if change else "config set", source, {"spec": reported_now}, do)
+        return self._done(who, "source set" if change else "config set", source, {"spec": content}, do)
 
     def remove(self, who: FleetOperator, source: str) -> dict[str, Any]:
-        """A source is no more; its topics and its positions stay."""
+        """Remove a source. Its topics and positions stay."""
 
         def do() -> dict[str, Any]:
             self._spec(source, fresh=True)
@@ -209,19 +209,19 @@ class FleetCommands:
         return self._done(who, "source rm", source, {}, do)
 
     def roll_back(self, who: FleetOperator, source: str, version: int) -> dict[str, Any]:
-        """Write an older version's words again."""
+        """Write the content of an older version as the next version."""
 
         def do() -> dict[str, Any]:
             versions = self._topic.fresh().desired.get(source, ())
             older = next((one for one in versions if one.version == version), None)
             if older is None:
-                raise NotThere(f"source {source[:80]} has no version {version}", "tailorbird fleet config show")
+                raise NotFound(f"source {source[:80]} has no version {version}", "tailorbird fleet config show")
             return self._next(who, source, older.spec, of=version)
 
         return self._done(who, "config rollback", source, {"version": version}, do)
 
     def start(self, who: FleetOperator, source: str, tables: Mapping[str, Any]) -> dict[str, Any]:
-        """Capture tables; each with what a topology says of a table. One that is new is read whole first."""
+        """Start to capture tables, each with its settings as in a topology. A new table begins with a snapshot."""
 
         def do() -> dict[str, Any]:
             spec = self._spec(source, fresh=True)
@@ -231,7 +231,7 @@ class FleetCommands:
         return self._done(who, "sync start", source, {"tables": dict(tables)}, do)
 
     def stop(self, who: FleetOperator, source: str, tables: Sequence[str]) -> dict[str, Any]:
-        """Capture tables no more."""
+        """Stop to capture tables."""
 
         def do() -> dict[str, Any]:
             spec = self._spec(source, fresh=True)
@@ -240,20 +240,20 @@ class FleetCommands:
                 raise UsageError(f"source {source} captures every table that is not excluded", "config set")
             gone = {table_named(one, table) for table in tables}
             if missing := [str(table) for table in gone if table not in one.rules]:
-                raise NotThere(f"{', '.join(sorted(missing))[:200]} is not captured")
-            kept = {name: said for name, said in spec.tables.items() if table_named(one, name) not in gone}
+                raise NotFound(f"{', '.join(sorted(missing))[:200]} is not captured")
+            kept = {name: settings for name, settings in spec.tables.items() if table_named(one, name) not in gone}
             return self._next(who, source, with_tables(spec, kept))
 
         return self._done(who, "sync stop", source, {"tables": list(tables)}, do)
 
     def dump(self, who: FleetOperator, source: str, tables: Sequence[str], where: str) -> dict[str, Any]:
-        """Have captured tables read again beside the log; where the host's policy lets them be read."""
+        """Request a new snapshot of captured tables while capture runs. The agent's policy must allow it."""
 
         def do() -> dict[str, Any]:
             one = source_of(self._spec(source, fresh=True), self._topology, source)
             found = [table_named(one, table) for table in tables]
             if missing := [str(table) for table in found if not one.captures(table)]:
-                raise NotThere(f"{missing[0][:200]} is not captured", "tailorbird fleet sync start")
+                raise NotFound(f"{missing[0][:200]} is not captured", "tailorbird fleet sync start")
             names = [table.name for table in found]
             self._sources.signal(source, "execute-snapshot", names, where)
             return {"source": source, "tables": names}
@@ -263,7 +263,7 @@ class FleetCommands:
     def set_position(
         self, who: FleetOperator, source: str, sequence: int | None, ts_ms: float | None
     ) -> dict[str, Any]:
-        """Set a source back; its agent begins a session anew, from there."""
+        """Set a source back. Its agent starts a new session from that position."""
 
         def do() -> dict[str, Any]:
             spec = self._spec(source, fresh=True)
@@ -276,21 +276,21 @@ class FleetCommands:
         return self._done(who, "positions set", source, {"sequence": sequence, "before_ms": ts_ms}, do)
 
     def drain(self, who: FleetOperator, role: str, name: str, drained: bool) -> dict[str, Any]:
-        """Take an agent's sources, or send a gateway's agents elsewhere; or let them come back."""
+        """Drain an agent of its sources or a gateway of its agents, or end that."""
 
         def do() -> dict[str, Any]:
             identity("any", role, name)
             state = self._topic.fresh()
             gateways = {plain(gateway) for gateway in state.beats}
             if name not in (state.presences if role == "agents" else gateways):
-                raise NotThere(f"no {role[:-1]} {name}", "tailorbird fleet agents")
+                raise NotFound(f"no {role[:-1]} {name}", "tailorbird fleet agents")
             self._topic.write(drained_record(role, name, drained))
             return {"role": role, "name": name, "drained": drained}
 
         return self._done(who, "drain" if drained else "drain off", f"{role}/{name[:80]}", {}, do)
 
     def issue(self, who: FleetOperator, name: str, role: str, days: int) -> dict[str, Any]:
-        """A token; it is told here and never again."""
+        """Issue a token. Its secret is returned only this once."""
 
         def do() -> dict[str, Any]:
             found = next((one for one in (*ROLES, AGENT) if one == role), None)
@@ -307,19 +307,19 @@ class FleetCommands:
         return self._done(who, "token issue", name[:80], {"role": role, "days": days}, do)
 
     def revoke(self, who: FleetOperator, number: str) -> dict[str, Any]:
-        """A token is heard no more."""
+        """Revoke a token."""
 
         def do() -> dict[str, Any]:
             token = self._topic.fresh().tokens.get(number)
             if token is None:
-                raise NotThere(f"no token {number[:80]}", "tailorbird fleet token list")
+                raise NotFound(f"no token {number[:80]}", "tailorbird fleet token list")
             self._topic.write(token_record(replace(token, revoked=True)))
             return replace(token, revoked=True).shown()
 
         return self._done(who, "token revoke", number[:80], {}, do)
 
     def revoke_certificate(self, who: FleetOperator, serial: str) -> dict[str, Any]:
-        """Whoever shows a certificate is turned away from now on, and its streams are cut; for good."""
+        """Revoke a certificate permanently: new streams with it are refused, and its open streams end."""
 
         def do() -> dict[str, Any]:
             made = Revoked(serial=serial_of(serial), by=who.name, at_ms=self._now_ms())
@@ -331,15 +331,15 @@ class FleetCommands:
         return self._done(who, "certificate revoke", serial[:80], {}, do)
 
     def refused(self, who: FleetOperator, what: str, why: str) -> None:
-        """A command that came to nothing before it began."""
+        """Write a command that was refused before it began to the audit log."""
         self._audit.line({"what": what, "who": who.name, "from": who.address, "outcome": "refused", "why": why})
 
     def _done(
-        self, who: FleetOperator, what: str, on: str, reported_now: Mapping[str, Any], do: Callable[[], dict[str, Any]]
+        self, who: FleetOperator, what: str, on: str, content: Mapping[str, Any], do: Callable[[], dict[str, Any]]
     ) -> dict[str, Any]:
         line = {"what": what, "who": who.name, "from": who.address, "on": on[:80]}
         try:
-            line |= _kept(reported_now)
+            line |= _audited(content)
             found = do()
         except TailorbirdError as error:
             outcome = "refused" if isinstance(error, UsageError) or error.exit_code == 2 else "failed"
@@ -351,49 +351,49 @@ class FleetCommands:
     def _next(self, who: FleetOperator, source: str, spec: SourceSpec | None, of: int | None = None) -> dict[str, Any]:
         state = self._topic.state
         if spec is not None and state.spec(source) is None:
-            there = sum(one.spec is not None for one in state.newest().values())
-            if there >= SOURCES:
-                raise UsageError(f"there are {there} sources, and a tenant has {SOURCES} at most", "source rm others")
+            count = sum(one.spec is not None for one in state.newest().values())
+            if count >= SOURCES:
+                raise UsageError(f"there are {count} sources, the limit is {SOURCES}", "remove others with source rm")
         versions = state.desired.get(source, ())
         number = versions[-1].version + 1 if versions else 1
         made = Desired(source=source, version=number, spec=spec, by=who.name, at_ms=self._now_ms(), of=of)
         oldest = map(desired_over, versions[: 1 - VERSIONS])
         found = self._topic.write(desired_record(made, self._number()), *oldest).desired.get(source, ())
         if next((one for one in found if one.version == number), None) != made:
-            raise Overtaken(f"another command has written version {number} of source {source}", "look, and try again")
+            raise VersionConflict(f"another command has written version {number} of {source}", "check it and try again")
         return _version(made)
 
     def _spec(self, source: str, *, fresh: bool = False) -> SourceSpec:
         spec = (self._topic.fresh() if fresh else self._topic.state).spec(source)
         if spec is None:
-            raise NotThere(f"the fleet has no source {source[:80]}", "tailorbird fleet source add")
+            raise NotFound(f"the fleet has no source {source[:80]}", "tailorbird fleet source add")
         return spec
 
     def _shown(self, state: FleetState, name: str, newest: Desired) -> dict[str, Any]:
         lease = state.leases.get(name)
         shown = {**_version(newest), "agent": lease.agent if lease else "", "epoch": lease.epoch if lease else 0}
-        reported_now = state.reported.get((lease.agent, name)) if lease else None
-        current = reported_now is not None and lease is not None and reported_now.epoch == lease.epoch
-        return {**shown, "reported": asdict(reported_now) if reported_now is not None and current else None}
+        report = state.reported.get((lease.agent, name)) if lease else None
+        current = report is not None and lease is not None and report.epoch == lease.epoch
+        return {**shown, "reported": asdict(report) if report is not None and current else None}
 
 
-def _kept(reported_now: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the audit keeps of a command's words, or how long they were; UsageError for what no topic could hold."""
+def _audited(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a command's content for the audit log, or its length if it is long. Raises UsageError if it is no JSON."""
     try:
-        size = len(orjson.dumps(reported_now))
+        size = len(orjson.dumps(content))
     except TypeError as error:
-        raise UsageError(f"what can not be kept: {error}"[:200], "numbers of 64 bits, texts of UTF-8") from error
-    return reported_now if size <= _LINE else dict.fromkeys(reported_now, f"{size} bytes")
+        raise UsageError(f"cannot be stored: {error}"[:200], "use 64-bit numbers and UTF-8 texts") from error
+    return content if size <= _LINE else dict.fromkeys(content, f"{size} bytes")
 
 
 def _running(state: FleetState, source: str, agent: str, epoch: int) -> dict[str, Any]:
-    reported_now = state.reported.get((agent, source))
-    if reported_now is None or reported_now.epoch != epoch:
-        return {"source": source, "epoch": epoch, "status": "applying", "reason": "nothing was reported yet"}
-    shown = {name: value for name, value in asdict(reported_now).items() if name not in ("agent", "source")}
+    report = state.reported.get((agent, source))
+    if report is None or report.epoch != epoch:
+        return {"source": source, "epoch": epoch, "status": "applying", "reason": "no report yet"}
+    shown = {name: value for name, value in asdict(report).items() if name not in ("agent", "source")}
     return {"source": source, **shown}
 
 
 def _version(one: Desired, *, short: bool = False) -> dict[str, Any]:
-    reported_now = {"source": one.source, "version": one.version, "by": one.by, "at_ms": one.at_ms, "of": one.of}
-    return reported_now if short else {**reported_now, "spec": None if one.spec is None else one.spec.to_json()}
+    shown = {"source": one.source, "version": one.version, "by": one.by, "at_ms": one.at_ms, "of": one.of}
+    return shown if short else {**shown, "spec": None if one.spec is None else one.spec.to_json()}

@@ -1,4 +1,4 @@
-"""What a gateway works with and what stands behind it: the fleet's topics, and a stream as the steward has it."""
+"""Interfaces of a gateway: the fleet's topics, and an agent's stream as the coordinator uses it."""
 
 from __future__ import annotations
 
@@ -11,47 +11,50 @@ from ingest.fleet.state import FleetState, StateRecord
 
 
 class StateTopic(Protocol):
-    """The fleet's topic; every method raises Retriable while it is away."""
+    """The fleet's topic. Every method raises Retriable while Kafka is unavailable."""
 
     @property
     def state(self) -> FleetState:
-        """What was read so far; never waits."""
+        """Return the state read so far; never blocks."""
 
     def fresh(self) -> FleetState:
-        """What holds now: all that was in the topic when this was called."""
+        """Wait for all records that the topic contains now, and return the state."""
 
     def write(self, *records: StateRecord) -> FleetState:
-        """Write records, and what holds behind them; others' records may stand between."""
+        """Write records and return the state after them. Records of other gateways may be in between."""
 
     def send(self, record: StateRecord) -> None:
-        """Write a record sometime soon, in order behind those that were sent before; never waits."""
+        """Write a record asynchronously, after all records sent before; never blocks."""
 
 
 class Audit(Protocol):
-    """Who did what; each line gets its time here."""
+    """The audit log. It adds the time to each line."""
 
-    def line(self, said: Mapping[str, Any]) -> None:
-        """Keep a line sometime soon; never waits."""
+    def line(self, entry: Mapping[str, Any]) -> None:
+        """Write a line asynchronously; never blocks."""
 
-    def sure(self, said: Mapping[str, Any]) -> None:
-        """Keep a line; Retriable where it can not be kept."""
+    def sure(self, entry: Mapping[str, Any]) -> None:
+        """Write a line and wait for it. Raises Retriable if it cannot be written."""
 
     def newest(self, count: int) -> Sequence[Mapping[str, Any]]:
-        """The last lines, oldest first; Retriable while they can not be read."""
+        """Return the last lines, oldest first. Raises Retriable while they cannot be read."""
 
 
 class AgentConnection(Protocol):
-    """One stream of an agent that wants to be commanded."""
+    """The stream of an agent that accepts assignments."""
 
     @property
     def agent(self) -> FleetIdentity: ...
 
-    def say(self, request: StreamRequest) -> None:
-        """Send it, before any answer to a lane; never waits: an agent that takes nothing loses its stream."""
+    def send(self, request: StreamRequest) -> None:
+        """Send a command, before any answer to a session channel.
+
+        Never blocks. The stream of an agent that reads nothing ends.
+        """
 
     @property
     def full(self) -> bool:
-        """Whether it has so much to take that what can wait had better be said later."""
+        """True if so much is queued that further commands should wait."""
 
     def end(self, why: str) -> None:
-        """End the stream; the agent may dial again."""
+        """End the stream. The agent may connect again."""

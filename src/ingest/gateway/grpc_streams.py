@@ -1,7 +1,8 @@
-"""One stream of one agent, as the gateway has it: its lanes, and its seat where it wants to be commanded.
+"""The gateway's side of an agent's stream: its session channels, and its connection to the coordinator.
 
-One event loop has all streams and never waits for Kafka: desks do, in a thread for each lane that is in use, and the
-steward, which commands the agents that want to be commanded. What it says goes before the desks' answers.
+One event loop serves all streams and never waits for Kafka. Session handlers wait, each in the thread of its session
+channel, and so does the coordinator, which commands the agents. Its commands are sent before answers of session
+handlers.
 """
 
 from __future__ import annotations
@@ -20,61 +21,59 @@ from cdc.model.errors import Retriable
 from ingest.fleet.answers import failure_of
 from ingest.fleet.fleet_pb2 import Failure, LogReply, StreamRequest, Unsupported
 from ingest.fleet.identity import FleetIdentity
-from ingest.fleet.improper import improper
+from ingest.fleet.message_checks import invalid_reason
 from ingest.fleet.wire import MESSAGE
 from ingest.gateway.gateway_interfaces import AgentConnection
-from ingest.gateway.grpc_session import Opened, SessionHandler
+from ingest.gateway.grpc_session import ServedSource, SessionHandler
 from ingest.gateway.proc_credit import CreditBudget
 
-_WAITING = 1024 * 1024  # bytes of answers that an agent has not taken yet; beyond, whoever answers waits
+_WAITING = 1024 * 1024  # bytes of answers that an agent has not read yet; above that, session handlers wait
 _CHANNELS = 64  # of one stream
-# of the steward's words, what an agent has not taken: it is full, and it takes nothing; bytes, and how many
-_FULL, _UNSENT, _UNSENT_WORDS = 4 * 1024 * 1024, 32 * 1024 * 1024, 1000
-# of an agent's words to the steward: what it may say at once, and a second
+# commands that an agent has not read: bytes above which it is full, bytes and commands that end its stream
+_FULL, _UNSENT, _UNSENT_COMMANDS = 4 * 1024 * 1024, 32 * 1024 * 1024, 1000
+# messages of an agent to the coordinator: at once, and per second
 _SAYS, _SAYS_PER_SECOND = 500.0, 50.0
-_COMMAND, _ANSWER = 0, 1  # what is sent first
+_COMMAND, _ANSWER = 0, 1  # priorities: commands are sent first
 _HEARD = frozenset({"report", "map_part"})
-_ONLY_COUNTED = frozenset({"heartbeat", "unsupported"})  # an answer to what it does not know would have no end
-_SILENT = 10  # looks, one a second; agents say every 3 s that they are there
-_UNKNOWN = 16  # types of one stream's that the audit tells of
-_BROKEN = 0.1  # seconds in which gRPC tells that a stream has not ended but broken
-_BROKE_OFF = f"the agent went away without a word, or sent more than {MESSAGE} bytes at once"
+_ONLY_COUNTED = frozenset({"heartbeat", "unsupported"})  # answering an unknown message with another one would never end
+_SILENT = 10  # checks, one a second; agents send a heartbeat every 3 s
+_UNKNOWN = 16  # unknown types per stream that are audited
+_BROKEN = 0.1  # seconds in which gRPC reports that a stream was broken, not ended
+_BROKE_OFF = f"the agent disconnected without closing, or sent more than {MESSAGE} bytes at once"
 
 log = structlog.get_logger()
 
 
 class Fleet(Protocol):
-    """Whom the gateway serves. Called in the event loop: nothing here waits."""
+    """Agents and sources that the gateway serves. The event loop calls it, so nothing here may block."""
 
     def serves(self, agent: FleetIdentity) -> bool:
-        """Whether its tenant is one of the gateway's."""
+        """True if the gateway serves the agent's tenant."""
 
-    def source(self, agent: FleetIdentity, name: str, epoch: int) -> Opened | None:
-        """A source that an agent may capture, under a lease (0: under none); None for any other."""
+    def source(self, agent: FleetIdentity, name: str, epoch: int) -> ServedSource | None:
+        """Return a source that an agent may capture, with the epoch of its lease (0: no lease); None for any other."""
 
     def revoked(self, agent: FleetIdentity, serial: str) -> bool:
-        """Whether a certificate of an agent's counts no more."""
+        """True if an agent's certificate was revoked."""
 
     def bearer(self, token: str) -> FleetIdentity | str:
-        """The agent whose token somebody shows, or why it is none."""
+        """Return the agent of a token, or why the token is refused."""
 
     def joined(self, agent_connection: AgentConnection, request: StreamRequest, version: str) -> None:
-        """An agent wants to be commanded; `request` holds its `ready`."""
+        """Register an agent that accepts assignments; `request` contains its `ready`."""
 
     def heard(self, agent_connection: AgentConnection, request: StreamRequest) -> None:
-        """What such an agent tells."""
+        """Handle a report or a catalog part of a registered agent."""
 
     def left(self, agent_connection: AgentConnection) -> None:
-        """Its stream has ended."""
+        """Remove an agent whose stream has ended."""
 
-    def refused(self, said: Mapping[str, Any], agent: FleetIdentity | None) -> None:
-        """What was not done, for the audit; by an agent, or by nobody that is known."""
+    def refused(self, entry: Mapping[str, Any], agent: FleetIdentity | None) -> None:
+        """Write a refusal to the audit log; `agent` is None for an unknown peer."""
 
 
-async def turned_away(
-    fleet: Fleet, context: Any, code: grpc.StatusCode, why: str, agent: FleetIdentity | None
-) -> NoReturn:
-    """Tell why a stream ends, once in the audit and once to the peer; raises."""
+async def reject(fleet: Fleet, context: Any, code: grpc.StatusCode, why: str, agent: FleetIdentity | None) -> NoReturn:
+    """End a stream with a reason, in the audit log and to the peer. Always raises."""
     who = agent.uri if agent else None
     log.warning("turned away", peer=context.peer(), agent=who, why=why, code=code.name)
     fleet.refused({"what": "dial", "who": who, "from": context.peer(), "outcome": "turned away", "why": why}, agent)
@@ -83,73 +82,73 @@ async def turned_away(
 
 
 class AgentStream:
-    """The lanes of one stream; and the agent's seat (`interfaces.AgentConnection`), where it wants to be commanded."""
+    """Session channels of one stream; implements `AgentConnection` if the agent accepts assignments."""
 
     def __init__(self, fleet: Fleet, agent: FleetIdentity, context: Any, version: str, budget: CreditBudget) -> None:
         self._fleet, self.agent, self._context, self._version = fleet, agent, context, version
         self._budget = budget
-        self._desks: dict[int, SessionHandler] = {}
+        self._handlers: dict[int, SessionHandler] = {}
         self._outgoing: asyncio.PriorityQueue[tuple[int, int, StreamRequest]] = asyncio.PriorityQueue()
         self._numbers = itertools.count()
-        self._room, self._answers = asyncio.Event(), 0  # bytes that wait
+        self._room, self._answers = asyncio.Event(), 0  # queued bytes
         self._commands = 0
-        self._said, self._sent = 0, 0  # bytes of the steward's, each counted in one thread
+        self._queued, self._sent = 0, 0  # bytes of commands; each counter belongs to one thread
         self._loop = asyncio.get_running_loop()
         self._gone, self._ending = threading.Event(), self._loop.create_future()
-        self._peer: str = context.peer()  # which gRPC knows no more once the stream has ended
-        self._seated = False
-        self._looks = 0  # since something was heard
+        self._peer: str = context.peer()  # kept here: gRPC forgets it when the stream ends
+        self._ready = False
+        self._checks = 0  # since the last message
         self._places: set[tuple[str, str]] = set()
         self._unknown: set[int] = set()
-        self._over: dict[int, str] = {}  # lanes that have no desk any more, or never had one, and why
+        self._over: dict[int, str] = {}  # session channels without a handler, and why
         self._threads: list[threading.Thread] = []
-        self._says, self._said_at = _SAYS, time.monotonic()
+        self._allowance, self._counted_at = _SAYS, time.monotonic()
 
     async def run(self, requests: AsyncIterator[StreamRequest]) -> None:
-        """Read until the stream ends, write beside it."""
+        """Read until the stream ends; write at the same time."""
         writing, reading = asyncio.create_task(self._write()), asyncio.create_task(self._read(requests))
         try:
             await asyncio.wait({reading, self._ending}, return_when=asyncio.FIRST_COMPLETED)
             if reading.done():
-                reading.result()  # raises what has ended it
+                reading.result()  # raises the error that ended it
                 await asyncio.sleep(_BROKEN)
             else:
                 code, why = self._ending.result()
                 if code is not grpc.StatusCode.UNAVAILABLE:
-                    await self._unavailable(code, why)
+                    await self._reject(code, why)
                 await self._context.abort(code, why)
         except asyncio.CancelledError:
-            # gRPC says the same of a message that it has refused as of an agent that was killed
-            self._reported("stream", "broke off", _BROKE_OFF)
+            # gRPC reports an oversized message and a killed agent in the same way
+            self._audit("stream", "broke off", _BROKE_OFF)
             raise
         finally:
             writing.cancel()
             reading.cancel()
 
     def close(self) -> None:
-        """Every desk gives up what is uncommitted, and ends."""
+        """Make every session handler abort uncommitted records, and end."""
         self._gone.set()
-        if self._seated:
+        if self._ready:
             self._fleet.left(self)
-        for session_handler in self._desks.values():
+        for session_handler in self._handlers.values():
             session_handler.put(None)
 
-    def say(self, request: StreamRequest) -> None:
-        """See `interfaces.AgentConnection`; the steward's thread calls it."""
-        self._said += request.ByteSize()
+    def send(self, request: StreamRequest) -> None:
+        """See `AgentConnection`. The coordinator's thread calls it."""
+        self._queued += request.ByteSize()
         self._soon(self._command, request)
 
     @property
     def full(self) -> bool:
-        """See `interfaces.AgentConnection`."""
-        return self._said - self._sent > _FULL
+        """See `AgentConnection`."""
+        return self._queued - self._sent > _FULL
 
     def end(self, why: str) -> None:
-        """See `interfaces.AgentConnection`; any thread may call it."""
+        """See `AgentConnection`. Any thread may call it."""
         self._soon(self._end, why)
 
-    def void(self, why: str) -> None:
-        """End the stream, since its certificate counts no more; called in the event loop."""
+    def end_unauthenticated(self, why: str) -> None:
+        """End the stream because its credentials are no longer valid. Called in the event loop."""
         self._end(why, grpc.StatusCode.UNAUTHENTICATED)
 
     def _soon(self, do: Callable[..., None], what: Any) -> None:
@@ -162,30 +161,31 @@ class AgentStream:
 
     def _command(self, request: StreamRequest) -> None:
         self._commands += 1
-        if self._commands > _UNSENT_WORDS or self._said - self._sent > _UNSENT:
-            self._end("it takes nothing")
+        if self._commands > _UNSENT_COMMANDS or self._queued - self._sent > _UNSENT:
+            self._end("the agent reads nothing")
             return
         if request.WhichOneof("payload") == "withdraw":
             source = request.withdraw.source
             for channel in [
-                channel for channel, session_handler in self._desks.items() if session_handler.source == source
+                channel for channel, session_handler in self._handlers.items() if session_handler.source == source
             ]:
-                self._shut(channel, f"source {source} was withdrawn")  # whether or not the agent does as it is told
+                self._shut(channel, f"source {source} was withdrawn")  # even if the agent ignores the command
         self._outgoing.put_nowait((_COMMAND, next(self._numbers), request))
 
-    def silent(self) -> None:
-        """A look at the stream, one of several a second apart: a lane whose records wait for their commit ends where
-        nothing was heard between so many of them, else readers would wait for an agent that is suspended. Looks are
-        counted, not seconds: a loop that was busy has not read what came.
+    def check_silence(self) -> None:
+        """End session channels with uncommitted records after `_SILENT` checks without a message.
+
+        It is called every second. Otherwise consumers would wait for the transaction of a suspended agent. Checks are
+        counted instead of seconds, because a busy event loop reads messages late.
         """
-        self._looks += 1
-        if self._looks > _SILENT:
-            for channel in [channel for channel, session_handler in self._desks.items() if session_handler.uncommitted]:
+        self._checks += 1
+        if self._checks > _SILENT:
+            for channel in [channel for channel, handler in self._handlers.items() if handler.uncommitted]:
                 self._shut(channel, f"the agent was silent for {_SILENT} s")
 
     def _shut(self, channel: int, why: str) -> None:
-        """Its desk ends, and its session is told so at once: it may wait for credit, which nobody gives any more."""
-        self._desks.pop(channel).put(None)
+        """End a session handler and notify its session at once; it may be waiting for credit."""
+        self._handlers.pop(channel).put(None)
         self._over[channel] = why
         self._answer_now(StreamRequest(log_reply=LogReply(channel=channel, failure=_failure(why))))
 
@@ -212,59 +212,61 @@ class AgentStream:
         self._outgoing.put_nowait((_ANSWER, next(self._numbers), request))
 
     def _answer_now(self, request: StreamRequest) -> None:
-        """Of who reads the stream, which must not wait: an agent that does not hear would not be heard either."""
+        """Queue an answer of the stream's reader, which must not block: it would stop to read an agent that reads
+        nothing.
+        """
         if self._answers > _WAITING:
-            self._end("it takes nothing")
+            self._end("the agent reads nothing")
             return
         self._answers += request.ByteSize()
         self._outgoing.put_nowait((_ANSWER, next(self._numbers), request))
 
     async def _one(self, request: StreamRequest) -> None:
-        what, self._looks = request.WhichOneof("payload"), 0
-        if why := improper(request):
-            await self._unavailable(grpc.StatusCode.INVALID_ARGUMENT, why)
-        if what == "ready" and not self._seated:
-            self._seated = True
+        what, self._checks = request.WhichOneof("payload"), 0
+        if why := invalid_reason(request):
+            await self._reject(grpc.StatusCode.INVALID_ARGUMENT, why)
+        if what == "ready" and not self._ready:
+            self._ready = True
             self._places = {(place.connection, place.database) for place in request.ready.places}
             self._fleet.joined(self, request, self._version)
-        elif what in _HEARD and self._seated:
-            await self._counted()
+        elif what in _HEARD and self._ready:
+            await self._count()
             await self._heard(request)
         elif what in _ONLY_COUNTED:
-            await self._counted()
+            await self._count()
         elif what == "log_call":
             await self._called(request)
         else:
             if request.type not in self._unknown and len(self._unknown) < _UNKNOWN:
                 self._unknown.add(request.type)
-                self._reported("message", "not supported", f"a message of type {request.type}")
-            reported = Unsupported(type=request.type, what=f"a message of type {request.type}")
-            self._answer_now(StreamRequest(type=request.type, unsupported=reported))
+                self._audit("message", "not supported", f"a message of type {request.type}")
+            unsupported = Unsupported(type=request.type, what=f"a message of type {request.type}")
+            self._answer_now(StreamRequest(type=request.type, unsupported=unsupported))
 
-    async def _counted(self) -> None:
+    async def _count(self) -> None:
         now = time.monotonic()
-        self._says = min(_SAYS, self._says + (now - self._said_at) * _SAYS_PER_SECOND) - 1
-        self._said_at = now
-        if self._says < 0:
-            await self._unavailable(grpc.StatusCode.RESOURCE_EXHAUSTED, "it says more than a gateway hears")
+        self._allowance = min(_SAYS, self._allowance + (now - self._counted_at) * _SAYS_PER_SECOND) - 1
+        self._counted_at = now
+        if self._allowance < 0:
+            await self._reject(grpc.StatusCode.RESOURCE_EXHAUSTED, "it sends too many messages")
 
     async def _heard(self, request: StreamRequest) -> None:
         part = request.map_part
         if request.HasField("map_part") and (part.connection, part.database) not in self._places:
-            await self._unavailable(
-                grpc.StatusCode.INVALID_ARGUMENT, f"a map of {part.database[:64]!r}, not named before"
+            await self._reject(
+                grpc.StatusCode.INVALID_ARGUMENT, f"catalog of {part.database[:64]!r}, which it did not announce"
             )
         self._fleet.heard(self, request)
 
     async def _called(self, request: StreamRequest) -> None:
         call = request.log_call
-        session_handler = self._desks.get(call.channel)
+        session_handler = self._handlers.get(call.channel)
         if session_handler is None and call.channel not in self._over and self._crowded():
-            if len(self._over) >= _UNSENT_WORDS:
-                await self._unavailable(grpc.StatusCode.RESOURCE_EXHAUSTED, "sessions without end")
-            self._over[call.channel] = f"an agent has {_CHANNELS} sessions at most over one stream"
-            self._reported("session", "refused", self._over[call.channel], request.header.source)
-        if call.channel in self._over:  # its agent may not have heard of it yet
+            if len(self._over) >= _UNSENT_COMMANDS:
+                await self._reject(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many refused sessions")
+            self._over[call.channel] = f"an agent may run {_CHANNELS} sessions on one stream"
+            self._audit("session", "refused", self._over[call.channel], request.header.source)
+        if call.channel in self._over:  # its agent may not know it yet
             if call.call:
                 failed = LogReply(channel=call.channel, call=call.call, failure=_failure(self._over[call.channel]))
                 self._answer_now(StreamRequest(log_reply=failed))
@@ -274,45 +276,47 @@ class AgentStream:
         if session_handler is None:
             session_handler = await self._opened(call.channel, request.header.source, request.header.epoch)
         if why := session_handler.put(call):
-            await self._unavailable(grpc.StatusCode.RESOURCE_EXHAUSTED, why)
+            await self._reject(grpc.StatusCode.RESOURCE_EXHAUSTED, why)
         if call.WhichOneof("what") == "close":
-            del self._desks[call.channel]
+            del self._handlers[call.channel]
 
     async def _opened(self, channel: int, name: str, epoch: int) -> SessionHandler:
         source = self._fleet.source(self.agent, name, epoch)
         if source is None:
-            await self._unavailable(grpc.StatusCode.PERMISSION_DENIED, f"source {name[:80]!r} is none of this agent's")
-        session_handler = self._desks[channel] = SessionHandler(
+            await self._reject(grpc.StatusCode.PERMISSION_DENIED, f"this agent may not capture source {name[:80]!r}")
+        session_handler = self._handlers[channel] = SessionHandler(
             source, channel, self._reply, self._refused(source.name), self._budget
         )
-        self._threads.append(threading.Thread(target=session_handler.run, name=f"desk {source.name}", daemon=True))
+        self._threads.append(threading.Thread(target=session_handler.run, name=f"session {source.name}", daemon=True))
         self._threads[-1].start()
         return session_handler
 
     def _crowded(self) -> bool:
-        """Whether it has as many lanes as it may, or as many that are still ending: each has a thread, and a client."""
+        """True if the limit of session channels or of their threads is reached. Threads of closed channels may still
+        end.
+        """
         self._threads = [one for one in self._threads if one.is_alive()]
-        return len(self._desks) >= _CHANNELS or len(self._threads) >= 2 * _CHANNELS
+        return len(self._handlers) >= _CHANNELS or len(self._threads) >= 2 * _CHANNELS
 
-    async def _unavailable(self, code: grpc.StatusCode, why: str) -> NoReturn:
-        await turned_away(self._fleet, self._context, code, why, self.agent)
+    async def _reject(self, code: grpc.StatusCode, why: str) -> NoReturn:
+        await reject(self._fleet, self._context, code, why, self.agent)
 
     def _refused(self, source: str) -> Callable[[str], None]:
-        def reported(what: str) -> None:
-            self._reported("write", "refused", what, source)
+        def audit(what: str) -> None:
+            self._audit("write", "refused", what, source)
 
-        return reported
+        return audit
 
-    def _reported(self, what: str, outcome: str, why: str, source: str = "") -> None:
+    def _audit(self, what: str, outcome: str, why: str, source: str = "") -> None:
         who, peer = self.agent.uri, self._peer
         log.warning(outcome, agent=who, source=source, what=what, why=why)
         line = {"what": what, "who": who, "from": peer, "outcome": outcome, "why": why}
         self._fleet.refused({**line, "on": source} if source else line, self.agent)
 
     def _reply(self, reply: LogReply) -> None:
-        """Called by desks, in their threads: waits while the agent takes nothing."""
+        """Send a reply from the thread of a session handler. Blocks while the agent reads nothing."""
         if self._gone.is_set():
-            raise Retriable("the agent is gone")
+            raise Retriable("the agent has disconnected")
         put = asyncio.run_coroutine_threadsafe(self._answer(StreamRequest(log_reply=reply)), self._loop)
         while not self._gone.is_set():
             try:
@@ -321,7 +325,7 @@ class AgentStream:
             except TimeoutError:
                 continue
         put.cancel()
-        raise Retriable("the agent is gone")
+        raise Retriable("the agent has disconnected")
 
 
 def _failure(why: str) -> Failure:

@@ -1,8 +1,8 @@
-"""The operators' REST API of a gateway, with its OpenAPI at `/openapi.json`: tokens, roles, one answer per command.
+"""The REST API of a gateway for operators. Its OpenAPI description is at `/openapi.json`.
 
-Over TLS with the gateway's own certificate. What is wrong is told as `{"error": …, "remedy": …}`: 400 bad input, 401 no
-token, 403 its role is too small, 404 nothing of that name, 409 another command was faster, 413 too long, 429 too many
-wrong tokens from one address, 503 Kafka is away.
+It uses TLS with the gateway's certificate, and bearer tokens with roles. Errors are `{"error": …, "remedy": …}`: 400
+invalid input, 401 no valid token, 403 the role is not sufficient, 404 not found, 409 a concurrent command won, 411 no
+length, 413 too long, 429 too many wrong tokens from one address, 503 Kafka is unavailable.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from cdc.model.errors import Retriable, TailorbirdError, TopologyError, UsageError
 from ingest.fleet.tokens import Guesses, Role, number_of
-from ingest.gateway.commands import FleetCommands, FleetOperator, NotThere, Overtaken
+from ingest.gateway.commands import FleetCommands, FleetOperator, NotFound, VersionConflict
 
 _LONGEST = 1024 * 1024  # bytes of a request's body
-_UNASKED = 10.0  # seconds until whoever has begun to ask must have asked
+_REQUEST_TIMEOUT = 10.0  # seconds for a client to finish a request that it has begun
 
 
 class _Body(BaseModel):
@@ -38,7 +38,7 @@ class _Body(BaseModel):
 
 
 class TablesToStart(_Body):
-    """Tables by name, with what a topology says of each; `{}` for nothing."""
+    """Tables by name, each with its settings as in a topology, or `{}`."""
 
     tables: dict[str, dict[str, Any]] = Field(min_length=1)
 
@@ -50,26 +50,26 @@ class TablesToStop(_Body):
 
 
 class TablesToDump(TablesToStop):
-    """Tables by name, and which of their rows."""
+    """Tables by name, and a condition on their rows."""
 
     where: str = ""
 
 
 class VersionToRestore(_Body):
-    """An older version's number."""
+    """The number of an older version."""
 
     version: int
 
 
 class PlaceToReturnTo(_Body):
-    """The newest position of at most `sequence`, committed before `before_ms`."""
+    """The newest position with at most `sequence` that was committed before `before_ms`."""
 
     sequence: int | None = None
     before_ms: float | None = None
 
 
 class Drainage(_Body):
-    """An agent or a gateway, and whether it is drained."""
+    """An agent or a gateway, and if it is drained."""
 
     role: str = Field(pattern="^(agents|gateways)$")
     name: str
@@ -77,11 +77,11 @@ class Drainage(_Body):
 
 
 class EmptyBody(_Body):
-    """The path says it all."""
+    """An empty body: the path contains everything."""
 
 
 class TokenToIssue(_Body):
-    """Whose token, what it may do, for how long."""
+    """The holder, role and validity in days of a new token."""
 
     name: str
     role: str
@@ -91,7 +91,7 @@ class TokenToIssue(_Body):
 def fleet_api(
     commands: FleetCommands, clock: Callable[[], float] = time.monotonic, guesses: Guesses | None = None
 ) -> FastAPI:
-    """The application of one tenant; `clock` in seconds measures how often an address guesses."""
+    """Return the application of one tenant; `clock` returns seconds for the limit on failed attempts."""
     app = FastAPI(title="Tailorbird fleet", version=version("tailorbird"), docs_url=None, redoc_url=None)
     app.state.guard = Guard(commands, guesses or Guesses(), clock)
     _errors(app)
@@ -102,8 +102,9 @@ def fleet_api(
 
 
 class TenantApis:
-    """The applications of all tenants behind one address: the token says which one is asked. A token that is nobody's
-    is the first one's to refuse; guesses of all are counted together.
+    """The applications of all tenants on one address. The token selects the tenant.
+
+    The first tenant refuses unknown tokens. Failed attempts are counted over all tenants.
     """
 
     def __init__(self, commands: Sequence[FleetCommands], clock: Callable[[], float] = time.monotonic) -> None:
@@ -118,14 +119,15 @@ class TenantApis:
 
 
 class Guard:
-    """Who asks, and whether he may."""
+    """Authenticates operators and checks their roles."""
 
     def __init__(self, commands: FleetCommands, guesses: Guesses, clock: Callable[[], float]) -> None:
         self._commands, self._guesses, self._clock = commands, guesses, clock
 
     def operator(self, address: str, what: str, shown: str, role: Role) -> FleetOperator:
-        """Whose token is shown; HTTPException 401, 403 or 429, each refusal with its line of audit. While an address is
-        not heard, one line stands for all that it asks.
+        """Return the operator of a token. Raises HTTPException 401, 403 or 429, and audits each refusal.
+
+        While an address is refused, its requests are not audited one by one.
         """
         wait = self._guesses.shut(address, self._clock())
         if wait > 0:
@@ -135,12 +137,12 @@ class Guard:
             self._guesses.failed(address, self._clock())
             self._commands.refused(FleetOperator("", address), what, found)
             if self._guesses.shut(address, self._clock()) > 0:
-                self._commands.refused(FleetOperator("", address), what, "too many wrong tokens: not heard for a while")
+                self._commands.refused(FleetOperator("", address), what, "too many wrong tokens: refused for a while")
             raise HTTPException(401, found, {"WWW-Authenticate": "Bearer"})
         who = FleetOperator(found.name, address)
         if not found.may(role):
-            self._commands.refused(who, what, f"role {found.role} may not do what takes {role}")
-            raise HTTPException(403, f"role {found.role} may not do what takes {role}")
+            self._commands.refused(who, what, f"role {found.role} is not sufficient, {role} is required")
+            raise HTTPException(403, f"role {found.role} is not sufficient, {role} is required")
         return who
 
 
@@ -174,67 +176,67 @@ def _errors(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
-        reported = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        return JSONResponse({"error": reported[:500], "remedy": "see /openapi.json"}, 400)
+        problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        return JSONResponse({"error": problem[:500], "remedy": "see /openapi.json"}, 400)
 
     @app.middleware("http")
-    async def bounded(request: Request, go_on: Any) -> Any:
+    async def bounded(request: Request, call_next: Any) -> Any:
         length = request.headers.get("content-length")
         if request.method in ("POST", "PUT", "PATCH") and (length is None or not length.isdigit()):
-            return JSONResponse({"error": "a body whose length is not told", "remedy": "Content-Length"}, 411)
+            return JSONResponse({"error": "the body has no length", "remedy": "send Content-Length"}, 411)
         if int(length or 0) > _LONGEST:
-            return JSONResponse({"error": f"more than {_LONGEST} bytes", "remedy": "say less at a time"}, 413)
-        return await go_on(request)
+            return JSONResponse({"error": f"more than {_LONGEST} bytes", "remedy": "send less at a time"}, 413)
+        return await call_next(request)
 
 
 def status_of(error: TailorbirdError) -> int:
-    """HTTP's word for an error."""
-    if isinstance(error, NotThere):
+    """Return the HTTP status of an error."""
+    if isinstance(error, NotFound):
         return 404
-    if isinstance(error, Overtaken):
+    if isinstance(error, VersionConflict):
         return 409
     if isinstance(error, UsageError | TopologyError):
         return 400
     return 503 if isinstance(error, Retriable) else 500
 
 
-# Handlers that wait for Kafka are plain functions: FastAPI runs them in threads, and the streams' loop goes on.
+# Handlers that wait for Kafka are plain functions: FastAPI runs them in threads, so the event loop never blocks.
 
 
 def _looks(app: FastAPI, commands: FleetCommands) -> None:
     @app.get("/v1/agents")
     def agents(who: Viewer) -> list[dict[str, Any]]:
-        """Agents, where they are, what they run."""
+        """List agents, with their gateways and sources."""
         return commands.agents()
 
     @app.get("/v1/gateways")
     def gateways(who: Viewer) -> list[dict[str, Any]]:
-        """Gateways, when they were heard of, how many agents they have."""
+        """List gateways, with their last heartbeat and number of agents."""
         return commands.gateways()
 
     @app.get("/v1/map")
     def seen(who: Viewer, agent: str | None = None) -> list[dict[str, Any]]:
-        """Databases, tables and columns that agents see, and which source captures them."""
+        """List databases, tables and columns that agents see, and the source that captures them."""
         return commands.map(agent)
 
     @app.get("/v1/sources")
     def sources(who: Viewer) -> list[dict[str, Any]]:
-        """Sources: what shall be, who has them, what they report."""
+        """List sources, with their desired state, agent and report."""
         return commands.sources()
 
     @app.get("/v1/sources/{source}/config")
     def config(source: str, who: Viewer, version: int | None = None) -> dict[str, Any]:
-        """A version of a source's configuration."""
+        """Show a version of a source's configuration."""
         return commands.config(source, version)
 
     @app.get("/v1/sources/{source}/positions")
     def positions(source: str, who: Viewer) -> list[Any]:
-        """Positions that a source can be set back to."""
+        """List positions that a source can be set back to."""
         return list(commands.positions(source))
 
     @app.get("/v1/audit")
     def audit(who: Administrator, last: int = 100) -> list[Any]:
-        """The last lines of audit."""
+        """Show the last lines of the audit log."""
         return list(commands.audited(max(1, min(last, 10_000))))
 
 
@@ -246,7 +248,7 @@ def _sources(app: FastAPI, commands: FleetCommands) -> None:
 
     @app.patch("/v1/sources/{source}")
     def change(source: str, spec: dict[str, Any], who: Driver) -> dict[str, Any]:
-        """Change some keys of a source's configuration; null takes one away."""
+        """Change some keys of a source's configuration; null removes a key."""
         return commands.configure(who, source, spec, change=True)
 
     @app.put("/v1/sources/{source}/config")
@@ -260,56 +262,56 @@ def _sources(app: FastAPI, commands: FleetCommands) -> None:
         return commands.remove(who, source)
 
     @app.post("/v1/sources/{source}/rollback")
-    def roll_back(source: str, reported: VersionToRestore, who: Driver) -> dict[str, Any]:
+    def roll_back(source: str, body: VersionToRestore, who: Driver) -> dict[str, Any]:
         """Write an older version again."""
-        return commands.roll_back(who, source, reported.version)
+        return commands.roll_back(who, source, body.version)
 
     @app.post("/v1/sources/{source}/start")
-    def start(source: str, reported: TablesToStart, who: Driver) -> dict[str, Any]:
+    def start(source: str, body: TablesToStart, who: Driver) -> dict[str, Any]:
         """Capture tables."""
-        return commands.start(who, source, reported.tables)
+        return commands.start(who, source, body.tables)
 
     @app.post("/v1/sources/{source}/stop")
-    def stop(source: str, reported: TablesToStop, who: Driver) -> dict[str, Any]:
-        """Capture tables no more."""
-        return commands.stop(who, source, reported.tables)
+    def stop(source: str, body: TablesToStop, who: Driver) -> dict[str, Any]:
+        """Stop to capture tables."""
+        return commands.stop(who, source, body.tables)
 
     @app.post("/v1/sources/{source}/dump")
-    def dump(source: str, reported: TablesToDump, who: Driver) -> dict[str, Any]:
+    def dump(source: str, body: TablesToDump, who: Driver) -> dict[str, Any]:
         """Read captured tables again."""
-        return commands.dump(who, source, reported.tables, reported.where)
+        return commands.dump(who, source, body.tables, body.where)
 
     @app.post("/v1/sources/{source}/positions")
-    def set_position(source: str, reported: PlaceToReturnTo, who: Driver) -> dict[str, Any]:
+    def set_position(source: str, body: PlaceToReturnTo, who: Driver) -> dict[str, Any]:
         """Set a source back."""
-        return commands.set_position(who, source, reported.sequence, reported.before_ms)
+        return commands.set_position(who, source, body.sequence, body.before_ms)
 
 
 def _others(app: FastAPI, commands: FleetCommands) -> None:
     @app.post("/v1/drain")
-    def drain(reported: Drainage, who: Driver) -> dict[str, Any]:
-        """Drain an agent or a gateway, or let it come back."""
-        return commands.drain(who, reported.role, reported.name, reported.drained)
+    def drain(body: Drainage, who: Driver) -> dict[str, Any]:
+        """Drain an agent or a gateway, or end that."""
+        return commands.drain(who, body.role, body.name, body.drained)
 
     @app.get("/v1/revoked-certificates")
     def revoked(who: Administrator) -> list[dict[str, Any]]:
-        """Certificates of agents that count no more."""
+        """List revoked certificates of agents."""
         return commands.revoked()
 
     @app.put("/v1/revoked-certificates/{serial}")
-    def revoke_certificate(serial: str, reported: EmptyBody, who: Administrator) -> dict[str, Any]:
-        """Turn away whoever shows a certificate, and cut its streams."""
+    def revoke_certificate(serial: str, body: EmptyBody, who: Administrator) -> dict[str, Any]:
+        """Revoke a certificate, and end its streams."""
         return commands.revoke_certificate(who, serial)
 
     @app.get("/v1/tokens")
     def tokens(who: Administrator) -> list[dict[str, Any]]:
-        """Tokens, without what they are checked with."""
+        """List tokens, without their hashes."""
         return [token.shown() for token in commands.tokens.values()]
 
     @app.post("/v1/tokens", status_code=201)
-    def issue(reported: TokenToIssue, who: Administrator) -> dict[str, Any]:
-        """Issue a token, which is told this once."""
-        return commands.issue(who, reported.name, reported.role, reported.days)
+    def issue(body: TokenToIssue, who: Administrator) -> dict[str, Any]:
+        """Issue a token; its secret is returned only this once."""
+        return commands.issue(who, body.name, body.role, body.days)
 
     @app.delete("/v1/tokens/{number}")
     def revoke(number: str, who: Administrator) -> dict[str, Any]:
@@ -318,22 +320,22 @@ def _others(app: FastAPI, commands: FleetCommands) -> None:
 
 
 def check_address(address: str) -> tuple[str, int]:
-    """Host and port of `host:port`; UsageError where it is none."""
+    """Split `host:port`. Raises UsageError if it is malformed."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise UsageError(f"--api {address}: no address", "host:port, e.g. 127.0.0.1:7444")
+        raise UsageError(f"--api {address} is not an address", "use host:port, e.g. 127.0.0.1:7444")
     return host, int(port)
 
 
 async def serve_api(commands: Sequence[FleetCommands], address: str, folder: Path, stopped: asyncio.Event) -> None:
-    """Serve all tenants until `stopped`, with the certificate in `folder`; UsageError where the address is taken."""
+    """Serve all tenants until `stopped`, with the certificate in `folder`. Raises UsageError if it cannot listen."""
     host, port = check_address(address)
     config = uvicorn.Config(
         TenantApis(commands), host=host, port=port, ssl_certfile=str(folder / "cert.pem"),
         ssl_keyfile=str(folder / "key.pem"), log_config=None, access_log=False, server_header=False, lifespan="off",
         proxy_headers=False, timeout_keep_alive=30, limit_concurrency=200, timeout_graceful_shutdown=2, http=Connection,
     )  # fmt: skip
-    server = Quiet(config)
+    server = SignallessServer(config)
 
     async def end() -> None:
         await stopped.wait()
@@ -342,21 +344,23 @@ async def serve_api(commands: Sequence[FleetCommands], address: str, folder: Pat
     ending = asyncio.create_task(end())
     try:
         await server.serve()
-    except SystemExit as error:  # how uvicorn says that it can not listen
-        raise UsageError(f"{address} can not be listened at", "is another gateway running?") from error
+    except SystemExit as error:  # uvicorn exits if it cannot listen
+        raise UsageError(f"cannot listen on {address}", "check that no other gateway is running") from error
     finally:
         ending.cancel()
     if not stopped.is_set():
-        raise UsageError(f"{address} can not be listened at", "is another gateway running?")
+        raise UsageError(f"cannot listen on {address}", "check that no other gateway is running")
 
 
 class Connection(H11Protocol):
-    """Of a client that may be silent behind an answer, and else asks whole things: one that says nothing, or some bytes
-    now and then, would hold one of the places that all clients share.
+    """A connection that is closed if its client does not finish a request in time.
+
+    A client may be idle after an answer. But one that sends nothing, or few bytes at a time, would occupy one of the
+    connections that all clients share.
     """
 
     def connection_made(self, transport: Any) -> None:
-        """It has so long for a request, and so long for its body."""
+        """Start the timer for a request, and then for its body."""
         super().connection_made(transport)
         self._seen: tuple[object, bool] | None = None
         self._look()
@@ -366,7 +370,7 @@ class Connection(H11Protocol):
         if cycle is None:
             awaited = True  # its first request
         elif cycle.response_complete:
-            awaited = self.timeout_keep_alive_task is None  # it has begun to say something
+            awaited = self.timeout_keep_alive_task is None  # the next request has begun
         else:
             awaited = cycle.more_body
         now = (cycle, awaited)
@@ -374,17 +378,17 @@ class Connection(H11Protocol):
             self.transport.close()
         elif not self.transport.is_closing():
             self._seen = now
-            self.loop.call_later(_UNASKED, self._look)
+            self.loop.call_later(_REQUEST_TIMEOUT, self._look)
 
 
-class Quiet(uvicorn.Server):
-    """Leaves signals to the gateway, which ends the API beside the streams."""
+class SignallessServer(uvicorn.Server):
+    """A server that leaves signals to the gateway, which stops the API together with the streams."""
 
     def install_signal_handlers(self) -> None:
-        """None."""
+        """Install no handlers."""
 
     def capture_signals(self) -> Any:
-        """None."""
+        """Install no handlers."""
         from contextlib import nullcontext
 
         return nullcontext()

@@ -1,4 +1,4 @@
-"""Who did what, in the topic `<topology>.audit`: kept for a quarter, not compacted; implements `interfaces.Audit`."""
+"""The audit log in the topic `<topology>.audit`, kept for 92 days, not compacted; implements `Audit`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 
 class KafkaAudit:
-    """The audit of one topology."""
+    """The audit log of one topology."""
 
     def __init__(self, settings: Log, topology: str) -> None:
         self._topic, self._brokers = audit_topic(topology), settings.brokers
@@ -34,29 +34,29 @@ class KafkaAudit:
             )
         )
 
-    def line(self, said: Mapping[str, Any]) -> None:
-        """See `interfaces.Audit`; one that Kafka does not take is in the gateway's log alone."""
+    def line(self, entry: Mapping[str, Any]) -> None:
+        """See `Audit`. A line that Kafka does not accept is only in the gateway's log."""
 
         def delivered(error: Any, message: Any) -> None:
             if error is not None:
-                log.warning("not kept in the audit", why=error.str(), line=dict(said))
+                log.warning("cannot write to the audit log", why=error.str(), line=dict(entry))
 
-        self._produce(said, delivered)
+        self._produce(entry, delivered)
         self._producer.poll(0)
 
-    def sure(self, said: Mapping[str, Any]) -> None:
-        """See `interfaces.Audit`."""
-        reported = list[Any]()
-        self._produce(said, lambda error, message: reported.append(error))
+    def sure(self, entry: Mapping[str, Any]) -> None:
+        """See `Audit`."""
+        errors = list[Any]()
+        self._produce(entry, lambda error, message: errors.append(error))
         deadline = time.monotonic() + _SURE
-        while not reported and time.monotonic() < deadline:
+        while not errors and time.monotonic() < deadline:
             self._producer.poll(0.05)
-        if not reported or reported[0] is not None:
-            why = reported[0].str() if reported else "no answer"
-            raise Retriable(f"Kafka at {self._brokers}: no line of audit can be kept: {why}")
+        if not errors or errors[0] is not None:
+            why = errors[0].str() if errors else "no answer"
+            raise Retriable(f"Kafka at {self._brokers}: cannot write to the audit log: {why}")
 
     def newest(self, count: int) -> Sequence[Mapping[str, Any]]:
-        """See `interfaces.Audit`."""
+        """See `Audit`."""
         consumer = Consumer(
             client_settings(
                 self._brokers, group_id=self._topic, enable_auto_commit=False, enable_partition_eof=True,
@@ -68,12 +68,12 @@ class KafkaAudit:
             consumer.assign([TopicPartition(self._topic, 0, max(low, end - count))])
             return self._until(consumer, end) if end > low else []
         except KafkaException as error:
-            raise Retriable(f"Kafka at {self._brokers}: the audit can not be read: {error.args[0].str()}") from error
+            raise Retriable(f"Kafka at {self._brokers}: the audit log cannot be read: {error.args[0].str()}") from error
         finally:
             consumer.close()
 
     def close(self) -> None:
-        """Send what is left."""
+        """Send the queued lines."""
         self._producer.flush(5.0)
 
     def _until(self, consumer: Any, end: int) -> list[Mapping[str, Any]]:
@@ -90,11 +90,11 @@ class KafkaAudit:
             found.append(orjson.loads(message.value()))
             if message.offset() + 1 >= end:
                 return found
-        raise Retriable(f"Kafka at {self._brokers}: the audit can not be read")
+        raise Retriable(f"Kafka at {self._brokers}: the audit log cannot be read")
 
-    def _produce(self, said: Mapping[str, Any], delivered: Any) -> None:
-        value = orjson.dumps({"at_ms": int(time.time() * 1000), **said})
+    def _produce(self, entry: Mapping[str, Any], delivered: Any) -> None:
+        value = orjson.dumps({"at_ms": int(time.time() * 1000), **entry})
         try:
             self._producer.produce(self._topic, value, None, partition=0, on_delivery=delivered)
         except (BufferError, KafkaException) as error:
-            raise Retriable(f"Kafka at {self._brokers}: no line of audit can be kept: {error}") from error
+            raise Retriable(f"Kafka at {self._brokers}: cannot write to the audit log: {error}") from error

@@ -1,4 +1,4 @@
-"""Where sources stand in Kafka, and how they are set back and signalled; implements `commands.FleetSources`."""
+"""Read, set back and signal sources by their topics in Kafka; implements `commands.FleetSources`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ingest.records.capture_interfaces import Checkpoint
 
 @dataclass(frozen=True, slots=True)
 class KafkaPositions:
-    """Of the sources of one topology's fleet."""
+    """Positions of the sources of one topology's fleet."""
 
     topology: Topology
 

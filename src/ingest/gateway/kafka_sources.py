@@ -1,7 +1,7 @@
-"""Sources as a gateway serves them: each session's log is Kafka's, as if the capture ran here.
+"""Sources that a gateway serves. Each session writes to Kafka as if the capture ran in the gateway.
 
-What the fleet has configured needs a lease. What only the gateway's topology names does not: `tailorbird capture` goes
-through a gateway as it goes to Kafka.
+Sources that the fleet has configured need a lease. Sources that only the gateway's topology names do not: they serve
+`tailorbird capture --gateway`.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from ingest.fleet.desired import SourceSpec, source_of
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.permits import Permits
 from ingest.gateway.gateway_interfaces import StateTopic
-from ingest.gateway.grpc_session import Opened, SessionLog, SignalValues
+from ingest.gateway.grpc_session import ServedSource, SessionLog, SignalValues
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_signals import KafkaSignals
 from ingest.log.kafka_topics import make_topics, source_topics
 from ingest.records.capture_interfaces import Recovered
 
-# A gateway and a source's only agent may die together, and leave a transaction open: so long readers wait for it, and
-# the recovery of other sources. Those of a session that lives are of some 20,000 records, and end within seconds.
+# If a gateway and a source's only agent crash together, their transaction stays open. Consumers and the recovery of
+# other sources wait for it at most this long. Transactions of a running session have about 20,000 records, and end
+# within seconds.
 TRANSACTION_TIMEOUT_MS = 60_000
 
 
 @dataclass(frozen=True)
 class KafkaSource:
-    """Implements `grpc_session.Opened`."""
+    """Implements `grpc_session.ServedSource`."""
 
     topology: Topology
     source: Source
@@ -42,22 +43,22 @@ class KafkaSource:
 
     @cached_property
     def permits(self) -> Permits:
-        """What its sessions may write."""
+        """The topics and keys that its sessions may write."""
         topics = source_topics(self.topology, self.source)
         return Permits(self.topology.name, self.source.name, frozenset(topics.changes), topics.open_ended)
 
     def log(self) -> SessionLog:
-        """Its log, for a session; Retriable while Kafka is away."""
+        """Open its change log for a session. Raises Retriable while Kafka is unavailable."""
         return KafkaLog(self.topology, self.source, make_topics(self.topology, self.source), TRANSACTION_TIMEOUT_MS)
 
     def signals(self) -> SignalValues:
-        """Signals to it."""
+        """Open the signals to the source."""
         return KafkaSignals(self.topology, self.source.name)
 
 
 @dataclass(frozen=True, slots=True)
 class HeldLease:
-    """Whether an agent holds the lease of a source at an epoch, as the topic says at this moment."""
+    """An agent's lease of a source at an epoch, checked against the current state of the topic."""
 
     topic: StateTopic
     source: str
@@ -65,7 +66,7 @@ class HeldLease:
     epoch: int
 
     def check(self) -> None:
-        """Retriable where it does not: it is told what it may capture, and begins anew."""
+        """Raise Retriable if the agent does not hold the lease. It then starts again with its current assignments."""
         lease = self.topic.fresh().leases.get(self.source)
         if lease is None or not lease.admits(self.agent, self.epoch):
             held = f"agent {lease.agent} has it at epoch {lease.epoch}" if lease and lease.agent else "no agent has it"
@@ -73,8 +74,10 @@ class HeldLease:
 
 
 class LeasedLog(KafkaLog):
-    """A log that is recovered under a lease: read before predecessors are locked out, so that who has none locks out
-    nobody, and again behind it, since a newer holder may have come meanwhile, whom this session then has locked out.
+    """A change log whose recovery checks the lease before and after it fences predecessors.
+
+    The first check keeps a session without a lease from fencing others. The second one detects a newer holder that this
+    session has fenced by mistake.
     """
 
     def __init__(self, topology: Topology, source: Source, held: HeldLease) -> None:
@@ -83,7 +86,7 @@ class LeasedLog(KafkaLog):
         super().__init__(topology, source, make_topics(topology, source), TRANSACTION_TIMEOUT_MS)
 
     def recover(self) -> Recovered:
-        """See `interfaces.ChangeLog`; Retriable without the lease."""
+        """See `ChangeLog`. Raises Retriable without the lease."""
         self._held.check()
         found = super().recover()
         self._held.check()
@@ -92,8 +95,9 @@ class LeasedLog(KafkaLog):
 
 @dataclass(frozen=True)
 class LeasedSource:
-    """A source that the fleet has configured; implements `grpc_session.Opened`. What its configuration says is read by
-    its desk, in a thread: half a megabyte of it takes seconds, which the other streams do not have.
+    """A source that the fleet has configured; implements `grpc_session.ServedSource`.
+
+    The session handler's thread parses the configuration: 512 KiB take seconds, which would block other streams.
     """
 
     topology: Topology
@@ -103,28 +107,28 @@ class LeasedSource:
 
     @cached_property
     def served(self) -> KafkaSource:
-        """As one of the topology's."""
+        """The source as if the topology had configured it."""
         return KafkaSource(self.topology, source_of(self.spec, self.topology.name, self.name))
 
     @property
     def permits(self) -> Permits:
-        """What its sessions may write."""
+        """The topics and keys that its sessions may write."""
         return self.served.permits
 
     def log(self) -> SessionLog:
-        """Its log, for a session; Retriable while Kafka is away, and without the lease."""
+        """Open its change log for a session. Raises Retriable while Kafka is unavailable, and without the lease."""
         return LeasedLog(self.topology, self.served.source, self.held)
 
     def signals(self) -> SignalValues:
-        """Signals to it."""
+        """Open the signals to the source."""
         return KafkaSignals(self.topology, self.name)
 
 
 @dataclass(frozen=True, slots=True)
-class Unleased:
-    """A source of the fleet's that an agent had, or would like to have; implements `grpc_session.Opened`.
+class UnleasedSource:
+    """A fleet source for which the agent has no lease; implements `grpc_session.ServedSource`.
 
-    A lane of it fails by itself: the agent's other sources share its stream.
+    Only its session channel fails, because the agent's other sources share the stream.
     """
 
     name: str
@@ -132,60 +136,60 @@ class Unleased:
 
     @property
     def permits(self) -> Permits:
-        """Nothing."""
+        """No permissions."""
         return Permits("", self.name, frozenset(), False)
 
     def log(self) -> SessionLog:
-        """None."""
+        """Raise Retriable."""
         raise Retriable(f"agent {self.agent} has no lease of source {self.name}")
 
     def signals(self) -> SignalValues:
-        """None."""
+        """Raise Retriable."""
         raise Retriable(f"agent {self.agent} has no lease of source {self.name}")
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaFleet:
-    """A part of `grpc_door.Fleet`: what agents of the gateway's tenant may capture, of a topology and of the fleet."""
+    """Sources that agents of a tenant may capture, from a topology and the fleet; implements `grpc_streams.Fleet`."""
 
     topology: Topology
     tenant: str
     topic: StateTopic | None = None
 
-    def source(self, agent: FleetIdentity, name: str, epoch: int) -> Opened | None:
-        """See `grpc_door.Fleet`."""
+    def source(self, agent: FleetIdentity, name: str, epoch: int) -> ServedSource | None:
+        """See `grpc_streams.Fleet`."""
         if agent.tenant != self.tenant:
             return None
         if self.topic is not None and name in self.topic.state.desired:
             spec = self.topic.state.spec(name)
             if spec is None or agent.name not in spec.agents:
-                return Unleased(name, agent.name)
+                return UnleasedSource(name, agent.name)
             return LeasedSource(self.topology, name, spec, HeldLease(self.topic, name, agent.name, epoch))
         found = self.topology.sources.get(name)
         if found is not None and found.agent is not None:  # agents capture it, under a lease, once it is applied
-            return Unleased(name, agent.name)
+            return UnleasedSource(name, agent.name)
         return None if found is None else KafkaSource(self.topology, found)
 
     def serves(self, agent: FleetIdentity) -> bool:
-        """See `grpc_door.Fleet`."""
+        """See `grpc_streams.Fleet`."""
         return agent.tenant == self.tenant
 
     def revoked(self, agent: FleetIdentity, serial: str) -> bool:
-        """See `grpc_door.Fleet`."""
+        """See `grpc_streams.Fleet`."""
         return self.topic is not None and serial in self.topic.state.revoked
 
     def bearer(self, token: str) -> FleetIdentity | str:
-        """Tokens are the steward's fleet's."""
+        """Refuse every token: only `GatewayRuntime` knows tokens."""
         return "no such token"
 
     def joined(self, agent_connection: Any, request: Any, version: str) -> None:
-        """Without a steward nobody is commanded."""
+        """Do nothing: there is no coordinator."""
 
     def heard(self, agent_connection: Any, request: Any) -> None:
-        """Nobody is there to hear it."""
+        """Do nothing: there is no coordinator."""
 
     def left(self, agent_connection: Any) -> None:
-        """Nobody had been told of it."""
+        """Do nothing: there is no coordinator."""
 
-    def refused(self, said: Mapping[str, Any], agent: FleetIdentity | None) -> None:
-        """The gateway's log has it."""
+    def refused(self, entry: Mapping[str, Any], agent: FleetIdentity | None) -> None:
+        """Do nothing: the gateway's log contains it."""

@@ -1,4 +1,4 @@
-"""The fleet's topic in Kafka, which one thread reads from its beginning on; implements `interfaces.StateTopic`."""
+"""The fleet's topic in Kafka. One thread reads it from the beginning; implements `StateTopic`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ingest.fleet.state import FleetState, StateRecord, folded
 from ingest.log.kafka_topics import MAX_MESSAGE, TIMEOUT, client_settings, make_topic
 
 _BATCH = 1000  # records
-_QUEUE = 2 * MAX_MESSAGE // 1024  # KiB that wait while Kafka is away
-# cleaned by the hour: a gateway that starts reads all of it
+_QUEUE = 2 * MAX_MESSAGE // 1024  # KiB that are queued while Kafka is unavailable
+# compacted every hour, because a gateway reads the whole topic when it starts
 _CONFIG = {
     "cleanup.policy": "compact",
     "segment.ms": "3600000",
@@ -28,14 +28,14 @@ _CONFIG = {
     "max.message.bytes": str(MAX_MESSAGE),
 }
 
-# how a broker that was started again answers whoever knows it from before
+# errors of a restarted broker for a client with old metadata
 _STALE = {Code.FENCED_LEADER_EPOCH, Code.UNKNOWN_LEADER_EPOCH}
 
 log = structlog.get_logger()
 
 
 class KafkaState:
-    """The topic of one topology; `changed` is called, in the reading thread, whenever something was read."""
+    """The topic of one topology. The reading thread calls `changed` after it has read records."""
 
     changed: Callable[[], None] | None = None
 
@@ -63,11 +63,11 @@ class KafkaState:
 
     @property
     def state(self) -> FleetState:
-        """See `interfaces.StateTopic`."""
+        """See `StateTopic`."""
         return self._state
 
     def fresh(self) -> FleetState:
-        """See `interfaces.StateTopic`."""
+        """See `StateTopic`."""
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
         deadline = time.monotonic() + TIMEOUT
         while True:
@@ -78,16 +78,16 @@ class KafkaState:
             except (KafkaException, TimeoutError) as error:
                 stale = isinstance(error, KafkaException) and error.args[0].code() in _STALE
                 if stale and self._admin is admin:
-                    # a client that has asked once asks for the leader of then, for a quarter of an hour
+                    # an admin client keeps the leader that it knows for 15 minutes
                     self._admin = AdminClient(client_settings(self._brokers))
-                # a topic that was made a moment ago, or a broker that goes: its partition has a leader soon
+                # a new topic, or a broker that stops: the partition has a leader soon
                 passing = stale or (isinstance(error, KafkaException) and error.args[0].retriable())
                 if not passing or time.monotonic() > deadline:
                     raise Retriable(f"Kafka at {self._brokers}: the fleet's state: {error}") from error
             time.sleep(0.05)
 
     def write(self, *records: StateRecord) -> FleetState:
-        """See `interfaces.StateTopic`."""
+        """See `StateTopic`."""
         offsets, failed = list[int](), list[Any]()
 
         def delivered(error: Any, message: Any) -> None:
@@ -107,7 +107,7 @@ class KafkaState:
         return self._reached(max(offsets) + 1)
 
     def send(self, record: StateRecord) -> None:
-        """See `interfaces.StateTopic`; one that Kafka does not take is a line in the log."""
+        """See `StateTopic`. A record that Kafka does not accept is logged."""
 
         def delivered(error: Any, message: Any) -> None:
             if error is not None:
@@ -117,7 +117,7 @@ class KafkaState:
         self._producer.poll(0)
 
     def close(self) -> None:
-        """Send what is left, and forget the connections."""
+        """Send the queued records, and close the connections."""
         self._closed.set()
         self._producer.flush(5.0)
         self._thread.join(5.0)
@@ -131,7 +131,7 @@ class KafkaState:
     def _reached(self, offset: int) -> FleetState:
         with self._read:
             if not self._read.wait_for(lambda: self._next >= offset, TIMEOUT):
-                raise Retriable(f"Kafka at {self._brokers}: the fleet's state can not be read")
+                raise Retriable(f"Kafka at {self._brokers}: the fleet's state cannot be read")
             return self._state
 
     def _follow(self) -> None:
@@ -147,7 +147,7 @@ class KafkaState:
                 try:
                     self._take(consumer.consume(_BATCH, 0.2))
                 except KafkaException as error:
-                    log.warning("the fleet's state can not be read", topic=self._topic, why=str(error))
+                    log.warning("the fleet's state cannot be read", topic=self._topic, why=str(error))
                     self._closed.wait(1.0)
         finally:
             consumer.close()
@@ -165,13 +165,13 @@ class KafkaState:
                 failed = error
         if messages:
             self._fold(records, reached)
-        if failed is not None:  # behind what came with it, which is not read again
+        if failed is not None:  # after the records of the same batch, which are not read again
             raise KafkaException(failed)
 
     def _fold(self, records: list[StateRecord], reached: int) -> None:
         state = folded(self._state, records)
         if state.strange != self._state.strange:
-            log.warning("records that are none of the fleet's", topic=self._topic, count=state.strange)
+            log.warning("unreadable records in the fleet's topic", topic=self._topic, count=state.strange)
         with self._read:
             self._state, self._next = state, max(self._next, reached)
             self._read.notify_all()

@@ -1,9 +1,9 @@
-"""How much of agents' records a gateway holds: a budget of bytes for all lanes, and each lane's window.
+"""Flow control of agents' records: a budget of bytes for all session channels, and a window for each of them.
 
-A lane begins with `FIRST`, which is beside the budget, so that each of them goes on at any time; its window doubles
-where more comes between two commits, as far as half of the budget goes, and halves where most of it was not needed.
-What librdkafka has taken and Kafka has not yet counts, too: else a gateway would hold megabytes of each source while
-Kafka is away.
+A channel starts with a window of `FIRST`, which does not count towards the budget, so that each channel can always
+proceed. The window doubles if more arrives between two commits, up to half of the budget. It halves if most of it was
+not used. Records in librdkafka's queue count, too. Otherwise a gateway would hold megabytes of each source while Kafka
+is unavailable.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TOTAL = 96 * 1024 * 1024  # bytes of a gateway process
 
 
 class CreditBudget:
-    """Bytes that all lanes of a process share beside the first ones of each; any thread may call it."""
+    """Bytes that all session channels of a process share, in addition to `FIRST` of each. Thread-safe."""
 
     def __init__(self, total: int = TOTAL) -> None:
         self._total, self._held = total, 0
@@ -26,16 +26,16 @@ class CreditBudget:
 
     @property
     def held(self) -> int:
-        """Bytes that lanes may send beyond their first ones, and that are on their way to Kafka."""
+        """Bytes of windows beyond `FIRST`, and bytes in flight to Kafka."""
         return self._held
 
     @property
     def over(self) -> bool:
-        """Whether lanes hold more than there is, each by what can not be refused."""
+        """True if channels hold more than the budget, because records in flight cannot be refused."""
         return self._held > self._total
 
     def take(self, size: int) -> bool:
-        """Whether there is so much left of the half that windows may have; then it is taken."""
+        """Take `size` bytes from the half for windows, and return True if so much was left."""
         with self._lock:
             if self._held + size > self._total // 2:
                 return False
@@ -43,57 +43,58 @@ class CreditBudget:
             return True
 
     def owe(self, size: int) -> None:
-        """Take so much, were there none."""
+        """Take `size` bytes, even beyond the budget."""
         with self._lock:
             self._held += size
 
     def give(self, size: int) -> None:
-        """Give back what was taken."""
+        """Give back `size` bytes."""
         with self._lock:
             self._held -= size
 
 
 class ChannelCredit:
-    """What one lane's agent may send. `came` is called where its messages come in, in one thread; all else by its desk,
-    in another.
+    """Credit of one session channel.
+
+    The event loop's thread calls `receive`; the session handler's thread calls all other methods.
     """
 
     def __init__(self, budget: CreditBudget) -> None:
         self._budget = budget
-        self._granted, self._came, self._taken = FIRST, 0, 0
-        self._window, self._since, self._grown = FIRST, 0, 0  # bytes since the last commit, and since it grew last
-        self._undelivered = deque[tuple[int, int]]()  # bytes that the log has taken, with the number of the last record
-        self._flying = 0
+        self._granted, self._received, self._taken = FIRST, 0, 0
+        self._window, self._since, self._grown = FIRST, 0, 0  # bytes since the last commit, and at the last growth
+        # number of the last record, and bytes, of each piece in the log's queue
+        self._undelivered = deque[tuple[int, int]]()
+        self._in_flight = 0
 
     @property
     def window(self) -> int:
-        """Bytes that may be on their way."""
+        """Bytes that may be in flight."""
         return self._window
 
     @property
-    def flying(self) -> int:
-        """Bytes that the log has taken, and Kafka has not."""
-        return self._flying
+    def in_flight(self) -> int:
+        """Bytes that the log has accepted, and Kafka has not yet confirmed."""
+        return self._in_flight
 
     @property
     def must_wait(self) -> bool:
-        """Whether Kafka has to take more before anything else is taken: the budget is used up, and this lane has more
-        than the least that each may have on its way.
-        """
-        return self._flying > FIRST and self._budget.over
+        """True if the channel must wait for deliveries: no budget is left, and more than `FIRST` is in flight."""
+        return self._in_flight > FIRST and self._budget.over
 
-    def came(self, size: int) -> bool:
-        """Records have come; False: more than there was credit for. One message may overdraw it."""
-        self._came += size
-        return self._came <= self._granted + PIECE
+    def receive(self, size: int) -> bool:
+        """Count received bytes. Returns False if they exceed the credit by more than one message."""
+        self._received += size
+        return self._received <= self._granted + PIECE
 
-    def taken(self, size: int, records: int) -> int:
-        """The log has taken `size` bytes, and so many records since it began; the credit that is given back for them:
-        more, where the window is small for what comes.
+    def accept(self, size: int, records: int) -> int:
+        """Count `size` bytes that the log has accepted, and return the new credit for the agent.
+
+        `records` is the number of records since the start. The credit exceeds `size` if the window grows.
         """
         self._since += size
         self._undelivered.append((records, size))
-        self._flying += size
+        self._in_flight += size
         self._budget.owe(size)
         grows = min(self._window, MOST - self._window)
         if grows and self._since - self._grown >= self._window and self._budget.take(grows):
@@ -107,25 +108,25 @@ class ChannelCredit:
         return credit
 
     def delivered(self, records: int) -> None:
-        """Kafka has so many records of those that the log has taken since it began."""
+        """Count deliveries: Kafka has confirmed the first `records` records."""
         while self._undelivered and self._undelivered[0][0] <= records:
             _, size = self._undelivered.popleft()
-            self._flying -= size
+            self._in_flight -= size
             self._budget.give(size)
 
-    def paused(self) -> None:
-        """A commit: whoever needed little of the window keeps half of it."""
+    def commit(self) -> None:
+        """Handle a commit: halve the window if little of it was used."""
         if self._since < self._window // 4:
             self._window = max(FIRST, self._window // 2)
         self._since = self._grown = 0
 
     def dropped(self) -> None:
-        """What the log had taken is given up."""
+        """Release all bytes in flight after an abort."""
         self._undelivered.clear()
-        self._budget.give(self._flying)
-        self._flying = 0
+        self._budget.give(self._in_flight)
+        self._in_flight = 0
 
     def close(self) -> None:
-        """The lane is over."""
+        """Release everything, at the end of the channel."""
         self.dropped()
         self._budget.give(self._granted - self._taken - FIRST)

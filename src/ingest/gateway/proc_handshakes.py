@@ -1,5 +1,7 @@
-"""Hands that were not shaken: gRPC ends a connection whose certificate it refuses before any code of ours sees it, and
-says so on the process's standard error alone. There it is read, passed on, and told.
+"""Report failed TLS handshakes.
+
+gRPC closes a connection with a refused certificate before any Python code sees it. It reports the reason only on the
+process's standard error, so this module reads that and passes it on.
 """
 
 from __future__ import annotations
@@ -17,7 +19,10 @@ _STDERR = 2
 
 @contextmanager
 def handshakes(failed: Callable[[str], None]) -> Iterator[None]:
-    """While it is open, `failed` is called, in a thread, with why TLS refused a connection; it must not raise."""
+    """Call `failed` with the reason of each failed handshake while the context is open.
+
+    `failed` runs in another thread and must not raise.
+    """
     kept, (reads, writes) = os.dup(_STDERR), os.pipe()
     os.dup2(writes, _STDERR)
     os.close(writes)
@@ -26,7 +31,7 @@ def handshakes(failed: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        os.dup2(kept, _STDERR)  # ends the pipe: the thread reads what is left
+        os.dup2(kept, _STDERR)  # closes the pipe: the thread reads the rest
         thread.join(5.0)
         os.close(kept)
 
@@ -34,9 +39,7 @@ def handshakes(failed: Callable[[str], None]) -> Iterator[None]:
 def _pass_on(reads: int, kept: int, failed: Callable[[str], None]) -> None:
     with os.fdopen(reads, "rb") as lines:
         for line in lines:
-            with suppress(
-                OSError
-            ):  # nobody reads what we say; if this ended, whoever says something would wait for ever
+            with suppress(OSError):  # if this thread ended, writers to standard error would block forever
                 os.write(kept, line)
             if found := _FAILED.search(line.rstrip()):
                 failed(found[1].decode(errors="replace")[:200])

@@ -1,4 +1,4 @@
-"""Several tenants behind one gateway: each agent meets its own fleet, and none of another's; pure."""
+"""Serve several tenants with one gateway. Each agent has access only to the fleet of its tenant."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from ingest.fleet.fleet_pb2 import StreamRequest
 from ingest.fleet.identity import FleetIdentity
 from ingest.gateway.gateway_interfaces import AgentConnection
-from ingest.gateway.grpc_session import Opened
+from ingest.gateway.grpc_session import ServedSource
 from ingest.gateway.grpc_streams import Fleet
 
 
 @dataclass(frozen=True, slots=True)
 class Tenants:
-    """Implements `grpc_streams.Fleet`; `own` is the gateway's tenant, which audits whoever is nobody's."""
+    """The fleets of all tenants; implements `grpc_streams.Fleet`. The fleet of `own` audits unknown peers."""
 
     own: str
     fleets: Mapping[str, Fleet]
@@ -24,19 +24,19 @@ class Tenants:
         """See `Fleet`."""
         return agent.tenant in self.fleets
 
-    def source(self, agent: FleetIdentity, name: str, epoch: int) -> Opened | None:
+    def source(self, agent: FleetIdentity, name: str, epoch: int) -> ServedSource | None:
         """See `Fleet`."""
         return self.fleets[agent.tenant].source(agent, name, epoch) if self.serves(agent) else None
 
     def revoked(self, agent: FleetIdentity, serial: str) -> bool:
-        """See `Fleet`; a tenant revokes certificates of its own agents alone."""
+        """See `Fleet`. A tenant can revoke only certificates of its own agents."""
         return self.serves(agent) and self.fleets[agent.tenant].revoked(agent, serial)
 
     def bearer(self, token: str) -> FleetIdentity | str:
         """See `Fleet`."""
-        reported = [fleet.bearer(token) for fleet in self.fleets.values()]
-        agents = [one for one in reported if not isinstance(one, str)]
-        return agents[0] if agents else max((str(one) for one in reported), key=len)  # who knows it says more of it
+        answers = [fleet.bearer(token) for fleet in self.fleets.values()]
+        agents = [one for one in answers if not isinstance(one, str)]
+        return agents[0] if agents else max((str(one) for one in answers), key=len)  # whose fleet knows it says more
 
     def joined(self, agent_connection: AgentConnection, request: StreamRequest, version: str) -> None:
         """See `Fleet`."""
@@ -50,7 +50,7 @@ class Tenants:
         """See `Fleet`."""
         self.fleets[agent_connection.agent.tenant].left(agent_connection)
 
-    def refused(self, said: Mapping[str, Any], agent: FleetIdentity | None) -> None:
+    def refused(self, entry: Mapping[str, Any], agent: FleetIdentity | None) -> None:
         """See `Fleet`."""
         tenant = agent.tenant if agent is not None and self.serves(agent) else self.own
-        self.fleets[tenant].refused(said, agent)
+        self.fleets[tenant].refused(entry, agent)

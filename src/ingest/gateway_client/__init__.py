@@ -1,1 +1,1 @@
-"""The database host's end: a log of changes that lies behind a gateway, over one stream that the agent dials."""
+"""The agent's side of a gateway: a change log that is reached over one stream, which the agent dials."""

@@ -1,9 +1,9 @@
-"""A log behind a gateway; implements `interfaces.ChangeLog` by asking the desk at the other end of a lane; pure.
+"""A change log that a gateway writes; implements `ChangeLog` by calls to the session handler over a session channel.
 
-Exactly once is not made here: a desk holds the log of changes itself (`ingest.log.kafka_log`), `recover` locks out
-every predecessor there, `commit` is answered when Kafka has committed. Whatever ends a lane ends the session, and the
-next one recovers, whether or not its commit was the last thing that passed. No record is kept here: what was not
-committed is read from the database again.
+The session handler provides exactly-once delivery: it owns the change log (`ingest.log.kafka_log`). There, `recover`
+fences every predecessor, and `commit` is answered after Kafka has committed. The end of a session channel ends the
+session. The next session recovers, whether or not the last commit succeeded. No record is stored here: uncommitted
+changes are read from the database again.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _EMPTY = Empty()
 
 
 class SessionChannels(Protocol):
-    """A connection to a gateway that carries lanes."""
+    """A connection to a gateway that carries session channels."""
 
     def channel(self, source: str, unasked: Callable[[LogReply], None]) -> SessionChannel:
-        """A new lane for a session of a source."""
+        """Open a session channel for a source."""
 
     def leave(self, channel: SessionChannel) -> None:
-        """Hear no more of a lane."""
+        """Drop a session channel: later replies to it are ignored."""
 
 
 class GatewayLog:
@@ -43,7 +43,7 @@ class GatewayLog:
         self._channel = stream.channel(source, self._heard)
         self._frames = FrameWriter()
         self._searches: dict[int, Search] = {}
-        self._parts: dict[int, bytearray] = {}  # of a record that a search has been told in part
+        self._parts: dict[int, bytearray] = {}  # the received part of a long record, by search
         self._asked = 0
         self._ensured = set[str]()
         self._signals: int | None = None
@@ -54,7 +54,7 @@ class GatewayLog:
         return recovered_of(self._channel.ask(recover=_EMPTY))
 
     def ensure_topic(self, name: str) -> None:
-        """Have the topic of a table's changes; Fatal where the source may not have it."""
+        """Create the topic of a table's changes if it is missing. Raises Fatal if the source may not use it."""
         if name not in self._ensured:
             self._channel.ask(ensure_topic=name)
             self._ensured.add(name)
@@ -69,13 +69,13 @@ class GatewayLog:
             for piece in self._frames.write(records):
                 self._send(piece)
         except ValueError as error:
-            raise Fatal(f"a gateway takes no record with {error}") from error
+            raise Fatal(f"a gateway does not accept a record with {error}") from error
 
     def commit(self, checkpoint: Checkpoint) -> None:
         """See `interfaces.ChangeLog`."""
         self._flush()
-        reported = checkpoint_bytes(checkpoint, self._source)
-        self._channel.ask(commit=Commit(records=self._frames.records, checkpoint=reported))
+        content = checkpoint_bytes(checkpoint, self._source)
+        self._channel.ask(commit=Commit(records=self._frames.records, checkpoint=content))
         self._channel.uncommitted = False
 
     def kept(self) -> list[Mapping[str, Any]]:
@@ -95,29 +95,29 @@ class GatewayLog:
         self.extend(records)
 
     def search(self, search: Search) -> None:
-        """See `interfaces.ChangeLog`; the gateway reads the topic, and what it holds passes the stream."""
+        """See `interfaces.ChangeLog`. The gateway reads the topic and sends its records over the stream."""
         number = self._asked = self._asked + 1
         self._searches[number] = search
         self._channel.report(search=SearchCall(number=number, topic=search.topic, begin=search.begin))
 
     def read(self, start: int | None) -> tuple[list[Signal], int | None]:
-        """See `signals.Signals`; the first time it waits for the answer, later it tells what has come since."""
+        """See `signals.Signals`. The first call waits for the answer; later calls return what has arrived since."""
         if self._signals is None:
             self._signals = self._channel.begin(signals=Signals(start=start))
         elif start is not None and not self._channel.arrived(self._signals):
             return [], start
-        reported = self._channel.answered(self._signals)
-        self._signals = self._channel.begin(signals=Signals(start=reported["next"]))
-        return [signal_of(value) for value in reported["values"]], reported["next"]
+        answer = self._channel.answered(self._signals)
+        self._signals = self._channel.begin(signals=Signals(start=answer["next"]))
+        return [signal_of(value) for value in answer["values"]], answer["next"]
 
     def abort(self) -> None:
         """See `interfaces.ChangeLog`."""
-        self._frames = FrameWriter()  # as the desk begins to read anew
+        self._frames = FrameWriter()  # the session handler's reader starts again, too
         self._give_up(abort=_EMPTY)
         self._channel.uncommitted = False
 
     def close(self) -> None:
-        """Give up what is uncommitted and leave the lane; safe to call at any time."""
+        """Abort uncommitted records and leave the session channel. Safe to call at any time."""
         if self._closed:
             return
         self._closed = True
@@ -130,7 +130,7 @@ class GatewayLog:
         try:
             self._channel.report(**what)
         except TailorbirdError:
-            return  # what has ended the lane has ended its transaction
+            return  # the end of the session channel has ended its transaction
 
     def _flush(self) -> None:
         for piece in self._frames.rest():
@@ -142,14 +142,14 @@ class GatewayLog:
         self._channel.report(records=Records(frames=zipped(piece), size=len(piece)))
 
     def _heard(self, reply: LogReply) -> None:
-        """What the reader of the stream hears of searches."""
+        """Handle a reply to a search, in the stream's reader thread."""
         number = reply.found.search if reply.HasField("found") else reply.search_end.search
         search = self._searches[number]
         if reply.HasField("found"):
             try:
                 for one in reply.found.records:
                     self._seen(number, search, one)
-            except Exception as error:  # noqa: BLE001  # raised by who waits for the search: other sources share the stream
+            except Exception as error:  # noqa: BLE001  # the search raises it later: other sources share the stream
                 search.given_up = True
                 search.failed = error
             if search.full or search.given_up:
@@ -163,7 +163,7 @@ class GatewayLog:
             search.begin, search.done = dict(reply.search_end.begin), True
 
     def _seen(self, number: int, search: Search, one: FoundRecord) -> None:
-        """A record, or a part of one."""
+        """Pass a found record to its search; collect the parts of a long one first."""
         if one.more or number in self._parts:
             whole = self._parts.setdefault(number, bytearray())
             whole += one.value

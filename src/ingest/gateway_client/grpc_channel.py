@@ -1,6 +1,6 @@
-"""One session's lane over a stream: calls that are answered, records that are paid with credit.
+"""The session channel of one session on a stream: calls with answers, and records that consume credit.
 
-The stream's reader tells the lane what it hears, in a thread of its own; one other thread works with the lane.
+The stream's reader thread passes replies to the channel. One other thread makes the calls.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TIMEOUT = 120.0  # seconds: the gateway itself waits for Kafka twice
 
 
 class SessionChannel:
-    """Number `number` of a stream; `send` hands a call over to it, and raises Retriable when it has ended."""
+    """Session channel `number` of a stream. `send` sends a call, and raises Retriable if the stream has ended."""
 
     def __init__(
         self, number: int, send: Callable[[LogCall], None], unasked: Callable[[LogReply], None] = lambda reply: None
@@ -34,20 +34,20 @@ class SessionChannel:
         self._done = set[int]()
         self._failures: dict[int, TailorbirdError] = {}
         self._over: TailorbirdError | None = None
-        self.uncommitted = False  # whether records were sent that no commit covers
+        self.uncommitted = False  # records were sent that no commit covers
 
     def report(self, **what: Any) -> None:
-        """A call without an answer; raises what ended the lane."""
+        """Send a call without an answer. Raises the error that ended the channel."""
         if self._over is not None:
             raise self._over
         self._send(LogCall(channel=self.number, **what))
 
     def ask(self, **what: Any) -> Any:
-        """A call's answer; raises what the log raised, or Retriable where none comes in time."""
+        """Call and return the answer. Raises the error of the log, or Retriable after a timeout."""
         return self.answered(self.begin(**what))
 
     def begin(self, **what: Any) -> int:
-        """A call whose answer is fetched later, by its number."""
+        """Send a call and return its number, with which `answered` returns the answer."""
         with self._heard:
             if self._over is not None:
                 raise self._over
@@ -58,38 +58,38 @@ class SessionChannel:
         return number
 
     def answered(self, call: int) -> Any:
-        """Wait for the answer of a call that was begun."""
+        """Wait for the answer of a call, and return it."""
         with self._heard:
-            there = self._heard.wait_for(lambda: self.arrived(call), _TIMEOUT)
+            in_time = self._heard.wait_for(lambda: self.arrived(call), _TIMEOUT)
             failure = self._failures.pop(call, None) or (self._over if call not in self._done else None)
             content = self._answers.pop(call)
             self._done.discard(call)
         if failure is not None:
             raise failure
-        if not there:
+        if not in_time:
             raise Retriable("the gateway does not answer")
         return orjson.loads(content)
 
     def arrived(self, call: int) -> bool:
-        """Whether the answer of a call is here, or will never be."""
+        """True if the answer of a call has arrived, or can no longer arrive."""
         return call in self._done or call in self._failures or self._over is not None
 
     def spend(self, size: int) -> None:
-        """Wait until so many bytes may be sent: until any credit is left, so that one piece may overdraw it."""
+        """Wait until any credit is left, then subtract `size` bytes. One piece may overdraw the credit."""
         with self._heard:
             if not self._heard.wait_for(lambda: self._credit > 0 or self._over is not None, _TIMEOUT):
-                raise Retriable("the gateway takes no records")
+                raise Retriable("the gateway accepts no records")
             if self._over is not None:
                 raise self._over
             self._credit -= size
 
     def close(self) -> None:
-        """Have the desk give up what is uncommitted, and forget the lane; also where it has failed."""
-        with suppress(TailorbirdError):  # a stream that has ended did so
+        """Make the session handler abort uncommitted records and close the channel, even after a failure."""
+        with suppress(TailorbirdError):  # the end of a stream has the same effect
             self._send(LogCall(channel=self.number, close=Empty()))
 
     def hear(self, reply: LogReply) -> None:
-        """What the gateway says, in order."""
+        """Handle a reply of the gateway. Replies arrive in order."""
         what = reply.WhichOneof("what")
         if what in ("found", "search_end"):
             self._unasked(reply)
@@ -109,7 +109,7 @@ class SessionChannel:
             self._heard.notify_all()
 
     def end(self, error: TailorbirdError) -> None:
-        """The stream has ended: nothing is answered any more."""
+        """Fail all calls, because the stream has ended."""
         with self._heard:
             self._over = self._over or error
             self._heard.notify_all()

@@ -1,6 +1,6 @@
-"""The agent's stream to a gateway: dialled out, over mTLS, many lanes; implements `gateway_log.SessionChannels`.
+"""The agent's stream to a gateway, over mTLS, with many session channels; implements `gateway_log.SessionChannels`.
 
-A stream is used until it ends; whoever begins a session then dials again (`Gateways.stream`), by turns at each address.
+A stream is used until it ends. The next session then dials again (`Gateways.stream`), at each address in turn.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from ingest.fleet.fleet_pb2 import Control_Heartbeat, Empty, Header, LogReply, S
 from ingest.fleet.wire import AGENT_OPTIONS, METHOD, PROTOCOL, hello
 from ingest.gateway_client.grpc_channel import SessionChannel
 
-_TIMEOUT = 15.0  # seconds for a gateway to say hello
+_TIMEOUT = 15.0  # seconds until the gateway's hello
 _FAREWELL = 1.0  # seconds
-_BEAT = 3.0  # seconds of silence until a gateway is told that whoever has records uncommitted is there
+_BEAT = 3.0  # seconds without a message until a heartbeat is sent, while records are uncommitted
 _AGAIN = 1.0  # seconds, at most, between attempts: each of an agent's sources would dial by itself
 _VERSION = version("tailorbird")
 _REMEDIES = {
-    grpc.StatusCode.UNAUTHENTICATED: "the certificate, or token, is none of this fleet's agents'",
-    grpc.StatusCode.PERMISSION_DENIED: "this agent may not have that source: see the gateway's log",
+    grpc.StatusCode.UNAUTHENTICATED: "use the certificate or token of an agent of this fleet",
+    grpc.StatusCode.PERMISSION_DENIED: "this agent may not capture that source: see the gateway's log",
     grpc.StatusCode.FAILED_PRECONDITION: "update the agent, or the gateway",
-    grpc.StatusCode.UNAVAILABLE: "is the gateway running there, and does its certificate name that host?",
+    grpc.StatusCode.UNAVAILABLE: "check that the gateway runs there and that its certificate names that host",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """Files of PEM: the fleet's certificate, and the agent's own with its key; or its `token` in place of these."""
+    """PEM files: the fleet's CA certificate, and the agent's certificate and key, or its `token` instead of these."""
 
     ca: Path
     certificate: Path
@@ -47,7 +47,7 @@ class Credentials:
 
     @classmethod
     def of(cls, folder: Path) -> Credentials:
-        """The files that `tailorbird fleet ca issue` has written into a folder; a file `token` there goes first."""
+        """Return the files that `tailorbird fleet ca issue` wrote into a folder. A file `token` takes precedence."""
         token = folder / "token"
         return cls(
             ca=folder / "ca.pem", certificate=folder / "cert.pem", key=folder / "key.pem",
@@ -55,7 +55,7 @@ class Credentials:
         )  # fmt: skip
 
     def channel(self) -> grpc.ChannelCredentials:
-        """What a channel takes; UsageError where a file can not be read."""
+        """Return the credentials for a gRPC channel. Raises UsageError if a file cannot be read."""
         if self.token is None:
             return grpc.ssl_channel_credentials(_read(self.ca), _read(self.key), _read(self.certificate))
         bearer = grpc.access_token_call_credentials(_read(self.token).decode(errors="replace").strip())
@@ -66,11 +66,11 @@ def _read(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise UsageError(f"{file}: {error.strerror}", "tailorbird fleet ca issue makes it") from error
+        raise UsageError(f"{file}: {error.strerror}", "create it with: tailorbird fleet ca issue") from error
 
 
 class GrpcStream:
-    """One open stream; Retriable where the gateway is away or turns us away."""
+    """One open stream. Raises Retriable if the gateway is unavailable or refuses the agent."""
 
     def __init__(
         self,
@@ -101,15 +101,15 @@ class GrpcStream:
 
     @property
     def open(self) -> bool:
-        """Whether lanes can still begin."""
+        """True if session channels can still be opened."""
         return self._ended is None
 
     def report(self, request: StreamRequest) -> None:
-        """Send what is no lane's; Retriable where the stream has ended."""
+        """Send a message that belongs to no session channel. Raises Retriable if the stream has ended."""
         self._send(request)
 
     def channel(self, source: str, unasked: Callable[[LogReply], None], epoch: int = 0) -> SessionChannel:
-        """See `gateway_log.SessionChannels`; `epoch` is that of the lease, where the source is captured under one."""
+        """See `gateway_log.SessionChannels`. `epoch` is that of the lease, or 0 without a lease."""
         header = Header(source=source, epoch=epoch)
         session_channel = SessionChannel(
             next(self._numbers), lambda call: self._send(StreamRequest(header=header, log_call=call)), unasked
@@ -124,10 +124,10 @@ class GrpcStream:
         self._channels.pop(session_channel.number, None)
 
     def close(self) -> None:
-        """End the stream, and with it all lanes."""
+        """End the stream and all its session channels."""
         self._end(Retriable(f"the stream to {self._address} was closed"))
         if self._hearing is not threading.current_thread():
-            self._hearing.join(_FAREWELL)  # a gateway that is there ends the stream, too
+            self._hearing.join(_FAREWELL)  # a reachable gateway ends the stream, too
         self._call.cancel()
         self._channel.close()
 
@@ -158,7 +158,7 @@ class GrpcStream:
         except grpc.RpcError as error:
             hint = _REMEDIES.get(error.code(), "")
             self._end(Retriable(f"gateway at {self._address}: {error.details()}", hint, retry_after=2.0))
-        except BaseException as error:  # raised by whoever waits for an answer
+        except BaseException as error:  # callers that wait for an answer raise it
             self._end(Retriable(f"gateway at {self._address}: {error!r}"))
             raise
 
@@ -166,7 +166,7 @@ class GrpcStream:
         what = reply.WhichOneof("payload")
         if what == "hello":
             if reply.hello.protocol != PROTOCOL:
-                self._end(Retriable(f"the gateway speaks protocol {reply.hello.protocol}", "update the agent"))
+                self._end(Retriable(f"the gateway uses protocol {reply.hello.protocol}", "update the agent"))
             self._greeted.set()
         elif what == "log_reply":
             session_channel = self._channels.get(reply.log_reply.channel)
@@ -175,7 +175,7 @@ class GrpcStream:
         elif what in ("assign", "withdraw") and self._commanded is not None:
             self._commanded(reply)
         elif what == "unsupported" and reply.unsupported.type == Control_Heartbeat:
-            return  # an older gateway, which misses nothing
+            return  # an older gateway, which does not need heartbeats
         elif what == "unsupported":
             self._end(Retriable(f"the gateway does not know {reply.unsupported.what}", "update the gateway"))
         else:
@@ -191,15 +191,15 @@ class GrpcStream:
 
 
 def _unsupported(reply: StreamRequest) -> StreamRequest:
-    reported = StreamRequest(type=reply.type)
-    reported.unsupported.type, reported.unsupported.what = reply.type, f"a message of type {reply.type}"
-    return reported
+    answer = StreamRequest(type=reply.type)
+    answer.unsupported.type, answer.unsupported.what = reply.type, f"a message of type {reply.type}"
+    return answer
 
 
 class Gateways:
-    """The gateways that an agent may dial, one of which has its stream.
+    """The gateways that an agent may dial. At most one stream is open.
 
-    `opened` is told of each new stream before anybody uses it, `commanded` what its gateway commands.
+    `opened` is called with each new stream before it is used, `commanded` with each command of its gateway.
     """
 
     def __init__(
@@ -214,12 +214,12 @@ class Gateways:
         self._addresses = itertools.cycle(addresses)
         self._credentials = credentials
         self._stream: GrpcStream | None = None
-        self._failed: Retriable | None = None  # how the last attempt ended, and until when that holds for all sources
+        self._failed: Retriable | None = None  # error of the last attempt, raised for all sources until `_again`
         self._again = 0.0
         self._lock = threading.Lock()
 
     def stream(self) -> GrpcStream:
-        """The open stream, or a new one to the next address; Retriable where that gateway is away."""
+        """Return the open stream, or dial the next address. Raises Retriable if that gateway is unavailable."""
         with self._lock:
             if self._stream is None or not self._stream.open:
                 if self._failed is not None and time.monotonic() < self._again:
@@ -237,7 +237,7 @@ class Gateways:
         try:
             self._opened(stream)
         except BaseException:
-            stream.close()  # else its connection would stay
+            stream.close()  # otherwise its connection would stay open
             raise
         return stream
 

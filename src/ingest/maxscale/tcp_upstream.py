@@ -15,7 +15,7 @@ from cdc.model.errors import Fatal, Retriable, UsageError
 from cdc.model.event import Position
 from cdc.model.schema import TableId
 from cdc.topology.topology import Source
-from ingest.capture.empty_chunks import StreamAlone
+from ingest.capture.empty_chunks import StreamOnlySource
 from ingest.capture.groups import IdleDetector
 from ingest.ddl.catalog import Catalog, TableDefinition
 from ingest.ddl.dialect import Dialect
@@ -29,7 +29,7 @@ _IDLE, _GAP = 1.0, 0.05
 _LONGEST = 64 * 1024 * 1024  # bytes of a line
 
 
-class UpstreamSource(StreamAlone):
+class UpstreamSource(StreamOnlySource):
     """Implements `interfaces.SourceServer` over MaxScale's CDC protocol, in JSON."""
 
     def __init__(self, settings: Source) -> None:

@@ -13,7 +13,7 @@ from prometheus_client import Counter
 from cdc.model.errors import Retriable, UsageError
 from cdc.model.event import Position
 from cdc.topology.topology import Mirror, Source
-from ingest.capture.empty_chunks import StreamAlone
+from ingest.capture.empty_chunks import StreamOnlySource
 from ingest.ddl.catalog import Catalog, TableDefinition
 from ingest.ddl.dialect import Dialect
 from ingest.events.tables import Tables
@@ -30,7 +30,7 @@ _IDLE = 1.0  # seconds without a record until CaughtUp is repeated
 _LOST = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
 
 
-class TopicsSource(StreamAlone):
+class TopicsSource(StreamOnlySource):
     """Implements `interfaces.SourceServer` over topics of external writers."""
 
     def __init__(self, settings: Source, mirror: Mirror) -> None:

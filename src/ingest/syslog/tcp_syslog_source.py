@@ -26,7 +26,7 @@ from cdc.model.errors import UsageError
 from cdc.model.event import Position
 from cdc.model.schema import TableId
 from cdc.topology.topology import Listen, Source
-from ingest.capture.empty_chunks import NoChunks, StreamAlone
+from ingest.capture.empty_chunks import NoChunks, StreamOnlySource
 from ingest.capture.groups import IdleDetector
 from ingest.ddl.catalog import Catalog
 from ingest.ddl.dialect import Dialect
@@ -45,7 +45,7 @@ _RXQ_OVFL = 40  # SO_RXQ_OVFL: the kernel's count of datagrams that found no roo
 _log = structlog.get_logger()
 
 
-class SyslogSource(StreamAlone):
+class SyslogSource(StreamOnlySource):
     """Implements `interfaces.SourceServer` over sockets that listen as long as a session lasts, whose streams may be
     opened anew meanwhile: what is connected stays so.
     """

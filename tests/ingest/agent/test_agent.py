@@ -26,7 +26,7 @@ from ingest.fleet.fleet_pb2 import APPLIED
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.reported import Reported
 from ingest.fleet.state import desired_record
-from ingest.gateway.grpc_session import Opened, SessionLog
+from ingest.gateway.grpc_session import ServedSource, SessionLog
 from ingest.gateway.kafka_sources import HeldLease
 from ingest.gateway.run_gateway import GatewayRuntime, coordinator_of
 from ingest.gateway_client.gateway_log import GatewayLog
@@ -77,7 +77,7 @@ class World:
         """Open a gateway; its address."""
         coordinator = coordinator_of(f"{name}#{secrets.token_hex(2)}", "acme", "t", self.topic, self.audit)
 
-        def source(agent: FleetIdentity, source: str, epoch: int) -> Opened | None:
+        def source(agent: FleetIdentity, source: str, epoch: int) -> ServedSource | None:
             return LeasedMemory(HeldLease(self.topic, source, agent.name, epoch), self.broker)
 
         runtime = GatewayRuntime(coordinator, source, self.audit, self.topic)
@@ -112,7 +112,7 @@ class World:
         try:
             if self.fails is not None:
                 raise self.fails
-            task.reported.now(APPLIED, task.taken)
+            task.reported.now(APPLIED, task.restrictions)
             task.stopped.wait()
         finally:
             del self.running[name]
@@ -168,7 +168,7 @@ def test_a_map_that_can_not_be_drawn_stops_nothing(world: World) -> None:
     """A server's catalog of a kind that nobody has seen: the sources of the host are captured."""
 
     def broken(local: LocalConnection, agent: str) -> Iterator[DatabaseSeen]:
-        raise KeyError("a bug")
+        raise KeyError("internal error")
 
     world.agent = FleetAgent("a1", policy(), world.capture, broken)
     world.dial(world.gateway("g1"))
@@ -191,7 +191,7 @@ def test_what_the_policy_refuses_does_not_run_and_what_ran_goes_on(world: World)
     reported_now = world.reported()
     assert reported_now is not None
     assert "salaries may not leave" in reported_now.reason
-    assert "what ran before goes on" in reported_now.reason
+    assert "the previous configuration keeps running" in reported_now.reason
     assert [str(table) for table in world.running["s"].source.tables] == ["s.shop.orders"]
     world.running["s"].reported.now(APPLIED, "its session says something")
     world.applied(world.desire())
@@ -206,7 +206,7 @@ def test_a_configuration_that_trips_a_bug_is_that_sources_alone(world: World, mo
 
     def broken(spec: SourceSpec, topology: str, name: str) -> Narrowed:
         if name == "bad":
-            raise KeyError("a bug")
+            raise KeyError("internal error")
         return narrowed(spec, topology, name)
 
     monkeypatch.setattr(world.agent, "narrowed", broken)
@@ -266,7 +266,7 @@ def test_a_session_that_ends_of_a_bug_is_reported_and_begun_again(
     )
     reported_now = world.reported()
     assert reported_now is not None
-    assert "a value" not in reported_now.reason, "what a bug says may hold rows, which may not leave"
+    assert "a value" not in reported_now.reason, "what internal error says may hold rows, which may not leave"
     world.fails = None
     world.applied(version)
 

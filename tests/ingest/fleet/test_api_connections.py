@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def port(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """Of an API that waits half a second for whoever has begun to ask."""
-    monkeypatch.setattr(http_api, "_UNASKED", 0.5)
+    monkeypatch.setattr(http_api, "_REQUEST_TIMEOUT", 0.5)
     port, stopped, loops = free_port(), asyncio.Event(), list[Any]()
 
     async def serve() -> None:

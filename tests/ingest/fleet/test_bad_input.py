@@ -135,18 +135,21 @@ def bad_names() -> Iterator[Bad]:
     """Names that are none, wherever an agent may say one."""
     for what, name in NAMES.items():
         yield Bad(
-            f"a source: {what}", Status.INVALID_ARGUMENT, "is no source's name", [log_call(name, recover=Empty())]
+            f"a source: {what}",
+            Status.INVALID_ARGUMENT,
+            "is not a valid source name",
+            [log_call(name, recover=Empty())],
         )
         yield Bad(
             f"a topic: {what}", None, "may not write topic", [RECOVER, log_call(call=2, ensure_topic=f"t.s.d.{name}")]
         )
         ready = StreamRequest(ready=Ready(places=[MapPlace(connection=name + "!", database="d")]))
-        yield Bad(f"a connection: {what}", Status.INVALID_ARGUMENT, "is no connection's alias", [ready])
+        yield Bad(f"a connection: {what}", Status.INVALID_ARGUMENT, "is not a valid connection alias", [ready])
         report = StreamRequest(report=Report(source=name))
-        yield Bad(f"a report: {what}", Status.INVALID_ARGUMENT, "is no source's name", [report])
+        yield Bad(f"a report: {what}", Status.INVALID_ARGUMENT, "is not a valid source name", [report])
         if what in ("NUL", "300 characters"):
             ready = StreamRequest(ready=Ready(places=[MapPlace(connection="c", database=name)]))
-            yield Bad(f"a database: {what}", Status.INVALID_ARGUMENT, "is no database's name", [ready])
+            yield Bad(f"a database: {what}", Status.INVALID_ARGUMENT, "is not a valid database name", [ready])
 
 
 HUGE = StreamRequest(log_call=LogCall(channel=1, records=Records(frames=b"x" * (64 * MESSAGE))))
@@ -161,36 +164,36 @@ BAD = [
     Bad("a gateway's", Status.UNAVAILABLE, "certificate", shown=gateways),
     Bad("revoked", Status.UNAUTHENTICATED, "was revoked", shown=revoked),
     *(
-        Bad(f"called {what}", Status.UNAUTHENTICATED, "no certificate of an agent", shown=called(name))
+        Bad(f"called {what}", Status.UNAUTHENTICATED, "not the certificate of an agent", shown=called(name))
         for what, name in NAMES.items()
         if name.isascii() and "\0" not in name and len(name) <= 64
     ),
     Bad(
         "another tenant's header",
         Status.PERMISSION_DENIED,
-        "it says that it is other/",
+        "its header names other/",
         [StreamRequest(header=Header(tenant="other"), hello=Hello(protocol=PROTOCOL))],
         begun=False,
     ),
     Bad(
         "another agent's header",
         Status.PERMISSION_DENIED,
-        "it says that it is /a2",
+        "its header names /a2",
         [StreamRequest(header=Header(agent="a2"), hello=Hello(protocol=PROTOCOL))],
         begun=False,
     ),
     Bad(
         "an older protocol",
         Status.FAILED_PRECONDITION,
-        "protocol 0; this gateway speaks 1",
+        "protocol 0; this gateway uses 1",
         [StreamRequest(hello=Hello(protocol=PROTOCOL - 1))],
         begun=False,
     ),
-    Bad("no hello", Status.FAILED_PRECONDITION, "it did not say hello", [RECOVER], begun=False),
+    Bad("no hello", Status.FAILED_PRECONDITION, "its first message is not hello", [RECOVER], begun=False),
     Bad(
         "another tenant's source",
         Status.PERMISSION_DENIED,
-        "'crm' is none of this agent's",
+        "this agent may not capture source 'crm'",
         [log_call("crm", recover=Empty())],
     ),
     Bad(
@@ -212,22 +215,27 @@ BAD = [
         [RECOVER, log_call(records=framed("t.schemas", b"x.d.t"))],
     ),
     Bad("64 MiB", Status.RESOURCE_EXHAUSTED, "or sent more than 1048576 bytes", [HUGE]),
-    Bad("half a message", Status.INVALID_ARGUMENT, "or half of one", [RECOVER.SerializeToString()[:-1]]),
+    Bad("half a message", Status.INVALID_ARGUMENT, "not a complete message", [RECOVER.SerializeToString()[:-1]]),
     Bad(
         "half a record",
         None,
-        "and half of one",
+        "and one is incomplete",
         [RECOVER, log_call(records=half()), log_call(call=2, commit=Commit(records=1))],
     ),
-    Bad("no records", None, "are no records", [RECOVER, log_call(records=Records(frames=b"noise", size=5))]),
-    Bad("no position", None, "a commit at no position", [RECOVER, log_call(call=2, commit=Commit(checkpoint=b"{}"))]),
-    Bad("an unknown search", None, "no search has number 7", [RECOVER, log_call(stop_search=7)]),
+    Bad("no records", None, "are not records", [RECOVER, log_call(records=Records(frames=b"noise", size=5))]),
+    Bad(
+        "invalid position",
+        None,
+        "a commit has an invalid position",
+        [RECOVER, log_call(call=2, commit=Commit(checkpoint=b"{}"))],
+    ),
+    Bad("an unknown search", None, "there is no search 7", [RECOVER, log_call(stop_search=7)]),
     Bad("a flood of records", Status.RESOURCE_EXHAUSTED, "records without credit", NO_CREDIT, held=True),
-    Bad("a flood of words", Status.RESOURCE_EXHAUSTED, "more than a gateway hears", [SEATED, *([MAP] * 700)]),
+    Bad("a flood of words", Status.RESOURCE_EXHAUSTED, "too many messages", [SEATED, *([MAP] * 700)]),
     Bad(
         "a map of a place that it did not name",
         Status.INVALID_ARGUMENT,
-        "not named before",
+        "did not announce",
         [StreamRequest(ready=Ready()), MAP],
     ),
     Bad("an unknown type", None, "a message of type 17", [StreamRequest(type=Control_MSSQLClient)] * 3),
@@ -259,7 +267,7 @@ def test_bad_input(world: GatewayWorld, bad: Bad) -> None:
         assert isinstance(answer, StreamRequest), answer
     else:
         assert answer.code() is bad.code, answer
-    wait_for(lambda: len(world.audit.lines) > lines, "no line of audit", seconds=10)
+    wait_for(lambda: len(world.audit.lines) > lines, "cannot write to the audit log", seconds=10)
     unharmed(world, before)
     [line] = [one for one in world.audit.lines[lines:] if one["why"] != _WENT or bad.why in _WENT]
     assert bad.why in line["why"]
@@ -268,7 +276,7 @@ def test_bad_input(world: GatewayWorld, bad: Bad) -> None:
     assert fleet == (state.maps, state.reported, state.leases)
 
 
-_WENT = f"the agent went away without a word, or sent more than {MESSAGE} bytes at once"
+_WENT = f"the agent disconnected without closing, or sent more than {MESSAGE} bytes at once"
 
 
 def test_a_stream_that_is_open_is_cut(world: GatewayWorld) -> None:
@@ -308,7 +316,7 @@ def test_tokens_of_agents(world: GatewayWorld) -> None:
     log = GatewayLog(stream, "s")
     log.recover()
     lines, before = len(world.audit.lines), list(world.source.broker.records)
-    for number, why in ((2, "has expired"), (3, "was revoked"), (4, "is no agent's"), (9, "no such token")):
+    for number, why in ((2, "has expired"), (3, "was revoked"), (4, "is not an agent's"), (9, "no such token")):
         refused = speaks(world.tokens, plain, [hello("9")], written(f"{number:016x}", SECRET))
         assert (refused.code(), why in refused.details()) == (Status.UNAUTHENTICATED, True)
     assert len(world.audit.lines) == lines + 4
@@ -316,7 +324,7 @@ def test_tokens_of_agents(world: GatewayWorld) -> None:
         codes = [_guess(channel, number) for number in range(100)]
     assert codes == [Status.UNAUTHENTICATED] * 6 + [Status.RESOURCE_EXHAUSTED] * 94
     assert len(world.audit.lines) == lines + 10
-    assert "not heard for a while" in world.audit.lines[-1]["why"]
+    assert "refused for a while" in world.audit.lines[-1]["why"]
     unharmed(world, before)
     world.topic.write(token_record(replace(right, revoked=True)))
     wait_for(lambda: not stream.open, "a revoked token's stream is still open", seconds=10)
@@ -341,4 +349,4 @@ def test_a_flood_of_strangers_has_few_lines(world: GatewayWorld) -> None:
         world.runtime.handshake_failed("CERTIFICATE_VERIFY_FAILED")
     reported_now: list[Mapping[str, Any]] = world.audit.lines[lines:]
     assert len(reported_now) <= 60
-    assert "are not told for a while" in reported_now[-1]["why"]
+    assert "are not audited for a while" in reported_now[-1]["why"]

@@ -29,7 +29,7 @@ from ingest.fleet.state import (
 )
 from ingest.fleet.tokens import Role, Token, hashed, written
 from ingest.gateway import commands
-from ingest.gateway.commands import FleetCommands, FleetOperator, NotThere, Overtaken
+from ingest.gateway.commands import FleetCommands, FleetOperator, NotFound, VersionConflict
 from ingest.gateway.http_api import fleet_api
 from tests.support.nearby_fleet import NearbyAudit, NearbyTopic
 
@@ -83,11 +83,11 @@ def test_a_tenant_has_so_many_sources_at_most(session_handler: SessionHandler, m
     """One that is no more makes room, and does not come back by a roll-back where there is none."""
     monkeypatch.setattr(commands, "SOURCES", 1)
     session_handler.commands.add(WHO, "s", SPEC)
-    with pytest.raises(UsageError, match="a tenant has 1 at most"):
+    with pytest.raises(UsageError, match="the limit is 1"):
         session_handler.commands.add(WHO, "u", SPEC)
     session_handler.commands.remove(WHO, "s")
     session_handler.commands.add(WHO, "u", SPEC)
-    with pytest.raises(UsageError, match="a tenant has 1 at most"):
+    with pytest.raises(UsageError, match="the limit is 1"):
         session_handler.commands.roll_back(WHO, "s", 1)
 
 
@@ -134,12 +134,12 @@ def test_tables_are_started_stopped_and_read_again(session_handler: SessionHandl
 @pytest.mark.parametrize(
     ("do", "why"),
     [
-        (lambda c: c.add(WHO, "s", SPEC), "there is a source s"),
-        (lambda c: c.add(WHO, "x", {**SPEC, "hostname": "evil"}), "is not the gateway's to say"),
-        (lambda c: c.add(WHO, "../x", SPEC), "is no source's name"),
+        (lambda c: c.add(WHO, "s", SPEC), "source s exists already"),
+        (lambda c: c.add(WHO, "x", {**SPEC, "hostname": "evil"}), "cannot be set by the gateway"),
+        (lambda c: c.add(WHO, "../x", SPEC), "is not a valid source name"),
         (lambda c: c.configure(WHO, "x", SPEC), "the fleet has no source x"),
-        (lambda c: c.configure(WHO, "s", {"password": "p"}, change=True), "password is not the gateway's"),
-        (lambda c: c.configure(WHO, "s", [1]), "no configuration"),
+        (lambda c: c.configure(WHO, "s", {"password": "p"}, change=True), "password cannot be set by the gateway"),
+        (lambda c: c.configure(WHO, "s", [1]), "not a configuration"),
         (lambda c: c.roll_back(WHO, "s", 9), "has no version 9"),
         (lambda c: c.remove(WHO, "x"), "the fleet has no source x"),
         (lambda c: c.start(WHO, "s", {"u": {"hidden": 1}}), "unknown key hidden"),
@@ -148,7 +148,7 @@ def test_tables_are_started_stopped_and_read_again(session_handler: SessionHandl
         (lambda c: c.set_position(WHO, "s", None, 5.0), "is so old"),
         (lambda c: c.drain(WHO, "agents", "nobody", True), "no agent nobody"),
         (lambda c: c.drain(WHO, "gateways", "nobody", True), "no gateway nobody"),
-        (lambda c: c.drain(WHO, "agents", "../x", True), "is no name"),
+        (lambda c: c.drain(WHO, "agents", "../x", True), "is not a valid"),
         (lambda c: c.issue(WHO, "x", "god", 1), "role 'god'"),
         (lambda c: c.issue(WHO, "x", "view", 0), "for 0 days"),
         (lambda c: c.revoke(WHO, "x"), "no token x"),
@@ -177,7 +177,7 @@ def test_of_two_commands_at_once_one_is_reported(session_handler: SessionHandler
             session_handler.topic.records.append(desired_record(other, "theirs"))
 
     session_handler.topic.before_write = first
-    with pytest.raises(Overtaken, match="another command has written version 2"):
+    with pytest.raises(VersionConflict, match="another command has written version 2"):
         session_handler.commands.configure(WHO, "s", {"agents": ["a2"]}, change=True)
     assert session_handler.spec() == other.spec
     session_handler.commands.configure(WHO, "s", {"agents": ["a2"]}, change=True)
@@ -194,7 +194,7 @@ def test_the_newest_versions_are_kept(session_handler: SessionHandler) -> None:
     left = {key: value for key, value in dict(session_handler.topic.records).items() if value is not None}
     assert sum(key.startswith(b'["desired"') for key in left) == VERSIONS
     assert folded(FleetState(), left.items()).desired["s"] == kept
-    with pytest.raises(NotThere, match="has no version 21"):
+    with pytest.raises(NotFound, match="has no version 21"):
         session_handler.commands.roll_back(WHO, "s", 21)
     assert session_handler.commands.roll_back(WHO, "s", 22)["version"] == VERSIONS + 22
 
@@ -220,7 +220,7 @@ def test_agents_sources_and_the_map(session_handler: SessionHandler) -> None:
         map_record(DatabaseSeen(agent="a2", connection="db", database="d", tables=tables)),
     )
     (agent,) = session_handler.commands.agents()
-    assert agent["sources"][0]["reason"] == "nothing was reported yet"
+    assert agent["sources"][0]["reason"] == "no report yet"
     session_handler.topic.write(
         reported_record(Reported(agent="a1", source="s", epoch=1, version=1, status="applied", hash="h", narrowed=True))
     )
@@ -415,4 +415,4 @@ def test_kafka_away_is_503(client: Client) -> None:
 
 def test_what_is_not_there_is_a_kind_of_usage_error() -> None:
     """The CLI ends with 2 for both."""
-    assert NotThere("x").exit_code == Overtaken("x").exit_code == 2
+    assert NotFound("x").exit_code == VersionConflict("x").exit_code == 2

@@ -106,7 +106,7 @@ def test_who_dials_another_gateway_takes_its_sources_along() -> None:
     world.stewards["g2"].joined(new, {}, "1")
     world.turns(3)
     assert new.holds == {"s": (2, 1)}
-    assert old.ended == "the agent has dialled another gateway"
+    assert old.ended == "the agent has connected to another gateway"
     world.stewards["g1"].left(old)
     world.turns(3)
     assert world.topic.state.leases["s"].admits("a1", 2)
@@ -139,7 +139,7 @@ def test_an_agent_that_dials_again_has_one_connection() -> None:
     world.stewards["g1"].joined(new, {}, "1")
     world.stewards["g1"].left(old)
     world.turns()
-    assert (old.ended, new.ended) == ("the agent has dialled again", "")
+    assert (old.ended, new.ended) == ("the agent has connected again", "")
     assert new.holds == {"s": (1, 1)}
     assert world.topic.state.presences["a1"].connected
 
@@ -337,7 +337,7 @@ def test_a_map_that_is_too_large_ends_the_stream() -> None:
     for number in range(40):  # also of many databases at once
         part = MapPart(connection="c", database=f"d{number % 5}", content=bytes(500_000))
         coordinator.heard(there, StreamRequest(map_part=part))
-    assert there.ended == "its map is too large"
+    assert there.ended == "its catalog is too large"
     agent_connections = [agent_connection(f"b{number}") for number in range(9)]
     for one in agent_connections:
         coordinator.joined(one, {}, "1")

@@ -33,15 +33,15 @@ def test_a_window_grows_by_use_and_shrinks_without() -> None:
     assert channel.window == FIRST
     for _ in range(100):
         records += 1
-        assert channel.came(PIECE)
-        assert channel.taken(PIECE, records) >= PIECE
+        assert channel.receive(PIECE)
+        assert channel.accept(PIECE, records) >= PIECE
         channel.delivered(records)
     assert (channel.window, budget.held) == (MOST, MOST - FIRST)
     for _ in range(60):
-        channel.paused()
+        channel.commit()
         records += 1
-        assert channel.came(100_000)
-        channel.taken(100_000, records)
+        assert channel.receive(100_000)
+        channel.accept(100_000, records)
         channel.delivered(records)
     assert (channel.window, budget.held) == (FIRST, 0)
     channel.close()
@@ -57,12 +57,12 @@ def test_a_thousand_channels_share_what_there_is() -> None:
         one = chance.randrange(1000)
         channel, size = channels[one], chance.randint(1, PIECE)
         assert open_[one] > 0, "it may send at any time"
-        assert channel.came(size)
+        assert channel.receive(size)
         number[one] += 1
-        open_[one] += channel.taken(size, number[one]) - size
+        open_[one] += channel.accept(size, number[one]) - size
         channel.delivered(number[one])
         if chance.random() < 0.05:
-            channel.paused()
+            channel.commit()
         assert sum(channel.window - FIRST for channel in channels) <= budget.held <= 32 * MIB + PIECE
     assert all(size >= FIRST for size in open_)
     for channel in channels:
@@ -73,9 +73,9 @@ def test_a_thousand_channels_share_what_there_is() -> None:
 def test_more_than_there_was_credit_for_is_reported() -> None:
     """One message may overdraw it, by no more than a message's bytes."""
     channel = ChannelCredit(CreditBudget())
-    assert channel.came(FIRST)
-    assert channel.came(PIECE)
-    assert not channel.came(1)
+    assert channel.receive(FIRST)
+    assert channel.receive(PIECE)
+    assert not channel.receive(1)
 
 
 class Unavailable(Log):
@@ -187,6 +187,6 @@ def test_words_that_the_coordinator_has_not_heard_are_bounded() -> None:
     assert there.ended == ""
     for _ in range(40):
         runtime.heard(there, part)
-    assert there.ended == "the gateway has too much to do"
+    assert there.ended == "the gateway is overloaded"
     Slow.resumes.set()
     runtime.close()

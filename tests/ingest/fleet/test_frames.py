@@ -73,5 +73,5 @@ def test_a_topic_is_named_before_its_records() -> None:
     first, second = FrameWriter(), FrameReader()
     list(first.write([Record("t", b"", b"")]))
     head = next(iter(first.rest()))
-    with pytest.raises(Fatal, match="was not named"):
+    with pytest.raises(Fatal, match="an unknown topic"):
         second.read(head[14:])

@@ -33,7 +33,7 @@ from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.wire import MESSAGE, METHOD, hello
 from ingest.gateway import grpc_server, grpc_streams
 from ingest.gateway.gateway_interfaces import AgentConnection
-from ingest.gateway.grpc_session import Opened
+from ingest.gateway.grpc_session import ServedSource
 from ingest.gateway_client import grpc_stream
 from ingest.gateway_client.gateway_log import GatewayLog
 from ingest.gateway_client.grpc_stream import Credentials, Gateways, GrpcStream
@@ -55,7 +55,7 @@ class Served:
         self.lines: list[Mapping[str, Any]] = []
         self.said: queue.Queue[tuple[str, AgentConnection, StreamRequest | None]] = queue.Queue()
 
-    def source(self, agent: FleetIdentity, name: str, epoch: int) -> Opened | None:
+    def source(self, agent: FleetIdentity, name: str, epoch: int) -> ServedSource | None:
         return self.opened if (agent.tenant, name) == (TENANT, "s") else None
 
     def serves(self, agent: FleetIdentity) -> bool:
@@ -141,7 +141,7 @@ class Heard(Search):
 
     def see(self, partition: int, key: bytes, value: bytes | None) -> None:
         if self._fails:
-            raise ValueError("a bug")
+            raise ValueError("internal error")
         self.records.append((key, value))
 
 
@@ -161,7 +161,7 @@ def test_large_records_are_searched(address: str, folder: Path, served: Served) 
         log.search(search)
         wait_for(lambda: search.done or search.failed is not None, "the search does not end")  # noqa: B023
     assert (heard.failed, heard.records == reported) == (None, True)
-    assert repr(failing.failed) == "ValueError('a bug')"
+    assert repr(failing.failed) == "ValueError('internal error')"
     log.commit(AT)
     assert stream.open
     log.close()
@@ -173,7 +173,7 @@ def test_a_gateway_of_another_fleet_is_not_trusted(address: str, tmp_path: Path)
     """An agent tells it nothing."""
     init(tmp_path / "authority", TENANT)
     issue(tmp_path / "authority", FleetIdentity(TENANT, "agents", "a1"), tmp_path / "agent")
-    with pytest.raises(Retriable, match="is the gateway running there"):
+    with pytest.raises(Retriable, match="check that the gateway runs there"):
         GrpcStream(address, Credentials.of(tmp_path / "agent"))
 
 
@@ -188,7 +188,7 @@ def test_a_session_too_many_fails_by_itself(
         log.recover()
     lines = len(served.lines)
     late = GatewayLog(stream, "s")
-    with pytest.raises(Retriable, match="2 sessions at most"):
+    with pytest.raises(Retriable, match="may run 2 sessions"):
         late.recover()
     assert len(served.lines) == lines + 1
     logs[-1].commit(AT)
@@ -228,7 +228,7 @@ def test_sources_dial_together(folder: Path) -> None:
     gateways._addresses = Counted([no_one])
     began = time.monotonic()
     for _ in range(50):
-        with pytest.raises(Retriable, match="is the gateway running there"):
+        with pytest.raises(Retriable, match="check that the gateway runs there"):
             gateways.stream()
     assert len(tried) <= 2 + (time.monotonic() - began) / 0.5
 
@@ -273,7 +273,7 @@ def test_a_connection_is_commanded_and_ended(address: str, folder: Path, served:
         assert request is not None
         assert (what, agent_connection.agent.name, dict(request.ready.labels)) == ("joined", "a1", {"site": "x"})
         assert served.said.get(timeout=10)[0] == "heard"
-        agent_connection.say(StreamRequest(withdraw=Withdraw(source="s", epoch=1, why="stopped")))
+        agent_connection.send(StreamRequest(withdraw=Withdraw(source="s", epoch=1, why="stopped")))
         assert next(call).withdraw.why == "stopped"
         assert "was withdrawn" in next(call).log_reply.failure.message, "its session hears it when it asks next"
         said.put(StreamRequest(header=Header(source="s"), log_call=LogCall(channel=1, call=2, history=Empty())))
@@ -305,7 +305,7 @@ def test_a_session_that_waits_for_credit_hears_of_its_end(address: str, folder: 
         appending = threading.Thread(target=append)
         appending.start()
         wait_for(lambda: log._channel._credit <= 0, "it has credit for all", seconds=20)
-        agent_connection.say(StreamRequest(withdraw=Withdraw(source="s", epoch=1, why="another agent has it")))
+        agent_connection.send(StreamRequest(withdraw=Withdraw(source="s", epoch=1, why="another agent has it")))
         appending.join(20)
         assert not appending.is_alive(), "nobody told it"
     finally:
@@ -324,13 +324,13 @@ def test_a_silent_agent_leaves_no_commit_open(
     """Readers would wait for one that is suspended until Kafka gives its transaction up, a minute later. Who is there
     says so, however long a commit takes it; of who has nothing uncommitted nothing is wanted.
     """
-    looks, silent = list[object](), grpc_streams.AgentStream.silent
+    looks, silent = list[object](), grpc_streams.AgentStream.check_silence
 
     def look(stream: grpc_streams.AgentStream) -> None:
         looks.append(stream)
         silent(stream)
 
-    monkeypatch.setattr(grpc_streams.AgentStream, "silent", look)
+    monkeypatch.setattr(grpc_streams.AgentStream, "check_silence", look)
     monkeypatch.setattr(grpc_server, "_WATCH", 0.05)
     monkeypatch.setattr(grpc_stream, "_BEAT", 0.05)
     given_up = threading.Event()
@@ -378,17 +378,17 @@ def test_a_command_that_an_agent_does_not_know_ends_nothing(
     address: str, folder: Path, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says so, and both go on: neither answers the other for ever, nor gives the stream up."""
-    counted, count = threading.Event(), grpc_streams.AgentStream._counted
+    counted, count = threading.Event(), grpc_streams.AgentStream._count
 
     async def noted(stream: grpc_streams.AgentStream) -> None:
         counted.set()
         await count(stream)
 
-    monkeypatch.setattr(grpc_streams.AgentStream, "_counted", noted)
+    monkeypatch.setattr(grpc_streams.AgentStream, "_count", noted)
     stream = GrpcStream(address, Credentials.of(folder / "agent"))
     stream.report(StreamRequest(ready=Ready()))
     _, agent_connection, _ = served.said.get(timeout=10)
-    agent_connection.say(StreamRequest(withdraw=Withdraw(source="other", epoch=1, why="stopped")))
+    agent_connection.send(StreamRequest(withdraw=Withdraw(source="other", epoch=1, why="stopped")))
     log = GatewayLog(stream, "s")
     assert counted.wait(20), "its answer was answered"
     log.recover()

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingest.fleet.desired import Desired, SourceSpec
-from ingest.fleet.leases import Lease, Presence, chosen, claims, next_epoch
+from ingest.fleet.leases import Lease, Presence, choose_agent, claims, next_epoch
 from ingest.fleet.state import (
     FleetState,
     StateRecord,
@@ -182,5 +182,5 @@ def test_who_ought_to_have_a_source(
     """Its holder while it may; another one when it was away for long; nobody where the only one is drained."""
     spec = SourceSpec(agents=("a1", "a2"), connection="c")
     lease = Lease(source="s", epoch=1, agent=held, gateway="g1") if held else None
-    assert chosen(spec, lease, present, drained, unavailable) == who
+    assert choose_agent(spec, lease, present, drained, unavailable) == who
     assert next_epoch(lease) == (2 if held else 1)

@@ -1,4 +1,4 @@
-"""What must not stop a gateway: a bug of its steward's, a broker's error, a configuration that takes long to read."""
+"""A gateway survives an internal error, an error of a broker, and a configuration that takes long to read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_coordinator_goes_on_behind_a_bug() -> None:
         def send(self, record: StateRecord) -> None:
             self.turns += 1
             if self.turns == 1:
-                raise KeyError("a bug")
+                raise KeyError("internal error")
             super().send(record)
 
     topic, audit = Broken(), NearbyAudit()

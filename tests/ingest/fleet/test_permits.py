@@ -59,7 +59,7 @@ def test_a_source_that_lists_no_tables_has_topics_under_its_name(topic: str, may
 @pytest.mark.parametrize("name", ["../x", "A", "a/b", "", "-a", "a" * 65, "\u0430", "a\0b"])
 def test_names_that_are_none(name: str) -> None:
     """Neither as a person gives them nor in a certificate."""
-    with pytest.raises(UsageError, match="is no name"):
+    with pytest.raises(UsageError, match="is not a valid"):
         identity("acme", "agents", name)
     assert identity_of([f"tailorbird://acme/agents/{name}"]) is None
 

@@ -20,7 +20,7 @@ from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.state import revoked_record, token_record
 from ingest.fleet.tokens import Token, hashed, written
 from ingest.gateway.commands import FleetCommands
-from ingest.gateway.grpc_session import Opened
+from ingest.gateway.grpc_session import ServedSource
 from ingest.gateway.http_api import TenantApis
 from ingest.gateway.run_gateway import GatewayRuntime, coordinator_of
 from ingest.gateway.tenants import Tenants
@@ -56,7 +56,7 @@ class OfTenant:
         self.topic.write(token_record(token))
         self.token = written(token.id, "s" * 43)
 
-    def served(self, agent: FleetIdentity, name: str, epoch: int) -> Opened | None:
+    def served(self, agent: FleetIdentity, name: str, epoch: int) -> ServedSource | None:
         return self.source if (agent.tenant, name) == (self.name, "s") else None
 
 
@@ -88,7 +88,7 @@ def test_each_agent_meets_its_own_fleet(both: tuple[list[OfTenant], str, Path]) 
         stream.report(StreamRequest(ready=Ready()))
     assert [len(one.source.broker.records) for one in (acme, beta)] == [1, 2]
     wait_for(lambda: acme.topic.state.presences.keys() == beta.topic.state.presences.keys() == {"rome"}, "no seat", 20)
-    with pytest.raises(Retriable, match="tenant gamma is none of this gateway's"):
+    with pytest.raises(Retriable, match="this gateway does not serve tenant gamma"):
         dialled(address, folder, "gamma")
     assert [line["who"] for line in acme.audit.lines if line["outcome"] == "turned away"] == [
         "tailorbird://gamma/agents/rome"
@@ -96,7 +96,7 @@ def test_each_agent_meets_its_own_fleet(both: tuple[list[OfTenant], str, Path]) 
     assert not [line for line in beta.audit.lines if line["outcome"] == "turned away"]
     with pytest.raises(Retriable):
         GatewayLog(streams[1], "crm").recover()
-    assert beta.audit.lines[-1]["why"] == "source 'crm' is none of this agent's"
+    assert beta.audit.lines[-1]["why"] == "this agent may not capture source 'crm'"
     streams[0].close()
 
 
