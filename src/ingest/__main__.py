@@ -10,17 +10,17 @@ from ingest.run_capture import run
 
 
 def main() -> None:
-    """Run the capture; an error on purpose is one line and its exit code."""
+    """Run the capture. A known error is printed as one line, with its exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m ingest",
         description="Capture one source of a topology into Kafka, each change exactly once.",
         epilog="Example: python -m ingest topologies/shop.yml --source shop",
     )
     parser.add_argument("topology", metavar="TOPOLOGY.yml")
-    parser.add_argument("--source", help="which source; may be left out when the topology has one only")
-    parser.add_argument("--metrics-port", type=int, default=0, help="serve Prometheus here on 127.0.0.1 (0: nowhere)")
-    parser.add_argument("--gateway", action="append", default=[], help="go through a gateway (host:port) to Kafka")
-    parser.add_argument("--identity", default="agent", help="folder of the agent's ca.pem, cert.pem and key.pem")
+    parser.add_argument("--source", help="source to capture; optional if the topology has only one")
+    parser.add_argument("--metrics-port", type=int, default=0, help="port of 127.0.0.1 for Prometheus metrics (0: off)")
+    parser.add_argument("--gateway", action="append", default=[], help="write through this gateway (host:port)")
+    parser.add_argument("--identity", default="agent", help="folder with the agent's ca.pem, cert.pem and key.pem")
     arguments = parser.parse_args()
     try:
         run(

@@ -1,4 +1,4 @@
-"""`python -m ingest` and `tailorbird capture`: one process that captures one source until it is told to stop."""
+"""`python -m ingest` and `tailorbird capture`: the process that captures one source until it is stopped."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from ingest.sources import log_end, server_of
 if TYPE_CHECKING:
     from ingest.gateway_client.gateway_log import SessionChannels
 
-_LONGEST_WAIT = 15.0  # seconds between attempts while a server is away
+_LONGEST_WAIT = 15.0  # seconds between attempts while a server is unavailable
 
 
 def choose(topology: Topology, name: str | None) -> Source:
-    """The source to capture; it may be left out when the topology has one only."""
+    """Return the source to capture. The name is optional if the topology has only one source."""
     if name is None and len(topology.sources) == 1:
         return next(iter(topology.sources.values()))
     if name is None or name not in topology.sources:
-        what = "no source was named" if name is None else f"{topology.file} has no source {name}"
+        what = "no source is given" if name is None else f"{topology.file} has no source {name}"
         raise UsageError(what, "--source " + " | ".join(topology.sources))
     return topology.sources[name]
 
@@ -50,10 +50,11 @@ def choose(topology: Topology, name: str | None) -> Source:
 def run(
     file: str, source_name: str | None, *, metrics_port: int = 0, gateways: Sequence[str] = (), identity: str = ""
 ) -> None:
-    """Capture until SIGTERM or SIGINT; a server that is away is waited for, anything worse is raised.
+    """Capture until SIGTERM or SIGINT. It waits for unavailable servers, and raises all other errors.
 
-    Into Kafka, or through one of `gateways` (host:port) as the agent whose certificate is in the folder `identity`.
-    Exactly once for read_committed readers of the topics, whenever and however the process ends (`capture.Session`).
+    It writes to Kafka, or through one of `gateways` (host:port) as the agent whose certificate is in the folder
+    `identity`. Delivery is exactly once for read_committed consumers, whenever and however the process ends
+    (`capture.session.Session`).
     """
     topology = load_topology(file)
     source = choose(topology, source_name)
@@ -70,11 +71,11 @@ def run(
             if source.poll is None:
                 reports.watch(log_end(source), stop)
         if gateways:
-            # imported here: gRPC costs a quarter of a second, which a capture into Kafka should not
+            # imported here, because gRPC costs a quarter of a second
             from ingest.gateway_client.grpc_stream import Credentials, Gateways
 
-            dialled = Gateways(gateways, Credentials.of(Path(identity)))
-            log: Destination = ThroughGateway(dialled.stream, source.name)
+            streams = Gateways(gateways, Credentials.of(Path(identity)))
+            log: Destination = ThroughGateway(streams.stream, source.name)
         else:
             log = IntoKafka(topology, source)
         capture(topology, source, log=log, stopped=stop.is_set, wait=stop.wait, reports=reports)
@@ -85,7 +86,7 @@ def _reports(topology: Topology, source: Source) -> Reports:
 
 
 def tables_of(source: Source) -> Callable[[Seen], Tables]:
-    """What a session asks for the tables of a source, once it has seen the server."""
+    """Return a function that creates the tables of a source from the server's catalog."""
 
     def captured(database: str, table: str) -> bool:
         return source.captures(TableId(source=source.name, database=database, table=table))
@@ -101,20 +102,20 @@ def tables_of(source: Source) -> Callable[[Seen], Tables]:
 
 
 class Destination(Protocol):
-    """Where a capture's sessions write: each opens a log of its own; Retriable where it is away."""
+    """Destination of a capture. Each session opens its own log. Raises Retriable if it is unavailable."""
 
     def open(self) -> tuple[OpenLog, ClosableSignals]: ...
 
 
 class ClosableSignals(Signals, Protocol):
-    """Signals over a connection."""
+    """Signals over a connection that must be closed."""
 
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class IntoKafka:
-    """Straight into Kafka."""
+    """A destination that writes to Kafka directly."""
 
     topology: Topology
     source: Source
@@ -127,16 +128,14 @@ class IntoKafka:
 
 @dataclass(frozen=True, slots=True)
 class ThroughGateway:
-    """Over a stream to a gateway, whose desk writes to Kafka."""
+    """A destination over a stream to a gateway, whose session handler writes to Kafka."""
 
     stream: Callable[[], SessionChannels]
     source: str
 
     def open(self) -> tuple[OpenLog, ClosableSignals]:
         """See `Destination`."""
-        from ingest.gateway_client.gateway_log import (
-            GatewayLog,  # here: what it costs, a capture into Kafka need not pay
-        )
+        from ingest.gateway_client.gateway_log import GatewayLog  # imported here, because gRPC is slow to load
 
         log = GatewayLog(self.stream(), self.source)
         return log, log
@@ -151,8 +150,9 @@ def capture(
     wait: Callable[[float], object],
     reports: Reports | None = None,
 ) -> None:
-    """Sessions one after another until `stopped`; `wait` sleeps so many seconds unless stopped meanwhile. `log`: Kafka,
-    unless another is named.
+    """Run one session after another until `stopped`.
+
+    `wait` sleeps the given seconds unless stopped. `log` is the destination; the default is Kafka.
     """
     reports, log = reports or _reports(topology, source), log or IntoKafka(topology, source)
     pause = 0.0

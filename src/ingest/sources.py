@@ -1,4 +1,4 @@
-"""Which server a source of a topology is: how its log is read, and where that ends. Each brings its own client."""
+"""Create the reader of a source's log by its type. Each type imports its client only when it is used."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ingest.capture.session import ReadableSource
 
 
 def server_of(topology: str, source: Source) -> ReadableSource:
-    """The server of a source whose log is captured; `topology` is its name."""
+    """Return the server of a source whose log is captured; `topology` is the topology's name."""
     if source.type == "postgresql":
         from ingest.postgres.pg_source import PgSource
 
@@ -33,7 +33,7 @@ def server_of(topology: str, source: Source) -> ReadableSource:
 
 
 def log_end(source: Source) -> Callable[[], Position]:
-    """What asks a server where its log ends, and changes nothing there."""
+    """Return a function that reads the end of a server's log, without side effects."""
     if source.type == "postgresql":
         from ingest.postgres.pg_schema import end_of
 

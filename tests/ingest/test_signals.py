@@ -26,35 +26,35 @@ def test_a_snapshot_is_begun_filtered_and_stopped() -> None:
     """execute-snapshot with its additional condition, as Debezium writes it; stop-snapshot ends it."""
     tables, snapshots = known()
     signal = signal_of(signal_value("execute-snapshot", ("d.t",), "id > 5"))
-    assert signal.obey(snapshots, tables, number) == ""
+    assert signal.execute(snapshots, tables, number) == ""
     assert snapshots.state == {"d.t": {"rows": 0, "whole": True, "where": "id > 5", "marker": REPAIRS_ONLY}}
-    assert signal_of(signal_value("stop-snapshot", ("d.t",))).obey(snapshots, tables, number) == ""
+    assert signal_of(signal_value("stop-snapshot", ("d.t",))).execute(snapshots, tables, number) == ""
     assert snapshots.state == {}
 
 
 def test_a_snapshot_of_all_rows_ends_with_a_marker_of_its_begin() -> None:
     """Rows that it does not see are deleted at its end; a condition that arrives while it runs does not limit it."""
     tables, snapshots = known()
-    assert Signal(type="execute-snapshot", tables=("d.t",)).obey(snapshots, tables, number) == ""
+    assert Signal(type="execute-snapshot", tables=("d.t",)).execute(snapshots, tables, number) == ""
     assert snapshots.state == {"d.t": {"rows": 0, "whole": True, "marker": 7}}
-    signal_of(signal_value("execute-snapshot", ("d.t",), "id > 5")).obey(snapshots, tables, number)
+    signal_of(signal_value("execute-snapshot", ("d.t",), "id > 5")).execute(snapshots, tables, number)
     assert snapshots.state == {"d.t": {"rows": 0, "whole": True, "marker": 7}}
 
 
 def test_other_signals_are_refused_with_the_reason() -> None:
     """Nothing is ignored silently: an unknown type and a table that is not captured are named."""
     tables, snapshots = known()
-    assert "d.x is not captured" in Signal(type="execute-snapshot", tables=("d.x",)).obey(snapshots, tables, number)
-    assert "none of" in Signal(type="log").obey(snapshots, tables, number)
+    assert "d.x is not captured" in Signal(type="execute-snapshot", tables=("d.x",)).execute(snapshots, tables, number)
+    assert "none of" in Signal(type="log").execute(snapshots, tables, number)
     assert snapshots.state == {}
 
 
 def test_pause_and_resume() -> None:
     """A paused snapshot reads nothing more, and keeps its position."""
     tables, snapshots = known()
-    Signal(type="pause-snapshot").obey(snapshots, tables, number)
+    Signal(type="pause-snapshot").execute(snapshots, tables, number)
     assert snapshots.paused
-    Signal(type="resume-snapshot").obey(snapshots, tables, number)
+    Signal(type="resume-snapshot").execute(snapshots, tables, number)
     assert not snapshots.paused
 
 
@@ -74,7 +74,7 @@ def test_a_name_may_contain_a_dot(database: str, table: str) -> None:
     tables = Tables("s", [database], lambda *name: name == (database, table), dialect_of("mysql"))
     wanted, text = TableId(source="s", database=database, table=table), f"{database}.{table}"
     snapshots = Snapshots(Recorder("top"), tables, {})
-    assert Signal(type="execute-snapshot", tables=(text,)).obey(snapshots, tables, number) == ""
+    assert Signal(type="execute-snapshot", tables=(text,)).execute(snapshots, tables, number) == ""
     assert snapshots.state == {wanted.name: {"rows": 0, "whole": True, "marker": 7}}
     again = Snapshots(Recorder("top"), tables, snapshots.state)
     assert again._table(text) == again._table(wanted.name) == wanted

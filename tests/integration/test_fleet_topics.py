@@ -90,13 +90,13 @@ def test_what_is_sent_is_read_by_all(topology: Topology, states: list[KafkaState
     """All see the records in order, also without waiting for the write; `fresh` has all that was written before the
     call.
     """
-    woken = threading.Event()
-    states[1].changed = woken.set
+    notify = threading.Event()
+    states[1].changed = notify.set
     for version in range(1, 40):
         states[0].send(desired_record(Desired(source="s", version=version, spec=SPEC), f"w{version}"))
     states[0].write(desired_record(Desired(source="s", version=40, spec=None), "w40"))
     assert [one.version for one in states[1].fresh().desired["s"]] == list(range(1, 41))
-    assert woken.wait(10)
+    assert notify.wait(10)
 
 
 def test_a_session_without_the_lease_fences_no_other_session(topology: Topology, states: list[KafkaState]) -> None:

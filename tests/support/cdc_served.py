@@ -16,7 +16,7 @@ from tests.support.cdc_client import CdcClient
 
 
 class Served:
-    """A server that listens at `address`; `woken` notifies it of a commit."""
+    """A server that listens at `address`; `notify` notifies it of a commit."""
 
     def __init__(self, log: ChangeTables, limits: ServerLimits, tls: SSLContext | None) -> None:
         self._log, self._limits, self._tls = log, limits, tls
@@ -41,8 +41,8 @@ class Served:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    def woken(self) -> None:
-        self._loop.call_soon_threadsafe(self.reads.woken)
+    def notify(self) -> None:
+        self._loop.call_soon_threadsafe(self.reads.notify)
 
     def client(self) -> CdcClient:
         return CdcClient(self.address)

@@ -1,1 +1,1 @@
-"""What captures have committed, read table by table in one order: for those who serve it on, and to look at."""
+"""Read the committed changes of each table in one order, for `tailorbird tail` and for the MaxScale server."""

@@ -1,4 +1,4 @@
-"""A change as a line for people; pure."""
+"""Format a change as a line of text."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from cdc.formats.maxscale import number_of
 from cdc.model.event import ChangeEvent
 from cdc.model.schema import TableSchema
 
-_WORDS = {"c": "insert", "r": "read", "u": "update", "d": "delete", "t": "truncate"}
+_NAMES = {"c": "insert", "r": "read", "u": "update", "d": "delete", "t": "truncate"}
 _LONGEST = 60  # characters of a value
 
 
 def line_of(event: ChangeEvent, schema: TableSchema) -> str:
-    """When, what, of which row, and its values: of an update those that changed. Control characters are escaped."""
+    """Return time, operation, key and values of a change; for an update, the changed values. Escapes control
+    characters.
+    """
     at = f"{dt.datetime.fromtimestamp(event.source.ts_ms // 1000, dt.UTC):%Y-%m-%d %H:%M:%S}"
     row = event.after if event.after is not None else event.before
     table = event.source.table_id
-    begin = f"{at}  {_WORDS[event.op]:8}  {table.source}.{table.table}"
+    begin = f"{at}  {_NAMES[event.op]:8}  {table.source}.{table.table}"
     if row is None:
         return begin
     key = ", ".join(f"{name}={_shown(row.get(name))}" for name in schema.primary_key)

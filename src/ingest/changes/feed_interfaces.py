@@ -1,4 +1,4 @@
-"""What is asked of the log by those who read its changes."""
+"""Interfaces of the log for readers of changes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ingest.changes.merging import ChangeBatch, Offsets
 
 @dataclass(frozen=True, slots=True)
 class SchemaVersions:
-    """The schemas that a table's rows had, each from a number of the sequence on, the oldest first."""
+    """The schemas of a table's rows, each from a sequence number on, oldest first."""
 
     found: tuple[tuple[int, TableSchema], ...]
 
     def at(self, sequence: int) -> TableSchema:
-        """The schema of a change of that number; of one that is older than all, the oldest known."""
+        """Return the schema of a change with a sequence number; the oldest one if the change is older than all."""
         last = self.found[0][1]
         for number, schema in self.found:
             if number > sequence:
@@ -28,36 +28,36 @@ class SchemaVersions:
 
 
 class ChangeTables(Protocol):
-    """The tables of a topology as the log has them. Methods block; any thread may call them.
+    """The tables of a topology in the log. Methods block; any thread may call them.
 
-    Every method raises Retriable while the log is away.
+    Every method raises Retriable while the log is unavailable.
     """
 
     def tables(self) -> tuple[TableId, ...]:
-        """The tables of which something was committed."""
+        """Return the tables with committed changes."""
 
     def begins(self, table: TableId) -> Offsets:
-        """The first offset that each partition still holds."""
+        """Return the first retained offset of each partition."""
 
     def released(self, table: TableId) -> Offsets:
-        """Up to where each partition is committed, as the newest positions of its source say: whole commits."""
+        """Return the end of each partition after the last complete commit of the source."""
 
     def read(self, table: TableId, starts: Offsets, ends: Offsets) -> ChangeBatch:
-        """Changes from `starts` on, in order, some thousands at most, none behind `ends`, which were released."""
+        """Return some thousand changes at most, in order, from `starts` up to `ends`, which must be released."""
 
     def before(self, table: TableId, reached: Callable[[Position], bool]) -> Offsets | None:
-        """Where to begin so that all is read behind the last commit whose position had not `reached` something.
+        """Return the offsets after the last commit whose position had not `reached` a given point.
 
-        None where compaction may have taken some of these changes.
+        Returns None if compaction may have removed later changes.
         """
 
     def newest(self, table: TableId, ends: Offsets) -> ChangeBatch:
-        """The last changes of each partition before `ends`, some dozens."""
+        """Return the last dozens of changes of each partition before `ends`."""
 
     def schemas(self, table: TableId) -> SchemaVersions:
-        """The table's schemas, all that concern what was read by now."""
+        """Return the table's schemas, complete for all changes read so far."""
 
 
 def ahead(starts: Offsets, ends: Offsets) -> bool:
-    """Whether anything is left to read."""
+    """True if changes are left to read."""
     return any(end > starts.get(partition, 0) for partition, end in ends.items())

@@ -1,6 +1,6 @@
-"""The change topics of Kafka as tables; implements `interfaces.ChangeTables`.
+"""Read Kafka's change topics as tables; implements `feed_interfaces.ChangeTables`.
 
-Reads hold nothing from one call to the next, so whoever is slow holds nothing either: a few consumers serve all.
+No state is kept between reads, so slow readers occupy nothing, and a few consumers serve all of them.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from ingest.changes.positions import BEGINNING, last_before
 from ingest.changes.versions import SchemaRecords
 from ingest.log.kafka_topics import source_topics
 
-_BATCH = 1_000  # records of a read,
-_BYTES = 1 << 20  # and their bytes, more or less
-_NEWEST = 64  # records of a partition
+_BATCH = 1_000  # records of a read
+_BYTES = 1 << 20  # bytes of a read, approximately
+_NEWEST = 64  # records per partition
 _CONSUMERS = 4
 
 
 class KafkaChanges:
-    """Tables of some sources of a topology; `begin` before anything else, `follow` again and again, in one thread."""
+    """Tables of some sources of a topology. Call `begin` first, then `follow` repeatedly, in one thread."""
 
     def __init__(self, topology: Topology, sources: Sequence[str] = ()) -> None:
         self._topology = topology
@@ -45,13 +45,13 @@ class KafkaChanges:
         self._lock = threading.Lock()
 
     def begin(self) -> None:
-        """Find out what is committed; Retriable where nothing was ever captured."""
+        """Read what is committed. Raises Retriable if nothing was ever captured."""
         self._released.begin()
         with self._translated():
             self._schemas.read()
 
     def follow(self, seconds: float) -> bool:
-        """Wait so long for more to be committed at most; whether something was."""
+        """Wait up to `seconds` for new commits. Returns True if there were any."""
         return self._released.follow(seconds)
 
     def tables(self) -> tuple[TableId, ...]:
@@ -80,14 +80,14 @@ class KafkaChanges:
         with self._translated(), self._consumer() as consumer:
             found = _read(consumer, topic, starts, ends)
         with self._translated():
-            self._schemas.read()  # behind the rows: what they were committed with is there by now
+            self._schemas.read()  # after the rows, so that the schemas of the same commits are read, too
         try:
             return merge(*found)
         except Fatal as error:
             raise Fatal(f"topic {topic}: {error.message}", error.hint) from error
 
     def before(self, table: TableId, reached: Callable[[Position], bool]) -> Offsets | None:
-        """See `ChangeTables`; some dozens of short reads of `…positions`."""
+        """See `ChangeTables`. It makes some dozens of short reads of `…positions`."""
         topic = change_topic(self._topology.name, table)
         partition = source_topics(self._topology, self._topology.sources[table.source]).positions_partition
         with self._translated(), self._consumer() as consumer:
@@ -109,7 +109,7 @@ class KafkaChanges:
         return self._schemas.of(table)
 
     def close(self) -> None:
-        """Let go of Kafka; nobody reads any more."""
+        """Close all consumers. No read may be running."""
         self._released.close()
         self._schemas.close()
         for consumer in self._all:
@@ -139,7 +139,7 @@ _Found = tuple[dict[int, list[LogBytes]], dict[int, int], dict[int, int], set[in
 
 
 def _read(consumer: Consumer, topic: str, starts: Offsets, ends: Offsets) -> _Found:
-    """The arguments of `merge`: of each partition one record at least, or all that there are."""
+    """Read the arguments of `merge`: at least one record of each partition, or all of them."""
     nexts = {p: starts.get(p, 0) for p in ends}
     whole = {p for p, end in ends.items() if nexts[p] >= end}
     found: dict[int, list[LogBytes]] = {p: [] for p in ends}
@@ -169,22 +169,22 @@ def _read(consumer: Consumer, topic: str, starts: Offsets, ends: Offsets) -> _Fo
                     size, count, nexts[p] = size + len(value or b""), count + 1, offset + 1
                 if offset + 1 >= ends[p]:
                     nexts[p], whole = ends[p], whole | {p}
-            # its commit may not have reached every partition yet: whoever reads what is committed waits for it
+            # the commit marker may not have reached every partition yet, and read_committed consumers wait for it
             if time.monotonic() > deadline:
-                raise Retriable(f"Kafka does not give {topic}", RUNNING)
+                raise Retriable(f"Kafka does not return records of {topic}", RUNNING)
     finally:
         consumer.unassign()
     return found, begun, nexts, whole
 
 
 class _SchemaTopics:
-    """Reads `…schemas` and `…history` to their ends, again and again; any thread may ask."""
+    """Reads `…schemas` and `…history` to their ends on each call. Thread-safe."""
 
     def __init__(self, topology: Topology) -> None:
         self.records = SchemaRecords(topology)
         self._topics = (schemas_topic(topology.name), history_topic(topology.name))
         self._consumer = Consumer(reader_settings(topology))
-        # where a topic ends for writers, which is behind what any commit that was seen holds
+        # the end of a topic including open transactions, which is after every commit that was seen
         self._marks = Consumer(reader_settings(topology, isolation_level="read_uncommitted"))
         self._next: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -200,7 +200,7 @@ class _SchemaTopics:
                 for message in self._consumer.consume(500, 0.1):
                     self._take(message, left)
                 if time.monotonic() > deadline:
-                    raise Retriable(f"Kafka does not give {', '.join(left)}: is a commit open there?", RUNNING)
+                    raise Retriable(f"Kafka does not return {', '.join(left)}: a transaction may be open", RUNNING)
 
     def _take(self, message: object, left: dict[str, int]) -> None:
         topic, offset, error = message.topic(), message.offset(), message.error()  # type: ignore[attr-defined]  # untyped
@@ -217,7 +217,7 @@ class _SchemaTopics:
                 else:
                     self.records.history(key, value)
             except (ValueError, KeyError, TypeError) as fault:
-                raise Fatal(f"{topic}, offset {offset}: {fault}", "was it written by a newer version?") from fault
+                raise Fatal(f"{topic}, offset {offset}: {fault}", "a newer version may have written it") from fault
             offset += 1
         self._next[topic] = offset
         if topic in left and offset >= left[topic]:

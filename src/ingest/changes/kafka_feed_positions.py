@@ -1,4 +1,4 @@
-"""Position records of one source, read one by one; implements `positions.PositionMarks`."""
+"""Read single position records of one source; implements `positions.PositionMarks`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ingest.records.records import read_checkpoint
 
 
 class PositionRecords:
-    """Of a source whose records stand in one partition of `…positions`; the consumer is used for as long as this is."""
+    """Position records of a source in one partition of `…positions`. It uses the consumer exclusively."""
 
     def __init__(self, consumer: Consumer, topology: str, source: str, partition: int) -> None:
         self._consumer, self._key = consumer, transactional_id(topology, source).encode()
@@ -48,4 +48,4 @@ class PositionRecords:
                         return PositionMark(at, message.timestamp()[1], checkpoint.position, ends)
         finally:
             self._consumer.unassign()
-        raise Retriable(f"Kafka does not give {self._topic}", RUNNING)
+        raise Retriable(f"Kafka does not return records of {self._topic}", RUNNING)

@@ -1,4 +1,4 @@
-"""How far captures have committed, by the newest records of `…positions`, followed as they come."""
+"""Follow the newest records of `…positions`, which contain how far each capture has committed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from cdc.topology.topology import Topology
 from ingest.log.kafka_topics import client_settings
 
 TIMEOUT = 20.0  # seconds that the brokers have to answer
-RUNNING = "is Kafka running? `tailorbird stack status`"
-_STEP = 500  # records that a start looks at first, from each partition's end; eight times as many after that
+RUNNING = "check Kafka: `tailorbird stack status`"
+_STEP = 500  # records from each partition's end that a start reads first; eight times as many in each further step
 _UNKNOWN = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
 def reader_settings(topology: Topology, **more: Any) -> dict[str, Any]:
-    """Of a consumer that belongs to no group and sees what is committed alone."""
+    """Return settings of a consumer without a group that reads only committed records."""
     return client_settings(
         topology.log.brokers,
         group_id="tailorbird-changes",  # required by the client; nothing is ever committed
@@ -35,9 +35,9 @@ def reader_settings(topology: Topology, **more: Any) -> dict[str, Any]:
 
 
 class KafkaReleased:
-    """Where each change topic ends behind the last commit, by topic and partition. One thread uses it.
+    """The end of each change topic after the last commit, by topic and partition. Not thread-safe.
 
-    Every method raises Retriable while Kafka is away.
+    Every method raises Retriable while Kafka is unavailable.
     """
 
     def __init__(self, topology: Topology, sources: Sequence[str]) -> None:
@@ -47,7 +47,7 @@ class KafkaReleased:
         self._consumer = Consumer(reader_settings(topology))
 
     def begin(self) -> None:
-        """Find the newest record of each source, however far behind those of others it stands."""
+        """Find the newest record of each source, even if it is far before those of other sources."""
         step = _STEP
         try:
             known = self._consumer.list_topics(timeout=TIMEOUT).topics
@@ -65,18 +65,18 @@ class KafkaReleased:
             raise self._unavailable(error) from error
 
     def _look(self, starts: list[TopicPartition], marks: Mapping[int, tuple[int, int]]) -> set[bytes]:
-        """Take all records from some offsets up to the partitions' ends; of whom there were any."""
+        """Read records from offsets up to the partitions' ends. Returns the keys of the sources that were found."""
         self._consumer.assign(starts)
         left = {start.partition for start in starts if marks[start.partition][1] > start.offset}
         deadline, seen = time.monotonic() + TIMEOUT, set[bytes]()
         while left:
             self._take(0.1, lambda key, seen=seen: seen.add(key), left, marks)  # type: ignore[misc]  # a default
             if time.monotonic() > deadline:
-                raise Retriable(f"Kafka does not give {self._topic}", RUNNING)
+                raise Retriable(f"Kafka does not return records of {self._topic}", RUNNING)
         return seen
 
     def follow(self, seconds: float) -> bool:
-        """Wait so long for new records at most; whether there were any."""
+        """Wait up to `seconds` for new records. Returns True if there were any."""
         before = self.ends
         try:
             self._take(seconds)
@@ -107,19 +107,19 @@ class KafkaReleased:
             if left is not None and marks is not None and offset >= marks[partition][1]:
                 left.discard(partition)
         for value in newest.values():
-            self.ends = {**self.ends, **self._reported(value)}
+            self.ends = {**self.ends, **self._ends_of(value)}
 
-    def _reported(self, value: bytes) -> dict[str, dict[int, int]]:
+    def _ends_of(self, value: bytes) -> dict[str, dict[int, int]]:
         try:
             stored = orjson.loads(value)
             if stored["format"] != 1:
                 raise ValueError(f"a position of format {stored['format']}")
             return {topic: {int(p): int(o) for p, o in ends.items()} for topic, ends in stored["end_offsets"].items()}
         except (ValueError, KeyError, TypeError) as error:
-            raise Fatal(f"{self._topic}: no position: {error}", "was it written by a newer version?") from error
+            raise Fatal(f"{self._topic}: invalid position: {error}", "a newer version may have written it") from error
 
     def close(self) -> None:
-        """Let go of Kafka."""
+        """Close the consumer."""
         self._consumer.close()
 
     def _unavailable(self, error: KafkaException) -> Retriable:

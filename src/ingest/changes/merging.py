@@ -1,8 +1,8 @@
-"""A table's partitions → one order of its changes; pure.
+"""Merge the partitions of a table into one order of its changes.
 
-Within a partition the log's order stands: it is the order of each key. Between partitions the smaller sequence goes
-first, so that whatever a source did one after another is told so. A record that tells no change (a tombstone) is passed
-over, and a truncation, which every partition has, is told once.
+Within a partition, the log's order is kept: it is the order of each key. Between partitions, the smaller sequence
+number goes first, so that the source's order is restored. Tombstones are skipped. A truncation, which every partition
+contains, is returned once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Offsets = Mapping[int, int]  # by partition
 
 
 class LogBytes(NamedTuple):
-    """A record of a change topic as it is."""
+    """An undecoded record of a change topic."""
 
     offset: int
     value: bytes | None
@@ -29,7 +29,7 @@ class LogBytes(NamedTuple):
 
 
 class CommittedChange(NamedTuple):
-    """A change, where it stands, and when the log took it (milliseconds since 1970)."""
+    """A change, its partition and offset, and its record timestamp (milliseconds since 1970)."""
 
     partition: int
     offset: int
@@ -38,7 +38,7 @@ class CommittedChange(NamedTuple):
 
 
 class ChangeBatch(NamedTuple):
-    """Changes in order, and what is read next of each partition."""
+    """Changes in order, and the next offset of each partition."""
 
     changes: tuple[CommittedChange, ...]
     next: Offsets
@@ -47,25 +47,27 @@ class ChangeBatch(NamedTuple):
 def merge(
     found: Mapping[int, Iterable[LogBytes]], starts: Offsets, read_up_to: Offsets, whole: Iterable[int]
 ) -> ChangeBatch:
-    """All changes that can be ordered of what was read: a partition that is not `whole` (read to where the reader was
-    to stop) may hold a smaller sequence behind its last record, so the rest of the others waits for the next batch.
+    """Return all changes whose order is certain.
 
-    `starts` is where reading began, `read_up_to` what comes next of a partition all of whose records are told.
-    Fatal, with its place, for a record that is no envelope of ours.
+    A partition that is not `whole` (read up to the requested end) may contain a smaller sequence number after its last
+    record. Then the remaining records of other partitions are left for the next batch.
+
+    `starts` are the first offsets of the read, `read_up_to` the next offsets of partitions whose records are all
+    returned. Raises Fatal, with partition and offset, for a record without a valid envelope.
     """
     queues = {partition: deque(_changes(partition, records)) for partition, records in found.items()}
-    ended, reported = set(whole), list[CommittedChange]()
+    ended, merged = set(whole), list[CommittedChange]()
     nexts = {**starts, **{p: read_up_to[p] for p in read_up_to if not queues.get(p)}}
     while True:
         heads = [(queue[0].event.source.sequence, partition) for partition, queue in queues.items() if queue]
         short = any(not queue and partition not in ended for partition, queue in queues.items())
         if not heads or short:
-            return ChangeBatch(tuple(reported), nexts)
+            return ChangeBatch(tuple(merged), nexts)
         _, partition = min(heads)
         change = queues[partition].popleft()
         nexts[partition] = change.offset + 1 if queues[partition] else read_up_to[partition]
         if change.event.op != "t" or partition == 0:
-            reported.append(change)
+            merged.append(change)
 
 
 def _changes(partition: int, records: Iterable[LogBytes]) -> Iterable[CommittedChange]:
@@ -76,5 +78,5 @@ def _changes(partition: int, records: Iterable[LogBytes]) -> Iterable[CommittedC
             event = from_envelope(orjson.loads(record.value))
         except (ValueError, KeyError, TypeError) as error:
             where = f"partition {partition}, offset {record.offset}"
-            raise Fatal(f"{where}: no envelope of ours: {error}", "was it written by a newer version?") from error
+            raise Fatal(f"{where}: invalid envelope: {error}", "a newer version may have written it") from error
         yield CommittedChange(partition, record.offset, record.ts_ms, event)

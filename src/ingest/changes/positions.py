@@ -1,4 +1,4 @@
-"""A search among a source's position records; pure. They grow, but where a capture was set back."""
+"""Search a source's position records. Positions grow from record to record, except after a rewind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BEGINNING: Final = "beginning"
 
 
 class PositionMark(NamedTuple):
-    """One position record: its offset, when the log took it (ms), the position, and where each topic ended."""
+    """One position record: offset, record timestamp (ms), position, and the end offsets of each topic."""
 
     offset: int
     ts_ms: int
@@ -21,22 +21,22 @@ class PositionMark(NamedTuple):
 
 
 class PositionMarks(Protocol):
-    """The records of one source in their partition."""
+    """The position records of one source in their partition."""
 
     def bounds(self) -> tuple[int, int]:
-        """The first offset that is held, and the one behind the last."""
+        """Return the first retained offset, and the end offset."""
 
     def first(self, offset: int) -> PositionMark | None:
-        """The first record at an offset or behind it; None where there is none."""
+        """Return the first record at or after an offset; None if there is none."""
 
 
 def last_before(
     marks: PositionMarks, reached: Callable[[Position], bool], whole_since: int
 ) -> PositionMark | Literal["beginning"] | None:
-    """The last record whose position had not `reached` something: all that reaches it was committed behind that.
+    """Return the last record whose position had not `reached` a given point. All later changes were committed after it.
 
-    `BEGINNING` where no record had not, and the first that ever was is still there. None where what was committed
-    behind the record may not all be in the log any more: compaction spares what is younger than `whole_since` (ms).
+    Returns `BEGINNING` if every record had reached it and the very first record is still retained. Returns None if
+    compaction may have removed changes after the record: it keeps everything younger than `whole_since` (ms).
     """
     low, high = marks.bounds()
     oldest = marks.first(low)
@@ -45,14 +45,14 @@ def last_before(
     if reached(oldest.position):
         return BEGINNING if oldest.offset == 0 else None
     last = oldest
-    low = oldest.offset + 1  # everything below has not reached it, everything from `high` on has, or is nothing
+    low = oldest.offset + 1  # records below have not reached it; records from `high` on have, or do not exist
     while low < high:
         middle = (low + high) // 2
         mark = marks.first(middle)
         if mark is None or reached(mark.position):
             high = middle
         else:
-            # within a transaction that took several commits: its first ones stand before it
+            # inside a transaction of several commits: its first commits are before this record
             last, low = last if mark.position.row else mark, mark.offset + 1
     newest = marks.first(last.offset + 1) is None
     return last if newest or last.ts_ms >= whole_since else None

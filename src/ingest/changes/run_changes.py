@@ -1,4 +1,4 @@
-"""`tailorbird tail`: one table's changes as they are committed."""
+"""`tailorbird tail`: show the changes of one table as they are committed."""
 
 from __future__ import annotations
 
@@ -13,34 +13,37 @@ from ingest.changes.kafka_changes import KafkaChanges
 
 
 def table_meant(topology: Topology, name: str) -> TableId:
-    """The captured table of `source.table`, `table` and so on; UsageError where it is none, or several."""
+    """Return the captured table that `source.table` or `table` names. Raises UsageError if it is not exactly one."""
     meant = topology.tables_meant(name)
     if len(meant) == 1:
         return meant[0]
     if meant:
         raise UsageError(f"{name}: several sources have it", " | ".join(f"{one.source}.{one.table}" for one in meant))
-    raise UsageError(f"{topology.file}: no source captures {name}", "SOURCE.TABLE, or SOURCE.DATABASE.TABLE")
+    raise UsageError(f"{topology.file}: no source captures {name}", "use SOURCE.TABLE or SOURCE.DATABASE.TABLE")
 
 
 def tail(
     topology: Topology, name: str, *, beginning: bool, stopped: Callable[[], bool]
 ) -> Iterator[tuple[ChangeEvent, TableSchema]]:
-    """Changes and their schemas until `stopped`, from now on or from the beginning. Retriable while Kafka is away."""
+    """Yield changes and their schemas until `stopped`, from now on or from the beginning.
+
+    Raises Retriable while Kafka is unavailable.
+    """
     table = table_meant(topology, name)
     log = KafkaChanges(topology, (table.source,))
     try:
         log.begin()
         if table not in log.tables():
             raise UsageError(f"nothing was captured of {table}", f"tailorbird capture {topology.file}")
-        yield from reported(log, table, beginning=beginning, stopped=stopped, follow=log.follow)
+        yield from changes_of(log, table, beginning=beginning, stopped=stopped, follow=log.follow)
     finally:
         log.close()
 
 
-def reported(
+def changes_of(
     log: ChangeTables, table: TableId, *, beginning: bool, stopped: Callable[[], bool], follow: Callable[[float], bool]
 ) -> Iterator[tuple[ChangeEvent, TableSchema]]:
-    """The same of any log."""
+    """Yield changes and their schemas of any log until `stopped`."""
     at = log.begins(table) if beginning else log.released(table)
     while not stopped():
         ends = log.released(table)

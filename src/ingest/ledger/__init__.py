@@ -1,1 +1,1 @@
-"""The ledger: digests of what the log says its tables hold, kept up as it flows."""
+"""The ledger: digests of the tables' content in the log, updated continuously."""

@@ -1,4 +1,4 @@
-"""The folder of a topology's ledger: a file per partition, and the lock of the one process that writes them."""
+"""The folder of a topology's ledger: one file per partition, and the lock of the process that writes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
 class LedgerFolder:
-    """`<home>/ledger/<topology>`; made where it is not there."""
+    """The folder `<home>/ledger/<topology>`, created if it is missing."""
 
     def __init__(self, home: Path, topology: str) -> None:
         self.path = home / "ledger" / topology
@@ -19,7 +19,7 @@ class LedgerFolder:
         self._lock = -1
 
     def take(self) -> bool:
-        """Whether nobody else writes here; the lock goes with the process."""
+        """Take the lock of the writer. Returns False if another process has it. The lock ends with the process."""
         if self._lock < 0:
             self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -29,16 +29,16 @@ class LedgerFolder:
         return True
 
     def release(self) -> None:
-        """Let another write here."""
+        """Release the lock."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
     def file(self, topic: str, partition: int) -> Path:
-        """The file of a partition; characters that are none of a file's are written as numbers."""
+        """Return the file of a partition. Characters that are unsafe in file names are escaped."""
         name = _UNSAFE.sub(lambda match: f"%{ord(match[0]):x}", topic)
         return self.path / f"{name}-{partition}.sqlite"
 
     def size(self) -> int:
-        """Bytes of all files."""
+        """Return the bytes of all files."""
         return sum(file.stat().st_size for file in self.path.iterdir() if file.is_file())

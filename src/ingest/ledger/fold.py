@@ -1,13 +1,14 @@
-"""Records of one partition of a change topic → its rows' hashes and its leaves' digests; pure.
+"""Fold the records of one partition of a change topic into hashes of rows and digests of leaves.
 
-For each key stands what its last record says, so nothing is counted twice: a row read again, a delete of what is gone,
-a record that comes once more. A capture that was set back publishes the same numbers again: what is logged with a
-number that is not greater than the one held is such a record, and so is what has a smaller one than the newest marker.
-TRUNCATE, and the marker that ends a repeated snapshot, take away what has a smaller number. A tombstone says nothing
-behind its delete; without it, it takes its row away: compaction has left nothing else of a delete.
+Each key has the state of its last record. So repeated snapshots, deletes of missing rows, and repeated records are not
+counted twice. A capture that was set back publishes the same sequence numbers again. Such a record has a number that is
+not greater than that of its row, or smaller than that of the newest marker; it is skipped. TRUNCATE, and the marker
+that ends a repeated snapshot, remove rows with smaller numbers. A tombstone after its delete is ignored. Without the
+delete, which compaction may have removed, it deletes its row.
 
-Each change of a leaf is kept for a while with its place at the source (`Tagged`), so that the leaf can be told as of
-any position of that time (`ingest.ledger.places`). Offsets are part of what a store commits: it resumes exactly.
+Each change of a leaf is kept for some time with its position at the source (`Tagged`). So the digest of a leaf can be
+computed as of any position of that time (`ingest.ledger.places`). A store commits the offset together with the data, so
+it resumes exactly.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from cdc.merkle.leaves import Grid, LeafOf
 from cdc.merkle.tree import NOTHING, Digest, delta
 from cdc.model.naming import TRUNCATE_KEY
 
-_ENDLESS = 2**62  # the number of a marker that has none
-WINDOW_MS = 600_000  # how long changes are kept by their places
+_ENDLESS = 2**62  # sequence number for a marker without one
+WINDOW_MS = 600_000  # time that changes are kept with their positions
 
 
 class LogRecord(NamedTuple):
@@ -36,7 +37,7 @@ class LogRecord(NamedTuple):
 
 
 class HeldRow(NamedTuple):
-    """What a ledger keeps of a row: its hash, and the number and the offset of its last record."""
+    """Stored state of a row: its hash, and the sequence number and offset of its last record."""
 
     hash: int
     sequence: int
@@ -44,14 +45,14 @@ class HeldRow(NamedTuple):
 
 
 class RowPlace(NamedTuple):
-    """Where a ledger keeps a row: its leaf, then its record's key."""
+    """Location of a row in the ledger: its leaf and its record key."""
 
     leaf: int
     key: bytes
 
 
 class Tagged(NamedTuple):
-    """What the changes with one place at the source did to one leaf."""
+    """The change of one leaf's digest by all changes with one source position."""
 
     leaf: int
     tag: str
@@ -60,10 +61,10 @@ class Tagged(NamedTuple):
 
 @dataclass(slots=True)
 class Changes:
-    """What a store is to commit at once: rows (None: gone), what leaves become richer by, changes by place.
+    """Changes that a store commits in one transaction: rows (None: deleted), deltas of leaves, deltas by position.
 
-    `unread` more records could not be read, the youngest with the number `unread_at`. Those below `forgiven` count no
-    more: a marker ended their rows.
+    `unread` further records could not be read; the highest sequence number of them is `unread_at`. Those below
+    `forgiven` no longer count, because a marker deleted their rows.
     """
 
     next_offset: int
@@ -77,7 +78,7 @@ class Changes:
     deleted: bytes | None = None
 
     def add(self, leaf: int, tag: str, change: Digest, *, keep: bool) -> None:
-        """A leaf changed; `keep`: remember at which place."""
+        """Add a change of a leaf. With `keep`, also store it by position."""
         known = self.leaves.get(leaf)
         self.leaves[leaf] = change if known is None else known + change
         if keep:
@@ -86,40 +87,40 @@ class Changes:
 
 
 class RowStore(Protocol):
-    """What is kept of one partition."""
+    """Stored state of one partition."""
 
     @property
     def floor(self) -> int:
-        """The number of the newest marker: rows with smaller ones are gone, or were read again."""
+        """Sequence number of the newest marker. Rows with smaller numbers are deleted, or were read again."""
 
     @property
     def deleted(self) -> bytes | None:
-        """The key of the last record, where that deletes a row: its tombstone comes next."""
+        """Key of the last record if it was a delete, whose tombstone follows."""
 
     def held(self, places: Iterable[RowPlace]) -> dict[RowPlace, HeldRow]:
-        """What is held of these rows; those that it does not hold are not in the answer."""
+        """Return the stored rows at these places. Missing rows are not in the result."""
 
     def remove_older(self, sequence: int) -> Mapping[int, Digest]:
-        """Take away all rows with a smaller number, by the next commit; what leaves lose by that."""
+        """Delete all rows with a smaller number in the next commit. Returns the lost digests by leaf."""
 
     def commit(self, changes: Changes, now_ms: int) -> None:
-        """Make everything durable, together with the next offset; forget places older than `WINDOW_MS`."""
+        """Commit all changes and the next offset. Remove position entries older than `WINDOW_MS`."""
 
 
-class _Read(NamedTuple):
-    """A record, understood: what becomes of its row, or (`place` None) below which number all rows go."""
+class _ParsedRecord(NamedTuple):
+    """A parsed record: the new state of its row, or (`place` None) the number below which all rows are deleted."""
 
     place: RowPlace | None
     hash: int | None
     sequence: int
     offset: int
     tag: str
-    again: bool  # read beside the log, or a tombstone: it says what is, whatever its number
+    again: bool  # from a snapshot, or a tombstone: it applies whatever its number is
     ts_ms: int
 
 
 class Fold:
-    """Folds the records of one partition of a table into its store; at least once in, exactly once kept."""
+    """Folds the records of one partition of a table into its store. Records may repeat; each counts exactly once."""
 
     def __init__(
         self, store: RowStore, covered: Covered, grid: Grid, tag_of: Callable[[Mapping[str, Any]], str]
@@ -128,9 +129,9 @@ class Fold:
         self._text, self._leaf = RowText(covered.forms), LeafOf(grid, covered)
 
     def fold(self, records: Sequence[LogRecord], next_offset: int, now_ms: int) -> int:
-        """Fold records in order and commit; `next_offset` is what is read next. How many changed a row."""
+        """Fold records in order and commit with `next_offset`. Returns the number of records that changed a row."""
         changed = 0
-        batch: list[_Read] = []
+        batch: list[_ParsedRecord] = []
         unread, deleted = list[int](), self._store.deleted
         for record in records:
             tombstone = record.value is None and record.key == deleted
@@ -139,7 +140,7 @@ class Fold:
                 continue
             try:
                 read = self._read(record)
-            except (ValueError, KeyError, TypeError):  # no envelope of this table: told, and not comparable
+            except (ValueError, KeyError, TypeError):  # not an envelope of this table: counted, and not comparable
                 unread.append(_sequence_of(record))
                 continue
             if read.hash is None and not read.again:
@@ -153,7 +154,7 @@ class Fold:
         return changed + self._rows(batch, next_offset, now_ms, unread, deleted)
 
     def _rows(
-        self, batch: Sequence[_Read], next_offset: int, now_ms: int, unread: Sequence[int] = (),
+        self, batch: Sequence[_ParsedRecord], next_offset: int, now_ms: int, unread: Sequence[int] = (),
         deleted: bytes | None = None,
     ) -> int:  # fmt: skip
         held: dict[RowPlace, HeldRow | None] = dict(self._store.held(read.place for read in batch if read.place))
@@ -161,11 +162,11 @@ class Fold:
         changed = 0
         since, floor = now_ms - WINDOW_MS, self._store.floor
         for place, after, sequence, offset, tag, again, ts_ms in batch:
-            assert place is not None, "markers are folded by themselves"
+            assert place is not None, "markers are folded separately"
             if sequence < floor:
                 if not again:
-                    continue  # published once more
-                if after is not None:  # read, under a number that was given before: they were begun anew
+                    continue  # a repeated record
+                if after is not None:  # a snapshot with a smaller number: the numbers have started again
                     floor = changes.floor = 0
             known = held.get(place)
             if known is None:
@@ -174,7 +175,7 @@ class Fold:
                 before = None
             else:
                 if 0 < sequence <= known.sequence and not again:
-                    continue  # published once more
+                    continue  # a repeated record
                 before = known.hash
             now = None if after is None else HeldRow(after, sequence, offset)
             held[place] = changes.rows[place] = now
@@ -184,7 +185,7 @@ class Fold:
         self._store.commit(changes, now_ms)
         return changed
 
-    def _truncate(self, read: _Read, now_ms: int) -> None:
+    def _truncate(self, read: _ParsedRecord, now_ms: int) -> None:
         changes = Changes(read.offset + 1, forgiven=read.sequence)
         if read.sequence < _ENDLESS:
             changes.floor = max(read.sequence, self._store.floor)
@@ -192,29 +193,29 @@ class Fold:
             changes.add(leaf, read.tag, NOTHING - lost, keep=bool(read.tag) and read.ts_ms >= now_ms - WINDOW_MS)
         self._store.commit(changes, now_ms)
 
-    def _read(self, record: LogRecord) -> _Read:
+    def _read(self, record: LogRecord) -> _ParsedRecord:
         offset, key, value = record
         if value is None:
             if key == TRUNCATE_KEY:
-                raise ValueError("a marker without a value")
-            return _Read(RowPlace(self._leaf(orjson.loads(key)), key), None, 0, offset, "", True, 0)
+                raise ValueError("a marker has no value")
+            return _ParsedRecord(RowPlace(self._leaf(orjson.loads(key)), key), None, 0, offset, "", True, 0)
         envelope = orjson.loads(value)
         op, source = envelope["op"], envelope["source"]
         sequence = source.get("sequence")
         sequence = sequence if isinstance(sequence, int) else 0
         tag, ts_ms = self._tag_of(source), envelope.get("ts_ms") or 0
         if op == "t":
-            return _Read(None, None, sequence or _ENDLESS, offset, tag, False, ts_ms)
+            return _ParsedRecord(None, None, sequence or _ENDLESS, offset, tag, False, ts_ms)
         place = RowPlace(self._leaf(orjson.loads(key)), key)
         if op == "d":
-            return _Read(place, None, sequence, offset, tag, False, ts_ms)
+            return _ParsedRecord(place, None, sequence, offset, tag, False, ts_ms)
         if op not in ("c", "u", "r"):
             raise ValueError(f"op {op!r}")
-        return _Read(place, self._text.hash(envelope["after"]), sequence, offset, tag, op == "r", ts_ms)
+        return _ParsedRecord(place, self._text.hash(envelope["after"]), sequence, offset, tag, op == "r", ts_ms)
 
 
 def _sequence_of(record: LogRecord) -> int:
-    """The number of a record that is no change of the table as it is now; a tombstone says nothing by itself."""
+    """Return the sequence number of a record that does not fit the table's schema; 0 for a tombstone."""
     if record.value is None:
         return 0
     try:

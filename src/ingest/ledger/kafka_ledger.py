@@ -1,4 +1,4 @@
-"""Reads what captures commit, in order and once it is committed, and tells it the books of a ledger."""
+"""Read the committed records of captures in order, and pass them to a topology's ledger."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ingest.ledger.fold import LogRecord
 from ingest.ledger.ledger import Partition, TopologyLedger, read_reach
 
 _BATCH = 10_000
-_POSITIONS = 2_000  # records of `…positions` that a start looks at: the last ones cover all before them
+_POSITIONS = 2_000  # records of `…positions` that a start reads: the last ones cover all earlier ones
 _ASK = 20.0
-_SHORT = 0.01  # a batch that is not full takes all of its time
-_RUNNING = "is Kafka running? `tailorbird stack status`"
+_SHORT = 0.01  # seconds; a poll waits all of it unless its batch is full
+_RUNNING = "check Kafka: `tailorbird stack status`"
 _UNAVAILABLE = {
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TRANSPORT,
@@ -30,11 +30,11 @@ _UNAVAILABLE = {
 
 
 class KafkaLedger:
-    """Feeds a topology's books; `poll` again and again. Every method raises Retriable while Kafka is away.
+    """Feeds a topology's ledger; call `poll` repeatedly. Every method raises Retriable while Kafka is unavailable.
 
-    Read committed. A record is folded at least once and kept exactly once: offsets are part of what the stores commit.
-    `wanted` says which tables are kept; a table that is captured later joins by itself. Where another process keeps the
-    books (not `folding`), only schemas and positions are read.
+    It reads committed records only. A record is folded at least once and counted exactly once, because stores commit
+    offsets together with data. `wanted` selects the tables; a table that is captured later is added automatically. If
+    another process writes the ledger (not `folding`), only schemas and positions are read.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class KafkaLedger:
         )
 
     def begin(self) -> None:
-        """Read all schemas, then take up every table where it was left; Retriable where nothing was captured yet."""
+        """Read all schemas, then resume every table. Raises Retriable if nothing was captured yet."""
         try:
             known = self._consumer.list_topics(timeout=_ASK).topics
             if missing := [name for name in (self._schemas, self._positions) if name not in known]:
@@ -77,9 +77,9 @@ class KafkaLedger:
             while not self._at_end[self._schemas, 0]:
                 self._poll(_SHORT, 0)
                 if time.monotonic() > deadline:
-                    raise Retriable("Kafka does not give the schemas", _RUNNING)
+                    raise Retriable("Kafka does not return the schemas", _RUNNING)
             for schema in self._newest.values():
-                self._take_up(schema)
+                self._resume_table(schema)
             self._assign(
                 (self._positions, number, max(low, high - _POSITIONS))
                 for number in known[self._positions].partitions
@@ -89,26 +89,26 @@ class KafkaLedger:
             raise Retriable(f"Kafka at {self._topology.log.brokers}: {error.args[0].str()}", _RUNNING) from error
 
     def poll(self, seconds: float, now_ms: int) -> int:
-        """Wait so long for records and fold what is there; how many were read."""
+        """Wait up to `seconds` for records and fold them. Returns the number of records read."""
         try:
             found = self._poll(seconds, now_ms)
         except KafkaException as error:
             raise Retriable(f"Kafka at {self._topology.log.brokers}: {error.args[0].str()}", _RUNNING) from error
-        self._topology_ledger.settle()
+        self._topology_ledger.update_reached()
         return found
 
     @property
     def caught_up(self) -> bool:
-        """Whether each partition has been read to its end once since it was taken up."""
+        """True if each partition has been read to its end at least once."""
         return all(self._at_end.values())
 
     @property
     def at_end(self) -> bool:
-        """Whether the last poll came to the end of a partition: the ledger keeps up."""
+        """True if the last poll reached the end of a partition, so the ledger keeps up."""
         return self._ended
 
     def close(self) -> None:
-        """Let go of Kafka."""
+        """Close the consumer."""
         self._consumer.close()
 
     def _poll(self, seconds: float, now_ms: int) -> int:
@@ -134,7 +134,7 @@ class KafkaLedger:
             else:
                 records[topic, partition].append(LogRecord(offset, message.key() or b"", message.value()))
         self._ended = bool(ended)
-        for topic, partition in again:  # what was fetched of them stands behind where they are read from now
+        for topic, partition in again:  # these are read again from the beginning, so drop their fetched records
             records.pop((topic, partition), None)
             ended.pop((topic, partition), None)
             self._at_end[topic, partition] = False
@@ -146,21 +146,21 @@ class KafkaLedger:
         return count
 
     def _schema(self, message: Message) -> set[Partition]:
-        """Take a schema; partitions that are read anew because of it."""
+        """Apply a schema. Returns the partitions that must be read again because of it."""
         value = message.value()
         if value is None:
             return set()
         try:
             schema = schema_from_json(json.loads(value))
         except (ValueError, KeyError, TypeError) as error:
-            raise Fatal(f"{self._schemas} holds what is no schema: {error}", "was a newer version here?") from error
+            raise Fatal(f"{self._schemas}: invalid schema: {error}", "a newer version may have written it") from error
         if not self._wanted(schema.table_id):
             return set()
         self._newest[schema.table_id] = schema
-        # while schemas are read for the first time, only the last one of a table counts
-        return self._take_up(schema) if len(self._at_end) > 1 else set()
+        # during the first read of schemas only the last one of a table matters
+        return self._resume_table(schema) if len(self._at_end) > 1 else set()
 
-    def _take_up(self, schema: TableSchema) -> set[Partition]:
+    def _resume_table(self, schema: TableSchema) -> set[Partition]:
         topic, known = (
             change_topic(self._topology.name, schema.table_id),
             schema.table_id in self._topology_ledger.tables,
@@ -199,5 +199,5 @@ class KafkaLedger:
         try:
             self._topology_ledger.position(read_reach(json.loads(value)))
         except (ValueError, KeyError, TypeError) as error:
-            what = f"{self._positions}, offset {message.offset()}: no position: {error}"
-            raise Fatal(what, "was it written by a newer version?") from error
+            what = f"{self._positions}, offset {message.offset()}: invalid position: {error}"
+            raise Fatal(what, "a newer version may have written it") from error

@@ -1,8 +1,8 @@
-"""The ledger of a topology: which tables it keeps, up to which position of each source; pure over its stores.
+"""The ledger of a topology: its tables, and the position that is reached in each source.
 
-It is told schemas, positions and the records of change topics in whichever order they are read. A schema that changes
-what a table's digest is made of makes its partitions begin anew: every row is hashed again by its last record, with the
-defaults of columns that came later.
+It receives schemas, positions and records of change topics in any order. If a new schema changes the input of a table's
+digest, its partitions are read again. Every row is then hashed again from its last record, with the defaults of columns
+that were added later.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ingest.ledger.fold import Fold, HeldRow, LogRecord, RowPlace, RowStore, Tag
 from ingest.ledger.places import Reach, as_of, tag_of
 
 Partition = tuple[str, int]  # topic, partition
-_MOST_WAITING = 4_000  # positions that one remembers while the log is read up to them
+_MOST_WAITING = 4_000  # positions that are kept until the log is read up to them
 
 
 class PartitionStore(RowStore, Protocol):
-    """A partition's store, as the ledger uses it."""
+    """A partition's store for the ledger."""
 
     @property
     def next_offset(self) -> int: ...
@@ -33,27 +33,27 @@ class PartitionStore(RowStore, Protocol):
     def unread(self) -> int: ...
 
     def begin_again(self, shape: str) -> None:
-        """Forget everything."""
+        """Delete everything."""
 
     def seen(self, next_offset: int) -> None:
-        """Read on behind what holds no records."""
+        """Advance to an offset; no records were before it."""
 
     def leaves(self, first: int, last: int) -> tuple[Leaves, list[Tagged]]:
-        """Leaves now, and what changed them lately."""
+        """Return leaves, and their recent changes."""
 
     def rows_of(self, leaf: int) -> tuple[list[tuple[bytes, HeldRow]], list[Tagged]]:
-        """A leaf's rows by their records' keys, and what changed it lately."""
+        """Return a leaf's rows by record key, and its recent changes."""
 
     def rows_at(self, places: Iterable[RowPlace]) -> tuple[dict[RowPlace, HeldRow], list[Tagged]]:
-        """The rows at these places, and what changed the table lately."""
+        """Return the rows at these places, and the table's recent changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceReach:
-    """A committed position of a source: `ends` are the offsets behind all that it covers, by topic and partition.
+    """A committed position of a source. `ends` are the end offsets that it covers, by topic and partition.
 
-    `unknown`: tables (`database.table`) whose log does not hold what their source does there, and why; `signals`: the
-    offset up to which its capture has obeyed signals.
+    `unknown` maps tables (`database.table`) whose log is incomplete at the position to the reason. `signals` is the
+    offset up to which the capture has executed signals.
     """
 
     source: str
@@ -65,7 +65,7 @@ class SourceReach:
 
 @dataclass(slots=True)
 class PartitionLedger:
-    """One table's ledger."""
+    """The ledger of one table."""
 
     schema: TableSchema
     topic: str
@@ -75,8 +75,11 @@ class PartitionLedger:
     folds: dict[int, Fold] = field(default_factory=dict)
 
     def as_of(self, first: int, last: int, low: Position, high: Position) -> tuple[Leaves, frozenset[int]]:
-        """The leaves from `first` to `last` as of `low`, a covered position of the last ten minutes; and those that
-        changed behind it up to `high`: who looked at the table between the two may have seen either."""
+        """Return the leaves from `first` to `last` as of `low`, and the leaves that changed between `low` and `high`.
+
+        `low` is a covered position of the last ten minutes. A reader of the table between the two positions may have
+        seen either state of the changed leaves.
+        """
         merged, unsure, reaches = Leaves(), set[int](), (Reach(low), Reach(high))
         for store in self.stores.values():
             leaves, between = as_of(*store.leaves(first, last), *reaches)
@@ -85,8 +88,9 @@ class PartitionLedger:
         return merged, frozenset(unsure)
 
     def rows_of(self, leaf: int, low: Position) -> tuple[dict[bytes, tuple[int, HeldRow]], bool]:
-        """The rows of a leaf now, by their records' keys, each with its partition; and whether the leaf has changed
-        since a position."""
+        """Return the current rows of a leaf by record key, each with its partition; and True if the leaf changed after
+        `low`.
+        """
         found, reach, moved = dict[bytes, tuple[int, HeldRow]](), Reach(low), False
         for number, store in self.stores.items():
             rows, tagged = store.rows_of(leaf)
@@ -97,8 +101,9 @@ class PartitionLedger:
     def rows_at(
         self, places: Sequence[RowPlace], low: Position
     ) -> tuple[dict[bytes, tuple[int, HeldRow]], frozenset[int]]:
-        """The rows at these places now, by their records' keys, each with its partition; and the leaves that changed
-        since a position."""
+        """Return the current rows at these places by record key, each with its partition; and leaves that changed after
+        `low`.
+        """
         found, reach, moved = dict[bytes, tuple[int, HeldRow]](), Reach(low), set[int]()
         for number, store in self.stores.items():
             rows, tagged = store.rows_at(places)
@@ -107,7 +112,7 @@ class PartitionLedger:
         return found, frozenset(moved)
 
     def counts(self) -> dict[int, int]:
-        """How many rows the ledger has in each leaf now."""
+        """Return the current number of rows in each leaf."""
         found: dict[int, int] = {}
         for store in self.stores.values():
             for leaf, digest in store.leaves(0, self.grid.last)[0].digests.items():
@@ -115,7 +120,7 @@ class PartitionLedger:
         return found
 
     def total(self) -> Digest:
-        """The digest of the whole table as the ledger has it now."""
+        """Return the current digest of the whole table."""
         merged = Leaves()
         for store in self.stores.values():
             merged.merge(store.leaves(0, self.grid.last)[0])
@@ -123,25 +128,25 @@ class PartitionLedger:
 
     @property
     def unread(self) -> int:
-        """Records that were not understood."""
+        """Number of unreadable records."""
         return sum(store.unread for store in self.stores.values())
 
 
 class TopologyLedger:
-    """All tables' books. `open_store(topic, partition, shape)` opens what was kept of a partition."""
+    """The ledgers of all tables. `open_store(topic, partition, shape)` opens the store of a partition."""
 
     def __init__(
         self, open_store: Callable[[str, int, str], PartitionStore], masked: Callable[[TableSchema], Sequence[str]]
     ) -> None:
         self._open, self._masked = open_store, masked
         self.tables: dict[TableId, PartitionLedger] = {}
-        self.without: dict[TableId, str] = {}  # tables that have no digest, and why
+        self.without: dict[TableId, str] = {}  # tables without a digest, and why
         self._topics: dict[str, PartitionLedger] = {}
         self._waiting: dict[str, list[SourceReach]] = {}
         self.reached: dict[str, SourceReach] = {}
 
     def schema(self, schema: TableSchema, topic: str) -> list[Partition]:
-        """A table's newest schema. The partitions that must be read again from their beginnings."""
+        """Set a table's newest schema. Returns the partitions that must be read again from the beginning."""
         what = covered(schema, self._masked(schema))
         if what.without_grid:
             self.without[schema.table_id] = what.without_grid
@@ -163,21 +168,21 @@ class TopologyLedger:
         return [(topic, number) for number in known.stores]
 
     def assigned(self, topic: str, partition: int) -> int:
-        """A partition of a table's topic is there; the offset to read it from."""
+        """Open the store of a partition, and return the offset to read from."""
         partition_ledger = self._topics[topic]
         store = self._open(topic, partition, partition_ledger.covered.shape)
         self._keep(partition_ledger, partition, store)
         return store.next_offset
 
     def lost(self, topic: str, partition: int) -> None:
-        """The partition is not the one that was read: it was made anew, and is read from its beginning."""
+        """Reset a partition whose topic was recreated, so that it is read from the beginning."""
         partition_ledger = self._topics[topic]
         partition_ledger.stores[partition].begin_again(partition_ledger.covered.shape)
 
     def records(
         self, topic: str, partition: int, records: Sequence[LogRecord], next_offset: int, now_ms: int
     ) -> int:  # fmt: skip
-        """Records of a partition, in order; how many changed a row."""
+        """Fold records of a partition, in order. Returns the number of records that changed a row."""
         partition_ledger = self._topics.get(topic)
         return (
             partition_ledger.folds[partition].fold(records, next_offset, now_ms)
@@ -186,20 +191,20 @@ class TopologyLedger:
         )
 
     def ended(self, topic: str, partition: int, offset: int) -> None:
-        """A partition is read up to an offset, behind which nothing is yet."""
+        """Set the end offset of a partition that was read to its end."""
         partition_ledger = self._topics.get(topic)
         if partition_ledger is not None and partition in partition_ledger.stores:
             partition_ledger.stores[partition].seen(offset)
 
     def position(self, found: SourceReach) -> None:
-        """A position of a source was committed; what it covers may still have to be read."""
+        """Add a committed position of a source. The records that it covers may still be unread."""
         waiting = self._waiting.setdefault(found.source, [])
         waiting.append(found)
         if len(waiting) > _MOST_WAITING:
             del waiting[: _MOST_WAITING // 2]
 
-    def settle(self) -> None:
-        """Look which positions are covered by what was read: `reached` has the last one of each source."""
+    def update_reached(self) -> None:
+        """Update `reached`: the last position of each source whose records have all been read."""
         for source, waiting in self._waiting.items():
             done = 0
             while done < len(waiting) and self._covers(waiting[done].ends):
@@ -224,7 +229,7 @@ class TopologyLedger:
 
 
 def read_reach(value: Mapping[str, Any]) -> SourceReach:
-    """A record of `…positions`; KeyError, TypeError or ValueError for another's."""
+    """Read a record of `…positions`. Raises KeyError, TypeError or ValueError if it is malformed."""
     if value["format"] != 1:
         raise ValueError(f"a position of format {value['format']}")
     position = value["position"]
@@ -240,12 +245,12 @@ def read_reach(value: Mapping[str, Any]) -> SourceReach:
 
 
 def _unknown(state: Mapping[str, Any]) -> dict[str, str]:
-    """What a capture's state says of tables of which the log does not tell all, the worst last."""
+    """Return the tables whose log is incomplete by a capture's state, and why; the most serious reason wins."""
     repairs = state.get("mends", {})
     again = [*repairs.get("tables", {}), *repairs.get("again", {})]
     return {
-        **dict.fromkeys(again, "rows that the source's log did not tell are being read"),
-        **dict.fromkeys(state.get("partial", ()), "its log does not hold all of its rows (`where`, or no snapshot)"),
-        **dict.fromkeys(state.get("snapshots", {}), "a snapshot of it is under way"),
-        **dict.fromkeys(state.get("kept", {}), "rows of it are in quarantine: `tailorbird dead-letters list`"),
+        **dict.fromkeys(again, "rows that the source's log does not contain are being read"),
+        **dict.fromkeys(state.get("partial", ()), "its log does not contain all of its rows (`where`, or no snapshot)"),
+        **dict.fromkeys(state.get("snapshots", {}), "its snapshot is running"),
+        **dict.fromkeys(state.get("kept", {}), "some of its rows are in quarantine: `tailorbird dead-letters list`"),
     }

@@ -1,7 +1,7 @@
-"""Which changes a position of a source covers, and a table's leaves as they were at one; pure.
+"""Decide which changes a source position covers, and compute a table's leaves as of a position.
 
-A change is tagged with its place at the source: its GTID; its file and position where it has none; nothing where it was
-not logged but read (a snapshot's row), which every position covers.
+A change is tagged with its position at the source: its GTID, or its file and position if it has none. Rows of a
+snapshot have an empty tag, which every position covers.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from cdc.model.event import Position
 from ingest.binlog.format.gtid import AnyGtidSet, GtidSet, MariaGtidSet, parse_gtid_set
 from ingest.ledger.fold import Tagged
 
-READ = ""  # the tag of what was read, not logged
+READ = ""  # the tag of rows from a snapshot
 _MARIA = re.compile(r"(\d+)-(\d+)-(\d+)")
 
 
 class Identity(NamedTuple):
-    """A transaction as GTID sets ask for it; MariaDB's has its domain in front."""
+    """A transaction's identity in GTID sets; for MariaDB `source` is the domain."""
 
     source: str | int
     tag: str | int
@@ -29,7 +29,7 @@ class Identity(NamedTuple):
 
 
 def tag_of(source: Mapping[str, Any]) -> str:
-    """The tag of a change, from the `source` block of its envelope."""
+    """Return the tag of a change, from the `source` block of its envelope."""
     if source.get("gtid"):
         return str(source["gtid"])
     if source.get("snapshot") not in (None, False, "false") or not source.get("file"):
@@ -39,7 +39,7 @@ def tag_of(source: Mapping[str, Any]) -> str:
 
 @dataclass(slots=True)
 class Reach:
-    """What a position of a source covers; the answer for each tag is remembered."""
+    """The changes that a source position covers; the result for each tag is cached."""
 
     position: Position
     _gtids: AnyGtidSet | None = None
@@ -49,14 +49,14 @@ class Reach:
         self._gtids = parse_gtid_set(self.position.gtid_set) if self.position.gtid_set else None
 
     def covers(self, tag: str) -> bool:
-        """Whether the change with this tag is committed at the position."""
+        """True if the change with this tag is committed at the position."""
         found = self._known.get(tag)
         if found is None:
             found = self._known[tag] = self._covers(tag)
         return found
 
     def includes(self, other: Position) -> bool:
-        """Whether everything that another position covers is covered here, too."""
+        """True if this position covers everything that another position covers."""
         if self._gtids is not None and other.gtid_set:
             theirs = parse_gtid_set(other.gtid_set)
             if isinstance(theirs, GtidSet):
@@ -78,12 +78,12 @@ class Reach:
 
 
 def place(file: str, pos: int) -> tuple[int, str, int]:
-    """A place that compares as the log is written: `binlog.1000000` stands behind `binlog.999999`."""
+    """Return a sort key in the order of the log: `binlog.1000000` is after `binlog.999999`."""
     return len(file), file, pos
 
 
 def as_of(leaves: Leaves, deltas: Iterable[Tagged], low: Reach, high: Reach) -> tuple[Leaves, frozenset[int]]:
-    """Leaves as they are now → as they were at `low`, and those that a change behind it up to `high` touches."""
+    """Convert current leaves to those as of `low`. Also returns the leaves that changed between `low` and `high`."""
     unsure = set[int]()
     for one in deltas:
         if not low.covers(one.tag):

@@ -1,4 +1,4 @@
-"""`tailorbird ledger`: one process that keeps a topology's ledger; and the ledger as `verify` opens it."""
+"""`tailorbird ledger`: the process that updates a topology's ledger, and the ledger for `verify`."""
 
 from __future__ import annotations
 
@@ -34,23 +34,24 @@ _LONGEST_WAIT = 15.0
 
 @dataclass(slots=True)
 class Ledger:
-    """A ledger that is open: its books, and the reader that keeps them up. `own`: this process is the one that does."""
+    """An open ledger and the reader that updates it. `own`: this process writes the ledger."""
 
     topology_ledger: TopologyLedger
     reader: KafkaLedger
     own: bool
 
     def poll(self, seconds: float) -> int:
-        """Wait so long for what is committed and take it; how many records came."""
+        """Wait up to `seconds` for committed records and fold them. Returns their number."""
         return self.reader.poll(seconds, time.time_ns() // 1_000_000)
 
 
 @contextmanager
 def ledger_of(topology: Topology, *, prompt: bool = False) -> Iterator[Ledger]:
-    """The topology's ledger: kept by this process where no other one does, else read beside it. `prompt`: for somebody
-    who waits for it, Kafka answers sooner and is asked more often.
+    """Open the topology's ledger. This process writes it unless another one does; then it only reads.
 
-    Retriable while Kafka is away, and where nothing was captured yet.
+    `prompt`: poll Kafka at shorter intervals, for a user who waits.
+
+    Raises Retriable while Kafka is unavailable, and if nothing was captured yet.
     """
     folder = LedgerFolder(home(), topology.name)
     own = folder.take()
@@ -69,8 +70,8 @@ def ledger_of(topology: Topology, *, prompt: bool = False) -> Iterator[Ledger]:
         store = SqlRows(folder.file(topic, partition), shape, writes=own)
         stores.append(store)
         if store.again:
-            why = "its digests were made of other columns, or by another version"
-            structlog.get_logger().info("begins anew", topic=topic, partition=partition, why=why)
+            why = "its digests have other columns, or are from another version"
+            structlog.get_logger().info("reads again", topic=topic, partition=partition, why=why)
         return store
 
     topology_ledger = TopologyLedger(open_store, masked)
@@ -86,9 +87,9 @@ def ledger_of(topology: Topology, *, prompt: bool = False) -> Iterator[Ledger]:
 
 
 def run(file: str, *, until_end: bool = False, metrics_port: int = 0) -> dict[str, int]:
-    """Keep the ledger until SIGTERM or SIGINT, or until all that is committed now is read; rows by table.
+    """Update the ledger until SIGTERM or SIGINT, or until all committed records are read. Returns rows by table.
 
-    A Kafka that is away is waited for. UsageError where another process keeps this ledger.
+    It waits for an unavailable Kafka. Raises UsageError if another process writes this ledger.
     """
     topology = load_topology(file)
     log_lines("logfmt")
@@ -115,7 +116,7 @@ def _keep(
 ) -> dict[str, int]:
     with ledger_of(topology) as ledger:
         if not ledger.own:
-            raise UsageError(f"another process keeps the ledger of {topology.name}", "one is enough; `verify` reads it")
+            raise UsageError(f"another process writes the ledger of {topology.name}", "run only one; `verify` reads it")
         log.info(
             "began",
             tables=len(ledger.topology_ledger.tables),

@@ -1,7 +1,7 @@
-"""One partition's ledger in an sqlite file: what `fold.RowStore` commits, and what `verify` reads beside it.
+"""Store one partition's ledger in an SQLite file: commits of `fold.RowStore`, and concurrent reads of `verify`.
 
-A commit is one transaction, offsets and all. After a crash of the process, or of the machine, the file holds some whole
-commit, perhaps not the last one: the records behind it are folded again.
+A commit is one transaction that includes the offset. After a crash of the process or the machine, the file contains a
+complete commit, possibly not the last one. The records after it are folded again.
 """
 
 from __future__ import annotations
@@ -24,22 +24,25 @@ CREATE TABLE IF NOT EXISTS tagged (ms INTEGER, leaf INTEGER, tag TEXT, number IN
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 """
 _BITS = 32  # bytes of a digest
-_LAST = 2**62  # behind all leaves
+_LAST = 2**62  # greater than all leaves
 _CACHE_KIB = 32_768
-_LOG_PAGES = 8_192  # of sqlite's own log before its pages are moved into the file: 32 MiB
-_TIMEOUT = 30.0  # seconds that one waits for another's transaction
+_LOG_PAGES = 8_192  # of SQLite's write-ahead log before a checkpoint: 32 MiB
+_TIMEOUT = 30.0  # seconds to wait for another transaction
 
 
 class SqlRows:
-    """Implements `fold.RowStore`, and the reads of a comparison. One thread; Fatal for a file that is none of ours."""
+    """SQLite store; implements `fold.RowStore`, and the reads of a comparison.
+
+    Not thread-safe. Raises Fatal for an invalid file.
+    """
 
     def __init__(self, file: Path, shape: str, *, writes: bool = True) -> None:
-        """Open or make the file; one whose digests were made of another `shape` begins anew.
+        """Open or create the file. A file whose digests have another `shape` is emptied.
 
-        Where another process writes it (not `writes`), one of another shape is as if nothing was read yet.
+        If another process writes it (not `writes`), a file of another shape is treated as empty.
         """
         self._file, self._writes, self._shape, self._next, self._number = file, writes, shape, 0, 0
-        with _understood(file):
+        with _sqlite_errors(file):
             self._db = sqlite3.connect(file, timeout=_TIMEOUT, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
@@ -47,7 +50,7 @@ class SqlRows:
             self._db.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
             self._db.executescript(_TABLES)
             known = self._value("shape")
-            self.again = writes and known is not None and known != shape  # of digests that were made otherwise
+            self.again = writes and known is not None and known != shape  # its digests had another shape
             if writes and known != shape:
                 self.begin_again(shape)
             self._next, self._truncation_point = int(self._value("next") or 0), int(self._value("floor") or 0)
@@ -55,11 +58,11 @@ class SqlRows:
             self._deleted: bytes | None = found[0] if found else None
 
     def begin_again(self, shape: str) -> None:
-        """Forget everything: the partition is read again from its beginning."""
+        """Delete everything. The partition is read again from the beginning."""
         self._shape, self._next, self._truncation_point, self._deleted = shape, 0, 0, None
         if not self._writes:
             return
-        with _understood(self._file):
+        with _sqlite_errors(self._file):
             self._begin()
             for table in ("held", "leaves", "tagged", "facts"):
                 self._db.execute(f"DELETE FROM {table}")
@@ -71,7 +74,7 @@ class SqlRows:
 
     @property
     def next_offset(self) -> int:
-        """The offset to read next; 0 where nothing was read."""
+        """The offset to read next; 0 if nothing was read."""
         if not self._writes:
             self._next = int(self._value("next") or 0) if self._value("shape") == self._shape else 0
         return self._next
@@ -88,21 +91,21 @@ class SqlRows:
 
     @property
     def unread(self) -> int:
-        """Records that were no envelopes of this table."""
+        """Number of records that were not envelopes of this table."""
         return int(self._value("unread") or 0)
 
     @property
     def rows(self) -> int:
-        """How many rows are held."""
+        """Number of stored rows."""
         return int(self._db.execute("SELECT coalesce(sum(rows), 0) FROM leaves").fetchone()[0])
 
     def held(self, places: Iterable[RowPlace]) -> dict[RowPlace, HeldRow]:
-        """See `fold.RowStore`; the transaction begins here, since each read would be one by itself."""
+        """See `fold.RowStore`. It begins the transaction; otherwise each read would be its own transaction."""
         self._begin()
         return self._at(places)
 
     def remove_older(self, sequence: int) -> Mapping[int, Digest]:
-        """See `fold.RowStore`; the transaction stays open until the commit."""
+        """See `fold.RowStore`. The transaction stays open until the commit."""
         self._begin()
         lost: dict[int, Digest] = {}
         for leaf, bits in self._db.execute("SELECT leaf, hash FROM held WHERE sequence < ?", (sequence,)):
@@ -120,10 +123,10 @@ class SqlRows:
             for place, held in changes.rows.items()
             if held is not None
         ]
-        kept.sort()  # neighbours of one page, one after the other
+        kept.sort()  # so that rows of one page are written together
         many("INSERT OR REPLACE INTO held VALUES (?, ?, ?, ?, ?)", kept)
         many("DELETE FROM held WHERE leaf = ? AND key = ?", gone)
-        self._richer(changes.leaves)
+        self._add_to_leaves(changes.leaves)
         if changes.tagged:
             self._number += 1
             tagged = (
@@ -152,13 +155,13 @@ class SqlRows:
         )
 
     def seen(self, next_offset: int) -> None:
-        """Nothing but marks of commits was there: read on behind them."""
+        """Advance the offset: only commit markers were before it."""
         if self._writes and next_offset > self._next:
             self.commit(Changes(next_offset, deleted=self._deleted), 0)
 
     def leaves(self, first: int, last: int) -> tuple[Leaves, list[Tagged]]:
-        """The leaves from `first` to `last` as they are now, and what changed them lately: both of one moment."""
-        with self._moment():
+        """Return the current leaves from `first` to `last` and their recent changes, in one transaction."""
+        with self._read_transaction():
             found = Leaves(
                 {
                     leaf: Digest(rows, int.from_bytes(bits, "big"))
@@ -170,15 +173,15 @@ class SqlRows:
             return found, self._tagged(first, last)
 
     def rows_of(self, leaf: int) -> tuple[list[tuple[bytes, HeldRow]], list[Tagged]]:
-        """A leaf's rows by their records' keys, and what changed the leaf lately: both of one moment."""
-        with self._moment():
+        """Return a leaf's rows by record key and its recent changes, in one transaction."""
+        with self._read_transaction():
             found = self._db.execute("SELECT key, hash, sequence, at FROM held WHERE leaf = ?", (leaf,)).fetchall()
             tagged = self._tagged(leaf, leaf)
         return [(key, HeldRow(int.from_bytes(bits, "big"), sequence, at)) for key, bits, sequence, at in found], tagged
 
     def rows_at(self, places: Iterable[RowPlace]) -> tuple[dict[RowPlace, HeldRow], list[Tagged]]:
-        """The rows at these places, and what changed all leaves lately: both of one moment."""
-        with self._moment():
+        """Return the rows at these places and the recent changes of all leaves, in one transaction."""
+        with self._read_transaction():
             return self._at(places), self._tagged(0, _LAST)
 
     def _at(self, places: Iterable[RowPlace]) -> dict[RowPlace, HeldRow]:
@@ -198,8 +201,8 @@ class SqlRows:
         ]
 
     @contextmanager
-    def _moment(self) -> Iterator[None]:
-        """Reads that see one commit."""
+    def _read_transaction(self) -> Iterator[None]:
+        """Run reads in one transaction, so that they see one commit."""
         self._db.execute("BEGIN")
         try:
             yield
@@ -207,11 +210,11 @@ class SqlRows:
             self._db.execute("COMMIT")
 
     def close(self) -> None:
-        """Give up what is not committed."""
+        """Close the file. Uncommitted changes are lost."""
         self._db.close()
 
-    def _richer(self, leaves: Mapping[int, Digest]) -> None:
-        """Add digests to leaves; an empty leaf is not kept."""
+    def _add_to_leaves(self, leaves: Mapping[int, Digest]) -> None:
+        """Add digests to leaves. Empty leaves are removed."""
         now = []
         for leaf, change in leaves.items():
             row = self._db.execute("SELECT rows, bits FROM leaves WHERE leaf = ?", (leaf,)).fetchone()
@@ -229,8 +232,8 @@ class SqlRows:
         return None if row is None else row[0]
 
 
-class _understood:
-    """Turns what sqlite says of a file into Fatal."""
+class _sqlite_errors:
+    """Translate SQLite's errors of a file into Fatal."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -240,5 +243,5 @@ class _understood:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, sqlite3.Error):
-            remedy = "remove it: the ledger reads the topic again"
+            remedy = "remove the file: the ledger then reads the topic again"
             raise Fatal(f"{self._file}: {error}", remedy) from error

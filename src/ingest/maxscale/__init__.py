@@ -1,1 +1,1 @@
-"""MaxScale's CDC protocol: its clients are served from our topics; and what one tells, as a source."""
+"""MaxScale's CDC protocol: a server that serves change topics to its clients, and a MaxScale as a source."""

@@ -1,4 +1,4 @@
-"""Names that clients ask for → tables, and what is answered about transactions; pure but for the log it asks."""
+"""Resolve the table names in clients' requests, and answer their queries about transactions."""
 
 from __future__ import annotations
 
@@ -19,43 +19,43 @@ _VERSION = re.compile(r"(.+)\.(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class TableAsked:
-    """A table, and from which version of its schema on."""
+class TableRequest:
+    """A requested table, and the first version of its schema."""
 
     table: TableId
     version: int = 0
 
 
-class NothingThere(Exception):
-    """What is answered instead of data."""
+class NoData(Exception):
+    """An error answer instead of data."""
 
 
-def wanted(log: ChangeTables, name: str) -> TableAsked:
-    """The table of `database.table` or `database.table.version`; NothingThere, in MaxScale's words."""
+def find_table(log: ChangeTables, name: str) -> TableRequest:
+    """Return the table of `database.table` or `database.table.version`. Raises NoData with MaxScale's message."""
     by_name = {f"{table.database}.{table.table}": table for table in log.tables()}
     if name in by_name:
-        return TableAsked(by_name[name])
+        return TableRequest(by_name[name])
     if (match := _VERSION.fullmatch(name)) and match[1] in by_name:
-        found = TableAsked(by_name[match[1]], int(match[2]))
+        found = TableRequest(by_name[match[1]], int(match[2]))
         if found.version <= log.schemas(found.table).found[-1][1].version:
             return found
-    raise NothingThere(f"ERR NO-FILE File '{name}' not found.\n")
+    raise NoData(f"ERR NO-FILE File '{name}' not found.\n")
 
 
 def ambiguous(tables: tuple[TableId, ...]) -> list[str]:
-    """Names that several sources have."""
+    """Return names of tables that exist in several sources."""
     names = [f"{table.database}.{table.table}" for table in tables]
     return sorted({name for name in names if names.count(name) > 1})
 
 
 def begin_of(log: ChangeTables, table: TableId, gate: Gate) -> Offsets:
-    """Where a client's reading begins; NothingThere where compaction may have taken what it has not seen."""
+    """Return the start offsets of a client. Raises NoData if compaction may have removed changes that it needs."""
     if gate.since is None:
         return log.begins(table)
     found = log.before(table, gate.reached)
     if found is not None:
         return found
-    # its last transaction may be the one that is asked for: nothing of what came behind it can be missing
+    # the last transaction may be the requested one: then no later changes can be missing
     ends = log.released(table)
     batch = log.newest(table, ends)
     numbers = [number_of(change.event) for change in batch.changes]
@@ -67,12 +67,12 @@ def begin_of(log: ChangeTables, table: TableId, gate: Gate) -> Offsets:
         for change in reversed(batch.changes):
             starts[change.partition] = min(starts[change.partition], change.offset)
         return starts
-    raise NothingThere(f"ERR NO-GTID GTID '{gate.since}' not found.\n")
+    raise NoData(f"ERR NO-GTID GTID '{gate.since}' not found.\n")
 
 
 @dataclass(slots=True)
 class TransactionAnswer:
-    """What is known of a transaction: how many changes it had, when it was committed, and of which tables."""
+    """Data of a transaction: its number of changes, commit time and tables."""
 
     number: TransactionNumber
     events: int = 0
@@ -80,24 +80,24 @@ class TransactionAnswer:
     tables: set[str] = field(default_factory=set)
 
     def take(self, event: ChangeEvent) -> None:
-        """One change of it."""
+        """Add a change of the transaction."""
         self.events = max(self.events + 1, event.transaction.total_order if event.transaction is not None else 0)
         self.ts_ms = max(self.ts_ms, event.source.ts_ms)
         self.tables.add(f"{event.source.table_id.database}.{event.source.table_id.table}")
 
     def line(self) -> bytes:
-        """As MaxScale told it."""
-        reported = {
+        """Return the answer in MaxScale's format."""
+        answer = {
             "GTID": str(self.number),
             "events": self.events,
             "timestamp": self.ts_ms // 1000,
             "tables": sorted(self.tables),
         }
-        return orjson.dumps(reported, option=orjson.OPT_APPEND_NEWLINE)
+        return orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def last_transaction(log: ChangeTables) -> bytes:
-    """The newest transaction of all tables; NothingThere where nothing was committed yet."""
+    """Return the newest transaction of all tables. Raises NoData if nothing was committed yet."""
     found: TransactionAnswer | None = None
     newest = (0, 0)
     for event in (change for table in log.tables() for change in _newest(log, table)):
@@ -108,7 +108,7 @@ def last_transaction(log: ChangeTables) -> bytes:
             found.take(event)
             newest = max(newest, age)
     if found is None:
-        raise NothingThere("ERR NO-GTID There is no transaction.\n")
+        raise NoData("ERR NO-GTID There is no transaction.\n")
     return found.line()
 
 
@@ -117,7 +117,7 @@ def _newest(log: ChangeTables, table: TableId) -> Iterator[ChangeEvent]:
 
 
 def transaction_of(log: ChangeTables, since: TransactionNumber) -> bytes:
-    """What is known of a transaction; NothingThere where no table has it, or compaction may have taken parts of it."""
+    """Return a transaction. Raises NoData if no table has it, or compaction may have removed parts of it."""
     found, gate = TransactionAnswer(since), Gate(since)
     for table in log.tables():
         ends = log.released(table)
@@ -127,14 +127,14 @@ def transaction_of(log: ChangeTables, since: TransactionNumber) -> bytes:
         for event in _of(log, table, starts, ends, since):
             found.take(event)
     if not found.events:
-        raise NothingThere(f"ERR NO-GTID GTID '{since}' not found.\n")
+        raise NoData(f"ERR NO-GTID GTID '{since}' not found.\n")
     return found.line()
 
 
 def _of(
     log: ChangeTables, table: TableId, starts: Offsets, ends: Offsets, since: TransactionNumber
 ) -> Iterator[ChangeEvent]:
-    """The changes of one transaction in a table; numbers grow but for rows that a snapshot read."""
+    """Yield the changes of one transaction in a table. Sequence numbers grow, except for snapshot rows."""
     while ahead(starts, ends):
         batch = log.read(table, starts, ends)
         for change in batch.changes:

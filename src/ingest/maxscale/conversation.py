@@ -1,9 +1,9 @@
-"""What a client of MaxScale's CDC protocol says: bytes in, requests out; pure, without a socket or a clock.
+"""Parse the requests of a client of MaxScale's CDC protocol: bytes in, requests out, without a socket or a clock.
 
-The protocol has no frames. Authentication (hex of `user:` and 20 bytes) and REGISTER (it ends with its TYPE) tell their
-ends themselves, and may be followed by a line end or by the next request at once; every other request ends with a line
-end, or where nothing follows for some time (`quiet`). Source: MariaDB's documentation of the CDC protocol, and what its
-connector sends: no line ends, `UUID=CDC_CONNECTOR-1.0.0`, `CLOSE` at the end.
+The protocol has no frames. The ends of authentication (hex of `user:` and 20 bytes) and REGISTER (it ends with its
+TYPE) are recognised by content. A line end or the next request may follow at once. Every other request ends with a line
+end, or after a pause (`quiet`). Source: MariaDB's documentation of the CDC protocol, and the behaviour of its
+connector: no line ends, `UUID=CDC_CONNECTOR-1.0.0`, `CLOSE` at the end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _REGISTER = re.compile(rb"REGISTER\s+UUID=([^,\s]{1,256})\s*,\s*TYPE=(JSON|AVRO)
 
 
 class ProtocolFault(Exception):
-    """What was said is not the protocol: the connection ends with `answer`."""
+    """A violation of the protocol. The connection ends with `answer`."""
 
     def __init__(self, why: str, answer: str) -> None:
         super().__init__(why)
@@ -30,62 +30,62 @@ class ProtocolFault(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class LoginAsked:
-    """A user, and the SHA-1 of the password."""
+class LoginRequest:
+    """A login: the user, and the SHA-1 of the password."""
 
     user: str
     digest: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
-    """Which form the client wants."""
+class Registration:
+    """A registration with the requested format."""
 
     uuid: str
     form: Form
 
 
 @dataclass(frozen=True, slots=True)
-class DataRequested:
-    """`table` as it was written (`db.table` or `db.table.000001`), `gtid` as it was written, empty for none."""
+class DataRequest:
+    """A request for data. `table` (`db.table` or `db.table.000001`) and `gtid` (or empty) are unparsed."""
 
     table: str
     gtid: str
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionAsked:
-    """About a transaction; about the last one where `gtid` is empty."""
+class TransactionRequest:
+    """A query about a transaction; about the last one if `gtid` is empty."""
 
     gtid: str
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
-    """The client has what it wants."""
+class CloseRequest:
+    """A request to close the connection."""
 
 
 @dataclass(frozen=True, slots=True)
-class Misunderstood:
-    """What is answered to a request that is none; the connection stays."""
+class InvalidRequest:
+    """An invalid request with its answer. The connection stays open."""
 
     answer: str
 
 
-Request = LoginAsked | Registered | DataRequested | TransactionAsked | Closed | Misunderstood
+Request = LoginRequest | Registration | DataRequest | TransactionRequest | CloseRequest | InvalidRequest
 _FAILED = "ERROR: Authentication failed\n"
 _UNREGISTERED = "ERR, code 12, msg: Registration failed\n"
 
 
 class Conversation:
-    """One connection's. `feed` it what arrives and take its requests; `accepted` says that a login was right."""
+    """Parser of one connection. `feed` takes bytes and yields requests; call `accepted` after a valid login."""
 
     def __init__(self) -> None:
         self.state: State = "authenticating"
         self._waiting = b""
 
     def feed(self, data: bytes) -> Iterator[Request]:
-        """Take bytes; each whole request, to be dealt with before the next is taken. ProtocolFault ends it."""
+        """Add bytes and yield complete requests. Handle each one before you take the next. Raises ProtocolFault."""
         self._waiting += data
         while (request := _READERS[self.state](self)) is not None:
             yield request
@@ -93,17 +93,17 @@ class Conversation:
             raise ProtocolFault(f"more than {LONGEST} bytes without an end", "ERR: Request too long\n")
 
     def quiet(self) -> Iterator[Request]:
-        """Nothing has come for some time: what waits is a whole request, unless it is one that tells its end."""
+        """Handle a pause: yield the pending bytes as a complete request, unless their end is recognised by content."""
         if self.state == "requesting" and self._waiting.strip():
             yield from self.feed(b"\n")
 
     def accepted(self) -> None:
-        """The login was right."""
+        """Accept the login."""
         self.state = "registering"
 
     @property
     def waits(self) -> bool:
-        """Whether a request has begun to come."""
+        """True if a part of a request has arrived."""
         return bool(self._waiting)
 
     def _login(self) -> Request | None:
@@ -112,13 +112,13 @@ class Conversation:
         colon = next((at for at in range(0, len(digits) - 1, 2) if digits[at : at + 2].lower() == b"3a"), None)
         end = None if colon is None else colon + 2 + 2 * _DIGEST
         if end is not None and len(digits) >= end:
-            said = bytes.fromhex(digits[:end].decode())
-            user, _, digest = said.partition(b":")
+            login = bytes.fromhex(digits[:end].decode())
+            user, _, digest = login.partition(b":")
             self._waiting = self._waiting[end:].lstrip(b"\r\n")
             try:
-                return LoginAsked(user.decode(), digest)
+                return LoginRequest(user.decode(), digest)
             except UnicodeDecodeError as error:
-                raise ProtocolFault("a user's name that is not UTF-8", _FAILED) from error
+                raise ProtocolFault("the user's name is not UTF-8", _FAILED) from error
         if len(digits) < len(self._waiting) or len(digits) > 1024:
             raise ProtocolFault("no login", _FAILED)
         return None
@@ -128,10 +128,10 @@ class Conversation:
         if match := _REGISTER.match(text):
             self._waiting = text[match.end() :].lstrip(b"\r\n")
             self.state = "requesting"
-            return Registered(match[1].decode("latin-1"), "AVRO" if match[2].upper() == b"AVRO" else "JSON")
+            return Registration(match[1].decode("latin-1"), "AVRO" if match[2].upper() == b"AVRO" else "JSON")
         if text[:5].upper() == b"CLOSE":
             self._waiting = b""
-            return Closed()
+            return CloseRequest()
         begun = b"REGISTER"
         if text[: len(begun)].upper() != begun[: len(text)] or b"\n" in text.rstrip(b"\r\n") or len(text) > 512:
             raise ProtocolFault("no registration", _UNREGISTERED)
@@ -143,7 +143,7 @@ class Conversation:
         text = self._waiting.lstrip()
         if text[:5].upper() == b"CLOSE":
             self._waiting = b""
-            return Closed()
+            return CloseRequest()
         line, end, rest = text.partition(b"\n")
         if not end:
             return None
@@ -162,15 +162,15 @@ def _request(line: bytes) -> Request:
     words = line.decode("utf-8", "replace").split()
     match [words[0].upper() if words else "", *words[1:]]:
         case ["REQUEST-DATA"]:
-            return Misunderstood("ERR REQUEST-DATA with no data.\n")
+            return InvalidRequest("ERR REQUEST-DATA with no data.\n")
         case ["REQUEST-DATA", table]:
-            return DataRequested(table, "")
+            return DataRequest(table, "")
         case ["REQUEST-DATA", table, gtid]:
-            return DataRequested(table, gtid)
+            return DataRequest(table, gtid)
         case ["QUERY-LAST-TRANSACTION"]:
-            return TransactionAsked("")
+            return TransactionRequest("")
         case ["QUERY-TRANSACTION", gtid]:
-            return TransactionAsked(gtid)
+            return TransactionRequest(gtid)
         case ["QUERY-TRANSACTION"]:
-            return Misunderstood("ERR QUERY-TRANSACTION with no data.\n")
-    return Misunderstood("ERR: Unknown command\n")
+            return InvalidRequest("ERR QUERY-TRANSACTION with no data.\n")
+    return InvalidRequest("ERR: Unknown command\n")

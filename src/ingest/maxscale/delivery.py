@@ -1,7 +1,7 @@
-"""Changes → what a client is sent, piece by piece; pure.
+"""Encode changes as pieces that are sent to a client.
 
-A piece ends between two changes and knows where reading goes on behind it: a client that takes nothing for a while
-costs no more than the piece that its socket does not take, the rest is read again.
+A piece ends between two changes and contains the offsets after it. So a client that stops reading costs only the piece
+that its socket does not accept. The rest is read again later.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from ingest.changes.feed_interfaces import SchemaVersions
 from ingest.changes.merging import ChangeBatch, Offsets
 
 _MARIA = re.compile(r"\d+-\d+-\d+(,\d+-\d+-\d+)*")
-_PIECE = 64 * 1024  # bytes, but for a change that is longer
-UNLOGGED = -1  # the version of which a client that has seen no schema line was told
+_PIECE = 64 * 1024  # bytes; a single change may be longer
+UNLOGGED = -1  # version of a client that has received no schema line
 
 
 class RowForm(Protocol):
-    """How rows are written; one that is made for a schema writes its rows alone."""
+    """Encoder of rows of one schema."""
 
     def header(self, gtid: TransactionNumber) -> bytes:
-        """What comes before the first row of the schema."""
+        """Return the bytes before the first row of the schema."""
 
     def row(self, event: ChangeEvent) -> bytes:
-        """A change's rows; nothing for one that is not told."""
+        """Return a change's rows; empty if the format does not contain that change."""
 
     def block(self, rows: list[bytes]) -> bytes:
-        """Rows as they are sent together."""
+        """Return rows as one block."""
 
 
 class JsonRows:
-    """A JSON object a line."""
+    """Encoder of one JSON object per line."""
 
     def __init__(self, schema: TableSchema) -> None:
         self._schema, self._writer = schema, RowWriter(schema)
@@ -63,13 +63,13 @@ FORMS: Mapping[str, Callable[[TableSchema], RowForm]] = {"JSON": JsonRows, "AVRO
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """From which transaction (of its domain), and from which version of the table on, changes are told."""
+    """The first transaction (of its domain) and table version from which changes are sent."""
 
     since: TransactionNumber | None = None
     version: int = 0
 
     def opens(self, event: ChangeEvent, schema: TableSchema) -> bool:
-        """Whether all from this change on are told."""
+        """True if this change and all later ones are sent."""
         if schema.version < self.version:
             return False
         if self.since is None:
@@ -78,8 +78,8 @@ class Gate:
         return number.domain == self.since.domain and number.sequence >= self.since.sequence
 
     def reached(self, position: Position) -> bool:
-        """Whether a position covers a part of the transaction, or what comes behind it."""
-        assert self.since is not None, "a search for nothing"
+        """True if a position covers a part of the transaction, or later changes."""
+        assert self.since is not None, "only a gate with a transaction searches"
         domains = maria_domains(position.gtid_set)
         if domains is not None:
             return domains.get(self.since.domain, -1) >= self.since.sequence
@@ -87,14 +87,14 @@ class Gate:
 
 
 def maria_domains(gtid_set: str) -> dict[int, int] | None:
-    """The number that each domain has come to, of MariaDB's GTIDs; None for others'."""
+    """Return the last sequence number of each domain in MariaDB's GTIDs; None for other GTIDs."""
     if _MARIA.fullmatch(gtid_set) is None:
         return None
     return {domain: number for domain, (_, number) in MariaGtidSet.parse(gtid_set).domains.items()}
 
 
 class Piece(NamedTuple):
-    """Bytes, where reading goes on behind them, the version told last, and whether the gate is open behind them."""
+    """Bytes, the offsets after them, the last schema version sent, and if the gate is open after them."""
 
     data: bytes
     next: Offsets
@@ -104,10 +104,12 @@ class Piece(NamedTuple):
 
 def pieces(
     batch: ChangeBatch, versions: SchemaVersions, form: Callable[[TableSchema], RowForm], starts: Offsets, *,
-    reported: int = UNLOGGED, gate: Gate | None = None,
+    sent_version: int = UNLOGGED, gate: Gate | None = None,
 ) -> Iterator[Piece]:  # fmt: skip
-    """A batch that was read from `starts` on, for a client that was `reported` a version's schema. The last piece ends
-    where the batch does; it may hold no bytes.
+    """Yield the pieces of a batch that was read from `starts`.
+
+    `sent_version` is the schema version that the client has received. The last piece ends with the batch and may be
+    empty.
     """
     at, rows, size, head = dict(starts), list[bytes](), 0, b""
     writer: RowForm | None = None
@@ -115,19 +117,19 @@ def pieces(
         schema = versions.at(change.event.source.sequence)
         if gate is None or gate.opens(change.event, schema):
             gate = None
-            if writer is None or schema.version != reported:
-                if writer is not None and schema.version != reported:
-                    yield Piece(head + writer.block(rows) if rows else head, dict(at), reported, True)
+            if writer is None or schema.version != sent_version:
+                if writer is not None and schema.version != sent_version:
+                    yield Piece(head + writer.block(rows) if rows else head, dict(at), sent_version, True)
                     rows, size, head = [], 0, b""
                 writer = form(schema)
-                if schema.version != reported:
-                    head, reported = writer.header(number_of(change.event)), schema.version
+                if schema.version != sent_version:
+                    head, sent_version = writer.header(number_of(change.event)), schema.version
             if row := writer.row(change.event):
                 rows.append(row)
                 size += len(row)
         at[change.partition] = change.offset + 1
         if size >= _PIECE and writer is not None:
-            yield Piece(head + writer.block(rows), dict(at), reported, True)
+            yield Piece(head + writer.block(rows), dict(at), sent_version, True)
             rows, size, head = [], 0, b""
     last = head + writer.block(rows) if rows and writer is not None else head
-    yield Piece(last, batch.next, reported, gate is None)
+    yield Piece(last, batch.next, sent_version, gate is None)

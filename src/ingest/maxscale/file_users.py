@@ -1,4 +1,4 @@
-"""The `cdcusers` file: read anew when it changes, written whole or not at all, for its owner alone."""
+"""The `cdcusers` file: read again when it changes, written atomically, readable only by its owner."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ingest.maxscale.users import read_users, written_users
 
 
 def users_file(topology: str) -> Path:
-    """Where a topology's users stand unless another file is named."""
+    """Return the default users file of a topology."""
     return home() / "maxscale" / topology / "cdcusers"
 
 
 class UsersFile:
-    """Users by name. MaxScale's own file can be taken as it is."""
+    """Users by name. MaxScale's own file works unchanged."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -27,11 +27,11 @@ class UsersFile:
         self._lock = threading.Lock()
 
     def users(self) -> Mapping[str, bytes]:
-        """Who may read; none where there is no file. UsageError where it holds what is none, or cannot be read."""
+        """Return the users; none if the file is missing. Raises UsageError if it is malformed or unreadable."""
         with self._lock:
             try:
-                reported = self.path.stat()
-                seen = reported.st_mtime_ns, reported.st_size, reported.st_ino
+                status = self.path.stat()
+                seen = status.st_mtime_ns, status.st_size, status.st_ino
                 if seen != self._seen:
                     self._users = read_users(self.path.read_text(encoding="utf-8"), str(self.path))
                     self._seen = seen
@@ -42,7 +42,7 @@ class UsersFile:
             return self._users
 
     def write(self, users: Mapping[str, bytes]) -> None:
-        """Replace them all; UsageError where the folder cannot be written."""
+        """Replace all users. Raises UsageError if the folder is not writable."""
         fresh = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -50,4 +50,4 @@ class UsersFile:
                 file.write(written_users(users))
             fresh.replace(self.path)
         except OSError as error:
-            raise UsageError(f"{self.path}: {error}", "name a file in a folder that can be written") from error
+            raise UsageError(f"{self.path}: {error}", "name a file in a writable folder") from error

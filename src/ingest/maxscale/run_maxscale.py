@@ -1,4 +1,4 @@
-"""`tailorbird serve maxscale`: one process that serves a topology's tables to clients of MaxScale's CDC protocol."""
+"""`tailorbird serve maxscale`: the process that serves tables to clients of MaxScale's CDC protocol."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LONGEST_WAIT = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CdcOptions:
-    """Where is listened, and to whom; `certificate` and `key` are PEM files, both or neither."""
+    """Address, users and sources of the server. `certificate` and `key` are PEM files, both or neither."""
 
     listen: str = "127.0.0.1:4001"
     users: Path | None = None
@@ -43,7 +43,7 @@ class CdcOptions:
 
 
 def run(file: str, options: CdcOptions, *, metrics_port: int = 0) -> None:
-    """Serve until SIGTERM or SIGINT. A Kafka that is away is waited for, at the start and later."""
+    """Serve until SIGTERM or SIGINT. It waits for an unavailable Kafka, at the start and later."""
     topology = load_topology(file)
     if unknown := [name for name in options.sources if name not in topology.sources]:
         raise UsageError(f"{file} has no source {unknown[0]}", "--source " + " | ".join(topology.sources))
@@ -71,8 +71,8 @@ def run(file: str, options: CdcOptions, *, metrics_port: int = 0) -> None:
 def _begun(
     topology: Topology, sources: Sequence[str], stop: threading.Event, standing: Standing
 ) -> KafkaChanges | None:
-    """The log, once it is there; None where it is not worth the wait any more."""
-    pause, reported = 0.0, structlog.get_logger().bind(topology=topology.name)
+    """Open the log when Kafka is available; None if the server was stopped before."""
+    pause, logger = 0.0, structlog.get_logger().bind(topology=topology.name)
     while not stop.is_set():
         log = KafkaChanges(topology, sources)
         try:
@@ -81,7 +81,7 @@ def _begun(
             log.close()
             standing.waits("kafka", str(error), time.monotonic())
             pause = min(max(2 * pause, error.retry_after), _LONGEST_WAIT)
-            reported.warning("waiting", reason=str(error), seconds=pause)
+            logger.warning("waiting", reason=str(error), seconds=pause)
             stop.wait(pause)
             continue
         if twice := ambiguous(log.tables()):
@@ -98,19 +98,19 @@ async def _serve(
 ) -> None:  # fmt: skip
     reads, loop = SharedReads(log), asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
-    reported = structlog.get_logger().bind(topology=topology.name)
+    logger = structlog.get_logger().bind(topology=topology.name)
 
     def follow() -> None:
-        """Tell the loop of each commit, until there is no need any more."""
+        """Notify the loop of each commit until the server stops."""
         failed: TailorbirdError | None = None
         while not stop.is_set() and failed is None:
             try:
                 if log.follow(0.2):
-                    loop.call_soon_threadsafe(reads.woken)
+                    loop.call_soon_threadsafe(reads.notify)
                 standing.resumes("kafka")
             except Retriable as error:
                 standing.waits("kafka", str(error), time.monotonic())
-                reported.warning("waiting", reason=str(error))
+                logger.warning("waiting", reason=str(error))
                 stop.wait(1.0)
             except TailorbirdError as error:
                 failed = error
@@ -123,14 +123,14 @@ async def _serve(
             follower = threading.Thread(target=follow, name="positions")
             follower.start()
             standing.ready()
-            reported.info("serving", address=f"{host}:{port}", tables=len(log.tables()), tls=tls is not None)
+            logger.info("serving", address=f"{host}:{port}", tables=len(log.tables()), tls=tls is not None)
             try:
                 await ended
             finally:
                 stop.set()
                 await loop.run_in_executor(None, follower.join)
     except OSError as error:
-        raise UsageError(f"cannot listen at {address[0]}:{address[1]}: {error}", "choose another --listen") from error
+        raise UsageError(f"cannot listen on {address[0]}:{address[1]}: {error}", "choose another --listen") from error
     finally:
         reads.close()
 
@@ -138,21 +138,21 @@ async def _serve(
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
-        raise UsageError(f"--listen {text}", "HOST:PORT, such as 127.0.0.1:4001")
+        raise UsageError(f"--listen {text} is not an address", "use HOST:PORT, such as 127.0.0.1:4001")
     return host.strip("[]"), int(port)
 
 
 def _tls(options: CdcOptions, host: str) -> SSLContext | None:
-    """TLS where there is a certificate; without one loopback alone is listened at."""
+    """Return the TLS context; None without a certificate, which is allowed only on loopback addresses."""
     if options.certificate is None and options.key is None:
         try:
             near = ipaddress.ip_address(host).is_loopback
         except ValueError:
             near = host == "localhost"
         if not near:
-            why = "a login that is heard can be repeated"
+            why = "a captured login can be replayed"
             raise UsageError(f"--listen {host} without TLS: {why}", "--certificate FILE --key FILE, or 127.0.0.1")
         return None
     if options.certificate is None or options.key is None:
-        raise UsageError("half a certificate", "--certificate FILE and --key FILE")
+        raise UsageError("TLS needs certificate and key", "pass --certificate FILE and --key FILE")
     return tls_context(options.certificate, options.key)

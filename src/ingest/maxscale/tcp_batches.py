@@ -1,4 +1,4 @@
-"""Reads of the log that clients share: those at a table's end read the same, and it is read and written once."""
+"""Share reads of the log between clients: clients at the same offset read and encode a batch only once."""
 
 from __future__ import annotations
 
@@ -21,25 +21,31 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True)
 class SharedBatch:
-    """A batch, and what clients of each form are sent of it, by the version that they were told."""
+    """A batch and its encoded pieces, by format and the schema version that clients have received."""
 
     batch: ChangeBatch
     versions: SchemaVersions
     starts: Offsets
     sent: dict[tuple[Form, int], list[Piece]] = field(default_factory=dict)
 
-    def pieces(self, form: Form, reported: int, gate: Gate | None) -> list[Piece]:
-        """What a client is sent."""
+    def pieces(self, form: Form, sent_version: int, gate: Gate | None) -> list[Piece]:
+        """Return the pieces for a client."""
         if gate is not None:
-            return list(pieces(self.batch, self.versions, FORMS[form], self.starts, reported=reported, gate=gate))
-        key = form, reported
+            return self._encoded(form, sent_version, gate)
+        key = form, sent_version
         if key not in self.sent:
-            self.sent[key] = list(pieces(self.batch, self.versions, FORMS[form], self.starts, reported=reported))
+            self.sent[key] = self._encoded(form, sent_version, None)
         return self.sent[key]
+
+    def _encoded(self, form: Form, sent_version: int, gate: Gate | None) -> list[Piece]:
+        found = pieces(
+            self.batch, self.versions, FORMS[form], self.starts, sent_version=sent_version, gate=gate
+        )  # fmt: skip
+        return list(found)
 
 
 class SharedReads:
-    """Everything that clients ask of the log, by a few threads; used within one loop of events, but for `woken`."""
+    """Reads of the log for all clients, with few threads. Used within one event loop."""
 
     def __init__(self, log: ChangeTables, threads: int = 4) -> None:
         self.log = log
@@ -48,11 +54,11 @@ class SharedReads:
         self._news: dict[TableId, tuple[Offsets, asyncio.Event]] = {}
 
     async def ask(self, question: Callable[..., _T], *of: object) -> _T:
-        """What a function that blocks answers."""
+        """Call a blocking function in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, question, *of)
 
     async def read(self, table: TableId, starts: Offsets) -> SharedBatch:
-        """The next batch from some offsets on; there is one (`ahead`)."""
+        """Return the next batch from some offsets. Changes must be available (`ahead`)."""
         key = table, frozenset(starts.items())
         found = self._kept.get(key)
         if found is None:
@@ -63,7 +69,7 @@ class SharedReads:
         try:
             return await asyncio.shield(found)
         except BaseException:
-            if found.done() and self._kept.get(key) is found:  # it failed: the next one tries again
+            if found.done() and self._kept.get(key) is found:  # it failed: the next client tries again
                 del self._kept[key]
             raise
 
@@ -72,23 +78,23 @@ class SharedReads:
         return SharedBatch(batch, self.log.schemas(table), starts)
 
     async def news(self, table: TableId, seen: Offsets) -> None:
-        """Wait until more of a table is released than has been seen."""
+        """Wait until more of a table is released than `seen`."""
         while self.log.released(table) == seen:
             known = self._news.get(table)
             if known is not None and known[0] != seen:
-                known[1].set()  # those who had seen less
+                known[1].set()  # wake clients with older offsets
                 known = None
             if known is None:
                 known = self._news[table] = seen, asyncio.Event()
             await known[1].wait()
 
-    def woken(self) -> None:
-        """Something was committed: those who wait for news of what grew go on. Within the loop."""
+    def notify(self) -> None:
+        """Wake the clients that wait for tables with new commits. Call it within the event loop."""
         for table, (seen, event) in list(self._news.items()):
             if self.log.released(table) != seen:
                 del self._news[table]
                 event.set()
 
     def close(self) -> None:
-        """No more reads."""
+        """Stop the threads."""
         self._threads.shutdown(wait=True, cancel_futures=True)

@@ -1,9 +1,9 @@
-"""Clients of MaxScale's CDC protocol, each a task of one loop: whatever one of them does, the others are served.
+"""TCP server of MaxScale's CDC protocol. Each client is a task of one event loop, and cannot block the others.
 
-a client takes nothing        a piece (64 KiB, or one change) and its socket's buffer; what comes then is read again
-it never authenticates        it is heard for ten seconds
-it is wrong                   this user waits at this address, twice as long each time
-it sends what is no request   it is answered so, or ended; 64 KiB at most are kept
+a client reads nothing          costs one piece (64 KiB, or one change) and the socket's buffer; the rest is read later
+it never authenticates          it is disconnected after ten seconds
+its login fails                 the next login of the user and address is delayed, twice as long each time
+it sends an invalid request     it receives an error, or is disconnected; at most 64 KiB are buffered
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from cdc.formats.maxscale import parse_number
 from cdc.model.errors import Retriable, TailorbirdError
 from ingest.changes.feed_interfaces import ahead
 from ingest.maxscale.backoff import BackOff
-from ingest.maxscale.catalogue import NothingThere, TableAsked, begin_of, last_transaction, transaction_of, wanted
+from ingest.maxscale.catalogue import NoData, TableRequest, begin_of, find_table, last_transaction, transaction_of
 from ingest.maxscale.conversation import (
-    Closed,
+    CloseRequest,
     Conversation,
-    DataRequested,
+    DataRequest,
     Form,
-    LoginAsked,
-    Misunderstood,
+    InvalidRequest,
+    LoginRequest,
     ProtocolFault,
-    Registered,
+    Registration,
     Request,
-    TransactionAsked,
+    TransactionRequest,
 )
 from ingest.maxscale.delivery import UNLOGGED, Gate, Piece
 from ingest.maxscale.tcp_batches import SharedReads
 from ingest.maxscale.users import is_right
 
-CLIENTS = Gauge("tailorbird_maxscale_clients", "Connections that are open")
-SENT = Counter("tailorbird_maxscale_sent_bytes", "Bytes of schemas and rows that clients were sent")
-REFUSED = Counter("tailorbird_maxscale_refused", "Connections that were ended by us", ["why"])
-STALLED = Counter("tailorbird_maxscale_stalls", "Times that a client took nothing for a second")
-_QUIET = 0.05  # seconds after which a request without an end is whole
+CLIENTS = Gauge("tailorbird_maxscale_clients", "Open connections")
+SENT = Counter("tailorbird_maxscale_sent_bytes", "Bytes of schemas and rows sent to clients")
+REFUSED = Counter("tailorbird_maxscale_refused", "Connections ended by the server", ["why"])
+STALLED = Counter("tailorbird_maxscale_stalls", "Times that a client read nothing for a second")
+_QUIET = 0.05  # seconds after which a request without a line end is complete
 _WINDOW = 64 * 1024
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:
-    """Connections at a time, and seconds until a client must have logged in."""
+    """Maximum connections, and seconds until a client must have logged in."""
 
     clients: int = 2000
     login: float = 10.0
@@ -59,7 +59,7 @@ class ServerLimits:
 
 @dataclass(slots=True)
 class CdcServer:
-    """Serves the tables of a log; `users` tells who may read, asked at each login. Used within one loop of events."""
+    """Server of the tables of a log. `users` is called at each login. Used within one event loop."""
 
     reads: SharedReads
     users: Callable[[], Mapping[str, bytes]]
@@ -71,7 +71,7 @@ class CdcServer:
     async def listening(
         self, host: str, port: int, tls: ssl.SSLContext | None = None
     ) -> AsyncIterator[tuple[str, int]]:
-        """Serve while the block runs; the address that is listened at. OSError where it cannot be."""
+        """Serve while the context is open. Yields the address. Raises OSError if it cannot listen."""
         server = await asyncio.start_server(self._serve, host, port, ssl=tls, limit=_WINDOW, backlog=1024)
         try:
             yield server.sockets[0].getsockname()[:2]
@@ -100,15 +100,15 @@ class CdcServer:
                 writer.write(fault.answer.encode())
                 writer.write_eof() if writer.can_write_eof() else None
         except (OSError, asyncio.IncompleteReadError) as error:
-            _log.info("client left", address=address, user=client.user, why=str(error))
+            _log.info("client disconnected", address=address, user=client.user, why=str(error))
         finally:
             await client.stop()
             self._open.discard(writer)
             CLIENTS.set(len(self._open))
             writer.close()
 
-    async def admit(self, address: str, login: LoginAsked) -> bool:
-        """Whether a login is right; who was wrong waits for the answer."""
+    async def admit(self, address: str, login: LoginRequest) -> bool:
+        """Check a login. The answer is delayed after failed ones."""
         who = address, login.user
         while (wait := self._back_off.wait(who, time.monotonic())) > 0:
             await asyncio.sleep(wait)
@@ -132,13 +132,13 @@ class _Client:
         self._conversation = Conversation()
         self._form: Form = "JSON"
         self._stream: asyncio.Task[None] | None = None
-        self._says = asyncio.Lock()  # answers stand between two pieces
+        self._write_lock = asyncio.Lock()  # answers are written between two pieces
         self.user = ""
 
     async def serve(self) -> None:
-        """Until the client leaves, or is told to."""
+        """Serve until the client disconnects, or must be disconnected."""
         deadline = time.monotonic() + self._server.limits.login
-        was_quiet = False  # what waits tells its own end: nothing is known before more of it comes
+        was_quiet = False  # after a pause, a pending request whose end is recognised by content needs more bytes
         while True:
             settling = None if was_quiet or not self._conversation.waits else _QUIET
             data: bytes | None
@@ -149,7 +149,7 @@ class _Client:
                     data = await self._reader.read(_WINDOW)
             except TimeoutError:
                 if not self.user:
-                    raise ProtocolFault("no login within its time", "ERROR: Authentication failed\n") from None
+                    raise ProtocolFault("no login in time", "ERROR: Authentication failed\n") from None
                 data = None
             if data == b"":
                 return
@@ -159,65 +159,65 @@ class _Client:
                     return
 
     async def _answer(self, request: Request) -> bool:
-        """Deal with a request; whether the connection goes on."""
+        """Handle a request. Returns False if the connection must end."""
         match request:
-            case LoginAsked():
+            case LoginRequest():
                 if not await self._server.admit(self._address, request):
                     await self._say(b"ERROR: Authentication failed\n")
                     return False
                 self.user = request.user
                 self._conversation.accepted()
                 await self._say(b"OK\n")
-            case Registered():
+            case Registration():
                 self._form = request.form
                 _log.info("client registered", address=self._address, user=self.user, uuid=request.uuid)
                 await self._say(b"OK\n")
-            case DataRequested():
+            case DataRequest():
                 await self._begin(request)
-            case TransactionAsked():
+            case TransactionRequest():
                 await self._report(request)
-            case Misunderstood():
+            case InvalidRequest():
                 await self._say(request.answer.encode())
-            case Closed():
+            case CloseRequest():
                 return False
         return True
 
     async def _say(self, data: bytes) -> None:
-        async with self._says:
+        async with self._write_lock:
             self._writer.write(data)
             await self._writer.drain()
 
-    async def _report(self, request: TransactionAsked) -> None:
+    async def _report(self, request: TransactionRequest) -> None:
         try:
             if request.gtid:
-                reported = await self._reads.ask(transaction_of, self._reads.log, parse_number(request.gtid))
+                answer = await self._reads.ask(transaction_of, self._reads.log, parse_number(request.gtid))
             else:
-                reported = await self._reads.ask(last_transaction, self._reads.log)
-        except NothingThere as error:
-            reported = str(error).encode()
+                answer = await self._reads.ask(last_transaction, self._reads.log)
+        except NoData as error:
+            answer = str(error).encode()
         except ValueError:
-            reported = b"ERR QUERY-TRANSACTION with malformed GTID.\n"
+            answer = b"ERR QUERY-TRANSACTION with malformed GTID.\n"
         except Retriable as error:
             _log.warning("not answered", address=self._address, why=str(error))
-            reported = b"ERR The log is away, try again.\n"
-        await self._say(reported)
+            answer = b"ERR The log is unavailable, try again.\n"
+        await self._say(answer)
 
-    async def _begin(self, request: DataRequested) -> None:
+    async def _begin(self, request: DataRequest) -> None:
         await self.stop()
         try:
             if self._form == "AVRO" and not avro_is_installed():
-                raise NothingThere("ERR AVRO is not served here: pip install 'tailorbird[formats]'.\n")
+                raise NoData("ERR AVRO is not served here: pip install 'tailorbird[formats]'.\n")
             gtid = parse_number(request.gtid) if request.gtid else None
-            found = await self._reads.ask(wanted, self._reads.log, request.table)
+            found = await self._reads.ask(find_table, self._reads.log, request.table)
             gate = Gate(gtid, found.version)
             starts = await self._reads.ask(begin_of, self._reads.log, found.table, gate)
-        except NothingThere as error:
+        except NoData as error:
             await self._say(str(error).encode())
         except ValueError:
             await self._say(b"ERR REQUEST-DATA with malformed GTID.\n")
         except Retriable as error:
             _log.warning("not answered", address=self._address, why=str(error))
-            await self._say(b"ERR The log is away, try again.\n")
+            await self._say(b"ERR The log is unavailable, try again.\n")
         else:
             _log.info("data requested", address=self._address, user=self.user, table=request.table, gtid=request.gtid)
             self._stream = asyncio.create_task(self._send(found, Piece(b"", starts, UNLOGGED, False), gate))
@@ -230,8 +230,8 @@ class _Client:
                 await self._stream
             self._stream = None
 
-    async def _send(self, found: TableAsked, at: Piece, gate: Gate) -> None:
-        """Rows for ever, from a piece on. A log that is away is waited for."""
+    async def _send(self, found: TableRequest, at: Piece, gate: Gate) -> None:
+        """Send rows from a piece on, until cancelled. It waits for an unavailable log."""
         pause = 0.5
         try:
             while True:
@@ -251,11 +251,11 @@ class _Client:
                     at = piece
                     if not await self._took(piece.data):
                         STALLED.inc()
-                        del shared, piece  # nothing is kept for it meanwhile
+                        del shared, piece  # a stalled client must not keep a batch in memory
                         await self._writer.drain()
                         break
         except OSError:
-            self._writer.close()  # `serve` sees it, too
+            self._writer.close()  # `serve` notices it, too
         except TailorbirdError as error:
             _log.error("client ended", address=self._address, table=str(found.table), why=str(error))
             self._writer.transport.abort()
@@ -264,14 +264,14 @@ class _Client:
             raise
 
     async def _took(self, data: bytes) -> bool:
-        """Send a piece; whether it went out within a second."""
+        """Send a piece. Returns False if the client did not read it within a second."""
         if not data:
             return True
-        async with self._says:
+        async with self._write_lock:
             self._writer.write(data)
         SENT.inc(len(data))
         try:
-            async with asyncio.timeout(1.0):  # not `wait_for`, which may swallow that we are cancelled
+            async with asyncio.timeout(1.0):  # not `wait_for`, which may swallow a cancellation
                 await self._writer.drain()
         except TimeoutError:
             return False

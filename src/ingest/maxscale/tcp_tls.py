@@ -1,4 +1,4 @@
-"""The TLS side of what is listened at."""
+"""TLS of the server's socket."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["SSLContext", "tls_context"]
 
 
 def tls_context(certificate: Path, key: Path) -> SSLContext:
-    """Of a server that shows a certificate; UsageError where the PEM files cannot be read, or do not fit."""
+    """Return the TLS context of a server. Raises UsageError if the PEM files are unreadable or do not match."""
     context = SSLContext(PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(certificate, key)

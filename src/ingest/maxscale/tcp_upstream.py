@@ -1,4 +1,4 @@
-"""A MaxScale as a source: one connection a table, read only as fast as the log takes what comes."""
+"""A MaxScale as a source: one connection per table, read only as fast as the log accepts records."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _LONGEST = 64 * 1024 * 1024  # bytes of a line
 
 
 class UpstreamSource(StreamOnlySource):
-    """Implements `interfaces.SourceServer` over MaxScale's CDC protocol, in JSON."""
+    """A MaxScale over its CDC protocol, in JSON; implements `capture_interfaces.SourceServer`."""
 
     def __init__(self, settings: Source) -> None:
         self._settings = settings
         self._rules = {table: settings.rules[table] for table in settings.tables}
 
     def head(self) -> Position:
-        """The beginning: who begins here is told all that it has."""
+        """Return the beginning: a MaxScale sends everything that it has."""
         return Position(file=LOG, pos=0, gtid_set="", sequence=0)
 
     def seen(self) -> Seen:
-        """Each table by the schema line that its stream begins with; Retriable while there is none."""
+        """Return each table from the schema line that begins its stream. Raises Retriable if none arrives."""
         tables: dict[tuple[str, str], TableDefinition] = {}
         for table, rule in self._rules.items():
             with self._link(table, "") as link:
@@ -50,7 +50,8 @@ class UpstreamSource(StreamOnlySource):
                 found = reads_reported(orjson.loads(line), rule).definition
             except (ValueError, KeyError, TypeError) as error:
                 raise Fatal(
-                    f"{self._where(table)}: its stream begins with no schema: {error}", "is it MaxScale's?"
+                    f"{self._where(table)}: its stream does not begin with a schema: {error}",
+                    "check that the server is a MaxScale",
                 ) from error
             if lacking := [
                 name for name in rule.message_key_columns if name not in [column.name for column in found.columns]
@@ -61,7 +62,7 @@ class UpstreamSource(StreamOnlySource):
 
     @contextmanager
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
-        """See `interfaces.SourceServer`; PositionLost where a GTID is not there any more."""
+        """See `SourceServer`. Raises PositionLost if a GTID is no longer available."""
         marks = marks_of(checkpoint)
         with ExitStack() as stack:
             links = {}
@@ -76,7 +77,7 @@ class UpstreamSource(StreamOnlySource):
         try:
             connection = socket.create_connection((self._settings.hostname, self._settings.port), timeout=_TIMEOUT)
         except OSError as error:
-            raise Retriable(f"{where}: {error}", "is it running?") from error
+            raise Retriable(f"{where}: {error}", "check that it is running") from error
         link = _Link(connection, where)
         try:
             link.open(self._settings.username, self._settings.password, f"{table_name(table)} {gtid}".rstrip())
@@ -92,42 +93,42 @@ class UpstreamSource(StreamOnlySource):
 
 
 class _Link:
-    """One table's connection."""
+    """The connection of one table."""
 
     def __init__(self, connection: socket.socket, where: str) -> None:
         self.socket, self._where, self._received = connection, where, bytearray()
 
     def open(self, user: str, password: str, wanted: str) -> None:
-        """Log in, register, and ask for a table; UsageError where it does not know us."""
+        """Log in, register, and request a table. Raises UsageError if the login fails."""
         self.socket.sendall((user.encode() + b":" + hashlib.sha1(password.encode()).digest()).hex().encode())
-        if (said := self._answer()) != b"OK":
-            raise UsageError(f"{self._where}: {said.decode(errors='replace')[:200]}", "correct username and password")
+        if (answer := self._answer()) != b"OK":
+            raise UsageError(f"{self._where}: {answer.decode(errors='replace')[:200]}", "correct username and password")
         self.socket.sendall(b"REGISTER UUID=tailorbird, TYPE=JSON")
-        if (said := self._answer()) != b"OK":
-            raise Retriable(f"{self._where}: {said.decode(errors='replace')[:200]}")
+        if (answer := self._answer()) != b"OK":
+            raise Retriable(f"{self._where}: {answer.decode(errors='replace')[:200]}")
         self.socket.sendall(f"REQUEST-DATA {wanted}\n".encode())
 
     def line(self) -> bytes:
-        """The first line of its stream; Retriable where none comes."""
+        """Return the first line of the stream. Raises Retriable if none arrives."""
         return self._checked(self._answer())
 
     def _answer(self) -> bytes:
-        while not (found := self._next()):  # a MaxScale ends what it answers to a login with two line ends
+        while not (found := self._next()):  # a MaxScale ends its answer to a login with two line ends
             if found is None:
                 self.take()
         return found
 
     def take(self) -> None:
-        """What is there, once something is; Retriable where it has ended."""
+        """Wait for bytes and buffer them. Raises Retriable if the connection has ended."""
         data = self.socket.recv(256 * 1024)
         if not data:
-            raise Retriable(f"{self._where}: it has ended the connection")
+            raise Retriable(f"{self._where}: it has closed the connection")
         self._received += data
         if len(self._received) > _LONGEST:
-            raise Fatal(f"{self._where}: a line of more than {_LONGEST} bytes", "is it MaxScale's?")
+            raise Fatal(f"{self._where}: a line of more than {_LONGEST} bytes", "check that it is a MaxScale")
 
     def lines(self) -> Iterator[bytes]:
-        """What has come whole."""
+        """Yield the complete lines."""
         while (line := self._next()) is not None:
             yield self._checked(line)
 
@@ -142,16 +143,16 @@ class _Link:
     def _checked(self, line: bytes) -> bytes:
         if not line.startswith(b"ERR"):
             return line
-        said = line.decode(errors="replace")[:200]
+        answer = line.decode(errors="replace")[:200]
         if b"GTID" in line:
             raise PositionLost(
-                f"{self._where}: {said}", "set `position_lost: resnapshot` to begin anew with what it has"
+                f"{self._where}: {answer}", "set `position_lost: resnapshot` to read everything that it has again"
             )
-        raise Retriable(f"{self._where}: {said}")
+        raise Retriable(f"{self._where}: {answer}")
 
 
 class _Feed:
-    """Implements `upstream.UpstreamFeed`."""
+    """Lines of all connections; implements `upstream.UpstreamFeed`."""
 
     def __init__(self, links: dict[TableId, _Link], *, busy: bool) -> None:
         self._links, self._selector = links, selectors.DefaultSelector()

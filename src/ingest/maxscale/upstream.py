@@ -1,7 +1,7 @@
-"""Lines of a MaxScale → facts, each row (an update's two) a transaction of its own; pure. A feed brings the lines.
+"""Convert the lines of a MaxScale to log events. Each row (both rows of an update) is its own transaction.
 
-Where it goes on is the last row that was logged: its GTID, its number among the events of that transaction, and how
-many rows that a snapshot had read came behind it. A stream that begins at that GTID is passed over up to there.
+It resumes after the last logged row: its GTID, its number in that transaction, and the number of snapshot rows after
+it. A stream that begins at that GTID is skipped up to that row.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ _OPERATIONS: Mapping[str, Operation] = {"insert": "insert", "update_after": "upd
 
 
 class UpstreamLine(NamedTuple):
-    """One line of a table's stream."""
+    """A line of a table's stream."""
 
     table: TableId
     data: bytes
 
 
 class UpstreamFeed(Protocol):
-    """Lines, never ending; None where nothing is waiting."""
+    """An endless sequence of lines; None when no line is available."""
 
     def __iter__(self) -> Iterator[UpstreamLine | None]: ...
 
 
 class UpstreamMark(NamedTuple):
-    """The last row that was logged and told, and how many rows of a snapshot were told behind it."""
+    """The last logged row that was returned, and the number of snapshot rows returned after it."""
 
     domain: int
     server_id: int
@@ -61,13 +61,17 @@ class UpstreamMark(NamedTuple):
 
     @property
     def gtid(self) -> TransactionNumber:
-        """Where a stream begins that has it."""
+        """The GTID from which a stream must be requested to contain the row."""
         return TransactionNumber(self.domain, self.server_id, self.sequence)
 
 
 @dataclass(slots=True)
 class _Progress:
-    """One table's: the mark told, the one that is to be met yet, rows to be passed over behind it, an update's half."""
+    """Progress of one table.
+
+    `mark` is the last returned row, `awaited` the one at which a resumed stream continues, `passing` the number of
+    snapshot rows to skip after it, `before` the first row of an update.
+    """
 
     mark: UpstreamMark | None
     awaited: UpstreamMark | None = field(init=False)
@@ -80,7 +84,7 @@ class _Progress:
 
 
 class UpstreamEvents:
-    """The facts of one feed from a checkpoint on; iterate it once. `rules` name what keys each row."""
+    """The events of one feed from a checkpoint on. Iterate it once. `rules` contain the key columns of each table."""
 
     gtid_set = ""
 
@@ -94,17 +98,17 @@ class UpstreamEvents:
 
     @property
     def place(self) -> tuple[str, int]:
-        """How many changes were told."""
+        """The number of changes returned so far."""
         return LOG, self._count
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """See `interfaces.Stream`."""
+        """See `capture_interfaces.Stream`."""
         known = {table_name(table): one.mark for table, one in self._tables_of.items()}
         return {MARKS: {name: list(mark) for name, mark in known.items() if mark is not None}}
 
     def reached(self, position: Position) -> bool:
-        """Whether so many were told."""
+        """True if so many changes were returned."""
         return self._count >= position.pos
 
     def __iter__(self) -> Iterator[LogEvent]:
@@ -114,34 +118,34 @@ class UpstreamEvents:
                 continue
             progress = self._tables_of[line.table]
             try:
-                reported = orjson.loads(line.data)
-                if "fields" in reported:
-                    progress.reads = reads_reported(reported, self._rules[line.table])
+                values = orjson.loads(line.data)
+                if "fields" in values:
+                    progress.reads = reads_reported(values, self._rules[line.table])
                     continue
                 mark = UpstreamMark(
-                    int(reported["domain"]),
-                    int(reported["server_id"]),
-                    int(reported["sequence"]),
-                    int(reported["event_number"]),
+                    int(values["domain"]),
+                    int(values["server_id"]),
+                    int(values["sequence"]),
+                    int(values["event_number"]),
                 )
-                kind, seconds = reported["event_type"], int(reported["timestamp"])
+                kind, seconds = values["event_type"], int(values["timestamp"])
             except (ValueError, KeyError, TypeError) as error:
-                why = f"no line of a schema or of a row: {error}"
+                why = f"neither a schema nor a row: {error}"
                 shown = {"line": line.data[:2000].decode(errors="replace")}
                 yield from self._alone(line.table, RefusedImage(values=shown, why=why), 0, 0)
                 continue
-            if self._reported_before(line.table, progress, mark):
+            if self._was_returned(line.table, progress, mark):
                 continue
             if kind == "update_before":
-                progress.before = reported
+                progress.before = values
                 continue
-            if not self._is_passed(progress):
-                yield from self._change(line.table, progress, kind, reported, mark, seconds)
+            if not self._must_skip(progress):
+                yield from self._change(line.table, progress, kind, values, mark, seconds)
             progress.before = None
 
     @staticmethod
-    def _reported_before(table: TableId, progress: _Progress, mark: UpstreamMark) -> bool:
-        """Whether a row stands at the mark that the stream is to come to first, or before it."""
+    def _was_returned(table: TableId, progress: _Progress, mark: UpstreamMark) -> bool:
+        """True if a row is at or before the mark at which a resumed stream continues."""
         awaited = progress.awaited
         if awaited is None:
             return False
@@ -149,14 +153,14 @@ class UpstreamEvents:
             progress.awaited = None
         elif mark.server_id and mark.domain == awaited.domain and mark.sequence > awaited.sequence:
             raise PositionLost(
-                f"{table}: the stream goes on at {mark.gtid} and lacks event {awaited.event_number} of {awaited.gtid}",
-                "set `position_lost: resnapshot` to begin anew with what it holds",
+                f"{table}: the stream continues at {mark.gtid} without event {awaited.event_number} of {awaited.gtid}",
+                "set `position_lost: resnapshot` to read everything that it has again",
             )
         return True
 
     @staticmethod
-    def _is_passed(progress: _Progress) -> bool:
-        """Whether a row was told behind the mark already."""
+    def _must_skip(progress: _Progress) -> bool:
+        """True for a snapshot row after the mark that was already returned."""
         if progress.passing == 0:
             return False
         progress.passing -= 1
@@ -167,7 +171,7 @@ class UpstreamEvents:
         table: TableId,
         progress: _Progress,
         kind: str,
-        reported: Mapping[str, Any],
+        values: Mapping[str, Any],
         mark: UpstreamMark,
         seconds: int,
     ) -> Iterator[LogEvent]:
@@ -178,11 +182,11 @@ class UpstreamEvents:
         reads = progress.reads
         if reads is None or kind not in _OPERATIONS:
             why = "a row before its schema" if reads is None else f"event_type {kind!r}"
-            yield from self._alone(table, RefusedImage(values=dict(reported), why=why), seconds, mark.server_id)
+            yield from self._alone(table, RefusedImage(values=dict(values), why=why), seconds, mark.server_id)
             return
         if self._tables.catalog.tables.get((table.database, table.table)) != reads.definition:
             yield TableAltered(table, reads.definition)
-        after, before = _image(reads, reported), None if progress.before is None else _image(reads, progress.before)
+        after, before = _image(reads, values), None if progress.before is None else _image(reads, progress.before)
         plain = not isinstance(after, RefusedImage) and not isinstance(before, RefusedImage)
         self._count += 1
         images: list[Any] = [(before, after)] if kind == "update_after" else [after]
@@ -198,20 +202,20 @@ class UpstreamEvents:
 
 
 def marks_of(start: Checkpoint) -> dict[str, UpstreamMark]:
-    """Where each table goes on, by `database.table`; none of a table that is read from its beginning."""
+    """Return the mark of each table, by `database.table`. Tables that are read from the beginning have none."""
     known = start.state.get(MARKS, {}) if start.position.pos else {}
     return {name: UpstreamMark(*mark) for name, mark in known.items()}
 
 
 def table_name(table: TableId) -> str:
-    """A table as MaxScale's clients ask for it."""
+    """Return a table's name in the protocol."""
     return f"{table.database}.{table.table}"
 
 
-def _image(reads: TableReads, reported: Mapping[str, Any]) -> Image:
+def _image(reads: TableReads, values: Mapping[str, Any]) -> Image:
     row, refused = dict[str, Any](), dict[str, str]()
     for name, read in reads.reads:
-        value = reported.get(name)
+        value = values.get(name)
         try:
             row[name] = None if value is None else read(value)
         except (ValueError, KeyError, TypeError, ArithmeticError) as error:

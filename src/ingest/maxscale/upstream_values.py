@@ -1,12 +1,12 @@
-"""Columns and values as a stream tells them: our own server's without loss, a MaxScale's as far as it tells them; pure.
+"""Read columns and values of a stream: without loss from a Tailorbird server, with MaxScale's losses from a MaxScale.
 
-A MaxScale's schema line says that sequences are ints, ours that they are longs. What its JSON cannot tell (MaxScale
-24.02, `maxavro_record.cc` and `rpl.cc`) is refused where it would be guessed:
+In a MaxScale's schema line sequences are ints, in Tailorbird's they are longs. Values that MaxScale's JSON cannot
+represent (MaxScale 24.02, `maxavro_record.cc` and `rpl.cc`) are refused if they are ambiguous:
 
     BIT            always 0: refused
-    BLOB, BINARY   a text where the bytes are UTF-8, else their hex: refused where it may be either
-    "" of BLOB and TEXT    one NUL: taken for empty
-    ENUM, SET      the number in hex, members are not told: kept as that text
+    BLOB, BINARY   a text if the bytes are UTF-8, otherwise their hex: refused if it may be either
+    "" of BLOB and TEXT    one NUL: read as empty
+    ENUM, SET      the number in hex without the members: kept as that text
     DECIMAL        a double: kept as its text
 """
 
@@ -30,7 +30,7 @@ _NUL = "\0"
 
 
 def reads_reported(line: Mapping[str, Any], rule: TableRule) -> TableReads:
-    """A table as a schema line has it; KeyError, ValueError or TypeError for a line that is none."""
+    """Read a table from a schema line. Raises KeyError, ValueError or TypeError if it is malformed."""
     columns, reads = [], list[tuple[str, Read]]()
     key, reader = rule.message_key_columns, _reader_of(line)
     for name, kind in columns_reported(line["fields"]):
@@ -44,10 +44,10 @@ def reads_reported(line: Mapping[str, Any], rule: TableRule) -> TableReads:
 
 def _reader_of(line: Mapping[str, Any]) -> Callable[[str], Read]:
     kinds = {field["name"]: field.get("type") for field in line["fields"]}
-    return _of_maxscale if kinds.get("sequence") == "int" else _of_ours
+    return _of_maxscale if kinds.get("sequence") == "int" else _of_tailorbird
 
 
-def _of_ours(column_type: str) -> Read:
+def _of_tailorbird(column_type: str) -> Read:
     match from_mysql(column_type).kind:
         case "bytes":
             return lambda value: base64.b64encode(text(value).encode("latin-1")).decode()
@@ -68,22 +68,20 @@ def _of_maxscale(column_type: str) -> Read:
 
 
 def _as_text(value: Any) -> str:
-    """A text; a number where a MaxScale tells a DECIMAL."""
+    """Return a text; MaxScale sends numbers for DECIMAL."""
     return value if isinstance(value, str) else str(value)
 
 
 def _no_bit(value: Any) -> str:
-    raise Unrepresentable("a MaxScale tells 0 for every BIT: name it in ignored_columns")
+    raise Unrepresentable("a MaxScale sends 0 for every BIT: add the column to ignored_columns")
 
 
 def _bytes(value: Any) -> str:
-    if (reported := text(value)) == _NUL:
+    if (content := text(value)) == _NUL:
         return ""
-    if _HEX.fullmatch(reported) and not _is_text(bytes.fromhex(reported)):
-        raise Unrepresentable(
-            f"{reported[:40]!r} may be these letters or the bytes whose hex they are: a MaxScale tells both so"
-        )
-    return base64.b64encode(reported.encode()).decode()
+    if _HEX.fullmatch(content) and not _is_text(bytes.fromhex(content)):
+        raise Unrepresentable(f"{content[:40]!r} may be a text or the hex of bytes: a MaxScale sends both in this form")
+    return base64.b64encode(content.encode()).decode()
 
 
 def _is_text(data: bytes) -> bool:

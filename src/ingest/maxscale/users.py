@@ -1,7 +1,7 @@
-"""Who may read: the lines of a `cdcusers` file, as MaxScale's own tool writes them; pure.
+"""Users of the server: the lines of a `cdcusers` file, in the format of MaxScale's own tool.
 
-A line is `user:` and the upper-case hex of SHA1(SHA1(password)). Whoever has the file cannot log in with it; whoever
-hears a login can repeat it: the protocol is as old as that, hence loopback, or TLS.
+A line is `user:` and the upper-case hex of SHA1(SHA1(password)). The file is not enough to log in. But the protocol is
+old, and a captured login can be replayed. So the server requires TLS or a loopback address.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NO_ONE = bytes(20)
 
 
 def read_users(text: str, where: str) -> dict[str, bytes]:
-    """Users and what their passwords are checked with; UsageError naming the line that is none."""
+    """Read users and their password hashes. Raises UsageError for an invalid line."""
     found: dict[str, bytes] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
@@ -27,22 +27,22 @@ def read_users(text: str, where: str) -> dict[str, bytes]:
         match = _LINE.fullmatch(line.strip())
         if match is None:
             raise UsageError(
-                f"{where}:{number}: no user", "each line is NAME:HEX, as `tailorbird maxscale-users` writes"
+                f"{where}:{number}: not a user", "each line is NAME:HEX, as `tailorbird maxscale-users` writes it"
             )
         found[match[1]] = bytes.fromhex(match[2])
     return found
 
 
 def written_users(users: Mapping[str, bytes]) -> str:
-    """Inverse of `read_users`."""
+    """Return the content of the file; inverse of `read_users`."""
     return "".join(f"{name}:{check.hex().upper()}\n" for name, check in users.items())
 
 
 def check_of(name: str, password: str) -> bytes:
-    """What a password is checked with; UsageError for a name that cannot be sent."""
+    """Return the stored hash of a password. Raises UsageError for a name that the protocol cannot send."""
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{name!r} can be no user", "a name has no colon and no white space, and 128 characters at most"
+            f"{name!r} is not a valid user name", "use at most 128 characters, without colons and white space"
         )
     if not password:
         raise UsageError(f"{name}: the password is empty", "type one")
@@ -50,7 +50,7 @@ def check_of(name: str, password: str) -> bytes:
 
 
 def is_right(users: Mapping[str, bytes], name: str, digest: bytes) -> bool:
-    """Whether SHA1(password) is the user's; it takes as long for whom nobody knows."""
+    """True if SHA1(password) is the user's. Unknown users take the same time."""
     wanted = users.get(name)
     same = hmac.compare_digest(hashlib.sha1(digest).digest(), wanted if wanted is not None else _NO_ONE)
     return same and wanted is not None

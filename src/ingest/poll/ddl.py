@@ -1,4 +1,4 @@
-"""The column that a table is polled by: what it must be, and the DDL that adds it with its index; pure."""
+"""The cursor column of a polled table: its requirements, and the DDL that adds it with its index."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DIALECTS = ("mysql", "mariadb", "postgresql", "sqlite")
 
 
 def check_cursor(schema: TableSchema, poll: Poll, source: Source) -> None:
-    """UsageError unless the table has the column that it is polled by, of the right kind."""
+    """Raise UsageError unless the table has a valid cursor column."""
     column = schema.column(poll.cursor)
     where = f"table {schema.table_id}"
     if column is None:
@@ -19,37 +19,37 @@ def check_cursor(schema: TableSchema, poll: Poll, source: Source) -> None:
     kind = column.type.kind
     if poll.mode == "feed":
         if kind not in ("int8", "int16", "int32", "int64", "uint64"):
-            raise UsageError(f"{where}: {poll.cursor} is {column.column_type}", "a feed is polled by a whole number")
+            raise UsageError(f"{where}: {poll.cursor} is {column.column_type}", "a feed needs an integer column")
         return
     if kind not in ("datetime", "timestamp"):
         raise UsageError(
-            f"{where}: {poll.cursor} is {column.column_type}", "poll by a timestamp, or say mode: feed for a number"
+            f"{where}: {poll.cursor} is {column.column_type}", "poll by a timestamp, or set mode: feed for a number"
         )
     if column.nullable:
         raise UsageError(
-            f"{where}: {poll.cursor} may be NULL, and rows without it would never be seen",
+            f"{where}: {poll.cursor} may be NULL, and such rows would never be captured",
             f"declare {poll.cursor} NOT NULL",
         )
 
 
 def dialect_of(source: Source) -> Dialect:
-    """The SQL dialect that a source speaks: its type, or what its URL begins with."""
+    """Return the SQL dialect of a source: its type, or the scheme of its URL."""
     return source.type if source.type != "sql" else source.url.partition(":")[0].partition("+")[0]
 
 
 def remedy(source: Source, table: TableId, poll: Poll) -> str:
-    """One line that says how a table gets the column."""
+    """Return one line that says how to add the column to a table."""
     if dialect_of(source) not in DIALECTS:
         return f"add a column {poll.cursor} that every INSERT and UPDATE sets, and an index on it"
-    return f"tailorbird poll ddl prints it: {' '.join(statements(dialect_of(source), table, poll)[0].split())}"
+    return f"run `tailorbird poll ddl`: {' '.join(statements(dialect_of(source), table, poll)[0].split())}"
 
 
 def statements(dialect: Dialect, table: TableId, poll: Poll) -> list[str]:
-    """Statements, without semicolons, that add column and index; UsageError for a dialect without a recipe."""
+    """Return statements, without semicolons, that add column and index. Raises UsageError for an unknown dialect."""
     if dialect not in DIALECTS:
         raise UsageError(
-            f"no recipe for {dialect}",
-            f"have every INSERT and UPDATE of {table} set {poll.cursor}, and index it; known: {', '.join(DIALECTS)}",
+            f"no DDL is known for {dialect}",
+            f"set {poll.cursor} in every INSERT and UPDATE of {table}, and index it; known: {', '.join(DIALECTS)}",
         )
     if dialect in ("mysql", "mariadb"):
         return [_mysql(table, poll)]
@@ -87,7 +87,7 @@ def _others(dialect: Dialect, table: TableId, poll: Poll) -> list[str]:
             f"CREATE TRIGGER {trigger} BEFORE UPDATE ON {name}\n    FOR EACH ROW EXECUTE FUNCTION {function}()",
         ]
     now = "strftime('%Y-%m-%d %H:%M:%f000', 'now')"
-    # SQLite adds no column whose default is not constant: hence the triggers, and the date that old rows get
+    # SQLite accepts only constant defaults for new columns: hence the triggers, and the date for existing rows
     return [
         f"ALTER TABLE {name} ADD COLUMN {column} DATETIME NOT NULL DEFAULT '1970-01-01 00:00:00.000000'",
         _index("CREATE INDEX", dialect, table, index, column),
@@ -100,7 +100,7 @@ def _others(dialect: Dialect, table: TableId, poll: Poll) -> list[str]:
 
 
 def _index(create: str, dialect: Dialect, table: TableId, index: str, column: str) -> str:
-    if dialect == "sqlite":  # the schema stands before the index's name there
+    if dialect == "sqlite":  # SQLite expects the schema before the index's name
         return f"{create} {_quoted(table.database)}.{index} ON {_quoted(table.table)} ({column})"
     return f"{create} {index} ON {_quoted(table.database)}.{_quoted(table.table)} ({column})"
 

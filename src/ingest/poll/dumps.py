@@ -1,13 +1,13 @@
-"""Dumps of polled tables: the rows of a table, or those of a condition, read again page by page along the key.
+"""Dumps of polled tables: read all rows of a table, or those of a condition, page by page in key order.
 
-Polling finds what its cursor tells; a dump finds the rest: rows whose cursor is NULL, rows that were changed without
-it, and, where all rows are read, those that are gone. It is begun and given up by the signals that running captures
-obey (`ingest.capture.signals`), and its progress is committed with the rows, so that it goes on after any crash.
+Polling finds only rows with a new cursor. A dump finds the others: rows whose cursor is NULL or did not change and, if
+it reads all rows, deleted rows. Signals start and stop it (`ingest.capture.signals`). Its progress is committed with
+the rows, so it resumes after a crash.
 
-Why no older row wins: a page is read and told at once, between two readings of polling, and each row told gets the next
-number of the sequence. So what has the greater number was read later, whoever read it. And why a marker at the end may
-take away what has a smaller number than the dump's beginning: a row that was there all the while was read since, and
-one that came behind the walk was written since, which polling tells.
+An older row version never wins. A page is read and published at once, between two polls, and each row gets the next
+sequence number. So a greater number means a later read. The marker at the end may delete rows with smaller numbers than
+the dump's begin. A row that existed all the time was read again. A row that was inserted at an already read place has a
+new cursor, so polling publishes it.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from ingest.capture.signals import TYPES, Signal
 from ingest.events.log_events import Image
 from ingest.poll.poll_interfaces import PollReader
 
-# What is asked of polled sources in vain, and what does instead.
+# Signals that polled sources do not support, and alternatives.
 _INSTEAD = {
-    "pause-snapshot": "dumps of polled tables are not paused: stop-snapshot gives one up, execute-snapshot begins anew",
-    "resume-snapshot": "dumps of polled tables are not paused: execute-snapshot begins one",
-    "schema-set": "a polled source tells itself what the columns are, every few seconds",
-    "mend-rows": "a polled source has no log that could be mended: execute-snapshot with a condition reads rows again",
+    "pause-snapshot": "dumps of polled tables cannot be paused: use stop-snapshot, and later execute-snapshot",
+    "resume-snapshot": "dumps of polled tables cannot be paused: start one with execute-snapshot",
+    "schema-set": "the columns of a polled source are read from the source every few seconds",
+    "mend-rows": "a polled source has no log to repair: execute-snapshot with a condition reads rows again",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dumped:
-    """What one page brought: its rows; `marker`, at the end of a dump of all rows, is the number of its beginning.
+class DumpPage:
+    """Rows of one page. `marker`, at the end of a dump of all rows, is the sequence number at its begin.
 
-    `given_up` is why the dump ended before its end; it is empty where all is well.
+    `given_up` is the reason why the dump was cancelled, or empty.
     """
 
     images: list[Image]
@@ -44,44 +44,44 @@ class Dumped:
 
 
 class Dumps:
-    """The dumps of one source that are under way; `number` gives the next one of the source's sequence.
+    """The running dumps of one source. `number` returns the next sequence number of the source.
 
-    `moved` says that there is progress to be committed; `state` is that progress, as captures of logs have it, so that
-    whoever shows or awaits their snapshots understands these too.
+    `moved` is True if there is progress to commit. `state` has the same form as snapshots in captures of logs, so that
+    the same tools can show and await dumps.
     """
 
     def __init__(self, number: Callable[[], int]) -> None:
         self._number = number
-        self._under_way: dict[TableId, dict[str, Any]] = {}
+        self._running: dict[TableId, dict[str, Any]] = {}
         self.signals: int | None = None
         self.moved = False
 
     def load(self, state: Mapping[str, Any], tables: Iterable[TableId]) -> list[str]:
-        """Go on as `state` says; the dumps of tables that are not polled any more, which are forgotten."""
+        """Resume from `state`. Returns the names of tables that are no longer polled; their dumps are dropped."""
         self.signals = state.get("signals")
         by_name = {name_of(table): table for table in tables}
         stored: Mapping[str, Mapping[str, Any]] = state.get("snapshots", {})
-        self._under_way = {by_name[name]: dict(entry) for name, entry in stored.items() if name in by_name}
+        self._running = {by_name[name]: dict(entry) for name, entry in stored.items() if name in by_name}
         return [name for name in stored if name not in by_name]
 
     @property
     def state(self) -> dict[str, Any]:
-        """What a checkpoint must remember; `load` in another process goes on from there."""
-        snapshots = {name_of(table): dict(entry) for table, entry in self._under_way.items()}
+        """State for a checkpoint; `load` in another process resumes from it."""
+        snapshots = {name_of(table): dict(entry) for table, entry in self._running.items()}
         signals = {} if self.signals is None else {"signals": self.signals}
         return {**signals, **({"snapshots": snapshots} if snapshots else {})}
 
     @property
     def tables(self) -> list[TableId]:
-        """Whose dumps are under way."""
-        return list(self._under_way)
+        """Tables whose dumps are running."""
+        return list(self._running)
 
     def progress(self) -> Mapping[str, int]:
-        """Rows read so far, by table."""
-        return {name_of(table): entry["rows"] for table, entry in self._under_way.items()}
+        """Return the rows read so far, by table."""
+        return {name_of(table): entry["rows"] for table, entry in self._running.items()}
 
-    def obey(self, signal: Signal, tables: Iterable[TableId], now_ms: int) -> str:
-        """Do as a signal says; the reason why not, or an empty text. `tables` are those that are polled."""
+    def execute(self, signal: Signal, tables: Iterable[TableId], now_ms: int) -> str:
+        """Execute a signal. Returns the reason of a refusal, or "". `tables` are the polled tables."""
         if signal.type not in ("execute-snapshot", "stop-snapshot"):
             return _INSTEAD.get(signal.type, f"type {signal.type} is none of {', '.join(TYPES)}")
         by_name, refused = {name_of(table): table for table in tables}, []
@@ -89,52 +89,53 @@ class Dumps:
             if name not in by_name:
                 refused.append(f"{name} is not polled")
             elif signal.type == "stop-snapshot":
-                self._under_way.pop(by_name[name], None)
+                self._running.pop(by_name[name], None)
             else:
                 self._start(by_name[name], signal.filters.get(name, ""), now_ms)
         self.moved = True
         return "; ".join(refused)
 
     def _start(self, table: TableId, where: str, now_ms: int) -> None:
-        """From the beginning, for those too who asked before: a dump under way reads no less than it did."""
-        known = self._under_way.get(table)
+        """Start a dump from the beginning. A running dump of the table is merged into it, with its condition."""
+        known = self._running.get(table)
         if known is not None and where:
             before = known.get("where", "")
             where = where if before == where else f"({before}) OR ({where})" if before else ""
         entry: dict[str, Any] = {"rows": 0, "began_ms": now_ms}
-        self._under_way[table] = {**entry, "where": where} if where else {**entry, "marker": self._number()}
+        self._running[table] = {**entry, "where": where} if where else {**entry, "marker": self._number()}
 
-    def page(self, reader: PollReader, schema: TableSchema, limit: int) -> Dumped:
-        """Read the next page of a table whose dump is under way; raises what the reader raises, a dump that can never
-        be read is given up instead.
+    def page(self, reader: PollReader, schema: TableSchema, limit: int) -> DumpPage:
+        """Read the next page of a running dump.
+
+        Raises the errors of the reader. A dump that can never be read is cancelled instead.
         """
         table, key = schema.table_id, [[name, _type_of(schema, name)] for name in schema.primary_key]
-        entry = self._under_way[table]
-        if entry.get("key", key) != key:  # what is behind a place in another key, nobody knows
+        entry = self._running[table]
+        if entry.get("key", key) != key:  # the key has changed: start again
             entry.pop("after", None)
         after, where = entry.get("after"), entry.get("where", "")
         self.moved = True
         try:
-            images, behind = reader.walk(schema, after, where, limit)
+            images, last = reader.walk(schema, after, where, limit)
         except UsageError as error:
-            del self._under_way[table]
-            return Dumped(images=[], given_up=str(error))
+            del self._running[table]
+            return DumpPage(images=[], given_up=str(error))
         except (Retriable, Fatal) as error:
             if not where:
                 raise
-            reader.walk(schema, after, "", 1)  # raises if not the condition is at fault, but the database is away
-            del self._under_way[table]
-            return Dumped(images=[], given_up=f"the condition {where}: {error}")
+            reader.walk(schema, after, "", 1)  # raises if the database, not the condition, is the cause
+            del self._running[table]
+            return DumpPage(images=[], given_up=f"the condition {where}: {error}")
         entry["rows"] += len(images)
-        if behind is not None:
-            entry |= {"after": behind, "key": key}
-            return Dumped(images=images)
-        del self._under_way[table]
-        return Dumped(images=images, marker=entry.get("marker"))
+        if last is not None:
+            entry |= {"after": last, "key": key}
+            return DumpPage(images=images)
+        del self._running[table]
+        return DumpPage(images=images, marker=entry.get("marker"))
 
 
 def name_of(table: TableId) -> str:
-    """A table as signals and states name it."""
+    """Return a table's name in signals and states."""
     return table.name
 
 

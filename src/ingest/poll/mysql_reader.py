@@ -1,4 +1,4 @@
-"""A MySQL or MariaDB server that is polled; values come out exactly as capture from its log would tell them."""
+"""Poll a MySQL or MariaDB server. Values are identical to those of a capture of its log."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ingest.poll.ddl import check_cursor
 from ingest.poll.poll_interfaces import Ask, Look, PolledRow, cursor_of, fingerprint, moment_of
 from ingest.records.chunks import quoted, select_rows, stored, walkable
 
-_OLDEST = dt.datetime(1000, 1, 1)  # what the zero date counts as, which no calendar has
+_OLDEST = dt.datetime(1000, 1, 1)  # stands in for the zero date, which no calendar has
 _UTC = "UTC_TIMESTAMP(6)"
-# a DATETIME holds the wall clock of its writer's session: the server's zone, unless the application sets another
+# a DATETIME contains the wall clock of its writer's session: the server's time zone, unless the application sets one
 _WALL = f"COALESCE(CONVERT_TZ({_UTC}, '+00:00', @@GLOBAL.time_zone), {_UTC})"
 
 
 class MySqlReader:
-    """Implements `seams.PollReader` on one connection, which belongs to the caller."""
+    """Reader on one connection, which the caller closes; implements `poll_interfaces.PollReader`."""
 
     def __init__(self, connection: Connection, source: Source, poll: Poll) -> None:
         self._connection, self._source, self._poll = connection, source, poll
@@ -33,14 +33,14 @@ class MySqlReader:
         self._readers: dict[TableSchema, list[tuple[str, FromText]]] = {}
 
     def schemas(self, known: Mapping[TableId, TableSchema]) -> Mapping[TableId, TableSchema]:
-        """See `seams.PollReader`."""
+        """See `PollReader`."""
         found = table_schemas(self._connection, self._source, known)
         for schema in found.values():
             check_cursor(schema, self._poll, self._source)
         return found
 
     def look(self, schema: TableSchema) -> Look:
-        """See `seams.PollReader`."""
+        """See `PollReader`."""
         column = schema.column(self._poll.cursor)
         clock_sql = _WALL if column is not None and column.type.kind == "datetime" else _UTC
         with translated(self._source, f"poll {schema.table_id}"):
@@ -50,7 +50,7 @@ class MySqlReader:
         return Look(clock=cursor_of(_moment(clock)), newest=None if newest is None else self._cursor(newest))
 
     def page(self, schema: TableSchema, ask: Ask) -> list[PolledRow]:
-        """See `seams.PollReader`."""
+        """See `PollReader`."""
         names = [column.name for column in schema.columns]
         columns = ", ".join(select_expression(column, quoted(column.name)) for column in schema.columns)
         cursor, keys = quoted(self._poll.cursor), [quoted(name) for name in schema.primary_key]
@@ -76,23 +76,23 @@ class MySqlReader:
     def walk(
         self, schema: TableSchema, after: list[Any] | None, where: str, limit: int
     ) -> tuple[list[Image], list[Any] | None]:
-        """See `seams.PollReader`; the SELECT is that of captured tables' snapshots."""
+        """See `PollReader`. It uses the SELECT of snapshots of captured tables."""
         if not walkable(schema):
             raise UsageError(
-                f"the key of {schema.table_id} cannot be walked page by page",
-                "whole numbers, decimals, texts, times do",
+                f"the key of {schema.table_id} cannot be read page by page",
+                "use integers, decimals, texts or times as the key",
             )
         with translated(self._source, f"read {schema.table_id}"):
             rows = query(self._connection, select_rows(schema, after, None, where, limit))
         width, readers = len(schema.columns), self._readers_of(schema)
-        behind = [stored(value) for value in rows[-1][width:]] if len(rows) == limit else None
-        return [image_of(readers, row[:width]) for row in rows], behind
+        last = [stored(value) for value in rows[-1][width:]] if len(rows) == limit else None
+        return [image_of(readers, row[:width]) for row in rows], last
 
     def backlog(self, schema: TableSchema, start: int | None, limit: int) -> int:
-        """See `seams.PollReader`."""
+        """See `PollReader`."""
         condition, arguments = self._condition(Ask(start=start, after=None, limit=limit), quoted(self._poll.cursor), [])
         sql = f"SELECT COUNT(*) FROM (SELECT 1 FROM {_name(schema)} WHERE {condition} LIMIT {limit}) counted"
-        with translated(self._source, f"count what waits in {schema.table_id}"):
+        with translated(self._source, f"count the backlog of {schema.table_id}"):
             ((count,),) = self._query(sql, arguments)
         return int(count)
 
@@ -100,12 +100,12 @@ class MySqlReader:
         return self._readers.setdefault(schema, [(c.name, from_text(c)) for c in schema.columns])
 
     def _query(self, sql: str, arguments: list[object]) -> list[tuple[Any, ...]]:
-        # without arguments PyMySQL leaves percent signs as they are
+        # without arguments PyMySQL does not interpret percent signs
         text = sql.replace("%", "%%").replace("\0", "%s") if arguments else sql
         return query(self._connection, text, *arguments)
 
     def _condition(self, ask: Ask, cursor: str, keys: list[str]) -> tuple[str, list[object]]:
-        """SQL with a NUL byte for each argument, which no name can hold."""
+        """Return SQL with a NUL byte for each argument; no name can contain one."""
         if ask.start is None:
             return f"{cursor} IS NOT NULL", []
         start = self._argument(ask.start)

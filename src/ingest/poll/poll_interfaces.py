@@ -1,7 +1,7 @@
-"""What polling needs of a database, and the pieces that pass between its reader, its window and its session.
+"""Interface of a polled database, and the data that passes between its reader, window and session.
 
-A *cursor* is a whole number always: microseconds since 1970 in the column's own clock for a timestamp, the number
-itself for a feed.
+A *cursor* is always an integer: microseconds since 1970 in the column's time zone for a timestamp, the number itself
+for a feed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _EPOCH = dt.datetime(1970, 1, 1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """The server's clock (a cursor, in the zone that the column's values are in) and the greatest cursor, None if none.
+    """The server's clock (a cursor in the column's time zone), and the greatest cursor (None for an empty table).
 
     The clock is read before the greatest cursor.
     """
@@ -31,9 +31,9 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A page: rows with a cursor ≥ `start` (None: all), by cursor and key, `limit` at most.
+    """Request for a page: rows with a cursor ≥ `start` (None: all), ordered by cursor and key, at most `limit`.
 
-    With `after`: only rows whose cursor *is* `start`, with a greater key.
+    With `after`: only rows whose cursor equals `start`, with a greater key.
     """
 
     start: int | None
@@ -43,9 +43,9 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolledRow:
-    """A row as it was read; `key` are the primary key's values as the database gave them, to be handed back to it.
+    """A row that was read. `key` contains the primary key's values as returned by the driver, for the next query.
 
-    `fingerprint` stands for cursor, key and all other values: equal fingerprints are the same version of the same row.
+    `fingerprint` is a hash of all values: equal fingerprints are the same version of the same row.
     """
 
     cursor: int
@@ -55,46 +55,48 @@ class PolledRow:
 
 
 class PollReader(Protocol):
-    """A database that is polled; every call sees what is committed at its moment.
+    """A polled database. Every call sees the data that is committed at that time.
 
-    Every method raises Retriable when the database is away, UsageError when a table cannot be polled.
+    Every method raises Retriable while the database is unavailable, and UsageError if a table cannot be polled.
     """
 
     def schemas(self, known: Mapping[TableId, TableSchema]) -> Mapping[TableId, TableSchema]:
-        """Schemas of the polled tables now: the known one where it still holds, else one of the next version."""
+        """Return the current schemas of polled tables: the known one if unchanged, otherwise the next version."""
 
     def look(self, schema: TableSchema) -> Look:
-        """Clock and greatest cursor; both answered from memory or an index."""
+        """Return the clock and the greatest cursor. Both must be cheap, from memory or an index."""
 
     def page(self, schema: TableSchema, ask: Ask) -> list[PolledRow]:
-        """Rows as `Ask` says, in its order; rows whose cursor is NULL are never among them."""
+        """Return the requested rows in order, never those whose cursor is NULL."""
 
     def walk(
         self, schema: TableSchema, after: list[Any] | None, where: str, limit: int
     ) -> tuple[list[Image], list[Any] | None]:
-        """Rows behind a key (None: from the first one) for which a condition in the database's SQL holds (empty: all),
-        in the key's order, `limit` at most, whatever their cursors; and the key to go on behind, None at the end.
+        """Return rows in key order, whatever their cursors, and the key after which to continue (None at the end).
 
-        Keys are opaque JSON. UsageError when the table's key cannot be walked.
+        The rows are those after a key (None: from the first one) that match a condition in the database's SQL (empty:
+        all), at most `limit`.
+
+        Keys are opaque JSON. Raises UsageError if the table's key does not support this.
         """
 
     def backlog(self, schema: TableSchema, start: int | None, limit: int) -> int:
-        """How many rows have a cursor ≥ `start`; counts `limit` at most, so that it costs little."""
+        """Count rows with a cursor ≥ `start`, at most `limit`, so that the query is cheap."""
 
 
 def fingerprint(values: tuple[object, ...]) -> bytes:
-    """16 bytes that stand for a row's values as its driver gave them; equal only for equal rows."""
+    """Return a hash of 16 bytes of a row's values as returned by the driver; equal only for equal rows."""
     return hashlib.blake2b(repr(values).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def cursor_of(moment: dt.datetime) -> int:
-    """Microseconds since 1970 of a wall-clock time; a zone is removed by way of UTC."""
+    """Return microseconds since 1970 of a time. A time with a time zone is converted to UTC."""
     if moment.tzinfo is not None:
         moment = moment.astimezone(dt.UTC).replace(tzinfo=None)
     return (moment - _EPOCH) // dt.timedelta(microseconds=1)
 
 
 def moment_of(cursor: int) -> dt.datetime:
-    """Inverse of `cursor_of`, without a zone; held within what databases can compare with."""
+    """Return the time of a cursor without a time zone, limited to years that databases can compare."""
     lowest, highest = cursor_of(dt.datetime(1000, 1, 1)), cursor_of(dt.datetime(9999, 12, 31, 23, 59, 59))
     return _EPOCH + dt.timedelta(microseconds=min(max(cursor, lowest), highest))

@@ -1,4 +1,4 @@
-"""Wires polling: which reader a source gets, and its metrics."""
+"""Create the reader, the session and the metrics of a polled source."""
 
 from __future__ import annotations
 
@@ -22,20 +22,22 @@ from ingest.records.capture_interfaces import ChangeLog, Checkpoint
 from ingest.records.records import Recorder
 
 SINCE_SUCCESS = Gauge(
-    "tailorbird_poll_seconds_since_success", "Since all tables of a source were last polled without a fault", ["source"]
+    "tailorbird_poll_seconds_since_success",
+    "Since all tables of a source were polled without an error",
+    ["source"],
 )
 BACKLOG = Gauge(
-    "tailorbird_poll_backlog_rows", "Rows behind the last one told; a count ends at 10,000", ["source", "table"]
+    "tailorbird_poll_backlog_rows", "Rows after the last published one; the count ends at 10,000", ["source", "table"]
 )
 BEHIND = Gauge(
     "tailorbird_poll_behind_seconds",
-    "max(updated_at) minus the greatest one told; of a feed, the difference of the numbers",
+    "max(updated_at) minus the greatest published one; for a feed, the difference of the numbers",
     ["source", "table"],
 )
 
 
 class _Reports(PollObserver):
-    """The metrics of polling; all else goes to the observer of every capture."""
+    """Metrics of polling. All other reports go to the observer of the capture."""
 
     def __init__(self, source: Source, inner: Observer, clock: Callable[[], float]) -> None:
         self._source, self._inner, self._clock = source, inner, clock
@@ -63,16 +65,16 @@ class _Reports(PollObserver):
         """See `Observer`."""
         self._inner.snapshot(rows)
 
-    def polled(self, table: TableId, *, backlog: int, lag_of_ours: int | None) -> None:
-        """Sets both gauges of a table, and the source's lag."""
+    def polled(self, table: TableId, *, backlog: int, lag: int | None) -> None:
+        """Set both gauges of a table, and the source's lag."""
         BACKLOG.labels(self._source.name, str(table)).set(backlog)
-        behind = 0.0 if lag_of_ours is None else max(0, lag_of_ours) / self._unit
+        behind = 0.0 if lag is None else max(0, lag) / self._unit
         BEHIND.labels(self._source.name, str(table)).set(behind)
         if self._unit != 1.0:
             self._inner.lag(behind)
 
     def cycle(self) -> None:
-        """Starts the time since success anew: a poll that found nothing new is progress, too."""
+        """Reset the time since success: a poll without new rows is progress, too."""
         self._success = self._clock()
         self._inner.captured(0)
 
@@ -88,7 +90,7 @@ def poll(
     wait: Callable[[float], object],
     signals: Signals | None = None,
 ) -> None:
-    """One session; raises what `PollSession.run` raises."""
+    """Run one session. Raises the errors of `PollSession.run`."""
     with _reader(source, settings) as reader:
         PollSession(
             reader=reader,
@@ -109,7 +111,7 @@ def poll(
 def _reader(source: Source, settings: Poll) -> Iterator[PollReader]:
     if source.type == "sql":
         with extras_named("poll"):
-            from ingest.poll.sql_reader import sql_reader  # SQLAlchemy costs 0.3 s and 15 MB that others need not pay
+            from ingest.poll.sql_reader import sql_reader  # SQLAlchemy costs 0.3 s and 15 MB, so import it only here
 
         with sql_reader(source, settings) as reader:
             yield reader
@@ -119,6 +121,6 @@ def _reader(source: Source, settings: Poll) -> Iterator[PollReader]:
 
 
 def _steady_clock() -> Callable[[], float]:
-    """Seconds since 1970 that never go back while the process lives, whatever is done to this machine's clock."""
+    """Return a clock in seconds since 1970 that never goes back, even if the machine's clock is changed."""
     offset = time.time() - time.monotonic()
     return lambda: time.monotonic() + offset

@@ -1,9 +1,9 @@
-"""One session of polling: recover, read every table once, then what changed, again and again; pure wiring.
+"""One session of polling: recover, read every table once, then poll for changes until stopped.
 
-Exactly once in the log: rows and the windows behind them are one commit (`interfaces.ChangeLog`), and a session begins
-by reading back what is committed, so whatever ends it, the next one neither loses nor repeats. What polling itself
-cannot see is said in each event: `source.last_update_only`. Between two polls signals are obeyed and dumps go on
-(`dumps`), for as long as is left of the interval.
+Delivery to the log is exactly once: rows and the windows after them are one commit (`capture_interfaces.ChangeLog`),
+and a session begins by reading back the committed state. So the next session neither loses nor repeats rows. Each event
+has `source.last_update_only`, because polling cannot see overwritten versions. Between two polls, signals are executed
+and dumps continue (`dumps`), for the rest of the interval.
 """
 
 from __future__ import annotations
@@ -27,28 +27,29 @@ from ingest.records.images import represented, tellable
 from ingest.records.records import Recorder
 
 FORMAT = 1
-BACKLOG_LIMIT = 10_000  # rows that a count of the backlog looks at, at most
+BACKLOG_LIMIT = 10_000  # rows that a count of the backlog reads at most
 
 
 class PollObserver(Observer):
-    """What a session of polling reports besides; the base class ignores it."""
+    """Receives further reports of a polling session. The base class ignores them."""
 
-    def polled(self, table: TableId, *, backlog: int, lag_of_ours: int | None) -> None:
-        """A table's cycle begins: so many rows wait (BACKLOG_LIMIT: or more), and max(cursor) - greatest cursor told.
+    def polled(self, table: TableId, *, backlog: int, lag: int | None) -> None:
+        """Report the begin of a table's cycle: the rows to read (at most BACKLOG_LIMIT) and the lag.
 
-        `lag_of_ours` is None for an empty table; a feed's is a difference of numbers.
+        `lag` is max(cursor) minus the greatest published cursor: microseconds, or for a feed a number. It is None for
+        an empty table.
         """
 
     def cycle(self) -> None:
-        """All tables were polled once without a fault."""
+        """Report that all tables were polled once without an error."""
 
 
 @dataclass(kw_only=True)
 class PollSession:
-    """Everything that one session works with; `clock` gives seconds since 1970, `wait` sleeps unless stopped.
+    """Configuration and parts of one session. `clock` returns seconds since 1970, `wait` sleeps unless stopped.
 
-    `rows` bounds what is appended between two commits; `idle_commit` is how often, in seconds, the windows alone are
-    committed while nothing changes; tables are looked at anew for their columns every `look_again` seconds.
+    `rows` is the limit of records between two commits. `idle_commit` is the interval in seconds of commits without
+    changes. `look_again` is the interval in seconds of reading the tables' columns.
     """
 
     reader: PollReader
@@ -79,7 +80,7 @@ class PollSession:
         self._dumps = Dumps(self._number)
 
     def run(self) -> None:
-        """Poll until stopped; raises what reader and log raise, with everything uncommitted given up."""
+        """Poll until stopped. Raises the errors of reader and log; uncommitted records are then aborted."""
         try:
             self._run()
         finally:
@@ -97,7 +98,7 @@ class PollSession:
             if began - looked >= self.look_again:
                 looked = began
                 self._look_at_tables()
-            self._obey()
+            self._execute_signals()
             for table in self._windows:
                 self._cycle(table)
                 if self.stopped():
@@ -130,8 +131,8 @@ class PollSession:
         self.recorder.refused.load(stored)
         if stored.get("format") != FORMAT:
             raise Fatal(
-                "the log holds a position of this source that polling did not write",
-                "a source that was captured from its log goes on under a new topology name when it is polled",
+                "the log has a position of this source that polling did not write",
+                "use a new topology name to poll a source that was captured from its log",
             )
         if stored["cursor"] != self.poll.cursor or stored["mode"] != self.poll.mode:
             raise Fatal(
@@ -143,20 +144,20 @@ class PollSession:
             if str(table) in stored["tables"]:
                 window.load(stored["tables"][str(table)])
         if gone := self._dumps.load(stored, self._windows):
-            self.observer.phase("dumps are forgotten: their tables are not polled any more", tables=gone)
+            self.observer.phase("dumps are dropped: their tables are no longer polled", tables=gone)
 
-    def _obey(self) -> None:
+    def _execute_signals(self) -> None:
         if self.signals is None:
             return
-        found, behind = self.signals.read(self._dumps.signals)
-        if behind != self._dumps.signals:
-            self._dumps.signals, self._dumps.moved = behind, True
+        found, following = self.signals.read(self._dumps.signals)
+        if following != self._dumps.signals:
+            self._dumps.signals, self._dumps.moved = following, True
         for signal in found:
-            why = self._dumps.obey(signal, self._windows, int(self.clock() * 1000))
+            why = self._dumps.execute(signal, self._windows, int(self.clock() * 1000))
             self.observer.phase("signal", type=signal.type, tables=list(signal.tables), refused=why)
 
     def _dump(self, until: float) -> None:
-        """A page of each dump under way, then more until the next poll is due."""
+        """Read a page of each running dump, then further pages until the next poll is due."""
         while self._dumps.tables:
             for table in self._dumps.tables:
                 if self.stopped():
@@ -171,7 +172,7 @@ class PollSession:
         for image in page.images:
             self._report(schema, image, ts_ms=now_ms, snapshot=True)
         if page.given_up:
-            self.observer.phase("a dump is given up", table=str(schema.table_id), why=page.given_up)
+            self.observer.phase("a dump is cancelled", table=str(schema.table_id), why=page.given_up)
         if page.marker is not None:
             place = Position(file="", pos=0, gtid_set="", sequence=self._sequence)
             self._append(self.recorder.writer(schema).marker(place, page.marker, now_ms))
@@ -184,17 +185,17 @@ class PollSession:
         return self._sequence
 
     def _cycle(self, table: TableId) -> None:
-        """Read a table until a page comes that is not full."""
+        """Read pages of a table until one is not full."""
         window, schema = self._windows[table], self._schemas[table]
         look, first = self.reader.look(schema), not window.complete
         start = None if window.reached is None else window.reached + 1
         waiting = self.reader.backlog(schema, start, BACKLOG_LIMIT)
-        behind = look.newest - window.reached if look.newest is not None and window.reached is not None else None
-        self.observer.polled(table, backlog=waiting, lag_of_ours=behind)
+        lag = look.newest - window.reached if look.newest is not None and window.reached is not None else None
+        self.observer.polled(table, backlog=waiting, lag=lag)
         steps = window.steps
         window.begin(look, int(self.clock() * 1e6))
         if window.steps > steps:
-            self.observer.phase("the source's clock stepped back, rows are read again", table=str(table))
+            self.observer.phase("the source's clock stepped back: rows are read again", table=str(table))
         while not window.finished:
             if self.stopped():
                 return
@@ -233,7 +234,7 @@ class PollSession:
         self._changes += 1
 
     def _shaped(self, schema: TableSchema, image: Image) -> Image:
-        """The image without its ignored columns, others masked, as the source's `unrepresentable` wants it."""
+        """Return the image without ignored columns, with masks, and converted as `unrepresentable` requires."""
         table = schema.table_id
         shape = shape_of(self.rules[table]) if table in self.rules else None
         if isinstance(image, RefusedImage):

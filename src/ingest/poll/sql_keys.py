@@ -1,4 +1,4 @@
-"""Keys of tables that SQLAlchemy reads: compared column by column, and kept as JSON between two processes; pure."""
+"""Keys of tables that SQLAlchemy reads: compare them column by column, and store them as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlalchemy import types as sql
 
 from cdc.model.errors import UsageError
 
-# Types that JSON does not have: how a value is written, and read back.
+# Types that JSON does not have: functions that write and read their values.
 _WRITTEN: Mapping[type, Callable[[Any], str]] = {
     decimal.Decimal: str,
     dt.datetime: dt.datetime.isoformat,
@@ -32,11 +32,11 @@ _READ: Mapping[str, Callable[[str], Any]] = {
 }
 
 
-def behind(keys: Sequence[sa.Column[Any]], after: Sequence[object], dialect: str) -> sa.ColumnElement[bool]:
-    """The rows behind a key: (k1, k2) > (a, b), which not every database can say, spelt out.
+def after_key(keys: Sequence[sa.Column[Any]], after: Sequence[object], dialect: str) -> sa.ColumnElement[bool]:
+    """Return the condition (k1, k2) > (a, b) in a form that every database supports.
 
-    SQL Server gets texts in the column's own type: drivers send NVARCHAR, by whose rules a VARCHAR would be compared,
-    though it is ordered by others, and which no index helps with.
+    For SQL Server, texts are cast to the column's type. Drivers send NVARCHAR, for which a VARCHAR is compared by other
+    rules than it is ordered by, and without its index.
     """
     values = [
         sa.cast(sa.literal(value), key.type) if dialect == "mssql" and isinstance(key.type, sql.String) else value
@@ -51,7 +51,7 @@ def behind(keys: Sequence[sa.Column[Any]], after: Sequence[object], dialect: str
 
 
 def unwalkable(keys: Iterable[sa.Column[Any]], dialect: str) -> str:
-    """Why rows cannot be read in the order of a key, page by page; empty where they can."""
+    """Return why rows cannot be read page by page in the order of a key; empty if they can."""
     if dialect not in ("mysql", "mariadb"):
         return ""
     for key in keys:
@@ -61,7 +61,7 @@ def unwalkable(keys: Iterable[sa.Column[Any]], dialect: str) -> str:
 
 
 def stored_key(values: Iterable[Any]) -> list[Any]:
-    """A key's values, as the driver gave them, as JSON; UsageError for a type that is none of a key's."""
+    """Return a key's values from the driver as JSON. Raises UsageError for an unsupported type."""
     return [_stored(value) for value in values]
 
 
@@ -77,4 +77,4 @@ def _stored(value: Any) -> Any:
     for kind, written in _WRITTEN.items():
         if isinstance(value, kind):
             return {kind.__name__: written(value)}
-    raise UsageError(f"a key of type {type(value).__name__} cannot be walked page by page", "poll a view of the table")
+    raise UsageError(f"a key of type {type(value).__name__} cannot be read page by page", "poll a view of the table")

@@ -1,4 +1,4 @@
-"""Any database that SQLAlchemy speaks to, polled."""
+"""Poll any database that SQLAlchemy supports."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from cdc.topology.topology import Poll, Source
 from ingest.events.log_events import Image, RefusedImage
 from ingest.poll.ddl import check_cursor
 from ingest.poll.poll_interfaces import Ask, Look, PolledRow, cursor_of, fingerprint, moment_of
-from ingest.poll.sql_keys import behind, key_of, stored_key, unwalkable
+from ingest.poll.sql_keys import after_key, key_of, stored_key, unwalkable
 from ingest.poll.sql_types import column_type, is_zoned, not_a_cursor, reader_of
 
-# How a server tells its clock; elsewhere CURRENT_TIMESTAMP, which may tell whole seconds only (see `window.SLACK`).
+# Clock queries by dialect; others use CURRENT_TIMESTAMP, which may have only whole seconds (see `window.SLACK`).
 _CLOCKS = {
     "sqlite": "SELECT strftime('%Y-%m-%d %H:%M:%f', 'now')",
     "mssql": "SELECT SYSDATETIME()",
@@ -31,7 +31,7 @@ _CLOCKS = {
 
 @contextmanager
 def sql_reader(source: Source, poll: Poll) -> Iterator[SqlReader]:
-    """A reader whose connection is closed at the end; UsageError when URL or driver is wrong."""
+    """Open a reader and close its connection at the end. Raises UsageError for a wrong URL or a missing driver."""
     try:
         engine = sa.create_engine(source.url, isolation_level="AUTOCOMMIT")
     except (exc.ArgumentError, ImportError) as error:
@@ -49,7 +49,7 @@ def sql_reader(source: Source, poll: Poll) -> Iterator[SqlReader]:
 
 
 class SqlReader:
-    """Implements `seams.PollReader`."""
+    """Reader over SQLAlchemy; implements `poll_interfaces.PollReader`."""
 
     def __init__(self, connection: sa.Connection, source: Source, poll: Poll) -> None:
         self._connection, self._source, self._poll = connection, source, poll
@@ -57,7 +57,7 @@ class SqlReader:
         self._tables: dict[TableId, sa.Table] = {}
 
     def schemas(self, known: Mapping[TableId, TableSchema]) -> Mapping[TableId, TableSchema]:
-        """See `seams.PollReader`."""
+        """See `PollReader`."""
         found = {}
         for table in self._source.tables:
             with _translated(self._source, f"read the columns of {table}"):
@@ -75,7 +75,7 @@ class SqlReader:
         return found
 
     def look(self, schema: TableSchema) -> Look:
-        """See `seams.PollReader`."""
+        """See `PollReader`."""
         cursor = self._cursor_column(schema)
         with _translated(self._source, f"poll {schema.table_id}"):
             clock = self._connection.execute(self._clock(cursor)).scalar_one()
@@ -84,7 +84,7 @@ class SqlReader:
         return Look(clock=cursor_of(at), newest=None if newest is None else self._cursor(newest))
 
     def page(self, schema: TableSchema, ask: Ask) -> list[PolledRow]:
-        """See `seams.PollReader`."""
+        """See `PollReader`."""
         table, cursor = self._tables[schema.table_id], self._cursor_column(schema)
         keys = [table.c[name] for name in schema.primary_key]
         statement = sa.select(*(table.c[column.name] for column in schema.columns))
@@ -107,16 +107,16 @@ class SqlReader:
     def walk(
         self, schema: TableSchema, after: list[Any] | None, where: str, limit: int
     ) -> tuple[list[Image], list[Any] | None]:
-        """See `seams.PollReader`."""
+        """See `PollReader`."""
         table, dialect = self._tables[schema.table_id], self._connection.dialect.name
         keys = [table.c[name] for name in schema.primary_key]
         if why := unwalkable(keys, dialect):
-            raise UsageError(f"the key of {schema.table_id} cannot be walked page by page: {why}", "poll a view of it")
+            raise UsageError(f"the key of {schema.table_id} cannot be read page by page: {why}", "poll a view of it")
         statement = sa.select(*(table.c[column.name] for column in schema.columns))
-        if where:  # not `sa.text`, which takes a colon for an argument
+        if where:  # not `sa.text`, which treats a colon as a parameter
             statement = statement.where(sa.literal_column(f"({where})"))
         if after is not None:
-            statement = statement.where(behind(keys, key_of(after), dialect))
+            statement = statement.where(after_key(keys, key_of(after), dialect))
         with _translated(self._source, f"read {schema.table_id}"):
             rows = [tuple(row) for row in self._connection.execute(statement.order_by(*keys).limit(limit))]
         names = [column.name for column in schema.columns]
@@ -125,11 +125,11 @@ class SqlReader:
         return [_image(readers, row) for row in rows], last
 
     def backlog(self, schema: TableSchema, start: int | None, limit: int) -> int:
-        """See `seams.PollReader`."""
+        """See `PollReader`."""
         cursor = self._cursor_column(schema)
         condition = self._condition(Ask(start=start, after=None, limit=limit), cursor, [])
         waiting = sa.select(sa.literal(1)).where(condition).select_from(self._tables[schema.table_id]).limit(limit)
-        with _translated(self._source, f"count what waits in {schema.table_id}"):
+        with _translated(self._source, f"count the backlog of {schema.table_id}"):
             counted = sa.select(sa.func.count()).select_from(waiting.subquery())
             return int(self._connection.execute(counted).scalar_one())
 
@@ -139,12 +139,12 @@ class SqlReader:
             raise UsageError(f"table {table} has no primary key", "add one, or leave it out of `tables:`")
         rule = self._source.rules.get(table, TableRule(exact_case=True))
         if needed := {name for name in (*key, self._poll.cursor) if rule.leaves_out(name)}:
-            raise UsageError(f"table {table}: {', '.join(needed)} cannot be ignored", "keys and cursors are needed")
+            raise UsageError(f"table {table}: {', '.join(needed)} cannot be ignored", "keys and cursors are required")
         shown = [column for column in described.columns if not rule.leaves_out(str(column.name))]
         left_out = tuple((str(c.name), str(c.type)) for c in shown if column_type(c.type) is None)
         if shut := {*key, self._poll.cursor} & {name for name, _ in left_out}:
             raise UsageError(
-                f"table {table}: column {min(shut)} has type {dict(left_out)[min(shut)]}, which is not captured",
+                f"table {table}: column {min(shut)} has the unsupported type {dict(left_out)[min(shut)]}",
                 "poll a view or table with another key and cursor, or leave the table out of `tables:`",
             )
         columns = tuple(found for column in shown if (found := _column(column)) is not None)
@@ -161,7 +161,7 @@ class SqlReader:
         cursor, dialect = described.c[self._poll.cursor].type, self._connection.dialect.name
         if not self._feed and (why := not_a_cursor(cursor, dialect)):
             hint = "declare it DATETIME2(6) or DATETIMEOFFSET(6), or poll a view that casts it"
-            raise UsageError(f"table {table}: {self._poll.cursor} cannot be polled by: {why}", hint)
+            raise UsageError(f"table {table}: {self._poll.cursor} cannot be the cursor: {why}", hint)
         return schema
 
     def _clock(self, cursor: sa.Column[Any]) -> sa.Executable:
@@ -176,7 +176,7 @@ class SqlReader:
         start = self._argument(ask.start, cursor)
         if ask.after is None:
             return cursor >= start
-        return sa.and_(cursor == start, behind(keys, ask.after, self._connection.dialect.name))
+        return sa.and_(cursor == start, after_key(keys, ask.after, self._connection.dialect.name))
 
     def _argument(self, cursor: int, column: sa.Column[Any]) -> object:
         if self._feed:
@@ -213,19 +213,19 @@ def _image(readers: list[tuple[str, Callable[[Any], Canonical]]], row: tuple[Any
 
 @contextmanager
 def _translated(source: Source, doing: str) -> Iterator[None]:
-    """Turns SQLAlchemy's errors into ours; the URL, which may hold a password, is in none of them."""
+    """Translate SQLAlchemy's errors. The messages never contain the URL, which may contain a password."""
     try:
         yield
     except TailorbirdError:
         raise
-    except OSError as error:  # some drivers let what their socket says through
+    except OSError as error:  # some drivers do not wrap errors of their socket
         raise Retriable(f"source {source.name}: {doing}: {str(error) or type(error).__name__}") from error
     except (exc.OperationalError, exc.InterfaceError, exc.TimeoutError) as error:
         raise Retriable(f"source {source.name}: {doing}: {getattr(error, 'orig', None) or error}") from error
-    except exc.ProgrammingError as error:  # a table or column that went since it was described
+    except exc.ProgrammingError as error:  # a table or column was dropped after its schema was read
         raise Retriable(f"source {source.name}: {doing}: {error.orig}") from error
     except exc.SQLAlchemyError as error:
         raise Fatal(f"source {source.name}: {doing}: {error}") from error
-    except (ValueError, TypeError) as error:  # the driver itself cannot tell a value, so no row of the page is there
+    except (ValueError, TypeError) as error:  # the driver cannot read a value, so the whole page is missing
         hint = "correct the value at the source, or poll a view without that column"
         raise Fatal(f"source {source.name}: {doing}: {error}", hint) from error

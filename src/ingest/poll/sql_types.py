@@ -1,4 +1,4 @@
-"""Types and values of any database that SQLAlchemy speaks to, in our terms: column types as MySQL writes them."""
+"""Map types and values of any database that SQLAlchemy supports to MySQL's column types and canonical values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_DIGITS = 65  # MySQL's, which every later stage keeps exactly
 
 
 def column_type(kind: TypeEngine[Any]) -> str | None:
-    """The MySQL type that holds all values of a reflected type; None when there is none."""
+    """Return the MySQL type that contains all values of a reflected type; None if there is none."""
     match kind:
         case mssql.MONEY():
             return "decimal(19,4)"
@@ -35,7 +35,7 @@ def column_type(kind: TypeEngine[Any]) -> str | None:
         case sql.BigInteger():
             return "bigint"
         case sql.Integer():
-            # unsigned and SQLite's INTEGER hold more than 32 bits
+            # unsigned integers and SQLite's INTEGER have more than 32 bits
             return "bigint unsigned" if getattr(kind, "unsigned", False) else "bigint"
         case sql.Float():
             return "double"
@@ -62,15 +62,15 @@ def column_type(kind: TypeEngine[Any]) -> str | None:
 
 
 def is_zoned(kind: TypeEngine[Any]) -> bool:
-    """Whether times of a reflected type say where they are from."""
+    """True if times of a reflected type have a time zone."""
     return isinstance(kind, mssql.DATETIMEOFFSET) or bool(getattr(kind, "timezone", False))
 
 
 def not_a_cursor(kind: TypeEngine[Any], dialect: str) -> str | None:
-    """Why a column of a time type cannot be polled by, in a dialect of SQLAlchemy's; None where it can.
+    """Return why a column of a time type cannot be a cursor in a dialect; None if it can.
 
-    A cursor is compared with what was read of it, in microseconds: SQL Server's finer times, and DATETIME, whose
-    thirds of a hundredth of a second are no such number, would equal none of their own values.
+    A cursor is compared with its own value in microseconds. SQL Server's finer times, and DATETIME with its steps of
+    1/300 second, would not equal their own values.
     """
     if dialect != "mssql":
         return None
@@ -82,7 +82,7 @@ def not_a_cursor(kind: TypeEngine[Any], dialect: str) -> str | None:
 
 
 def reader_of(column: Column) -> Callable[[Any], Canonical]:
-    """Function value as SQLAlchemy returns it → canonical value; ValueError or TypeError when it cannot be told."""
+    """Return a function from SQLAlchemy's value to the canonical value. It raises ValueError or TypeError."""
     return _READERS.get(column.type.kind, _whole) if column.type.kind != "decimal" else _decimal(column.type)
 
 
@@ -99,7 +99,7 @@ def _decimal(kind: LogicalType) -> Callable[[Any], Canonical]:
 def _whole(value: Any) -> int:
     number = int(value)
     if number != value:
-        raise ValueError(f"{value!r} is no whole number")
+        raise ValueError(f"{value!r} is not an integer")
     return number
 
 
@@ -120,13 +120,13 @@ def _bytes(value: Any) -> str:
 
 def _date(value: Any) -> str:
     if not isinstance(value, dt.date):
-        raise TypeError(f"{value!r} is no date")
+        raise TypeError(f"{value!r} is not a date")
     return f"{value:%Y-%m-%d}Z" if value.year > 999 else f"{value.isoformat()[:10]}Z"
 
 
 def _moment(value: Any) -> str:
     if not isinstance(value, dt.datetime):
-        raise TypeError(f"{value!r} is no time")
+        raise TypeError(f"{value!r} is not a time")
     if value.tzinfo is not None:
         value = value.astimezone(dt.UTC).replace(tzinfo=None)
     return _fraction(value.isoformat(timespec="microseconds")) + "Z"
@@ -134,7 +134,7 @@ def _moment(value: Any) -> str:
 
 def _time(value: Any) -> str:
     if not isinstance(value, dt.time):
-        raise TypeError(f"{value!r} is no time of day")
+        raise TypeError(f"{value!r} is not a time of day")
     return _fraction(value.isoformat(timespec="microseconds"))
 
 

@@ -1,17 +1,18 @@
-"""How far a polled table is done, which rows must be read again, and which of them were told already; pure.
+"""Progress of a polled table: rows that are done, rows to read again, and rows that were already published.
 
-A cycle reads every row behind `done`, page by page. Why it does not simply go on behind the greatest cursor: a cursor
-is set by a *statement* but seen at its *commit*, up to `lag` later, and a clock may step back. So, at a cycle's start:
+A cycle reads every row after `done`, page by page. It cannot simply continue after the greatest cursor: a cursor is set
+by a *statement* but becomes visible at its *commit*, up to `lag` later, and a clock may step back. So, at a cycle's
+start:
 
-    unseen rows will have a cursor > bound = min(greatest cursor, server's clock) - (lag + SLACK) - what the clock owes
+    unseen rows will have a cursor > bound = min(greatest cursor, server's clock) - (lag + SLACK) - the clock's debt
 
-and `done` follows `bound`, not the greatest cursor; rows behind it are read again and recognised by their fingerprints.
-A table that has been quiet for longer than the window is done up to its greatest cursor, so that idle tables cost no
-reading. A step back of the clock shows as less time passed on the server than here: `done` goes back by as much. Steps
-back of more than the window make rows repeat (the fingerprints are gone), never lose one.
+and `done` follows `bound`, not the greatest cursor. Rows after it are read again and recognised by their fingerprints.
+A table without changes for longer than the window is done up to its greatest cursor, so that idle tables are not read.
+If the server's clock steps back, less time passes on the server than here, and `done` goes back by the difference.
+Larger steps than the window repeat rows, because the fingerprints are gone, but never lose any.
 
-Loses a row only if its transaction took longer than `lag`, if writers' clocks differ by more, or if the clock stepped
-back before the very first poll *and* the column holds another zone than the server's.
+A row is lost only if its transaction took longer than `lag`, if the writers' clocks differ by more than that, or if the
+clock stepped back before the first poll *and* the column has another time zone than the server.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from cdc.model.errors import Fatal
 from ingest.poll.poll_interfaces import Ask, Look, PolledRow
 
 SLACK = 2_000_000  # microseconds: a clock's granularity of a second, and the jitter of reading it
-_STEP = 1_000_000  # less is no step: clocks that tell whole seconds seem to wander as much
-WIDEST = 16  # a wedged page grows to so many times its limit, then goes on by key within the one timestamp
+_STEP = 1_000_000  # smaller differences are not steps: clocks with whole seconds vary that much
+WIDEST = 16  # a page of one timestamp grows to this many times its limit; then pages continue by key
 FINGERPRINT = 16
 
 
 class Window:
-    """One table's progress; `begin` a cycle, then `ask`, read, `take` until `finished`.
+    """Progress of one table. Call `begin` for a cycle, then `ask`, read and `take` until `finished`.
 
-    `lag` in microseconds, None for a feed, whose cursors only grow and are never shared: nothing is read twice then.
-    `memory` bounds the fingerprints kept: rows beyond it may be told twice, which is counted in `forgotten`.
+    `lag` is in microseconds. It is None for a feed, whose cursors grow and are unique, so that no row is read twice.
+    `memory` limits the stored fingerprints. Rows beyond it may be published twice; `forgotten` counts them.
     """
 
     def __init__(self, *, lag: int | None, limit: int, memory: int = 100_000) -> None:
@@ -50,7 +51,7 @@ class Window:
         self._pruned_size = 0
         self._clock: int | None = None
         self._local = 0
-        self._debt = self._owed = 0  # what the clock owes: as of `_local`, and as of the cycle that runs
+        self._debt = self._owed = 0  # the clock's debt: as of `_local`, and as of the running cycle
         self._newest: int | None = None
         self._since = 0
         self._bound: int | None = None
@@ -59,22 +60,22 @@ class Window:
         self._ask = Ask(start=None, after=None, limit=limit)
 
     def begin(self, look: Look, local: int) -> None:
-        """Begin a cycle; `local` is our own clock in microseconds, which never goes back within a process."""
+        """Begin a cycle. `local` is this process's monotonic clock in microseconds."""
         if self._window is not None:
             self._bound = self._bound_of(look, local, self._window)
         self._began, self._upto = (look.clock, local), look.newest
-        if self._clock is None:  # a first cycle that is cut short is measured from its start
+        if self._clock is None:  # an interrupted first cycle is measured from its start
             self._clock, self._local = self._began
         self.finished = False
         start = None if self.done is None else self.done + (self._window is not None)
         self._ask = Ask(start=start, after=None, limit=self._limit)
 
     def ask(self) -> Ask:
-        """The next page to read."""
+        """Return the request for the next page."""
         return self._ask
 
     def take(self, rows: Sequence[PolledRow]) -> list[PolledRow]:
-        """Rows of the page asked for → those that were not told yet, each once; moves on."""
+        """Take the rows of the requested page, and return those that are new. Advances to the next page."""
         fresh = self._fresh(rows) if self._window is not None else self._fed(rows)
         if rows:
             self.reached = rows[-1].cursor if self.reached is None else max(self.reached, rows[-1].cursor)
@@ -82,7 +83,7 @@ class Window:
         if full and asked.after is not None:
             self._ask = Ask(start=asked.start, after=rows[-1].key, limit=asked.limit)
         elif full and self._upto is not None and rows[-1].cursor > self._upto:
-            self._finish()  # the rest came in meanwhile: the next cycle's, so that other tables have their turn
+            self._finish()  # later rows belong to the next cycle, so that other tables are polled, too
         elif full and rows[-1].cursor != asked.start:
             self._move(rows[-1].cursor - 1)
             self._ask = Ask(start=rows[-1].cursor, after=None, limit=self._limit)
@@ -127,7 +128,9 @@ class Window:
         return fresh
 
     def _fed(self, rows: Sequence[PolledRow]) -> list[PolledRow]:
-        """Rows of a feed behind the last one told, which is read again to see that it is alone."""
+        """Return rows of a feed after the last published one. That one is read again to check that its number is
+        unique.
+        """
         for before, after in pairwise(rows):
             if after.cursor <= before.cursor:
                 raise Fatal(
@@ -140,7 +143,7 @@ class Window:
         return fresh
 
     def _move(self, below: int) -> None:
-        """Everything up to `below` has been read: done, as far as nothing can come in there any more."""
+        """Advance `done` to `below`, which was read completely, but not beyond `bound`."""
         if self._window is None or self._bound is None:
             return
         below = min(below, self._bound)
@@ -157,12 +160,12 @@ class Window:
 
     def _prune(self) -> None:
         if self.done is not None and self._window is not None:
-            kept = self.done - 2 * self._window  # so that a step back within the window repeats nothing
+            kept = self.done - 2 * self._window  # so that a clock step within the window repeats no rows
             self._seen = {mark: cursor for mark, cursor in self._seen.items() if cursor > kept}
         self._pruned_size = len(self._seen)
 
     def dump(self) -> dict[str, Any]:
-        """The progress as JSON, to be committed with the rows told; `load` in another process goes on from there."""
+        """Return the progress as JSON, to commit with the rows. `load` in another process resumes from it."""
         by_cursor: dict[int, list[bytes]] = {}
         for mark, cursor in self._seen.items():
             by_cursor.setdefault(cursor, []).append(mark)
@@ -177,7 +180,7 @@ class Window:
         }
 
     def load(self, stored: dict[str, Any]) -> None:
-        """Inverse of `dump`; KeyError or ValueError when it is none."""
+        """Load the progress; inverse of `dump`. Raises KeyError or ValueError if it is malformed."""
         self.done, self.reached, self.complete = stored["done"], stored["reached"], bool(stored["complete"])
         self._clock, self._local, self._debt = stored["clock"], stored["local"], stored["debt"]
         for cursor, text in stored["seen"]:

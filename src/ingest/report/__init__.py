@@ -1,1 +1,1 @@
-"""What a capture tells of itself: metrics, log lines, whether it moves."""
+"""Reports of a capture: metrics, log lines and health."""

@@ -1,8 +1,8 @@
-"""Whether a capture is *moving*: its committed position judged against the server's head, not its process; pure.
+"""Decide if a capture is *moving*, by comparing its committed position with the end of the server's log.
 
-Moving: all that the server had written when it was last asked is committed, or something was committed a short while
-ago. So a capture that hangs, one whose Kafka or source is away, and one that cannot get past an event are all told from
-one that has nothing to do.
+A capture is moving if everything is committed that the server had written at the last check, or if it committed
+something recently. So an idle capture is distinguished from one that hangs, that waits for Kafka or its source, or that
+cannot process an event.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from cdc.process.verdict import Judgement
 
 @dataclass(slots=True, kw_only=True)
 class Health:
-    """What is known of one capture; all times are seconds of one clock that never goes back.
+    """Health of one capture. All times are seconds of one monotonic clock.
 
-    `settling`: how long without a commit while behind, or without an answer of the source, is no fault yet. A polled
-    source has no head: its commits and its `polled` cycles are its progress.
+    `settling` is the tolerated time without a commit while lagging, or without an answer of the source. A polled source
+    has no head: its progress are commits and complete polls.
     """
 
     started: float
@@ -34,7 +34,7 @@ class Health:
     _covered: bool = field(default=False, init=False)
 
     def committed(self, position: Position, now: float) -> None:
-        """A commit: progress only if the position moved, or `captured` says that rows were written."""
+        """Record a commit. It is progress only if the position has advanced, or `captured` reports rows."""
         if self.position is None or _place(position) != _place(self.position):
             self._progressed = now
         self.position = position
@@ -42,30 +42,30 @@ class Health:
         self._compare()
 
     def resumed(self, position: Position) -> None:
-        """A session has begun to read from a position that is committed."""
+        """Record that a session reads from a committed position."""
         self.position, self._trouble = position, ""
         self._compare()
 
     def captured(self, now: float) -> None:
-        """Rows were published (those of a snapshot do not move the position), or a poll came to its end."""
+        """Record published rows (snapshot rows do not advance the position), or a complete poll."""
         self._progressed = now
         self._trouble = ""
 
     def saw_head(self, head: Position, now: float) -> None:
-        """The server said where its log ends."""
+        """Record the end of the server's log."""
         self.head, self._answered, self._head_trouble = head, now, ""
         self._compare()
 
     def no_head(self, why: str) -> None:
-        """The server did not say where its log ends."""
+        """Record that the end of the server's log could not be read."""
         self._head_trouble = why
 
     def failed(self, why: str) -> None:
-        """A session ended since source or Kafka was away; forgotten when the next one has begun."""
+        """Record that a session ended because source or Kafka was unavailable, until the next one begins."""
         self._trouble = why
 
     def judge(self, now: float) -> Judgement:
-        """Whether the capture moves, and why not."""
+        """Return if the capture is moving, and the reason."""
         if self._covered and not self._trouble and self._answered is not None and now - self._answered <= self.settling:
             return Judgement(status="moving", reason="caught up with the source's head")
         if self._progressed is None and now - self.started <= self.settling:
@@ -74,14 +74,14 @@ class Health:
         since = now - (self._progressed if self._progressed is not None else self.started)
         if self.polls:
             if since <= self.settling:
-                return Judgement(status="moving", reason="polled a short while ago")
-            return Judgement(status="stuck", reason=self._trouble or f"no poll came to its end for {since:.0f} s")
+                return Judgement(status="moving", reason="polled recently")
+            return Judgement(status="stuck", reason=self._trouble or f"no poll was completed for {since:.0f} s")
         if self._trouble and since > self.settling:
             return Judgement(status="away", reason=self._trouble)
         if self._answered is None or now - self._answered > self.settling:
             silent = now - (self._answered if self._answered is not None else self.started)
             more = f": {self._head_trouble}" if self._head_trouble else ""
-            return Judgement(status="away", reason=f"the source has not told its head for {silent:.0f} s{more}")
+            return Judgement(status="away", reason=f"the source has not reported its head for {silent:.0f} s{more}")
         if since <= self.settling:
             return Judgement(status="moving", reason="behind the source's head, and catching up")
         return Judgement(
@@ -94,7 +94,7 @@ class Health:
 
 
 def covers(position: Position, head: Position) -> bool:
-    """Whether all that stands before `head` was read; False for logs of different names, which do not compare."""
+    """True if everything before `head` was read. False for logs with different names, which cannot be compared."""
     if position.gtid_set and position.gtid_set == head.gtid_set:
         return True
     ours, theirs = _split(position.file), _split(head.file)

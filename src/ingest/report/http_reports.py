@@ -1,5 +1,7 @@
-"""What one capture tells as it goes: Prometheus metrics under the names that Debezium's and Kafka Connect's exporters
-give theirs, log lines with positions, and its health."""
+"""Report the progress of one capture: Prometheus metrics, log lines with positions, and health.
+
+Metrics have the names of Debezium's and Kafka Connect's exporters where these exist.
+"""
 
 from __future__ import annotations
 
@@ -20,33 +22,31 @@ from ingest.records.capture_interfaces import Checkpoint
 from ingest.report.health import Health
 
 CAPTURED = Counter("tailorbird_captured_changes", "Changes published, snapshot rows included", ["source"])
-LAG = Gauge("tailorbird_capture_lag_seconds", "Commit at the source until committed in the log", ["source"])
-DEAD_LETTERS = Counter(
-    "tailorbird_dead_letters", "Records and row images that were refused, and kept as dead letters", ["stage"]
-)
+LAG = Gauge("tailorbird_capture_lag_seconds", "Time from the commit at the source to that in the log", ["source"])
+DEAD_LETTERS = Counter("tailorbird_dead_letters", "Refused records and row images, stored as dead letters", ["stage"])
 UNREPRESENTABLE = Counter(
     "tailorbird_unrepresentable_values",
     "Values that their column's type cannot represent, published as NULL or as text",
     ["source", "table", "column"],
 )
 QUARANTINED = Counter("tailorbird_quarantined", "Rows kept as raw events until their columns are known", ["source"])
-RESTARTS = Counter("tailorbird_capture_restarts", "Sessions ended by a server that was away", ["source"])
+RESTARTS = Counter("tailorbird_capture_restarts", "Sessions ended by an unavailable server", ["source"])
 _STREAM = ["plugin", "name", "context"]
 BEHIND = Gauge(
     "debezium_metrics_MilliSecondsBehindSource",
-    "From the source's commit to ours, of the last change; 0: none",
+    "From the source's commit to the commit in Kafka, of the last change; 0: none",
     _STREAM,
 )
-SINCE_EVENT = Gauge("debezium_metrics_MilliSecondsSinceLastEvent", "Since changes were last published", _STREAM)
-# gauges, since Debezium's exporter gives them without the ending that counters get
+SINCE_EVENT = Gauge("debezium_metrics_MilliSecondsSinceLastEvent", "Time since changes were last published", _STREAM)
+# gauges, because Debezium's exporter names them without the suffix of counters
 EVENTS = Gauge("debezium_metrics_TotalNumberOfEventsSeen", "Changes published since the process started", _STREAM)
-ERRONEOUS = Gauge(
-    "debezium_metrics_NumberOfErroneousEvents", "Row images that were refused, and rows in quarantine", _STREAM
-)
+ERRONEOUS = Gauge("debezium_metrics_NumberOfErroneousEvents", "Refused row images, and rows in quarantine", _STREAM)
 COMMITTED = Gauge(
-    "debezium_metrics_NumberOfCommittedTransactions", "Commits in Kafka, of one or more of theirs", _STREAM
+    "debezium_metrics_NumberOfCommittedTransactions",
+    "Commits in Kafka, of one or more source transactions",
+    _STREAM,
 )
-CONNECTED = Gauge("debezium_metrics_Connected", "1 while a session runs, 0 while a server is waited for", _STREAM)
+CONNECTED = Gauge("debezium_metrics_Connected", "1 while a session runs, 0 while it waits for a server", _STREAM)
 POSITION = Gauge("debezium_metrics_SourceEventPosition", "Committed position in the log file", [*_STREAM, "file"])
 RUNNING = Gauge("debezium_metrics_SnapshotRunning", "1 while tables are read", _STREAM)
 COMPLETED = Gauge("debezium_metrics_SnapshotCompleted", "1 once all tables were read", _STREAM)
@@ -55,16 +55,16 @@ _TASK = ["connector", "task"]
 WRITTEN = Counter("kafka_connect_source_task_metrics_source_record_write", "Changes written to Kafka", _TASK)
 UNLOGGED = Counter(
     "tailorbird_capture_untold_changes",
-    "Changes that the log did not tell, by kind; `rows`: mended",
+    "Changes missing from the log, by kind; `rows`: repaired rows",
     ["source", "kind"],
 )
-HELD = Gauge("tailorbird_capture_held_rows", "Rows held back until they are mended", ["source"])
-MOVING = Gauge("tailorbird_capture_moving", "1 while the health check would say so", ["source"])
-HEAD_EVERY = 5.0  # seconds between questions for the server's head
+HELD = Gauge("tailorbird_capture_held_rows", "Rows held back until they are repaired", ["source"])
+MOVING = Gauge("tailorbird_capture_moving", "1 while the health check reports that the capture is moving", ["source"])
+HEAD_EVERY = 5.0  # seconds between reads of the server's head
 
 
 class Reports(Observer):
-    """Metrics, log lines and health of one source; `progressed` is set by every commit of changes."""
+    """Metrics, log lines and health of one source. Every commit of changes sets `progressed`."""
 
     def __init__(self, topology: str, source: Source, log: structlog.typing.FilteringBoundLogger) -> None:
         self._log, name = log, source.name
@@ -90,16 +90,16 @@ class Reports(Observer):
         self.progressed = False
 
     def phase(self, what: str, **details: object) -> None:
-        """One line, with the position."""
+        """Log the phase with the position."""
         self._connected.set(1)
         self._log.info(what, **{**self._place(), **details})
 
     def resumed(self, position: Position) -> None:
-        """Where the session begins."""
+        """Record where the session begins."""
         self._health.resumed(position)
 
     def committed(self, checkpoint: Checkpoint) -> None:
-        """Position and health."""
+        """Record position and health."""
         position = checkpoint.position
         before = self._health.position
         self._health.committed(position, time.monotonic())
@@ -111,7 +111,7 @@ class Reports(Observer):
         POSITION.labels(*self._stream, position.file).set(position.pos)
 
     def captured(self, changes: int) -> None:
-        """Counts."""
+        """Count changes."""
         self._captured.inc(changes)
         self._events.inc(changes)
         self._written.inc(changes)
@@ -121,7 +121,7 @@ class Reports(Observer):
             self._health.captured(self._last)
 
     def refused(self, images: int, quarantined: int) -> None:
-        """Counts, and says so: somebody has to look."""
+        """Count refused and quarantined rows, and log a warning."""
         if images:
             self._dead.inc(images)
             self._erroneous.inc(images)
@@ -132,7 +132,7 @@ class Reports(Observer):
             self._log.warning("rows quarantined", rows=quarantined, topic=self._kept, **self._place())
 
     def unrepresentable(self, values: Mapping[tuple[str, str], int]) -> None:
-        """Counts, and says so once for each column; the values themselves are in no log line."""
+        """Count the values, and log a warning once per column, without the values."""
         for (table, column), count in values.items():
             UNREPRESENTABLE.labels(self._name, table, column).inc(count)
             if (table, column) not in self._columns:
@@ -143,14 +143,14 @@ class Reports(Observer):
                 )  # fmt: skip
 
     def repaired(self, counts: Mapping[str, int], waiting: int) -> None:
-        """Counts."""
+        """Count repairs."""
         for kind, count in counts.items():
             if count:
                 UNLOGGED.labels(self._name, kind).inc(count)
         HELD.labels(self._name).set(waiting)
 
     def snapshot(self, rows: Mapping[str, int]) -> None:
-        """One line now and then."""
+        """Log the progress every 5 seconds."""
         now = time.monotonic()
         for table, read in rows.items():
             SCANNED.labels(*self._snapshot, table).set(read)
@@ -159,29 +159,29 @@ class Reports(Observer):
             self._log.info("snapshot", **{table: f"{read} rows" for table, read in rows.items()}, **self._place())
 
     def lag(self, seconds: float) -> None:
-        """Sets both gauges."""
+        """Set both gauges."""
         self._lag.set(seconds)
         self._behind.set(seconds * 1000)
 
     def waiting(self, why: str, seconds: float) -> None:
-        """A server is away."""
+        """Log that the capture waits for an unavailable server."""
         self._connected.set(0)
         self._health.failed(why)
         self._log.warning("waiting", why=why, seconds=seconds, **self._place())
 
     def stopped(self) -> None:
-        """The last line."""
+        """Log that the capture has stopped."""
         self._connected.set(0)
         self._log.info("stopped", **self._place())
 
     def verdict(self) -> tuple[Judgement, dict[str, object]]:
-        """What `/health` answers."""
+        """Return the answer of `/health`."""
         health = self._health
         shown = {"position": _shown(health.position), "head": _shown(health.head)}
         return health.judge(time.monotonic()), {name: value for name, value in shown.items() if value}
 
     def watch(self, head: Callable[[], Position], stopped: threading.Event) -> None:
-        """Ask for the server's head now and then, in a thread of its own, until stopped."""
+        """Read the server's head every few seconds in a thread, until stopped."""
 
         def ask() -> None:
             while not stopped.is_set():

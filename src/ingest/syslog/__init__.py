@@ -1,1 +1,1 @@
-"""Syslog as a source: what is sent here becomes rows of one table, which only grows."""
+"""Syslog as a source: received messages become rows of one append-only table."""

@@ -1,14 +1,14 @@
-"""A stream of bytes → syslog messages (RFC 6587): counted octets, or lines; pure. Each message says which by itself."""
+"""Split a byte stream into syslog messages (RFC 6587): octet counting or lines, detected for each message."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-LARGEST = 65_536  # bytes of one message; what is longer is cut there
+LARGEST = 65_536  # bytes of one message; longer ones are truncated
 
 
 class FrameError(ValueError):
-    """The stream is not syslog: who sends it is better told off than guessed at."""
+    """The stream is not syslog, so its connection must be closed."""
 
 
 class SyslogFrames:
@@ -19,7 +19,7 @@ class SyslogFrames:
         self._skipping = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The messages that are whole now. FrameError for a count that is none."""
+        """Add bytes and yield complete messages. Raises FrameError for an invalid octet count."""
         self._rest += data
         while self._rest:
             message = self._counted() if self._rest[:1].isdigit() else self._line()
@@ -32,11 +32,11 @@ class SyslogFrames:
         blank = self._rest.find(b" ", 0, 8)
         if blank < 0:
             if len(self._rest) >= 8 or not bytes(self._rest).isdigit():
-                raise FrameError("a count of octets without an end")
+                raise FrameError("an octet count without an end")
             return None
         count = bytes(self._rest[:blank])
         if not count.isdigit() or int(count) > LARGEST:
-            raise FrameError(f"{count.decode(errors='replace')} is no count of octets up to {LARGEST}")
+            raise FrameError(f"{count.decode(errors='replace')} is not an octet count up to {LARGEST}")
         end = blank + 1 + int(count)
         if len(self._rest) < end:
             return None
@@ -45,7 +45,7 @@ class SyslogFrames:
         return message
 
     def _line(self) -> bytes | None:
-        """Up to a newline (or NUL); of a longer one the beginning, and nothing of its rest."""
+        """Return a line up to a newline (or NUL). A longer line is truncated and its rest skipped."""
         ends = [at for at in (self._rest.find(b"\n"), self._rest.find(b"\0")) if at >= 0]
         if not ends:
             if len(self._rest) < LARGEST:
@@ -60,7 +60,7 @@ class SyslogFrames:
         return message
 
     def end(self) -> bytes:
-        """What stands unfinished when the connection ends: a last line."""
+        """Return the unfinished last line at the end of the connection."""
         rest = bytes(self._rest)
         self._rest.clear()
         return b"" if self._skipping or rest[:1].isdigit() else rest

@@ -1,7 +1,7 @@
-"""One syslog message, of RFC 5424 or RFC 3164 → what it says; pure.
+"""Parse one syslog message of RFC 5424 or RFC 3164.
 
-Senders of the older form differ: what may be absent in it (host, tag, even the time) is taken as absent, and the text
-is never lost. What has no priority in front is none.
+Senders of the older form differ: host, tag and even the time may be missing, but the text is never lost. A message
+without a priority is invalid.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyslogMessage:
-    """What was said; None where it was not. `at` is when its sender says that it was, UTC."""
+    """A parsed message; missing fields are None. `at` is the sender's time in UTC."""
 
     facility: str
     severity: int
@@ -45,32 +45,32 @@ class SyslogMessage:
 
 
 def parsed(data: bytes, received: dt.datetime) -> SyslogMessage:
-    """A message that was `received` (UTC) then: RFC 3164 tells no year, and no zone, which is taken as UTC.
+    """Parse a message. RFC 3164 has no year, which is derived from `received` (UTC), and no time zone: UTC is assumed.
 
-    ValueError for what is none: no priority, a time of RFC 5424 or structured data that are not as they should be.
+    Raises ValueError for a missing priority, an invalid time of RFC 5424 or invalid structured data.
     """
     text = data.decode("utf-8-sig", errors="replace").rstrip("\r\n\0")
     match = _PRIORITY.match(text)
     if match is None or int(match[1]) > 191:
-        raise ValueError("no priority <0> to <191> in front")
+        raise ValueError("no priority <0> to <191> at the beginning")
     facility, severity = FACILITIES[int(match[1]) // 8], int(match[1]) % 8
     rest = text[match.end() :]
     newer = _NEWER.fullmatch(rest)
     if newer is not None:
-        structured, said = _structured(newer["rest"])
+        structured, text = _structured(newer["rest"])
         return SyslogMessage(
             facility=facility,
             severity=severity,
             at=None if newer["at"] == "-" else _moment(newer["at"]),
-            host=_reported(newer["host"]),
-            app=_reported(newer["app"]),
-            proc=_reported(newer["proc"]),
-            msgid=_reported(newer["id"]),
+            host=_field(newer["host"]),
+            app=_field(newer["app"]),
+            proc=_field(newer["proc"]),
+            msgid=_field(newer["id"]),
             structured=structured,
-            text=said,
+            text=text,
         )
     older = _OLDER.fullmatch(rest)
-    assert older is not None, "its text may be anything"
+    assert older is not None, "the pattern matches any text"
     at = older["at"]
     host = older["host"] if at else None
     return SyslogMessage(
@@ -85,29 +85,29 @@ def parsed(data: bytes, received: dt.datetime) -> SyslogMessage:
     )
 
 
-def _reported(text: str) -> str | None:
+def _field(text: str) -> str | None:
     return None if text == "-" else text
 
 
 def _moment(text: str) -> dt.datetime:
     at = dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
     if at.tzinfo is None:
-        raise ValueError(f"{text} has no zone")
+        raise ValueError(f"{text} has no time zone")
     return at.astimezone(dt.UTC)
 
 
 def _yearless(text: str, received: dt.datetime) -> dt.datetime:
-    """Of the year in which it lies nearest to when it was received: at New Year's clocks differ."""
+    """Return the time in the year that is nearest to `received`, because clocks differ at New Year."""
     month, day = _MONTHS.index(text[:3]) + 1 if text[:3] in _MONTHS else 0, int(text[4:6])
     hour, minute, second = (int(part) for part in text[7:].split(":"))
     found = []
     for year in (received.year - 1, received.year, received.year + 1):
         try:
             found.append(dt.datetime(year, month, day, hour, minute, second, tzinfo=dt.UTC))
-        except ValueError:  # the 29th of February, of a year that has none
+        except ValueError:  # 29 February in a year without one
             continue
     if not found:
-        raise ValueError(f"{text} is no time")
+        raise ValueError(f"{text} is not a time")
     return min(found, key=lambda at: abs(at - received))
 
 
@@ -120,5 +120,5 @@ def _structured(rest: str) -> tuple[dict[str, dict[str, str]], str]:
         found[match[1]] = {name: re.sub(r'\\(["\\\]])', r"\1", value) for name, value in _PARAMETER.findall(match[2])}
         at = match.end()
     if not found or (at < len(rest) and rest[at] != " "):
-        raise ValueError("structured data that is none")
+        raise ValueError("invalid structured data")
     return found, rest[at + 1 :].removeprefix("\ufeff")

@@ -1,4 +1,4 @@
-"""Syslog messages → facts: rows of the one table that a source of type syslog has; pure."""
+"""Convert syslog messages to log events: rows of the single table of a syslog source."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ DEFINITION = TableDefinition(
 )
 
 
-class Received(NamedTuple):
-    """One message as it came, when (UTC), and from where (`udp 10.0.0.7`)."""
+class ReceivedMessage(NamedTuple):
+    """A received message, its time (UTC) and its sender (`udp 10.0.0.7`)."""
 
     data: bytes
     at: dt.datetime
@@ -49,18 +49,19 @@ class Received(NamedTuple):
 
 
 class SyslogFeed(Protocol):
-    """What is received, never ending; None where nothing is waiting."""
+    """An endless sequence of messages; None when no message is available."""
 
-    def __iter__(self) -> Iterator[Received | None]: ...
+    def __iter__(self) -> Iterator[ReceivedMessage | None]: ...
 
 
 class SyslogEvents:
-    """The facts of one feed; iterate it once. `own` tells the rows of this process from those of others: it is part of
-    their keys, for a clock may tell a moment twice.
+    """The events of one feed. Iterate it once.
+
+    `own` is a part of the row keys that is unique per process, because a clock may return the same time twice.
     """
 
     gtid_set = ""
-    state: Mapping[str, Any] = {}  # nothing is to be remembered: what was received is nowhere else
+    state: Mapping[str, Any] = {}  # empty: messages cannot be received again
 
     def __init__(self, feed: SyslogFeed, table: TableId, start: Checkpoint, own: str, idle: Callable[[], bool]) -> None:
         self._feed, self._table, self._own, self._idle = feed, table, own, idle
@@ -68,11 +69,11 @@ class SyslogEvents:
 
     @property
     def place(self) -> tuple[str, int]:
-        """How many messages were received."""
+        """The number of received messages."""
         return LOG, self._count
 
     def reached(self, position: Position) -> bool:
-        """Whether so many were received."""
+        """True if so many messages were received."""
         return self._count >= position.pos
 
     def __iter__(self) -> Iterator[LogEvent]:
@@ -88,25 +89,25 @@ class SyslogEvents:
             rows = RowsLogged(self._table, "insert", [image], plain, LOG, self._count)
             yield TransactionLogged(began, rows, TransactionEnded(LOG, self._count))
 
-    def _image(self, one: Received) -> Image:
+    def _image(self, one: ReceivedMessage) -> Image:
         micros = int(one.at.timestamp() * 1_000_000)
         try:
-            said = parsed(one.data, one.at)
+            message = parsed(one.data, one.at)
         except ValueError as error:
             shown = one.data[:2000].decode(errors="replace")
-            return RefusedImage(values={"data": shown, "sender": one.sender}, why=f"no syslog message: {error}")
+            return RefusedImage(values={"data": shown, "sender": one.sender}, why=f"not a syslog message: {error}")
         return {
             "id": f"{micros:014x}-{self._own}-{self._count:x}"[:32],
             "received": _shown(one.at),
-            "host": said.host,
-            "app": said.app,
-            "proc": said.proc,
-            "msgid": said.msgid,
-            "facility": said.facility,
-            "severity": said.severity,
-            "timestamp": None if said.at is None else _shown(said.at),
-            "structured": orjson.dumps(said.structured).decode() if said.structured else None,
-            "text": said.text,
+            "host": message.host,
+            "app": message.app,
+            "proc": message.proc,
+            "msgid": message.msgid,
+            "facility": message.facility,
+            "severity": message.severity,
+            "timestamp": None if message.at is None else _shown(message.at),
+            "structured": orjson.dumps(message.structured).decode() if message.structured else None,
+            "text": message.text,
         }
 
 

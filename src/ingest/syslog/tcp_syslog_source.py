@@ -1,7 +1,7 @@
-"""Sockets as a source: UDP, TCP and a unix socket, read only as fast as the log takes what they bring.
+"""Sockets as a source: UDP, TCP and a Unix socket, read only as fast as the log accepts messages.
 
-What was received is nowhere else: a process that dies loses what it had not committed, and UDP what nobody reads in
-time, which the kernel counts. One that begins again says so by the number of its first message alone.
+Messages cannot be received again. A process that crashes loses its uncommitted messages. UDP loses datagrams that are
+not read in time; the kernel counts them. A restart is visible only in the number of the first message.
 """
 
 from __future__ import annotations
@@ -33,21 +33,22 @@ from ingest.ddl.dialect import Dialect
 from ingest.events.tables import Tables
 from ingest.records.capture_interfaces import Checkpoint, Seen, Stream
 from ingest.syslog.frames import LARGEST, FrameError, SyslogFrames
-from ingest.syslog.rows import DEFINITION, LOG, TABLE, Received, SyslogEvents
+from ingest.syslog.rows import DEFINITION, LOG, TABLE, ReceivedMessage, SyslogEvents
 
-DROPPED = Counter("tailorbird_syslog_dropped", "Datagrams that came faster than they were taken", ["source"])
+DROPPED = Counter("tailorbird_syslog_dropped", "Datagrams that arrived faster than they were read", ["source"])
 REFUSED = Counter(
-    "tailorbird_syslog_refused_streams", "Connections that were ended: what they sent is none", ["source"]
+    "tailorbird_syslog_refused_streams", "Connections closed because they sent no valid syslog", ["source"]
 )
 _IDLE, _GAP = 1.0, 0.05
 _MOST = 1000  # connections at a time
-_RXQ_OVFL = 40  # SO_RXQ_OVFL: the kernel's count of datagrams that found no room
+_RXQ_OVFL = 40  # SO_RXQ_OVFL: the kernel's count of dropped datagrams
 _log = structlog.get_logger()
 
 
 class SyslogSource(StreamOnlySource):
-    """Implements `interfaces.SourceServer` over sockets that listen as long as a session lasts, whose streams may be
-    opened anew meanwhile: what is connected stays so.
+    """A source over listening sockets; implements `capture_interfaces.SourceServer`.
+
+    The sockets are open during a session. Its stream can be reopened without closing connections.
     """
 
     def __init__(self, settings: Source, listen: Listen) -> None:
@@ -56,17 +57,17 @@ class SyslogSource(StreamOnlySource):
         self._sockets: _Sockets | None = None
 
     def head(self) -> Position:
-        """The beginning: nothing was received before."""
+        """Return the beginning: nothing was received before."""
         return Position(file=LOG, pos=0, gtid_set="", sequence=0)
 
     def seen(self) -> Seen:
-        """The one table."""
+        """Return the single table."""
         catalog = Catalog(tables={(self._table.database, TABLE): DEFINITION})
         return Seen(catalog=catalog, dialect=Dialect(server="syslog", version=0))
 
     @contextmanager
     def chunks(self) -> Iterator[NoChunks]:
-        """Nothing to read, while the sockets listen; UsageError where an address cannot be listened at."""
+        """Open the sockets, and return a reader without chunks. Raises UsageError if it cannot listen on an address."""
         with _Sockets(self._settings, self._listen) as sockets:
             self._sockets = sockets
             try:
@@ -76,22 +77,22 @@ class SyslogSource(StreamOnlySource):
 
     @contextmanager
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
-        """See `interfaces.SourceServer`; within `chunks`."""
+        """See `SourceServer`. Call it within `chunks`."""
         sockets = self._sockets
-        assert sockets is not None, "a session has its chunks open"
+        assert sockets is not None, "a session opens its chunks first"
         idle = IdleDetector(sockets.nothing_within, 0.0 if busy else _GAP, time.monotonic)
         yield SyslogEvents(sockets, self._table, checkpoint, secrets.token_hex(2), idle)
 
 
 class _Sockets:
-    """Implements `rows.SyslogFeed`; a context manager."""
+    """Messages of all sockets, and a context manager; implements `rows.SyslogFeed`."""
 
     def __init__(self, source: Source, listen: Listen) -> None:
         self._source, self._listen = source, listen
         self._selector = selectors.DefaultSelector()
         self._frames: dict[socket.socket, tuple[SyslogFrames, str]] = {}
         self._dropped = 0
-        self._pending: deque[Received] = deque()  # taken from a socket, and not by a stream yet
+        self._pending: deque[ReceivedMessage] = deque()  # read from a socket, and not yet by a stream
 
     def __enter__(self) -> _Sockets:
         try:
@@ -108,7 +109,7 @@ class _Sockets:
         except OSError as error:
             self.close()
             what = f"source {self._source.name}: cannot listen: {error}"
-            raise UsageError(what, "correct `listen:`, or end who listens there") from error
+            raise UsageError(what, "correct `listen:`, or stop the process that listens there") from error
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -117,17 +118,17 @@ class _Sockets:
     def _datagrams(self, family: socket.AddressFamily, address: Any, kind: str) -> None:
         one = socket.socket(family, socket.SOCK_DGRAM)
         one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-        with contextlib.suppress(OSError):  # another kernel does not count
+        with contextlib.suppress(OSError):  # other kernels do not count
             one.setsockopt(socket.SOL_SOCKET, _RXQ_OVFL, 1)
         one.bind(address)
         one.setblocking(False)
         self._selector.register(one, selectors.EVENT_READ, (kind, one))
 
     def nothing_within(self, seconds: float) -> bool:
-        """Whether nothing arrives for so long."""
+        """Wait up to `seconds`. Returns True if nothing arrived."""
         return not self._pending and not self._selector.select(seconds)
 
-    def __iter__(self) -> Iterator[Received | None]:
+    def __iter__(self) -> Iterator[ReceivedMessage | None]:
         pending = self._pending
         while True:
             while pending:
@@ -157,7 +158,7 @@ class _Sockets:
                     DROPPED.labels(self._source.name).inc(max(0, dropped - self._dropped))
                     self._dropped = dropped
             if data:
-                self._pending.append(Received(data, _now(), f"{kind} {sender[0]}" if kind == "udp" else kind))
+                self._pending.append(ReceivedMessage(data, _now(), f"{kind} {sender[0]}" if kind == "udp" else kind))
 
     def _accept(self, server: socket.socket) -> None:
         connection, (host, *_) = server.accept()
@@ -179,14 +180,14 @@ class _Sockets:
             data = b""
         try:
             for message in frames.feed(data):
-                self._pending.append(Received(message, _now(), sender))
+                self._pending.append(ReceivedMessage(message, _now(), sender))
         except FrameError as error:
             REFUSED.labels(self._source.name).inc()
             _log.warning("connection ended", source=self._source.name, sender=sender, why=str(error))
             data = b""
         if not data:
             if rest := frames.end():
-                self._pending.append(Received(rest, _now(), sender))
+                self._pending.append(ReceivedMessage(rest, _now(), sender))
             self._drop(one)
 
     def _drop(self, one: socket.socket) -> None:
@@ -195,7 +196,7 @@ class _Sockets:
         one.close()
 
     def close(self) -> None:
-        """All sockets."""
+        """Close all sockets."""
         for key in list(self._selector.get_map().values()):
             _, one = key.data
             one.close()

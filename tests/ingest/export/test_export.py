@@ -16,7 +16,7 @@ import pytest
 from cdc.model.errors import Fatal, UsageError
 from cdc.model.schema import TableId
 from ingest.changes.change_line import line_of
-from ingest.changes.run_changes import reported
+from ingest.changes.run_changes import changes_of
 from ingest.export.cuts import ExportCut
 from ingest.export.encoding import ExportFormat
 from ingest.export.file_export import FolderExport
@@ -183,7 +183,9 @@ def test_tail_prints_for_people_and_programs() -> None:
     """From the beginning or from now on; an update shows what changed; no value can break the line."""
     log, source = history(2)
     seen = list(
-        _some(reported(log, TABLE, beginning=True, stopped=lambda: False, follow=lambda s: False), len(source.reported))
+        _some(
+            changes_of(log, TABLE, beginning=True, stopped=lambda: False, follow=lambda s: False), len(source.reported)
+        )
     )
     assert [event for event, _ in seen] == source.reported
     source.transaction(
@@ -196,7 +198,7 @@ def test_tail_prints_for_people_and_programs() -> None:
         source.commit()
         return True
 
-    follow = reported(log, TABLE, beginning=False, stopped=lambda: False, follow=commit)
+    follow = changes_of(log, TABLE, beginning=False, stopped=lambda: False, follow=commit)
     lines = [line_of(event, schema) for event, schema in _some(follow, 3)]
     assert lines[0].split("  ", 1)[1].startswith("update    s.t  id=1  name: 'a' → 'b\\nxxx")
     assert "…" in lines[0]

@@ -13,21 +13,21 @@ from cdc.model.errors import UsageError
 from ingest.maxscale.backoff import BackOff
 from ingest.maxscale.conversation import (
     LONGEST,
-    Closed,
+    CloseRequest,
     Conversation,
-    DataRequested,
-    LoginAsked,
-    Misunderstood,
+    DataRequest,
+    InvalidRequest,
+    LoginRequest,
     ProtocolFault,
-    Registered,
+    Registration,
     Request,
-    TransactionAsked,
+    TransactionRequest,
 )
 from ingest.maxscale.users import check_of, is_right, read_users, written_users
 
 # bin2hex("foobar:" + SHA1("foopasswd")); the protocol's own example is wrong
 LOGIN = b"666f6f6261723a96c86eb4479c9e3142111cf29d931bcddf248783"
-SAID = LoginAsked("foobar", hashlib.sha1(b"foopasswd").digest())
+SAID = LoginRequest("foobar", hashlib.sha1(b"foopasswd").digest())
 
 
 def heard(*parts: bytes | None) -> list[Request]:
@@ -37,7 +37,7 @@ def heard(*parts: bytes | None) -> list[Request]:
     def take(requests: Iterator[Request]) -> None:
         for request in requests:
             found.append(request)
-            if isinstance(request, LoginAsked):
+            if isinstance(request, LoginRequest):
                 conversation.accepted()
 
     for part in parts:
@@ -46,7 +46,7 @@ def heard(*parts: bytes | None) -> list[Request]:
 
 
 ALL = LOGIN + b"REGISTER UUID=CDC_CONNECTOR-1.0.0, TYPE=JSON" + b"REQUEST-DATA db.t.000003 0-1-42\nCLOSE"
-REPORTED = [SAID, Registered("CDC_CONNECTOR-1.0.0", "JSON"), DataRequested("db.t.000003", "0-1-42"), Closed()]
+REPORTED = [SAID, Registration("CDC_CONNECTOR-1.0.0", "JSON"), DataRequest("db.t.000003", "0-1-42"), CloseRequest()]
 
 
 def test_requests_are_parsed_however_they_are_split() -> None:
@@ -64,12 +64,12 @@ def test_line_ends_and_silence_end_requests() -> None:
     register = b"register uuid=11ec2300-2e23-11e6-8308-0002a5d5c51b,type=avro\n"
     assert heard(LOGIN + b"\r\n", register, b"REQUEST-DATA db.t", None) == [
         SAID,
-        Registered("11ec2300-2e23-11e6-8308-0002a5d5c51b", "AVRO"),
-        DataRequested("db.t", ""),
+        Registration("11ec2300-2e23-11e6-8308-0002a5d5c51b", "AVRO"),
+        DataRequest("db.t", ""),
     ]
     assert heard(LOGIN, None, b"REGISTER UUID=x, TYPE=", None, b"JSON", b"REQUEST-DATA db.", b"t\n")[1:] == [
-        Registered("x", "JSON"),
-        DataRequested("db.t", ""),
+        Registration("x", "JSON"),
+        DataRequest("db.t", ""),
     ]
 
 
@@ -80,12 +80,12 @@ def test_queries_and_invalid_requests() -> None:
         b"REQUEST-DATA\nFLY\nREQUEST-DATA a b c\nquery-transaction\n"
     )
     assert heard(LOGIN, b"REGISTER UUID=x, TYPE=JSON", said)[2:] == [
-        TransactionAsked(""),
-        TransactionAsked("0-14-1245"),
-        Misunderstood("ERR REQUEST-DATA with no data.\n"),
-        Misunderstood("ERR: Unknown command\n"),
-        Misunderstood("ERR: Unknown command\n"),
-        Misunderstood("ERR QUERY-TRANSACTION with no data.\n"),
+        TransactionRequest(""),
+        TransactionRequest("0-14-1245"),
+        InvalidRequest("ERR REQUEST-DATA with no data.\n"),
+        InvalidRequest("ERR: Unknown command\n"),
+        InvalidRequest("ERR: Unknown command\n"),
+        InvalidRequest("ERR QUERY-TRANSACTION with no data.\n"),
     ]
 
 
@@ -119,7 +119,7 @@ def test_the_file_of_users_is_maxscales() -> None:
     assert not is_right(users, "foobar", hashlib.sha1(b"other").digest())
     assert not is_right(users, "nobody", SAID.digest)
     assert not is_right({}, "nobody", b"")
-    with pytest.raises(UsageError, match="cdcusers:2: no user"):
+    with pytest.raises(UsageError, match="cdcusers:2: not a user"):
         read_users(text + "foobar\n", "cdcusers")
     for name, password in (("a:b", "x"), ("", "x"), ("a b", "x"), ("a", "")):
         with pytest.raises(UsageError):

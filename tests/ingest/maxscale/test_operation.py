@@ -53,7 +53,7 @@ def test_invalid_configurations_are_refused_at_start(topology: str, tmp_path: Pa
     for options, said in [
         (CdcOptions(listen="0.0.0.0:4001", users=users), "without TLS"),
         (CdcOptions(listen="4001", users=users), "--listen 4001"),
-        (CdcOptions(certificate=users, users=users), "half a certificate"),
+        (CdcOptions(certificate=users, users=users), "needs certificate and key"),
         (CdcOptions(certificate=users, key=users, users=users), "cdcusers"),
         (CdcOptions(users=users), "no user"),
         (CdcOptions(users=users, sources=("x",)), "has no source x"),

@@ -75,7 +75,7 @@ def test_a_table_is_streamed_from_its_beginning() -> None:
             (0, 3001, 2, 1), (0, 3001, 2, 3), (0, 3001, 4, 1), (0, 3001, 4, 2), (0, 3001, 5, 1),
         ]  # fmt: skip
         source.commit()
-        server.woken()
+        server.notify()
         assert ids(client, 1) == [3]
 
 
@@ -159,7 +159,7 @@ def test_a_client_resumes_from_its_gtid(maria: int | None) -> None:
         with server.client() as client:  # after all existing rows
             client.open().request(f"REQUEST-DATA d.t {rows[-1]['domain']}-1-{rows[-1]['sequence'] + 1}\n")
             filled(source, 20, 21)
-            server.woken()
+            server.notify()
             assert client.objects(2)[1]["id"] == 20
 
 
@@ -252,7 +252,7 @@ def test_noise_partial_requests_and_long_lines_harm_no_other_client() -> None:
                 with server.client() as silent:
                     assert silent.line() == "ERROR: Authentication failed"
                 filled(source, 3, 4)
-                server.woken()
+                server.notify()
                 assert good.objects(1)[0]["id"] == 3
                 more = [server.client() for _ in range(12)]
                 assert any(client.ended() for client in more[-1:])

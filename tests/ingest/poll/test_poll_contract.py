@@ -223,10 +223,10 @@ def test_signals_are_answered(database: PolledDatabase) -> None:
     one.run()
     refused = [details["refused"] for details in one.reported.of("signal")]
     assert [text.partition(":")[0] for text in refused] == [
-        "dumps of polled tables are not paused", "a polled source has no log that could be mended",
+        "dumps of polled tables cannot be paused", "a polled source has no log to repair",
         f"{database.schema}.x is not polled", "",
     ]  # fmt: skip
-    (given_up,) = one.reported.of("a dump is given up")
+    (given_up,) = one.reported.of("a dump is cancelled")
     assert "the condition nothing = 1" in given_up["why"]
     one.send("execute-snapshot")
     one.send("stop-snapshot")
@@ -257,5 +257,5 @@ def test_a_dump_of_a_changed_table_starts_again(database: PolledDatabase) -> Non
     other = polled_table(database, FEED, tables="[w]")
     other.broker = one.broker
     other.run()
-    (forgotten,) = other.reported.of("dumps are forgotten: their tables are not polled any more")
+    (forgotten,) = other.reported.of("dumps are dropped: their tables are no longer polled")
     assert forgotten["tables"] == [f"{database.schema}.t"]

@@ -39,7 +39,7 @@ def test_every_dialect_with_a_recipe_gets_an_index() -> None:
 
 def test_for_an_unknown_dialect_manual_steps_are_printed() -> None:
     """No DDL is guessed for an unsupported database."""
-    with pytest.raises(UsageError, match="set updated_at, and index it"):
+    with pytest.raises(UsageError, match="set updated_at in every INSERT"):
         statements("oracle", TABLE, UPDATED_AT)
 
 
