@@ -98,7 +98,7 @@ BETWEEN = "b.user = a.user AND b.at BETWEEN a.at AND a.at + INTERVAL 1 HOUR"
 REFUSED = {
     "one bound": (
         "b.user = a.user AND b.at <= a.at + INTERVAL 1 HOUR",
-        "a join by time with one bound, which keeps rows for ever",
+        "a join by time with one bound, which keeps rows forever",
         "AND b.at >= a.at - INTERVAL 10 MINUTE",
     ),
     "the other bound": (
@@ -135,9 +135,9 @@ REFUSED = {
     "asked of both": (
         f"{BETWEEN} AND b.n > a.n",
         "ON b.n > a.n in a LEFT JOIN by time is not supported yet",
-        "conditions on b alone that can not fail",
+        "conditions on b alone that cannot fail",
     ),
-    "that can fail": (f"{BETWEEN} AND b.n / b.n > 1", "ON b.n / b.n > 1 in a LEFT JOIN by time", "that can not fail"),
+    "that can fail": (f"{BETWEEN} AND b.n / b.n > 1", "ON b.n / b.n > 1 in a LEFT JOIN by time", "that cannot fail"),
 }
 
 
@@ -172,7 +172,7 @@ def test_refused_elsewhere() -> None:
     with pytest.raises(TopologyError, match="a FULL JOIN by time"):
         case_of(BETWEEN, kind="FULL JOIN").plan()
     front = "SELECT a.id AS k0, b.id AS k1, b.nr AS k2 FROM shop.views a JOIN shop.views x ON x.id = a.n"
-    with pytest.raises(TopologyError, match="b is joined by time behind another join"):
+    with pytest.raises(TopologyError, match="b is joined by time after another join"):
         case_of(BETWEEN, query=f"{front} JOIN web.clicks b ON {BETWEEN}").plan()
     groups = "(SELECT user, max(at) AS at FROM web.clicks GROUP BY user)"
     query = f"SELECT a.id AS k0 FROM shop.views a JOIN {groups} b ON {BETWEEN}"
@@ -211,8 +211,8 @@ def test_explained() -> None:
     text = text_of_plan(case_of(BETWEEN).plan())
     assert "LEFT JOIN ON b.user = a.user AND b.at BETWEEN a.at AND a.at + INTERVAL 1 HOUR" in text
     assert "a: append-only, rows up to 10 MINUTE late; later ones, updates and deletes are dead letters" in text
-    assert "while one of them is silent, it stands still" in text
-    assert "rows of a that meet none are told once it has passed their time" in text
+    assert "while one of them is silent, it does not advance" in text
+    assert "rows of a without a match are emitted once it has passed their time" in text
     reported = json_of_plan(case_of(BETWEEN).plan())
     assert reported["append_only"] == {"shop.shop.views": 600_000, "web.web.clicks": 600_000}
     assert "pairs of a and b" in svg_of_plan(case_of(BETWEEN).plan())

@@ -44,9 +44,9 @@ l  shop.shop.lines (id, nr, order_id, part_id)
      p  shop.shop.parts (id, price)
 
 steps
-  stage 1  hop 1: o LEFT JOIN c; keeps c and the rows of o, by key
-  stage 1  hop 2: l LEFT JOIN p; keeps p and which rows of l point where, by key
-  stage 2  hop 0: l JOIN o; keeps o and which rows of l point where, by key
+  stage 1  lookup join 1: o LEFT JOIN c; keeps c and the rows of o, by key
+  stage 1  lookup join 2: l LEFT JOIN p; keeps p and which rows of l point where, by key
+  stage 2  lookup join 0: l JOIN o; keeps o and which rows of l point where, by key
   stage 3  assemble: whole rows of l from 2 parts; keeps them, by row
 
 where o.state = 'open' AND (c.name <> '<b>' OR c.id IS NULL)
@@ -177,6 +177,6 @@ def test_the_first_rows_of_groups_are_reported() -> None:
     assert text.startswith(
         f"wide: {first} of each shop.shop.orders.state, row key state, n\n\nrows 1, the first rows of"
     )
-    assert f"  behind   aggregate 1: {first}; keeps all rows in this order, by group\n" in text
+    assert f"  after    aggregate 1: {first}; keeps all rows in this order, by group\n" in text
     assert json_of_plan(plan)["below"][0]["group"]["first"] == first
     assert f"<title>{first}</title>" in svg_of_plan(plan)

@@ -85,7 +85,7 @@ def test_a_column_in_the_place_of_another_may_be_that_one() -> None:
     """Whether it was renamed, no schema tells; what was told before would read as its default, so a person is asked."""
     renamed = remembering([schema(id="int", name="text", n="int"), schema(id="int", title="text", n="int")])
     (reported,) = drifts(plan("SELECT id, title FROM shop.t", renamed), {TABLE: renamed})
-    assert reported.startswith("shop.shop.t.title stands where name stood")
+    assert reported.startswith("shop.shop.t.title replaced name")
     assert drifts(plan("SELECT id, n FROM shop.t", renamed), {TABLE: renamed}) == []
     retyped = remembering([schema(id="int", name="text"), schema(id="int", title="int")])
     assert drifts(plan("SELECT id, title FROM shop.t", retyped), {TABLE: retyped}) == []

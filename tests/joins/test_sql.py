@@ -127,7 +127,7 @@ def test_star_names_are_open_until_schemas_are_known() -> None:
         ),
         (f"SELECT o.id,\n  rand() AS x\n{FROM}", (2, 3), "RAND() is not supported, expected one of the functions"),
         (f"SELECT o.id,\n  o.rate + 1\n{FROM}", (2, 3), "o.rate + 1 without a name"),
-        (f"SELECT o.id\n{FROM}\nWHERE o.id IN (SELECT 1)", (3, 23), "a subquery that is no SELECT … FROM …"),
+        (f"SELECT o.id\n{FROM}\nWHERE o.id IN (SELECT 1)", (3, 23), "a subquery that is not SELECT … FROM …"),
         (f"SELECT o.id\n{FROM}\nWHERE o.id NOT IN (SELECT l.nr FROM shop.old.lines l)", (3, 7), "o.id NOT IN (SELECT"),
         (f"SELECT o.id\n{FROM}\nWHERE EXISTS (SELECT 1 FROM shop.old.lines l)", (3, 22), "EXISTS without an equality"),
         (
@@ -144,7 +144,7 @@ def test_star_names_are_open_until_schemas_are_known() -> None:
         (
             f"SELECT o.id\n{FROM}\n{JOIN} RIGHT JOIN crm.customers d ON d.id = o.customer_id",
             (3, 62),
-            "RIGHT JOIN behind another join, expected FROM d LEFT JOIN (SELECT …) name ON …",
+            "RIGHT JOIN after another join, expected FROM d LEFT JOIN (SELECT …) name ON …",
         ),
         (
             f"SELECT o.id\n{FROM}\nLEFT ANTI JOIN crm.customers c ON c.id = o.customer_id",
@@ -237,9 +237,9 @@ def test_refused_where_it_stands(query: str, where: tuple[int, int], says: str) 
         (
             f"SELECT id {FROM} UNION ALL SELECT id FROM crm.customers",
             "[id]",
-            "no column tells the queries of UNION ALL",
+            "no column distinguishes the queries of UNION ALL",
         ),
-        (f"SELECT 'o' AS t, id {FROM} UNION ALL SELECT id FROM crm.customers", "[t, id]", "1 columns beside 2"),
+        (f"SELECT 'o' AS t, id {FROM} UNION ALL SELECT id FROM crm.customers", "[t, id]", "1 columns instead of 2"),
         (
             f"SELECT 'o' AS t, id {FROM} UNION ALL SELECT 'c', name FROM crm.customers",
             "[t, id]",

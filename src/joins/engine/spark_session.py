@@ -88,11 +88,10 @@ def open_session(
     jvm: str = "",
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Open a session that can read Kafka and run an engine.
+    """Open a session that can read Kafka and run an engine; UsageError if jars or Java are missing.
 
-    `partitions` is the number of partitions of every shuffle. `scratch` is for Spark's temporary files. `jvm` adds
-    options for a JVM that it starts, `settings` adds Spark settings. Raises UsageError if the connector's jars or Java
-    are missing.
+    `partitions` applies to every shuffle. `scratch` is for temporary files. `jvm` adds options for a JVM that it
+    starts, `settings` adds Spark settings.
     """
     jars = jars_of(engine)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
@@ -143,8 +142,7 @@ def open_session(
 
 
 def _submitted_settings() -> dict[str, str]:
-    """Return the settings given to spark-submit. Only its JVM has them: before the gateway opens, SparkConf is
-    empty."""
+    """Return the settings given to spark-submit; before the gateway opens, only its JVM has them."""
     SparkContext._ensure_initialized()
     return dict(SparkConf().getAll())
 

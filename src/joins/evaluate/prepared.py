@@ -41,8 +41,7 @@ def constant(value: Any, type_: LogicalType) -> Prepared:
 
 
 def exactly(part: Prepared, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function of one value; for a near value it requires that the neighbouring doubles give the same
-    result."""
+    """Return a function of one value; a near value requires the same result for its neighbouring doubles."""
     if not part.near:
         return function
 

@@ -226,8 +226,7 @@ class Simulation:
     def _timed(
         self, record: Logged, found: Changed | Truncated, watermark: int, came: dict[int, list[TimedRow]]
     ) -> Iterator[tuple[int, Message]]:
-        """Yield a record's messages for joins by time, and those that leave their fragments at once: rows that match
-        nothing, and dead letters."""
+        """Yield a record's messages for joins by time, unmatched rows that are emitted at once, and dead letters."""
         for side in self.sides:
             if side.source.topic != record.topic:
                 continue
@@ -325,8 +324,7 @@ class Simulation:
         return found
 
     def _aggregated(self, fragment: Fragment, group: Grouping, rows: list[Message], states: States) -> list[Message]:
-        """Convert a fragment's finished rows to the rows of their groups; contributions are summed in two
-        partitions."""
+        """Convert a fragment's finished rows to the rows of their groups, summed in two partitions."""
         changed = [
             found
             for k, some in _grouped(rows, lambda _: True)[0].items()

@@ -1,1 +1,1 @@
-"""The plan of a query: what is kept, in which steps, and the expressions over its values."""
+"""Define the plan of a query: its steps, its state, and the expressions over its values."""

@@ -1,7 +1,8 @@
-"""The aggregate functions of a query: which there are, what each asks of a group's rows, and what type it gives.
+"""Define the aggregate functions of a query: what each needs of a group's rows, and its result type.
 
-`docs/queries.md` lists them for people; a test compares. All can be taken back when a row leaves its group. Sources:
-Spark SQL's function reference; where Spark leaves an order open (`collect_list`, `max_by` of equals), values decide.
+`docs/queries.md` lists them; a test compares. Each function can be retracted when a row leaves its group. Sources:
+Spark
+SQL's function reference. Where Spark leaves an order open (`collect_list`, ties in `max_by`), values decide.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _ALL = "count, sum, avg, min, max, max_by, min_by, count_if, bool_and, bool_or, 
 
 
 def aggregates_in(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The calls of aggregate functions in an expression, each with its FILTER; none that stands within another."""
+    """Yield the calls of aggregate functions in an expression, each with its FILTER, except nested ones."""
     if isinstance(node, exp.AggFunc) or (isinstance(node, exp.Filter) and isinstance(node.this, exp.AggFunc)):
         yield node
         return
@@ -42,7 +43,7 @@ def aggregates_in(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def check_call(call: exp.Expr) -> None:
-    """Unsupported for an aggregate function that is not kept, as far as no type is needed to tell."""
+    """Raise Unsupported for an aggregate function that is not supported, as far as that is known without types."""
     function = call.this if isinstance(call, exp.Filter) else call
     if not isinstance(function, _KEPT):
         expected = next((form for kind, form in _INSTEAD.items() if isinstance(function, kind)), _ALL)
@@ -59,7 +60,7 @@ def check_call(call: exp.Expr) -> None:
 
 
 def arguments_of(call: exp.Expr) -> list[exp.Expr]:
-    """What a group must know of its rows, as the rows' expressions, in the order that `Keeping.add` expects."""
+    """Return the row expressions that a group needs for a call, in the order that `Keeping.add` expects."""
     condition = call.expression.this if isinstance(call, exp.Filter) else None
     function = call.this if isinstance(call, exp.Filter) else call
     found = _arguments(function)
@@ -67,7 +68,7 @@ def arguments_of(call: exp.Expr) -> list[exp.Expr]:
         return found
     if not found:  # count(*)
         return [_if(condition, exp.Literal.number(1))]
-    # what is NULL does not count; of max_by(x, y) that is y, which comes first
+    # NULL does not count; for max_by(x, y) the deciding value is y, which is first
     return [_if(condition, found[0]), *found[1:]]
 
 
@@ -102,14 +103,14 @@ _UNORDERED = ("geometry", "list")
 
 @dataclass(slots=True)
 class Keeping:
-    """What the functions of one query ask of a group: each total and each bag once, and a result per function."""
+    """What the functions of one query need of a group: each total and each bag once, and a result per function."""
 
     totals: list[Total] = field(default_factory=list)
     bags: list[Bag] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
 
     def add(self, call: exp.Expr, arguments: list[tuple[int, LogicalType]]) -> Result:
-        """The result of a call whose arguments have these numbers and types; Unsupported for a type it can not take."""
+        """Add a call whose arguments have these numbers and types. Raises Unsupported for a type it cannot take."""
         function = call.this if isinstance(call, exp.Filter) else call
         text = call.sql("spark").replace("`", "")
         if not arguments:
@@ -169,7 +170,7 @@ def _place(known: list[T], wanted: T) -> int:
 
 
 def sum_type(type_: LogicalType) -> LogicalType:
-    """The type of a sum, as Spark has it."""
+    """Return the type of a sum, as in Spark."""
     if type_.kind in INTEGERS:
         return INT64
     if type_.kind.startswith("float"):
@@ -179,7 +180,7 @@ def sum_type(type_: LogicalType) -> LogicalType:
 
 
 def average_type(type_: LogicalType) -> LogicalType:
-    """The type of an average, as Spark has it."""
+    """Return the type of an average, as in Spark."""
     if type_.kind in INTEGERS or type_.kind.startswith("float"):
         return FLOAT64
     precision, scale = _digits(type_)

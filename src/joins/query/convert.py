@@ -1,8 +1,9 @@
-"""Values of the log → exactly the type that a plan was compiled with, whatever their column's type was at that time.
+"""Convert values of the log to the type that a plan was compiled with, whatever type their column had at that time.
 
-ALTER TABLE rewrites a table's rows without a word in its log: what was told as `2.99` or `5` is now a decimal(8,3) or a
-text. So a value that does not have its column's form is converted where that is exact, as MySQL converted it, and
-`Unfit` where it is not. `kernel/log/Fit.java` says the same of JSON tokens.
+ALTER TABLE rewrites a table's rows without logging them: a value published as `2.99` or `5` may now be a decimal(8,3)
+or
+a text. So a value without its column's form is converted as MySQL converted it if that is exact; otherwise `Unfit` is
+raised. `kernel/log/Fit.java` does the same with JSON tokens.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _PAIR = re.compile(r"\((-?[0-9]+(?:\.[0-9]+)?(?:e[-+][0-9]+)?),(-?[0-9]+(?:\.[0-
 _DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}Z")
 _CANONICAL = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{0,8}[1-9])?Z")
 _MOMENT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?)?Z?")
-_DIGITS = 15  # of a float: so many are the same whoever writes it
+_DIGITS = 15  # of a float: every writer gives the same 15 digits
 
 
 class Unfit(ValueError):
@@ -31,7 +32,7 @@ class Unfit(ValueError):
 
 
 def fit_of(type_: LogicalType) -> Fit:
-    """The function value → canonical value of the type; NULL stays NULL; Unfit where no exact one is."""
+    """Return the conversion to canonical values of the type. NULL stays NULL; inexact values raise Unfit."""
     match type_.kind:
         case "int8" | "int16" | "int32" | "int64" | "uint64":
             most = 2**64 - 1 if type_.kind == "uint64" else 2 ** _BITS[type_.kind] - 1
@@ -52,7 +53,7 @@ def fit_of(type_: LogicalType) -> Fit:
             return _geometry
         case "list":
             return _floats
-    return _as_it_is  # bytes, time: nothing else becomes one
+    return _as_it_is  # binary, time: no other value becomes one
 
 
 def _integers(least: int, most: int) -> Fit:
@@ -65,7 +66,7 @@ def _integers(least: int, most: int) -> Fit:
 
 
 def _formed(form: re.Pattern[str], convert: Fit) -> Fit:
-    """Values of a form are what they should be already."""
+    """Return a conversion that passes values which already have the given form."""
     full = form.fullmatch
 
     def fit(value: object) -> Canonical:
@@ -150,7 +151,7 @@ def _text(value: object) -> Canonical:
 def _geometry(value: object) -> Canonical:
     if value is None:
         return None
-    if isinstance(value, str) and (found := _PAIR.fullmatch(value)):  # PostgreSQL's point as older records have it
+    if isinstance(value, str) and (found := _PAIR.fullmatch(value)):  # PostgreSQL's point in older records
         return f"POINT({coordinate(float(found[1]))} {coordinate(float(found[2]))})"
     if not isinstance(value, dict):
         raise Unfit
@@ -161,7 +162,7 @@ def _geometry(value: object) -> Canonical:
 
 
 def _floats(value: object) -> Canonical:
-    """A vector: the only list that a column of a source is."""
+    """Convert a vector, the only list type that a source's column can have."""
     if value is None:
         return None
     if not isinstance(value, list) or not all(isinstance(n, int | float) and not isinstance(n, bool) for n in value):
@@ -176,7 +177,7 @@ def _as_it_is(value: object) -> Canonical:
 
 
 def _exact(value: object) -> Decimal | None:
-    """A number as it was written; None for what is none, and for a float that nobody has written."""
+    """Return a number as written; None if it is none, or a float whose digits are not exact."""
     if isinstance(value, int):
         return Decimal(int(value))
     if isinstance(value, float):
@@ -187,7 +188,7 @@ def _exact(value: object) -> Decimal | None:
 
 
 def _scaled(number: Decimal, scale: int) -> int | None:
-    """The number times 10^scale; None where that is no integer."""
+    """Return the number times 10^scale; None if that is no integer."""
     sign, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int)  # it is finite
     unscaled: int = int("".join(map(str, digits)))
@@ -202,7 +203,7 @@ def _scaled(number: Decimal, scale: int) -> int | None:
 
 
 def _plain(number: Decimal) -> str:
-    """Without exponent and trailing zeros."""
+    """Format a number without exponent and trailing zeros."""
     exponent = number.as_tuple().exponent
     assert isinstance(exponent, int)  # it is finite
     scale = max(0, -exponent)

@@ -1,4 +1,4 @@
-"""A plan for people and tools: as text, and as JSON values (`joins.query.drawing` draws it)."""
+"""Describe a plan as text and as JSON values; `joins.query.drawing` draws it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from joins.query.plan import Fragment, KeyedJoin, Plan, Step
 
 
 def condition_of(node: Node, lookup: LookupJoin) -> str:
-    """The ON of a hop, as a query would say it."""
+    """Return the ON condition of a lookup join as a query would contain it."""
     child = lookup.child
     theirs = [f"{node.alias}.{node.columns[n]}" for n in lookup.columns] + [shown(one) for one in lookup.constants]
     pairs = zip(child.id_columns, theirs, strict=True)
@@ -22,18 +22,18 @@ def condition_of(node: Node, lookup: LookupJoin) -> str:
 
 
 def shown(constant: Canonical) -> str:
-    """A constant as a query writes it."""
+    """Return a constant as a query contains it."""
     return exp.convert(constant).sql("spark")
 
 
 def key_of(fragment: Fragment, group: Grouping) -> str:
-    """What a fragment's rows are grouped by."""
+    """Return what a fragment's rows are grouped by."""
     origins = {output.index: output.origin for output in fragment.finish.outputs}
     return ", ".join(origins[index] for index in group.keys)
 
 
 def first_of(fragment: Fragment, group: Grouping) -> str:
-    """Which rows of each group are told, of one whose first rows are."""
+    """Describe which rows of each group are the result, for a group limited to its first rows."""
     assert group.top is not None
     origins = {output.index: output.origin for output in fragment.finish.outputs}
     (bag,) = group.bags
@@ -43,7 +43,7 @@ def first_of(fragment: Fragment, group: Grouping) -> str:
 
 
 def read_by(plan: Plan, node: Node) -> str:
-    """What a node reads, and which columns of it."""
+    """Describe what a node reads, and which columns of it."""
     if not isinstance(node.source, Derived):
         return f"{node.of} ({', '.join(node.columns)})"
     rows = _rows(plan, node.source)
@@ -51,7 +51,7 @@ def read_by(plan: Plan, node: Node) -> str:
 
 
 def _rows(plan: Plan, source: Derived) -> str:
-    """The rows of fragments by the numbers under which they are told, those that only pass on others' by theirs."""
+    """Describe fragments' rows by their displayed numbers; fragments that only pass rows on are skipped."""
     reported = [fragment.number for fragment in _reported(plan)]
     numbers = [reported.index(_first(plan, number)) + 1 for number in source.fragments]
     return "rows " + " and ".join(map(str, numbers))
@@ -66,7 +66,7 @@ def _first(plan: Plan, number: int) -> int:
 
 
 def _passes(fragment: Fragment) -> bool:
-    """Whether a fragment adds nothing to the rows of one that it reads."""
+    """Return whether a fragment adds nothing to the rows that it reads."""
     root = fragment.root
     if not isinstance(root, Node) or not isinstance(root.source, Derived):
         return False
@@ -83,12 +83,12 @@ def _role(step: Step, fragment: Fragment) -> str:
     if isinstance(step, KeyedJoin):
         kind = "JOIN" if step.inner else "LEFT JOIN"
         kept = f"the rows of {step.of}" if step.star is None else f"which rows of {step.of} point where"
-        return f"hop {step.number}: {step.of} {kind} {step.right}; keeps {step.right} and {kept}, by key"
+        return f"lookup join {step.number}: {step.of} {kind} {step.right}; keeps {step.right} and {kept}, by key"
     return f"assemble: whole rows of {step.of} from {len(step.widths)} parts; keeps them, by row"
 
 
 def _grouping(fragment: Fragment, group: Grouping) -> Iterator[str]:
-    """What the two steps of a group keep."""
+    """Describe the state of a group's two steps."""
     rows = fragment.root.alias or "these"
     yield f"detect {group.change_detector}: what each row of {rows} contributed; keeps it by row"
     if group.top is not None:
@@ -108,7 +108,7 @@ def _differs(plan: Plan, fragment: Fragment) -> Iterator[str]:
 
 
 def text_of_plan(plan: Plan) -> str:
-    """Several lines: the trees of tables, the steps by stage, what is computed, the columns."""
+    """Return several lines: the trees of tables, the steps by stage, the expressions, the columns."""
     lines = [f"{plan.sink.table}: {_one_row_per(plan)}, row key {', '.join(plan.sink.row_key)}", ""]
     several = len(plan.fragments) > 1
     for number, fragment in enumerate(_reported(plan), start=1):
@@ -134,7 +134,7 @@ def _of_groups(fragment: Fragment) -> str:
 
 def _one_row_per(plan: Plan) -> str:
     root = plan.last.root
-    assert isinstance(root, Node)  # what pairs there are is read by another
+    assert isinstance(root, Node)  # pairs are always read by another fragment
     source = root.source
     if not isinstance(source, Derived):
         return f"one row per row of {root.alias} ({root.of})"
@@ -164,7 +164,7 @@ def _text_of_fragment(plan: Plan, fragment: Fragment) -> list[str]:
         )
         steps += [f"           {one}" for one in _waits(root)]
     if fragment.group is not None:
-        steps += [f"  behind   {one}" for one in _grouping(fragment, fragment.group)]
+        steps += [f"  after    {one}" for one in _grouping(fragment, fragment.group)]
     if steps or fragment is not plan.last or len(plan.fragments) == 1:
         lines += ["", "steps" if steps else "no stateful step", *steps]
     if fragment.finish.where is not None:
@@ -184,12 +184,12 @@ def _met(plan: Plan, root: Pair | Interval) -> list[str]:
 
 
 def met_on(root: Pair | Interval) -> str:
-    """Where, and of a join by time when, the rows of both sides meet."""
+    """Describe where, and for a join by time when, the rows of both sides meet."""
     return pair_condition(root) if isinstance(root, Pair) else time_condition(root)
 
 
 def time_condition(interval: Interval) -> str:
-    """When rows of both sides of a join by time meet."""
+    """Describe when rows of both sides of a join by time meet."""
     left, right = interval.left, interval.right
     meets = [
         f"{right.alias}.{right.columns[theirs]} = {left.alias}.{left.columns[own]}"
@@ -201,7 +201,7 @@ def time_condition(interval: Interval) -> str:
 
 
 def duration_text(micros: int) -> str:
-    """So many microseconds, as they are added to a time: in the greatest unit that has a whole number of them."""
+    """Format microseconds as an offset to a time, in the greatest unit that divides them."""
     if micros == 0:
         return ""
     units = {"DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000, "MICROSECOND": 1}
@@ -210,17 +210,17 @@ def duration_text(micros: int) -> str:
 
 
 def _waits(interval: Interval) -> Iterator[str]:
-    """How long rows of a join by time are waited for."""
+    """Describe how long a join by time waits for rows."""
     for node, lateness in zip(interval.walk(), interval.lateness, strict=True):
         late = duration_text(lateness * 1000).removeprefix(" + INTERVAL ") or "0 SECOND"
         yield f"{node.alias}: append-only, rows up to {late} late; later ones, updates and deletes are dead letters"
-    yield "the watermark is that of the table which is further behind: while one of them is silent, it stands still"
+    yield "the watermark is that of the slower table: while one of them is silent, it does not advance"
     if interval.left_stays:
-        yield f"rows of {interval.left.alias} that meet none are told once it has passed their time"
+        yield f"rows of {interval.left.alias} without a match are emitted once it has passed their time"
 
 
 def pair_condition(pair: Pair) -> str:
-    """Where the rows of both sides meet."""
+    """Describe where the rows of both sides meet."""
     meets = zip(pair.left_key, pair.right_key, strict=True)
     return " AND ".join(f"{pair.right.columns[theirs]} = {pair.left.columns[own]}" for own, theirs in meets)
 
@@ -238,7 +238,7 @@ def _tree(plan: Plan, node: Node, first: str, rest: str) -> Iterator[str]:
 
 
 def commits(plan: Plan) -> int:
-    """How many operators of a plan write state in every batch."""
+    """Count the operators of a plan that write state in every batch."""
     found = 0
     for fragment in plan.fragments:
         found += len({step.stage for step in fragment.steps}) + len(list(_differs(plan, fragment)))
@@ -247,7 +247,7 @@ def commits(plan: Plan) -> int:
 
 
 def json_of_plan(plan: Plan) -> dict[str, Any]:
-    """The plan as JSON values; what is in `text_of_plan`, for tools. `tree`, `steps` and `where` are the result's."""
+    """Return the plan as JSON values, with the content of `text_of_plan`. `tree`, `steps`, `where` are the result's."""
     return {
         "table": plan.sink.table,
         "row_key": list(plan.sink.row_key),

@@ -1,4 +1,4 @@
-"""A plan as a drawing (SVG), without scripts or fonts from elsewhere: sources on the left, the result on the right."""
+"""Draw a plan as SVG without scripts or external fonts: sources on the left, the result on the right."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Box:
 
 
 def svg_of_plan(plan: Plan) -> str:
-    """The drawing, one box per table, group and result."""
+    """Return the drawing, with one box per table, group and result."""
     return _Drawing(plan).svg()
 
 
@@ -33,11 +33,11 @@ class _Drawing:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.boxes: list[_Box] = []
-        self.lines: list[tuple[int, int, str]] = []  # from, to (places among the boxes), what is said
+        self.lines: list[tuple[int, int, str]] = []  # from, to (indexes of boxes), label
         self.rows = count()
 
     def svg(self) -> str:
-        """Boxes are placed by their distance from the result, which stands on the right."""
+        """Place the boxes by their distance from the result, which is on the right, and return the SVG."""
         finish = self.plan.last.finish
         about = [f"row key {', '.join(self.plan.sink.row_key)}", f"{len(finish.outputs)} columns"]
         if finish.where is not None:
@@ -56,7 +56,7 @@ class _Drawing:
         return "\n".join([head, title, '<rect width="100%" height="100%" fill="white"/>', *parts, "</svg>"]) + "\n"
 
     def _fragment_rows(self, fragment: Fragment, level: int) -> list[int]:
-        """The boxes from which a fragment's rows come, drawn from this level leftwards."""
+        """Add the boxes that supply a fragment's rows, drawn from this level leftwards, and return them."""
         group = fragment.group
         if group is None:
             return self._root(fragment.root, level)
@@ -78,7 +78,7 @@ class _Drawing:
         return [self._box(level, f"pairs of {root.alias}", [f"ON {met_on(root)}"], sides)]
 
     def _node(self, node: Node, level: int) -> list[int]:
-        """The box of a node; those of the rows that it reads where it has nothing to add."""
+        """Add the box of a node, or those of the rows that it reads if it adds nothing to them."""
         read: list[int] = []
         if isinstance(node.source, Derived):
             plain = not node.lookups

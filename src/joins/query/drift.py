@@ -1,7 +1,7 @@
-"""A table's schemas, one after the other → what its log can hold, and what has become of the columns that a plan uses.
+"""Compare a table's successive schemas: what its log can hold, and what happened to the columns that a plan uses.
 
-Records are told in the schema of their moment. A column that came later had a default then, which all rows took without
-being told again; one that went is still in the records of before.
+Records have the schema of their time. An added column had a default, which all rows took without new records. A dropped
+column is still in the older records.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from joins.query.plan import Plan
 
 
 def remembering(versions: Sequence[TableSchema]) -> TableSchema:
-    """The newest of a table's schemas, oldest first, with the columns that it has no more.
+    """Return the newest of a table's schemas (oldest first), extended by its former columns.
 
-    A column's default is the one with which it came: the rows of before took that.
+    A column's default is the one with which it was added, as older rows took that one.
     """
     newest = versions[-1]
     known = {column.name for column in newest.columns}
@@ -46,18 +46,18 @@ def _as_it_came(column: Column, versions: Sequence[TableSchema]) -> Column:
 
 
 def default_of(schema: TableSchema, name: str) -> Canonical:
-    """What a column reads as in rows of before it was added; None where it went, or nobody knows."""
+    """Return a column's value in rows older than the column; None if it was dropped or its default is unknown."""
     column = next((one for one in schema.columns if one.name == name), None)
     if column is None or not column.default_known:
         return None
     try:
-        return fit_of(column.type)(column.default)  # its type may be another than when it came
+        return fit_of(column.type)(column.default)  # its type may have changed since
     except Unfit:
         return None
 
 
 def drifts(plan: Plan, schemas: Mapping[TableId, TableSchema]) -> list[str]:
-    """What the newest schemas, as far as they are known, say of used columns that a person should know."""
+    """Return warnings about used columns, according to the newest known schemas."""
     return [
         one
         for source in plan.sources
@@ -71,29 +71,27 @@ def _drifts(plan: Plan, source: PlanSource, schema: TableSchema) -> list[str]:
     for name, type_ in zip(source.columns, source.types, strict=True):
         column = now.get(name)
         if column is None and name in source.key:
-            remedy = "its changes are dead letters until it is there again"
+            remedy = "its changes are dead letters until the column exists again"
             found.append(f"{source.table_id} has no column {name} any more, which is part of its key: {remedy}")
         elif column is None:
-            remedy = "; `tailorbird snapshot` of the table mends rows that move meanwhile"
+            remedy = "; `tailorbird snapshot` of the table repairs rows that move in the meantime"
             text = f"{source.table_id} has no column {name} any more: it reads as NULL"
             found.append(text + (remedy if name in _joining(plan, source) else ""))
         elif column.type != type_:
-            remedy = "what does not convert is a dead letter; `--rebuild` takes the new type"
+            remedy = "values that do not convert are dead letters; `--rebuild` adopts the new type"
             found.append(f"{source.table_id}.{name} was {type_} and is {column.type}: {remedy}")
     return found + _renamed(source, schema, now)
 
 
 def _renamed(source: PlanSource, schema: TableSchema, now: Mapping[str, Column]) -> list[str]:
-    """Used columns that stand where another of their type stood: only the source knows if it was that one."""
+    """Return used columns that replaced another of their type: only the source knows if they were renamed."""
     found, names = [], [column.name for column in schema.columns]
     for before, former in schema.former:
         at = names.index(before) + 1 if before in names else 0
         name = names[at] if at < len(names) else ""
         if name in source.columns and former.name not in source.columns and now[name].column_type == former.column_type:
-            what = (
-                f"{source.table_id}.{name} stands where {former.name} stood: what was told before reads as its default"
-            )
-            found.append(f"{what}; if it was renamed, `tailorbird snapshot` of the table tells its rows again")
+            what = f"{source.table_id}.{name} replaced {former.name}: in older records it reads as its default"
+            found.append(f"{what}; if it was renamed, `tailorbird snapshot` of the table publishes its rows again")
     return found
 
 

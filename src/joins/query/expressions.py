@@ -1,9 +1,9 @@
-"""Expressions of a query → Spark SQL that can not fail, with its type; what can not be kept right is refused.
+"""Compile a query's expressions to Spark SQL that cannot fail, with its type; refuse what would not stay correct.
 
-Spark 4 is ANSI: one overflow or one bad cast would end a query for ever. So all that may fail compiles to its `try_`
-form, which gives NULL, beside a condition that tells such a NULL from others (`Typed.failed`): rows where it holds are
-counted and go to the dead letters. Operands are never converted in silence from text to number or date, as only a cast
-that is written can fail in the open. Functions are a closed table (`joins.query.functions`).
+Spark 4 is ANSI: one overflow or one invalid cast would end a query permanently. So everything that may fail compiles to
+its `try_` form, which returns NULL, and a condition that distinguishes such a NULL from others (`Typed.failed`). Rows
+where it holds are counted and become dead letters. Operands are never converted implicitly from text to number or date,
+since only an explicit cast can report a failure. Functions are a closed table (`joins.query.functions`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from joins.query.value_types import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Typed:
-    """Spark SQL with `{i}` for value i of the flat list, its type, and when it is NULL because it failed."""
+    """Spark SQL with `{i}` for value i of the flat list, its type, and the condition for NULL because of a failure."""
 
     sql: str
     type: LogicalType
@@ -47,7 +47,7 @@ class Typed:
 
 
 class Unsupported(Exception):
-    """An expression that is refused: the node, what is wrong with it, and the nearest form that works."""
+    """An expression that is refused: the node, the reason, and the nearest form that works."""
 
     def __init__(self, node: exp.Expr, what: str, expected: str) -> None:
         super().__init__(what)
@@ -68,13 +68,13 @@ _ARITHMETIC: dict[type[exp.Expr], str] = {
 
 
 def any_of(*conditions: str | None) -> str | None:
-    """Their disjunction; None if none is there."""
+    """Return the disjunction of conditions; None if there are none."""
     there = [condition for condition in conditions if condition is not None]
     return f"({' OR '.join(there)})" if there else None
 
 
 def guarded(guard: str, condition: str | None) -> str | None:
-    """A failure that counts only where `guard` holds, because else it is never computed."""
+    """Return a failure condition that counts only where `guard` holds, as otherwise it is never computed."""
     return None if condition is None else f"({guard} AND {condition})"
 
 
@@ -84,7 +84,7 @@ def refuse(node: exp.Expr, what: str, expected: str) -> NoReturn:
 
 
 def escaped(text: str) -> str:
-    """A string literal of Spark SQL that survives `str.format`."""
+    """Return a string literal of Spark SQL that survives `str.format`."""
     quoted = text.replace("\\", "\\\\").replace("'", "\\'")
     return "'" + quoted.replace("{", "{{").replace("}", "}}") + "'"
 
@@ -92,14 +92,14 @@ def escaped(text: str) -> str:
 class ExpressionCompiler:
     """Compiles expressions of one query with a table of functions (`joins.query.functions.FUNCTIONS`).
 
-    `resolve` says what a column is, and raises Unsupported if it is nothing.
+    `resolve` returns a column as a typed expression, and raises Unsupported for an unknown one.
     """
 
     def __init__(self, resolve: Resolve, functions: Mapping[type[exp.Expr], Function]) -> None:
         self.resolve, self.functions = resolve, functions
 
     def compile(self, node: exp.Expr) -> Typed:
-        """The compiled expression; Unsupported for what is not kept."""
+        """Return the compiled expression; Unsupported if it is not supported."""
         kind = type(node)
         if isinstance(node, exp.Paren):
             return self.compile(node.this)
@@ -119,20 +119,20 @@ class ExpressionCompiler:
         refuse(node, f"{name or kind.__name__} is not supported", "one of the functions in docs/queries.md")
 
     def condition(self, node: exp.Expr) -> Typed:
-        """A compiled condition."""
+        """Return a compiled condition."""
         typed = self.compile(node)
         if typed.type not in (BOOL, NULL):
             refuse(node, f"{node.sql('spark')} is a {typed.type}", "a condition")
         return typed
 
     def cast(self, typed: Typed, to: LogicalType) -> Typed:
-        """The same value as a wider type; nothing can fail."""
+        """Convert a value to a wider type, which cannot fail."""
         if typed.type == to:
             return typed
         return Typed(sql=f"CAST({typed.sql} AS {spark_type(to)})", type=to, failed=typed.failed)
 
     def unified(self, node: exp.Expr, operands: Sequence[Typed]) -> tuple[LogicalType, list[Typed]]:
-        """Operands as their common type; Unsupported if they have none."""
+        """Convert operands to their common type; Unsupported if they have none."""
         wanted = NULL
         for typed in operands:
             found = common(wanted, typed.type)
@@ -149,7 +149,7 @@ class ExpressionCompiler:
         return Typed(sql=sql, type=BOOL, failed=any_of(left.failed, right.failed))
 
     def pair(self, node: exp.Expr, first: exp.Expr, second: exp.Expr) -> tuple[Typed, Typed]:
-        """Two operands of a comparison; a text literal beside a date or time is read as one."""
+        """Return two operands of a comparison; a text literal compared with a date or time is converted to one."""
         left, right = self.compile(first), self.compile(second)
         if (timed := self.timed(node, [(first, left), (second, right)])) is not None:
             return timed[0], timed[1]
@@ -158,13 +158,13 @@ class ExpressionCompiler:
         return left, right
 
     def dated(self, node: exp.Expr, typed: Typed, other: LogicalType) -> Typed:
-        """A literal such as '2026-01-31' as what it is compared with."""
+        """Convert a literal such as '2026-01-31' to the type that it is compared with."""
         if not (isinstance(node, exp.Literal) and node.is_string) or family(other) not in ("date", "moment"):
             return typed
         return moment(node, node.this, day=family(other) == "date")
 
     def timed(self, node: exp.Expr, operands: Sequence[tuple[exp.Expr, Typed]]) -> list[Typed] | None:
-        """Operands that are compared, as microseconds if one is a TIME; None if none is."""
+        """Convert compared operands to microseconds if one is a TIME; None if none is."""
         if not any(typed.type == TIME for _, typed in operands):
             return None
         return [self._duration(node, operand, typed) for operand, typed in operands]
@@ -196,14 +196,14 @@ class ExpressionCompiler:
 
 
 def _alongside(node: exp.Expr, type_: LogicalType, other: LogicalType) -> LogicalType:
-    """The type of an operand: a whole number that is written out takes, beside a decimal, its own digits alone."""
+    """Return the type of an operand: next to a decimal, an integer literal has only as many digits as written."""
     if isinstance(node, exp.Literal) and not node.is_string and type_.kind in INTEGERS and other.kind == "decimal":
         return LogicalType(kind="decimal", precision=len(node.name))
     return type_
 
 
 def moment(node: exp.Expr, text: str, *, day: bool) -> Typed:
-    """A literal date or timestamp; Unsupported when it is none."""
+    """Compile a literal date or timestamp; Unsupported if it is none."""
     try:
         if day:
             value = dt.date.fromisoformat(text).isoformat()
@@ -374,5 +374,5 @@ _HANDLERS: dict[type[exp.Expr], Function] = {
 
 
 def is_basic(node: exp.Expr) -> bool:
-    """Whether a node is a literal, an operator or a form such as CASE, but no function of `joins.query.functions`."""
+    """Return whether a node is a literal, an operator or a form such as CASE, not one of `joins.query.functions`."""
     return type(node) in _HANDLERS or type(node) in _COMPARISONS or type(node) in _ARITHMETIC

@@ -1,4 +1,4 @@
-"""Expressions of a query over flat columns → a plan's: computed columns and conditions, in Spark's SQL."""
+"""Compile a query's expressions over flat columns to those of a plan: computed columns and conditions in Spark SQL."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from joins.query.value_types import MOST_DIGITS
 
 
 def compiled(node: exp.Expr, resolve: Resolve, *, condition: bool = False) -> Typed:
-    """An expression in Spark's SQL with its type; Unsupported for what is not kept."""
+    """Return an expression in Spark SQL with its type; Unsupported if it is not supported."""
     compiler = ExpressionCompiler(resolve, FUNCTIONS)
     return compiler.condition(node) if condition else compiler.compile(node)
 
 
 def value(column: exp.Column, index: int, type_: LogicalType) -> Typed:
-    """A column in an expression; Spark has no type for numbers of more than 38 digits, though MySQL has them."""
+    """Return a column in an expression; Spark, unlike MySQL, has no numbers of more than 38 digits."""
     if type_.kind == "decimal" and type_.precision > MOST_DIGITS:
         what = f"{column.sql('spark')} is {type_}: expressions have at most {MOST_DIGITS} digits"
         expected = f"the plain column, which is kept whole, or one of {MOST_DIGITS} digits or fewer"
@@ -29,19 +29,19 @@ def value(column: exp.Column, index: int, type_: LogicalType) -> Typed:
 
 
 def text_of_expression(node: exp.Expr) -> str:
-    """An expression as a person reads it; equal for equal expressions."""
+    """Return an expression as readable text; equal for equal expressions."""
     return node.sql("spark").replace("`", "")
 
 
 def condition_of(typed: Typed, node: exp.Expr, text: str = "") -> Expression:
-    """A compiled condition, as one of several that AND joins; `text` as a person wrote it, where that is another."""
+    """Return a compiled condition, to be joined by AND; `text` is the original text if it differs."""
     said = text or text_of_expression(node)
     said = f"({said})" if isinstance(node, exp.Or) else said
     return Expression(sql=typed.sql, failed=typed.failed, type=typed.type, text=said)
 
 
 def all_of(conditions: list[Expression]) -> Expression | None:
-    """Their conjunction; None of none."""
+    """Return the conjunction of conditions; None if there are none."""
     if not conditions:
         return None
     failed, earlier = [], "TRUE"

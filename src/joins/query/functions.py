@@ -1,6 +1,6 @@
-"""The functions that queries may call: a closed table, since each must be known never to raise and what type it gives.
+"""Define the functions that queries may call. The table is closed: each must never raise and have a known type.
 
-`docs/queries.md` lists them for people; a test compares. Sources: Spark SQL's function reference (ANSI mode).
+`docs/queries.md` lists them; a test compares. Sources: Spark SQL's function reference (ANSI mode).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from joins.query.value_types import (
 )
 from joins.query.windows import TimeWindow, window_start
 
-PATTERN = r"(yyyy|MM|dd|HH|mm|ss|[-/:. _])+"  # what date_format keeps
+PATTERN = r"(yyyy|MM|dd|HH|mm|ss|[-/:. _])+"  # what date_format supports
 _MYSQL = {"%Y": "yyyy", "%m": "MM", "%d": "dd", "%H": "HH", "%i": "mm", "%s": "ss", "%S": "ss", "%T": "HH:mm:ss"}
-_ABSOLUTE = 34  # digits of a decimal of which Spark's abs() loses none; of more it may end the query
+_ABSOLUTE = 34  # most digits of a decimal for which Spark's abs() is exact; beyond them it may end the query
 _UNITS = {"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"}
 
 
@@ -43,7 +43,7 @@ def _argument(compiler: ExpressionCompiler, node: exp.Expr, key: str, wanted: tu
     value = node.args.get(key)
     if value is None:
         return None
-    if isinstance(value, exp.TsOrDsToDate | exp.TimeStrToTime):  # sqlglot's own, around arguments of date functions
+    if isinstance(value, exp.TsOrDsToDate | exp.TimeStrToTime):  # sqlglot's wrapper of date functions' arguments
         value = value.this
     if value is None:
         refuse(node, f"{node.sql('spark')}, which lacks an argument", "all of its arguments")
@@ -58,7 +58,7 @@ def _argument(compiler: ExpressionCompiler, node: exp.Expr, key: str, wanted: tu
 
 
 def plain(template: str, result: LogicalType, *arguments: tuple[str, tuple[Family, ...]]) -> Function:
-    """A function that gives NULL only for NULL; `template` takes its arguments by position, without absent ones."""
+    """Return a function that is NULL only for NULL; `template` takes its arguments by position, without absent ones."""
 
     def compile_(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
         if extra := [k for k, v in node.args.items() if v and k not in dict(arguments) and k not in _FLAGS]:
@@ -76,7 +76,7 @@ def plain(template: str, result: LogicalType, *arguments: tuple[str, tuple[Famil
 
 
 def _counted(typed: Typed) -> Typed:
-    """A number of characters or bits: Spark takes an INT, and ends the query where a larger number is none."""
+    """Return a number of characters or bits as an INT, as Spark requires: a larger number would end the query."""
     if typed.type == NULL or typed.type.kind in ("int8", "int16", "int32"):
         return typed
     sql = f"try_cast({typed.sql} AS INT)"
@@ -121,7 +121,7 @@ def _extreme(name: str) -> Function:
 
 
 def _extreme_time(name: str, items: list[exp.Expr], operands: list[Typed], durations: list[Typed]) -> Typed:
-    """The longest or shortest TIME, as text; a literal in the form that all others have."""
+    """Return the longest or shortest TIME as text; a literal gets the canonical form."""
     texts = [
         escaped(time_of(duration_of(item.name) or 0)) if isinstance(item, exp.Literal) else operand.sql
         for item, operand in zip(items, operands, strict=True)
@@ -132,7 +132,7 @@ def _extreme_time(name: str, items: list[exp.Expr], operands: list[Typed], durat
 
 
 def _double(name: str) -> Function:
-    """A function of real numbers: where it has no value (NaN, infinite) it gives NULL, as a failure."""
+    """Return a function of real numbers that is NULL, as a failure, where the result is NaN or infinite."""
 
     def compile_(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
         keys = [key for key in ("this", "expression") if node.args.get(key) is not None]
@@ -328,13 +328,13 @@ FUNCTIONS: dict[type[exp.Expr], Function] = {
 
 
 def pattern_for(written: str) -> str:
-    """The pattern of date_format that says the same as MySQL's, or an example where there is none."""
+    """Return the pattern of date_format equivalent to MySQL's, or an example if there is none."""
     found = re.sub("%.", lambda sign: _MYSQL.get(sign[0], sign[0]), written)
     return found if re.fullmatch(PATTERN, found) else "yyyy-MM-dd HH:mm:ss"
 
 
 def _unscalar(node: exp.Expr) -> None:
-    """MySQL's ways to a value within JSON that is JSON itself: `->`, json_extract, json_unquote."""
+    """Refuse MySQL's functions that return a JSON value: `->`, json_extract, json_unquote."""
     if isinstance(node, exp.JSONExtract) and type(node) not in FUNCTIONS:
         value, path = node.this.sql("spark"), node.expression.sql("spark").strip("'")
         arrow = node.args.get("only_json_types") is not None
@@ -348,9 +348,9 @@ def _unscalar(node: exp.Expr) -> None:
 
 
 def check_shape(node: exp.Expr, *, aggregates: bool = False) -> None:
-    """Unsupported for the first thing in an expression that is never kept, as far as no type is needed to tell.
+    """Raise Unsupported for the first unsupported part of an expression, as far as that is known without types.
 
-    `aggregates`: whether functions over a group's rows may stand in it.
+    `aggregates`: whether functions over a group's rows are allowed in it.
     """
     if isinstance(node, exp.Window):
         text = f"{node.sql('spark')} within an expression or a condition"
@@ -376,5 +376,5 @@ def check_shape(node: exp.Expr, *, aggregates: bool = False) -> None:
 
 
 def supported(node: exp.Expr) -> bool:
-    """Whether a node is of a kind that compiles, given the right types."""
+    """Return whether a node is of a kind that compiles, given the right types."""
     return is_basic(node) or type(node) in FUNCTIONS

@@ -1,13 +1,14 @@
-"""What becomes of rows that are grouped: pure data, as in `joins.query.plan`.
+"""Describe how rows are grouped: data only, as in `joins.query.plan`.
 
-A row *contributes* to its group: the values of its group's key and the arguments of the aggregate functions. A group
-keeps of its rows' contributions only what its functions need, each thing once however many functions ask for it:
+A row *contributes* to its group: the values of its group's key and the arguments of the aggregate functions. From its
+rows' contributions a group keeps only what its functions need, each item once, however many functions use it:
 
-    Total    how many values are not NULL and, of numbers, their exact sum: count, sum, avg
-    Bag      the values themselves, in order, each with the number of times it is there: min, max, DISTINCT, collect_*
+    Total    the number of values that are not NULL and, for numbers, their exact sum: count, sum, avg
+    Bag      the values themselves, in order, each with its count: min, max, DISTINCT, collect_*
 
-Both can be taken back exactly: sums of doubles are kept as decimals too, for a float's sum would depend on the order in
-which its rows came and went. So what a group says depends on its rows alone.
+Both can be retracted exactly. Sums of doubles are kept as decimals, too: a float's sum would depend on the order in
+which
+its rows arrived and left. So a group's result depends only on its current rows.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Function = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
-    """Of argument number `argument`: how many are not NULL and, where it is a number, their sum (`type`)."""
+    """The number of values of argument number `argument` that are not NULL and, for a number, their sum (`type`)."""
 
     argument: int
     type: LogicalType
@@ -35,8 +36,8 @@ class Total:
 class Bag:
     """The tuples of some arguments (by number) in the order of their values, each with its count.
 
-    A tuple whose first `needed` values hold a NULL is not in it; behind them NULL comes before every value.
-    `descending`: of each value, whether its order is turned.
+    A tuple with NULL among its first `needed` values is not in it; in later values NULL precedes every value.
+    `descending`: for each value, whether its order is reversed.
     """
 
     arguments: tuple[int, ...]
@@ -49,10 +50,10 @@ class Bag:
 class Result:
     """One aggregate function: what it computes (as `type`) of total or bag number `of`; `count_rows` needs neither.
 
-    `count`, `sum`, `avg` read a total. Of a bag: `min` and `max` are the last value of its first and last tuple, as are
-    `min_by` and `max_by` (ordered by the values before it); `count_distinct` and `sum_distinct` count its tuples and
-    sum them; `collect_list` lists the last value of each tuple as often as it is there, `collect_set` once. What does
-    not fit `type` is NULL and a dead letter, as `text` (what the person wrote) names it.
+    `count`, `sum`, `avg` read a total. The others read a bag: `min` and `max` return the last value of its first and
+    last tuple, and so do `min_by` and `max_by` (ordered by the values before it). `count_distinct` and `sum_distinct`
+    count and sum its tuples. `collect_list` lists the last value of each tuple with its count, `collect_set` once. A
+    value that does not fit `type` is NULL and a dead letter, which contains `text` (the original expression).
     """
 
     function: Function
@@ -63,11 +64,11 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Top:
-    """Of the tuples of a group's one bag the first `most`, each a row that knows its number, 1 and up.
+    """The first `most` tuples of a group's only bag, each of which is a row with its number, 1 and up.
 
-    What a row may tell are the values of the group's key, then those of the tuple, then the number: `values` are the
-    places of what it reads as, `names` of what names it. The first `ordered` values of the tuple are its order, the
-    last of which are a key: so no two tuples have one place.
+    A row's available values are those of the group's key, those of the tuple, and the number. `values` are the indexes
+    of its result, `names` those of its id. The first `ordered` values of the tuple define the order; the last of them
+    are a key, so no two tuples are equal in it.
     """
 
     most: int
@@ -78,12 +79,13 @@ class Top:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grouping:
-    """Rows of a fragment, as its `Finish` leaves them, by the values at `keys`; `arguments`: what else they contribute.
+    """Groups a fragment's rows, after its `Finish`, by the values at `keys`; `arguments`: what else rows contribute.
 
-    Its rows read: the key's values, then a value per result. Their names are the texts of the key's values, NULL
-    included. A group without rows is gone, but for `always`, the text of the key of a query without GROUP BY: that row
-    is there also where no row has ever come. `change_detector` and `number` are the numbers of its two steps: the first
-    knows what each row contributed, the second keeps the groups.
+    A group's row contains the key's values, then one value per result. Its id is the text of the key's values, NULL
+    included. A group without rows is deleted, except `always`, the text of the key of a query without GROUP BY: that
+    row
+    always exists. `change_detector` and `number` are the numbers of its two steps: the first stores what each row
+    contributed, the second stores the groups.
     """
 
     change_detector: int
@@ -99,5 +101,5 @@ class Grouping:
 
     @property
     def width(self) -> int:
-        """Length of its rows' lists of values."""
+        """The length of its rows' lists of values."""
         return len(self.keys) + len(self.results) if self.top is None else len(self.top.values)

@@ -1,4 +1,4 @@
-"""A plan and the schemas → the text columns that meet more at their source than here, where text compares by bytes."""
+"""Find the text columns of joins whose collation matches more at the source than here, where text compares by bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from joins.query.plan import Plan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LooseKey:
-    """A column of a join whose collation folds something; `other` is what it is compared with."""
+    """A column of a join whose collation folds something; `other` is the column that it is compared with."""
 
     table_id: TableId
     column: str
@@ -23,7 +23,7 @@ class LooseKey:
 
     @property
     def found(self) -> str:
-        """What is the matter."""
+        """The description of the problem."""
         return (
             f"{self.table_id}.{self.column} compares by {self.collation}, which folds {listed(self.folds)}, and joins "
             f"{self.other}: rows that meet at the source may not meet here, where text compares by its bytes"
@@ -31,7 +31,7 @@ class LooseKey:
 
     @property
     def remedy(self) -> str:
-        """What to do about it."""
+        """The advice for the user."""
         forms = {
             "case": "in one case",
             "accents": "with the same accents",
@@ -46,7 +46,7 @@ class LooseKey:
 
 
 def loose_keys(plan: Plan, schemas: Mapping[TableId, TableSchema]) -> tuple[LooseKey, ...]:
-    """Each column of a join that is known to fold case, accents or trailing spaces, once, in the order of the plan."""
+    """Return each column of a join that is known to fold case, accents or trailing spaces, once, in plan order."""
     found: dict[tuple[TableId, str], LooseKey] = {}
     for one, other in _compared(plan):
         for key in (*_loose(*one, *other, schemas), *_loose(*other, *one, schemas)):
@@ -55,7 +55,7 @@ def loose_keys(plan: Plan, schemas: Mapping[TableId, TableSchema]) -> tuple[Loos
 
 
 def _compared(plan: Plan) -> Iterator[tuple[tuple[Node, int], tuple[Node, int]]]:
-    """The columns that joins compare, each with its node."""
+    """Yield the columns that joins compare, each with its node."""
     for node in plan.nodes():
         for lookup in node.lookups:
             for own, theirs in zip(lookup.columns, lookup.child.id_columns, strict=not lookup.constants):
@@ -70,7 +70,7 @@ def _loose(
     node: Node, index: int, other: Node, column: int, schemas: Mapping[TableId, TableSchema]
 ) -> Iterator[LooseKey]:
     if not isinstance(node.source, PlanSource):
-        return  # what its values compare by is told where they come from
+        return  # reported where its values come from
     name, table_id = node.columns[index], node.source.table_id
     known = schemas[table_id].column(name)
     if known is None or node.types[index].kind != "string":

@@ -1,4 +1,4 @@
-"""What a query reads, and how each row of it finds the others: the trees of a plan (`joins.query.plan`)."""
+"""Describe what a query reads, and how each row finds the others: the trees of a plan (`joins.query.plan`)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from cdc.model.types import Canonical, LogicalType
 class PlanSource:
     """The changes of one captured table: its key, and the columns that any node uses, in the table's order.
 
-    `needs_latest`: its log may repeat or reorder events or lack before images. `defaults`: what the columns read as in
-    rows of before they were added.
+    `needs_latest`: its log may repeat or reorder events, or lack before images. `defaults`: the columns' values in rows
+    older than the columns.
     """
 
     table_id: TableId
@@ -30,9 +30,10 @@ class PlanSource:
 class Derived:
     """The rows of earlier fragments as a node reads them; its columns are all values of such a row, in order.
 
-    Where the node's consumer needs a row's name and its values alone (a leaf that is found by the fragments' key, a
-    root that joins nothing), the rows go there as they are and `change_detector` is None; else to a step of that
-    number, which knows the former row.
+    If the node's consumer needs only a row's id and values (a leaf that is found by the fragments' key, a root that
+    joins
+    nothing), the rows go there directly and `change_detector` is None. Otherwise they go to the change detector with
+    that number, which knows the former row.
     """
 
     fragments: tuple[int, ...]
@@ -41,10 +42,10 @@ class Derived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expression:
-    """A computed value of `type`, in Spark's SQL with `{i}` for value number i of a flat list.
+    """A computed value of `type`, in Spark SQL with `{i}` for value number i of a flat list.
 
-    `failed` is a condition: the value is NULL because computing it failed. None where that can not happen. `text` is
-    what the person wrote, for messages.
+    `failed` is the condition that the value is NULL because computing it failed; None if that is impossible. `text` is
+    the original expression, for messages.
     """
 
     sql: str
@@ -55,7 +56,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupJoin:
-    """A join of a node: `columns` of it (indexes), then `constants`, are the id of a row of `child`.
+    """A lookup join of a node: its `columns` (indexes), then `constants`, are the id of a row of `child`.
 
     NULL in a column matches nothing. `number` is unique in the plan. The child's values begin at `offset` of the node's
     flat list.
@@ -71,10 +72,10 @@ class LookupJoin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A table as the query reads it: the used `columns` with their types, and what is joined to it.
+    """A table as the query reads it: the used `columns` with their types, and the tables joined to it.
 
-    `id_columns` (indexes) identify its rows: of the root the row key, of a child its primary key in the order of the
-    join. `filter`: rows that do not satisfy it are absent; it only saves work, since WHERE repeats it.
+    `id_columns` (indexes) identify its rows: for the root the row key, for a child its primary key in the order of the
+    join. Rows that do not satisfy `filter` are absent; this only saves work, since WHERE repeats it.
     """
 
     alias: str
@@ -87,28 +88,28 @@ class Node:
 
     @property
     def of(self) -> str:
-        """What it reads, for people: `source.database.table`, or its alias where it reads other fragments' rows."""
+        """A display name: `source.database.table`, or the alias if it reads other fragments' rows."""
         return str(self.source.table_id) if isinstance(self.source, PlanSource) else self.alias
 
     @property
     def captured(self) -> PlanSource:
-        """The captured table that it reads; AssertionError where it reads rows of other fragments."""
+        """The captured table that it reads; AssertionError if it reads rows of other fragments."""
         assert isinstance(self.source, PlanSource)
         return self.source
 
     @property
     def width(self) -> int:
-        """Length of the flat list of its whole rows."""
+        """The length of the flat list of its whole rows."""
         return len(self.columns) + sum(lookup.child.width for lookup in self.lookups)
 
     def walk(self) -> Iterator[Node]:
-        """The node and all below it, depth first, in the order of the flat list."""
+        """Yield the node and all below it, depth first, in the order of the flat list."""
         yield self
         for lookup in self.lookups:
             yield from lookup.child.walk()
 
     def flat_types(self) -> tuple[LogicalType, ...]:
-        """Types along the flat list."""
+        """Return the types along the flat list."""
         return tuple(type_ for node in self.walk() for type_ in node.types)
 
 
@@ -121,32 +122,32 @@ class _OfTwo:
 
     @property
     def alias(self) -> str:
-        """What its rows are called, for people."""
+        """A display name of its rows."""
         return f"{self.left.alias} and {self.right.alias}"
 
     @property
     def width(self) -> int:
-        """Length of the flat list of its rows."""
+        """The length of the flat list of its rows."""
         return self.left.width + self.right.width
 
     def walk(self) -> Iterator[Node]:
-        """Both nodes."""
+        """Yield both nodes."""
         yield self.left
         yield self.right
 
     def flat_types(self) -> tuple[LogicalType, ...]:
-        """Types along the flat list."""
+        """Return the types along the flat list."""
         return (*self.left.types, *self.right.types)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair(_OfTwo):
-    """A join of many to many, in place of a tree: two nodes that join nothing, each behind its differ, meet at a key.
+    """A many-to-many join in place of a tree: two nodes, each after its change detector, meet at a key.
 
-    `left_key` and `right_key` are columns (indexes) of theirs; NULL in one meets nothing. Its rows are pairs, named by
-    the left row's name and then the right one's: the flat list is the left node's columns, then the right one's. Where
-    rows of a side stay without meeting one (`left_stays`, `right_stays`), NULL stands for the other's columns and name.
-    More than `most` pairs at one key are a fault that ends the query.
+    `left_key` and `right_key` are indexes of the nodes' columns; NULL in one matches nothing. A result row is a pair,
+    whose id is the left row's id and then the right one's. The flat list is the left node's columns, then the right
+    one's. If a side keeps rows without a partner (`left_stays`, `right_stays`), NULL replaces the other side's columns
+    and id. More than `most` pairs at one key are an error that ends the query.
     """
 
     number: int
@@ -161,13 +162,13 @@ class Pair(_OfTwo):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval(_OfTwo):
-    """A join by time of two append-only tables, in place of a tree: Spark's own join of two streams with watermarks.
+    """A join by time of two append-only tables in place of a tree: Spark's own join of two streams with watermarks.
 
-    Rows meet where `left_key` and `right_key` are equal and the right one's time is `earliest` to `latest` microseconds
-    behind the left one's (`left_time`, `right_time`: indexes). NULL in one of these meets nothing. Its rows are named
-    and read as those of a `Pair`; where `left_stays`, NULL stands for the right side of a row that meets none, told
-    once the watermark says that none will come. `lateness`: milliseconds, of the left side and the right one, that a
-    row may be older than the youngest of its table. What comes in for a side goes to its number, `left_number` and
+    Rows match if `left_key` and `right_key` are equal and the right one's time is `earliest` to `latest` microseconds
+    after the left one's (`left_time`, `right_time`: indexes). NULL in one of these matches nothing. Ids and values of
+    result rows are as in `Pair`. With `left_stays`, a left row without a match is emitted with NULL for the right side,
+    once the watermark shows that no match can come. `lateness`: milliseconds, for the left and the right side, by which
+    a row may be older than the newest of its table. Input for a side goes to its number, `left_number` or
     `right_number`.
     """
 

@@ -1,21 +1,22 @@
-"""What a query does: a short list of frozen steps that says what happens, not how; pure data, shipped to every worker.
+"""Describe what a query does as a short list of frozen steps: data only, sent to every worker.
 
-The query is a tree: its root is the table whose rows are the result's rows, each join leads from a row to the one row
-of another table that has the key (`LookupJoin`). Whole rows are made from the leaves to the root, so every foreign key
-is read straight from its table's changes, and facts pass no step of a deeper join:
+The query is a tree. Its root is the table whose rows are the result's rows. Each join leads from a row to the one row
+of
+another table that has the key (`LookupJoin`). Whole rows are built from the leaves to the root. So every foreign key is
+read directly from its table's changes, and changes of the root pass no step of a deeper join:
 
-    PlanSource the changes of one captured table, where needed through `latest`
-    Node       a table's used columns and its hops
-    KeyedJoin  a hop: the rows that point at a key meet the row that has it. Where a node has one hop, whole rows leave
-    Assemble   a node with several hops (a star): rows meet their parts, and whole rows leave
+    PlanSource the changes of one captured table, through `latest` if needed
+    Node       a table's used columns and its lookup joins
+    KeyedJoin  a lookup join: rows that point at a key meet the row that has it. A node with one lookup emits whole rows
+    Assemble   a node with several lookups (a multi-way join): rows meet their parts, and whole rows are emitted
     Finish     expressions over whole rows, and WHERE
     Sink       the columns and key under which rows are stored
 
-The values of a whole row form one flat list: a node's columns, then the flat list of each hop's child, in order.
+The values of a whole row form one flat list: a node's columns, then the flat list of each lookup's child, in order.
 
-What one tree can not say takes several (`Fragment`): a node may read the rows of an earlier one (`Derived`) as it
-reads a table's, and the rows of a part may be grouped (`joins.query.group`). Steps have numbers that are unique in the
-plan, and name who hears of them; the last part's rows go to the sink.
+A query that does not fit one tree has several fragments (`Fragment`). A node may read the rows of an earlier fragment
+(`Derived`) like a table, and the rows of a fragment may be grouped (`joins.query.group`). Steps have numbers that are
+unique in the plan and name their targets; the last fragment's rows go to the sink.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ from cdc.stored.layout import Layout, LayoutColumn
 from joins.query.group import Grouping
 from joins.query.nodes import Derived, Expression, Interval, Node, Pair, PlanSource, Root
 
-STATE_FORMAT = 5  # of what `joins.steps.state` keeps; a checkpoint of another format is refused
+STATE_FORMAT = 5  # of the state in `joins.steps.state`; a checkpoint of another format is refused
 SINK = 0xFF
 MULTI_JOIN = 0x80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyedJoin:
-    """The stateful step of one hop, all that it needs to know.
+    """The stateful step of one lookup join.
 
-    `stage` orders the steps: a step hears only of steps of lower stages, and the steps of one stage share an operator.
-    Whole rows go to `target` (a hop's number or `SINK`); if `star` is set, parts number `part` go to that step instead.
-    `of` = alias of the node whose hop it is, `right` = of the joined one;
-    `width` = length of the right side's flat list.
+    `stage` orders the steps: a step receives messages only from lower stages, and the steps of one stage share an
+    operator. Whole rows go to `target` (a lookup's number or `SINK`). If `star` is set, parts number `part` go to that
+    assembling step instead. `of`: alias of the node with the lookup; `right`: alias of the joined node. `width`: length
+    of the right side's flat list.
     """
 
     number: int
@@ -59,7 +60,7 @@ class KeyedJoin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assemble:
-    """The stateful step of a node with several hops; `number` = 0x80 + a count, `inner` and `widths` per hop."""
+    """The stateful step of a node with several lookups; `number` = 0x80 + a count, `inner` and `widths` per lookup."""
 
     number: int
     stage: int
@@ -74,10 +75,9 @@ Step = KeyedJoin | Assemble
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """One column of the result: value number `index` of the flat list with the computed values behind it.
+    """One column of the result: value number `index` of the flat list followed by the computed values.
 
-    `members` says that it is a SET, whose text lists its members; `nullable` that it may be NULL though it is part of
-    the row key.
+    `members`: it is a SET, whose text lists its members. `nullable`: it may be NULL although it is part of the row key.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """What happens to whole rows: `computed` values are appended, rows for which `where` is not true do not leave.
+    """The expressions over whole rows: `computed` values are appended, and rows where `where` is not true are dropped.
 
     `types` along the flat list without the computed values.
     """
@@ -108,7 +108,7 @@ class Finish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sink:
-    """The aggregated table that rows go to."""
+    """The joined table that rows go to."""
 
     topology: str
     table: str
@@ -124,12 +124,12 @@ class Sink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fragment:
-    """A tree, what is computed of its whole rows, and whether they are grouped; `number` = its place in the plan.
+    """A tree, the expressions over its whole rows, and their grouping; `number` is its index in the plan.
 
-    Its rows go to `target`: the sink, the hop whose right side they are, or the differ of the node or group that
-    reads them. They read as `finish` leaves them, the flat list with the computed values behind it, or of that the
-    `picks`; grouped, as `Grouping` says. `tag` stands in front of their names where another fragment's rows go to the
-    same target.
+    Its rows go to `target`: the sink, the lookup join whose right side they are, or the change detector of the node or
+    group that reads them. Their values are as `finish` leaves them (the flat list, then the computed values), or only
+    the `picks` of those; grouped rows are as `Grouping` says. `tag` precedes their ids if another fragment's rows go to
+    the same target.
     """
 
     number: int
@@ -143,19 +143,19 @@ class Fragment:
 
     @property
     def tree(self) -> Node:
-        """The tree's root; AssertionError of what is none."""
+        """The tree's root; AssertionError if the root is no tree."""
         assert isinstance(self.root, Node)
         return self.root
 
     @property
     def outlet(self) -> int:
-        """Where the tree's whole rows go."""
+        """The target of the tree's whole rows."""
         return self.target if self.group is None else self.group.change_detector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What one query does: its fragments, each before the one that reads it; the last one's rows go to the sink."""
+    """The plan of one query: its fragments, each before the one that reads it; the last one's rows go to the sink."""
 
     fragments: tuple[Fragment, ...]
     sources: tuple[PlanSource, ...]
@@ -163,7 +163,7 @@ class Plan:
 
     @property
     def last(self) -> Fragment:
-        """The part whose rows are the result; it groups nothing."""
+        """The fragment whose rows are the result; it groups nothing."""
         return self.fragments[-1]
 
     @property
@@ -183,7 +183,7 @@ class Plan:
         return isinstance(source, Derived) and all(self._folds(self.fragments[number]) for number in source.fragments)
 
     def reader(self, fragment: Fragment) -> Fragment:
-        """The fragment that reads the rows of one that is not the last."""
+        """Return the fragment that reads the rows of one that is not the last."""
         return next(
             one
             for one in self.fragments
@@ -202,15 +202,15 @@ class Plan:
         return tuple(sorted(source.topic for source in self.sources))
 
     def nodes(self) -> tuple[Node, ...]:
-        """All nodes, part by part, depth first."""
+        """Return all nodes, fragment by fragment, depth first."""
         return tuple(node for fragment in self.fragments for node in fragment.root.walk())
 
     def first_node(self, fragment: Fragment) -> int:
-        """The place of a fragment's first node among all: nodes are known by it in traces (`cdc.stored.traces`)."""
+        """Return the index of a fragment's first node among all; traces identify nodes by it (`cdc.stored.traces`)."""
         return sum(1 for one in self.fragments[: fragment.number] for _ in one.root.walk())
 
     def layout(self, layout_id: int) -> Layout:
-        """The layout of the rows that the plan writes, under an id."""
+        """Return the layout of the rows that the plan writes, under an id."""
         columns = tuple(
             LayoutColumn(name=o.name, type=o.type, origin=o.origin, members=o.members) for o in self.outputs
         )
@@ -233,17 +233,17 @@ class Plan:
         return tuple(name for name in self.sink.row_key if name in nullable)
 
     def fingerprint(self) -> str:
-        """Names what the state and the stored rows depend on.
+        """Return a digest of everything that the state and the stored rows depend on.
 
-        A checkpoint made under another fingerprint can not be continued. Aliases, comments, the case of keywords and
-        how a join's equality is turned are not part of it, nor is what only messages say (`text`, `origin`).
+        A checkpoint with another fingerprint cannot be continued. The digest excludes aliases, comments, the case of
+        keywords, the direction of a join's equality, and texts for messages (`text`, `origin`).
         """
         root, finish = self.last.root, self.last.finish
         below = [
             [_nameless(fragment.root), _meant(fragment.finish), _grouped(fragment.group), fragment.picks, fragment.tag]
             for fragment in self.fragments[:-1]
         ]
-        # a key that may be NULL has other bytes: a run that went on would not find the rows that it has written
+        # a nullable key is encoded differently: a resumed run would not find the rows that it has written
         nullable = {"nullable_key": self.nullable_key} if self.nullable_key else {}
         sink = {**asdict(self.sink), **nullable}
         named = [STATE_FORMAT, _nameless(root), _meant(finish), sink, *([below] if below else [])]
@@ -252,7 +252,7 @@ class Plan:
 
 
 def _nameless(node: Root) -> object:
-    if isinstance(node, Interval):  # how late rows may come is no part of it: from the next batch on it is otherwise
+    if isinstance(node, Interval):  # the allowed lateness is not part of it: a change applies from the next batch on
         sides = [_nameless(node.left), _nameless(node.right)]
         meets = [node.left_key, node.right_key, node.left_time, node.right_time, node.earliest, node.latest]
         return [*sides, *meets, node.left_stays]
@@ -261,7 +261,7 @@ def _nameless(node: Root) -> object:
         return [*sides, node.left_key, node.right_key, node.left_stays, node.right_stays]
     expression = None if node.filter is None else node.filter.sql
     lookups = [
-        # constants only where there are some: plans of earlier versions keep their fingerprint
+        # constants only if there are any, so that plans of earlier versions keep their fingerprint
         (lookup.columns, lookup.inner, _nameless(lookup.child), *([lookup.constants] if lookup.constants else []))
         for lookup in node.lookups
     ]
@@ -278,7 +278,7 @@ def _grouped(group: Grouping | None) -> object:
         return None
     results = [[result.function, result.of, str(result.type)] for result in group.results]
     kept = asdict(group)
-    top = [] if group.top is None else [kept["top"]]  # an older plan has none, and goes on
+    top = [] if group.top is None else [kept["top"]]  # omitted if None, so that older plans keep their fingerprint
     return [kept["keys"], kept["arguments"], kept["totals"], kept["bags"], results, group.always, *top]
 
 
@@ -289,14 +289,14 @@ def _meant(finish: Finish) -> object:
 
 
 def steps_of(root: Node, outlet: int, stars: Iterator[int]) -> tuple[Step, ...]:
-    """The stateful steps of a tree, in the order of their stages; a hop's step has the hop's number.
+    """Return the stateful steps of a tree in the order of their stages; a lookup's step has the lookup's number.
 
-    Whole rows go to `outlet`; `stars` gives the numbers of assembling steps.
+    Whole rows go to `outlet`; `stars` yields the numbers of assembling steps.
     """
     steps: list[Step] = []
 
     def visit(node: Node, target: int) -> int:
-        """Add the steps that make a node's whole rows; the stage after which they are there (0: at once)."""
+        """Add the steps that build a node's whole rows; return the stage after which they are complete (0: at once)."""
         star = next(stars) if len(node.lookups) > 1 else None
         stage = 0
         for part, lookup in enumerate(node.lookups):

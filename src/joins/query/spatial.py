@@ -1,8 +1,9 @@
-"""Functions of geometries: ST_X, ST_Y, ST_Longitude, ST_Latitude, ST_SRID, ST_AsText (ST_AsWKT).
+"""Define functions of geometries: ST_X, ST_Y, ST_Longitude, ST_Latitude, ST_SRID, ST_AsText (ST_AsWKT).
 
-A geometry's value is its EWKT (`cdc.model.geometry`), so each of them is a question to a text, which Spark and DuckDB
-answer alike. ST_X is the first coordinate as it is stored: the longitude, where the SRID is a geographic one. MySQL 8
-gives the latitude there, as that SRID's definition names it first; MariaDB gives the longitude.
+A geometry's value is its EWKT (`cdc.model.geometry`), so each function is a text operation with the same result in
+Spark
+and DuckDB. ST_X is the first stored coordinate, which is the longitude for a geographic SRID. MySQL 8 returns the
+latitude instead, as that SRID's definition lists it first; MariaDB returns the longitude.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _NODES = {name: node for node in (StX, StY, StSrid, StAsText) for name in node._
 
 
 def renamed(statement: exp.Expr) -> exp.Expr:
-    """A statement whose calls of these functions, which sqlglot does not know, are nodes of their own."""
+    """Return a statement in which calls of these functions, unknown to sqlglot, have node types of their own."""
     top = exp.Paren(this=statement)
     for node in list(top.find_all(exp.Anonymous)):
         kind = _NODES.get(node.name.upper())
@@ -62,7 +63,7 @@ def renamed(statement: exp.Expr) -> exp.Expr:
 
 
 def spark_sql(node: exp.Expr, value: str) -> str:
-    """Spark's SQL of one of these functions over SQL of an EWKT; NULL of NULL, and a coordinate of what is no point."""
+    """Return Spark SQL of a function over SQL of an EWKT; NULL for NULL, and for coordinates of no point."""
     if isinstance(node, StAsText):
         return f"regexp_replace({value}, {escaped(_SRID)}, '')"
     if isinstance(node, StSrid):

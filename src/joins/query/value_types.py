@@ -1,7 +1,7 @@
-"""Types of computed values: Spark's names for ours, and the types that its operators give.
+"""Map the types of computed values to Spark's, and compute the result types of its operators.
 
 Decimals follow Spark's rules (`DecimalPrecision` with `spark.sql.decimalOperations.allowPrecisionLoss`): a result that
-would need more than 38 digits loses digits of its fraction, but no more than leaves six.
+needs more than 38 digits loses decimal places, but keeps at least six of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STRING = LogicalType(kind="string")
 DATE = LogicalType(kind="date")
 DATETIME = LogicalType(kind="datetime")
 TIME = LogicalType(kind="time")
-# NULL without a type: takes that of its neighbours. No column can have it, a decimal has one digit at least.
+# Type of an untyped NULL, which adopts that of other operands. No column can have it: a decimal has at least one digit.
 NULL = LogicalType(kind="decimal", precision=0)
 
 INTEGERS: dict[str, int] = {
@@ -62,7 +62,7 @@ _SECOND = 1_000_000
 
 
 def duration_of(text: str) -> int | None:
-    """Microseconds of a TIME as it is written (`-100:00:00.5`, `9:30`); None for anything else."""
+    """Parse a TIME as written (`-100:00:00.5`, `9:30`) to microseconds; None for anything else."""
     if (found := _TIME.fullmatch(text)) is None:
         return None
     sign, hours, minutes, seconds, fraction = found.groups()
@@ -71,29 +71,29 @@ def duration_of(text: str) -> int | None:
 
 
 def time_of(duration: int) -> str:
-    """Canonical TIME of microseconds."""
+    """Return the canonical TIME of microseconds."""
     whole, fraction = divmod(abs(duration), _SECOND)
     text = f"{'-' * (duration < 0)}{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}"
     return f"{text}.{fraction:06}".rstrip("0") if fraction else text
 
 
 def duration_sql(time: str) -> str:
-    """Spark SQL of the microseconds of a canonical TIME; as text, '99:00:00' would come after '100:00:00'."""
+    """Return Spark SQL for the microseconds of a canonical TIME; as text '99:00:00' would exceed '100:00:00'."""
     parts = [f"split_part(replace({time}, '-', ''), ':', {i})" for i in (1, 2, 3)]
     seconds = f"try_cast(try_cast({parts[2]} AS DECIMAL(8,6)) * {_SECOND} AS BIGINT)"
-    # an INT times such a number fits a BIGINT, so that no text can end the query
+    # an INT times such a number fits a BIGINT, so no text can end the query
     hours, minutes = (f"CAST(try_cast({part} AS INT) AS BIGINT)" for part in parts[:2])
     whole = f"{hours} * {3600 * _SECOND} + {minutes} * {60 * _SECOND}"
     return f"(CASE WHEN startswith({time}, '-') THEN -1 ELSE 1 END * ({whole} + {seconds}))"
 
 
 def spark_type(type_: LogicalType) -> str:
-    """Spark's name of a type."""
+    """Return Spark's name of a type."""
     return f"DECIMAL({type_.precision},{type_.scale})" if type_.kind == "decimal" else _SPARK[type_.kind]
 
 
 def family(type_: LogicalType) -> Family:
-    """What can be compared with one another."""
+    """Return the family of types that can be compared with one another."""
     if type_ == NULL:
         return "null"
     match type_.kind:
@@ -109,7 +109,7 @@ def family(type_: LogicalType) -> Family:
 
 
 def type_of_cast(to: exp.Expr) -> LogicalType | None:
-    """The type that a CAST names; None for one that is not kept."""
+    """Return the type that a CAST names; None if it is not supported."""
     if to.this == exp.DType.DECIMAL:
         numbers = [int(parameter.name) for parameter in to.expressions]
         precision, scale = (*numbers, *(10, 0)[len(numbers) :])
@@ -120,7 +120,7 @@ def type_of_cast(to: exp.Expr) -> LogicalType | None:
 
 
 def literal_type(number: decimal.Decimal) -> LogicalType | None:
-    """The type of a number as it is written; None beyond 38 digits."""
+    """Return the type of a number as written; None beyond 38 digits."""
     exponent = int(number.as_tuple().exponent)
     if exponent == 0 and abs(number) < 2**63:
         return INT32 if abs(number) < 2**31 else INT64
@@ -136,7 +136,7 @@ def _as_decimal(type_: LogicalType) -> LogicalType:
 
 
 def bounded(precision: int, scale: int) -> LogicalType:
-    """A decimal of at most 38 digits, as Spark cuts it."""
+    """Return a decimal of at most 38 digits, reduced as in Spark."""
     if precision > MOST_DIGITS:
         whole = precision - scale
         precision, scale = MOST_DIGITS, max(MOST_DIGITS - whole, min(scale, 6))
@@ -144,7 +144,7 @@ def bounded(precision: int, scale: int) -> LogicalType:
 
 
 def common(a: LogicalType, b: LogicalType) -> LogicalType | None:
-    """The type that holds values of both exactly (numbers with a float: as near as a double can); None if none does."""
+    """Return the type that holds both types' values exactly (floats: as near as a double can); None if none."""
     if a == b or b == NULL:
         return a
     if a == NULL:
@@ -167,7 +167,7 @@ def common(a: LogicalType, b: LogicalType) -> LogicalType | None:
 
 
 def arithmetic(operator: str, a: LogicalType, b: LogicalType) -> LogicalType | None:
-    """The type of `a operator b`; None if there is no such operator for them."""
+    """Return the type of `a operator b`; None if the operator does not exist for them."""
     if NULL in (a, b) or family(a) != "number" or family(b) != "number":
         return None
     if a.kind.startswith("float") or b.kind.startswith("float"):

@@ -1,7 +1,8 @@
-"""`window(ts, '5 minutes')`: the begin of the span of time that a moment lies in; grouped by, it is closed by nothing.
+"""Define `window(ts, '5 minutes')`: the start of the time window that contains a datetime, as a value to group by.
 
-Spark's own gives both ends and belongs to its streaming aggregation; here a span is a value like any other, so that
-rows that come late, change or go correct its group. Spans begin at midnight, as Spark's do: their length divides a day.
+Spark's function returns both ends and belongs to its streaming aggregation, which closes windows. Here a window is an
+ordinary value, so rows that arrive late, change or are deleted correct its group. Windows start at midnight, as Spark's
+do: their length divides a day.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class TimeWindow(exp.Expression, exp.Func):
 
 
 def seconds_of(node: TimeWindow) -> int:
-    """How long its spans are; Unsupported for what is no such length."""
+    """Return the length of its windows in seconds; Unsupported for an invalid length."""
     length = node.expression
     if node.expressions:
         refuse(node, f"{node.sql('spark')}, whose spans overlap or begin elsewhere", FORM)
@@ -42,7 +43,7 @@ def seconds_of(node: TimeWindow) -> int:
 
 
 def window_start(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
-    """The compiled begin of a moment's span; NULL of NULL."""
+    """Compile the start of a datetime's window; NULL for NULL."""
     assert isinstance(node, TimeWindow)
     seconds, typed = seconds_of(node), compiler.compile(node.this)
     if family(typed.type) != "moment":

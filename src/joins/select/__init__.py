@@ -1,1 +1,1 @@
-"""SELECT → plan: read, flattened, bound to the schemas, refused where it can not be kept right."""
+"""Compile SELECT to a plan: parse it, flatten it, bind it to the schemas, and refuse what would not stay correct."""

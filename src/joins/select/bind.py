@@ -1,8 +1,8 @@
-"""A query and the schemas → its bound form: which tree of tables, which groups, and the types of its columns.
+"""Bind a query to the schemas: choose its tree of tables and its groups, and determine the types of its columns.
 
-What a grouped query says is cut in two: the rows of the tables with what a group must know of each (`g0 …` its key,
-`x0 …` the functions' arguments), and what is computed of the groups' rows (`g0 …`, and `a0 …` the functions' values),
-among which HAVING chooses.
+A grouped query is split in two. The inner part has the tables' rows with what a group needs of each (`g0 …` its key,
+`x0 …` the functions' arguments). The outer part is computed from the groups' rows (`g0 …`, and `a0 …` the functions'
+values), which HAVING filters.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LITERALS = (exp.Literal, exp.Boolean)
 
 
 class Binder:
-    """Binds queries of one topology; TopologyError for what the schemas show to be wrong."""
+    """Binds queries of one topology; TopologyError for errors that the schemas reveal."""
 
     def __init__(self, topology: Topology, schemas: Mapping[TableId, TableSchema]) -> None:
         self.topology = topology
@@ -44,7 +44,7 @@ class Binder:
         refuse(self.topology, place, what, expected)
 
     def query(self, query: Query) -> BoundTree:
-        """The bound form of a query."""
+        """Return the bound form of a query."""
         return self._union(query) if isinstance(query, Union) else self._select(query)
 
     def _select(self, select: Select) -> BoundTree:
@@ -67,7 +67,7 @@ class Binder:
     # -- trees
 
     def tree(self, flat: Flat, place: Place) -> BoundTree:
-        """A flat query without groups; of the ways to see it the first whose key its columns show."""
+        """Bind a flat query without groups; the first possible tree whose key its columns contain is used."""
         if (timed := by_time(self.topology, flat, place, self.tree)) is not None:
             return self.tree(timed, place)
         trees = build_trees(self.topology, flat)
@@ -80,7 +80,7 @@ class Binder:
         return BoundTree(flat=flat, trees=trees, tree=trees[at], rows=rows, place=place)
 
     def _keys(self, flat: Flat, tree: Tree) -> list[tuple[str, ...]]:
-        """The columns of the result that show keys of the root; of each that they show."""
+        """Return, for each key of the root that the result contains, the result's columns that show it."""
         keys = keys_of(flat.shapes[tree.root.alias])
         return [found for key in keys if key and (found := self._key(flat, tree, key))]
 
@@ -117,7 +117,7 @@ class Binder:
         return QueryColumn(name=item.name, type=type_, nullable=nullable, origin=origin, members=members_of(column))
 
     def type_of(self, flat: Flat, column: exp.Column) -> LogicalType:
-        """The type of a flat column; TopologyError for one that is not kept."""
+        """Return the type of a flat column; TopologyError if the type is not supported."""
         found = flat.shapes[column.table].column(column.name)
         assert found is not None  # joins.select.flatten refuses unknown columns
         try:
@@ -137,7 +137,7 @@ class Binder:
     def _of_groups(self, flat: Flat, select: Select) -> BoundTree:
         keys = [(condition.expression, condition.place) for condition in flat.group]
         always = not keys
-        if always:  # one group: what is said of it by name is its key
+        if always:  # there is one group, whose key is its literals
             keys = [(item.expression, item.place) for item in flat.items if isinstance(item.expression, _LITERALS)]
             keys = keys or [(exp.Literal.number(1), select.place)]
         said = [(item.expression, item.place) for item in flat.items]
@@ -193,7 +193,7 @@ class Binder:
                 self.refuse(place, what, "values that compare exactly: CAST(… AS DECIMAL(18,6)), or AS STRING")
 
     def _read(self, group: BoundGroup, flat: Flat) -> BoundTree:
-        """What a grouped query computes of its groups: the items and HAVING, over the group's columns."""
+        """Bind what a grouped query computes from its groups: the items and HAVING, over the group's columns."""
         place = group.inner.place
 
         def said(node: exp.Expr, at: Place) -> exp.Expr:
@@ -226,7 +226,7 @@ class Binder:
         return self.tree(above, place)
 
     def _distinct(self, tree: BoundTree) -> BoundTree:
-        """The rows of a query that is grouped, or several, already: each once."""
+        """Return each row of a query once, if the query is grouped or a union."""
         flat = _reading(tree, tree.place)
         keys = [(item.expression, item.place) for item in flat.items]
         return self._read(self._group(flat, keys, [], tree.place), flat)
@@ -239,7 +239,7 @@ class Binder:
         columns = list(first.rows.columns)
         for branch in branches[1:]:
             if len(branch.rows.columns) != len(columns):
-                what = f"{len(branch.rows.columns)} columns beside {len(columns)}"
+                what = f"{len(branch.rows.columns)} columns instead of {len(columns)}"
                 self.refuse(branch.place, what, "as many as the first query of the UNION has")
             for i, (one, other) in enumerate(zip(columns, branch.rows.columns, strict=True)):
                 wider = _together(one.type, other.type)
@@ -259,7 +259,7 @@ class Binder:
     def _tags(
         self, branches: list[BoundTree]
     ) -> tuple[tuple[str, tuple[str | int | bool, ...]] | None, tuple[str, ...]]:
-        """The column by which branches differ, and the key that it makes together with theirs."""
+        """Return the column by which branches differ, and the key that it forms together with theirs."""
         names = branches[0].rows.places()
         for i, name in enumerate(names):
             nodes = [branch.flat.items[i].expression for branch in branches]
@@ -272,13 +272,13 @@ class Binder:
 
 
 def _common_key(branches: Sequence[QueryRows]) -> tuple[int, ...]:
-    """The places of a key that all have there; empty where they have none in common."""
+    """Return the indexes of a key that all branches share; empty if there is none."""
     found = [[tuple(rows.places().index(name) for name in key) for key in keys_of(rows)] for rows in branches]
     return next((key for key in found[0] if all(key in other for other in found)), ())
 
 
 def _reading(bound: Bound, place: Place) -> Flat:
-    """A query of all columns of another one."""
+    """Return a query for all columns of another one."""
     relation = Relation(alias="", table_id=None, view=None, place=place)
     items = [
         FlatItem(name=c.name, expression=exp.column(c.name, table="", quoted=True), place=place, text=c.origin)
@@ -288,20 +288,20 @@ def _reading(bound: Bound, place: Place) -> Flat:
 
 
 def _is_there(flat: Flat, column: exp.Column) -> bool:
-    """Whether WHERE says of a column that it is not NULL."""
+    """Return whether WHERE requires that a column is not NULL."""
     found = exp.Not(this=exp.Is(this=column, expression=exp.Null()))
     return any(condition.expression.unnest() == found for condition in flat.where)
 
 
 def members_of(column: Column | QueryColumn) -> bool:
-    """Whether a column is a SET, whose text lists its members."""
+    """Return whether a column is a SET, whose text lists its members."""
     if isinstance(column, QueryColumn):
         return column.members
     return column.column_type.lower().startswith("set(")
 
 
 def _table_id(shape: object) -> str:
-    assert isinstance(shape, TableSchema)  # other rows' columns know where they come from
+    assert isinstance(shape, TableSchema)  # columns of other queries have an origin of their own
     return str(shape.table_id)
 
 
@@ -312,7 +312,7 @@ def _literal(node: exp.Expr) -> str | int | bool:
 
 
 def _together(one: LogicalType, other: LogicalType) -> LogicalType | None:
-    """The type whose canonical values both columns' are; None where they are written otherwise."""
+    """Return the type whose canonical values both types share; None if they are written differently."""
     if one == other:
         return one
     if one.kind in INTEGERS and other.kind in INTEGERS:

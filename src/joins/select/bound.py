@@ -1,4 +1,4 @@
-"""A query once its tables' columns are known: what it reads, and what its rows are; planning makes fragments of it."""
+"""Represent a query bound to its tables' columns: what it reads, and its rows. Planning turns it into fragments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from joins.select.tree import Tree
 
 @dataclass(slots=True, kw_only=True)
 class BoundTree:
-    """A row for each row of one table (`tree.root`), with what is joined to it; `trees`: every way to see it so."""
+    """A row for each row of one table (`tree.root`) with the tables joined to it; `trees`: all possible trees."""
 
     flat: Flat
     trees: list[Tree]
@@ -27,8 +27,8 @@ class BoundTree:
 class BoundGroup:
     """A row for each group of the rows of `inner`: the first `keys` of its columns, then the functions of the others.
 
-    `named`: the column of the rows that shows an expression, by its SQL. `always`: of a query without GROUP BY, whose
-    one group is there without rows too, the values of the key.
+    `named`: the column that contains an expression, by the expression's SQL. `always`: the key's values in a query
+    without GROUP BY, whose only group exists even without rows.
     """
 
     inner: BoundTree
@@ -41,9 +41,9 @@ class BoundGroup:
 
 @dataclass(slots=True, kw_only=True)
 class BoundUnion:
-    """The rows of all branches, whose columns stand for one another by their places.
+    """The rows of all branches, whose columns correspond by position.
 
-    `tags`: a column that has in each branch a value of its own, if there is one, and these values.
+    `tags`: a column with a different value in each branch, if there is one, and these values.
     """
 
     branches: tuple[BoundTree, ...]
@@ -53,9 +53,9 @@ class BoundUnion:
 
 @dataclass(slots=True, kw_only=True)
 class BoundPair:
-    """The pairs of the rows of two queries in which each of `keys`, a column of the left and of the right, is equal.
+    """The pairs of two queries' rows in which each of `keys`, a column of the left and one of the right, is equal.
 
-    `left_stays`, `right_stays`: rows of that side that meet none are there too, with NULLs.
+    `left_stays`, `right_stays`: that side keeps rows without a partner, with NULLs.
     """
 
     left: BoundTree
@@ -68,10 +68,10 @@ class BoundPair:
 
 @dataclass(slots=True, kw_only=True)
 class BoundInterval:
-    """The pairs of the rows of two append-only tables that are equal in `keys`, as in `BoundPair`, and near in time.
+    """The pairs of two append-only tables' rows that are equal in `keys`, as in `BoundPair`, and near in time.
 
-    `times`: the time of each side's rows, a column; the right one is `earliest` to `latest` microseconds behind the
-    left one. `lateness` (ms) per side as in `joins.query.nodes.Interval`, `left_stays` as in `BoundPair`.
+    `times`: the time column of each side; the right time is `earliest` to `latest` microseconds after the left one.
+    `lateness` (ms) per side is as in `joins.query.nodes.Interval`, `left_stays` as in `BoundPair`.
     """
 
     left: BoundTree
@@ -88,10 +88,9 @@ class BoundInterval:
 
 @dataclass(slots=True, kw_only=True)
 class BoundTop:
-    """Of the rows of `inner` that are equal in `partition` the first `most` in an order, and their numbers: `number`.
+    """The first `most` rows of `inner` in each `partition`, in an order, with their numbers: `number`.
 
-    `order`: columns of `inner`, and whether their order is turned; the last ones are a key of it, so that no two rows
-    have one place.
+    `order`: columns of `inner`, and whether their order is reversed; the last ones are a key, so no two rows are equal.
     """
 
     inner: BoundTree

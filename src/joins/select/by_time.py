@@ -1,7 +1,7 @@
-"""A query whose first join is one by time → one over the pairs of that join, whose rows Spark's own join finds.
+"""Rewrite a query whose first join is a join by time: the new query reads that join's pairs, which Spark computes.
 
-Both tables are append-only ones, and what ON says of their times bounds how long a row must be kept. So the join stands
-in front of every other step; what else the query joins is joined to the pairs, and groups are of them.
+Both tables are append-only, and the ON condition on their times bounds how long a row must be kept. So this join comes
+before every other step. All further tables are joined to the pairs, and groups are groups of pairs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from joins.select.tree import meetings, why_no_tree
 
 @dataclass(frozen=True, slots=True)
 class _Timed:
-    """What a query says of the times of a join's rows: its conditions, and the bounds of them."""
+    """The time conditions of a join: the conditions, and the bounds that they define."""
 
     join: FlatJoin
     conditions: list[Condition]
@@ -35,10 +35,10 @@ class _Timed:
 
 
 def by_time(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat | None:
-    """The same query over the pairs of its join by time; None where it has none. TopologyError for one that can not be.
+    """Return the same query over the pairs of its join by time; None if it has none. TopologyError if it is invalid.
 
-    It has one where a condition measures time by an INTERVAL, or where the times of two append-only tables are bounded
-    from both sides.
+    A join is by time if a condition uses an INTERVAL, or if the times of two append-only tables are bounded from both
+    sides.
     """
     for number, join in enumerate(flat.joins):
         timed = _timed(topology, flat, join)
@@ -48,7 +48,7 @@ def by_time(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat | 
 
 
 def _timed(topology: Topology, flat: Flat, join: FlatJoin) -> _Timed | None:
-    """The bounds between a table and those before it: what measures time, and what else compares the same columns."""
+    """Return the bounds between a table and earlier ones: time conditions, and others on the same columns."""
     found: list[tuple[Condition, tuple[Bound, ...]]] = []
     before = {flat.first, *(one.alias for one in flat.joins[: flat.joins.index(join)])}
     for condition in (*join.on, *(flat.where if join.inner else ())):
@@ -93,8 +93,8 @@ def _lateness(topology: Topology, flat: Flat, alias: str) -> float | None:
 def _over_pairs(topology: Topology, flat: Flat, number: int, timed: _Timed, place: Place, bind: Bind) -> Flat:
     join, at = timed.join, timed.conditions[0].place
     if number > 0:
-        expected = f"FROM {timed.bounds[0].earlier.table} JOIN {join.alias} ON … first, the others behind it"
-        refuse(topology, at, f"{join.alias} is joined by time behind another join", expected)
+        expected = f"FROM {timed.bounds[0].earlier.table} JOIN {join.alias} ON … first, the others after it"
+        refuse(topology, at, f"{join.alias} is joined by time after another join", expected)
     if join.full:
         refuse(topology, at, "a FULL JOIN by time", "a LEFT JOIN, or UNION ALL of two of them")
     sides = (flat.first, join.alias)
@@ -114,7 +114,7 @@ def _over_pairs(topology: Topology, flat: Flat, number: int, timed: _Timed, plac
         where = [one for one in where if not any(one is other for other in asked[join.alias])]
     elif hidden := [one for one in rest if not _is_of(flat, one, join.alias)]:
         what = f"ON {text_of_expression(hidden[0].expression)} in a LEFT JOIN by time is not supported yet"
-        expected = f"equalities, times, and conditions on {join.alias} alone that can not fail"
+        expected = f"equalities, times, and conditions on {join.alias} alone that cannot fail"
         refuse(topology, hidden[0].place, what, expected)
     where = [one for one in where if not any(one is other for other in asked[flat.first])]
     cut = QueryCut([], join, flat.joins[1:])
@@ -156,7 +156,7 @@ def _milliseconds(topology: Topology, flat: Flat, alias: str, place: Place) -> i
 
 
 def _range(topology: Topology, flat: Flat, timed: _Timed, place: Place) -> tuple[tuple[str, str], int, int]:
-    """The times of both sides, and how many microseconds the right one's may be behind the left one's."""
+    """Return the times of both sides, and the range of the right time relative to the left one in microseconds."""
     first, alias = flat.first, timed.join.alias
     times = {column.table: column for column in columns_of(timed.bounds)}
     columns = _columns(timed.bounds)
@@ -180,14 +180,14 @@ def _range(topology: Topology, flat: Flat, timed: _Timed, place: Place) -> tuple
     left, right = (f"{name}.{times[name].name}" for name in (first, alias))
     if not behind or not before:
         missing = f"{right} <= {left} + INTERVAL 1 HOUR" if not behind else f"{right} >= {left} - INTERVAL 10 MINUTE"
-        refuse(topology, place, "a join by time with one bound, which keeps rows for ever", f"AND {missing}")
+        refuse(topology, place, "a join by time with one bound, which keeps rows forever", f"AND {missing}")
     if -min(before) > min(behind):
         refuse(topology, place, f"no {alias} lies between these times", "the earlier bound first")
     return (left, right), -min(before), min(behind)
 
 
 def _is_of(flat: Flat, condition: Condition, alias: str) -> bool:
-    """Whether a condition asks one table alone, and can not fail: what can is asked behind the join, which tells it."""
+    """Return whether a condition uses one table alone and cannot fail; others run after the join, which reports it."""
     if aliases_in(condition.expression) != {alias}:
         return False
     shape = flat.shapes[alias]
@@ -199,5 +199,5 @@ def _is_of(flat: Flat, condition: Condition, alias: str) -> bool:
 
     try:
         return compiled(condition.expression, resolve, condition=True).failed is None
-    except Unsupported:  # where it is compiled for good, it is told
+    except Unsupported:  # reported where it is finally compiled
         return False

@@ -1,4 +1,4 @@
-"""A table's query and the schemas → its plan; everything wrong or unsupported is refused at its place in the query."""
+"""Compile a table's query to its plan, given the schemas; errors refer to their position in the query."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOST_NUMBERS = 0x7F
 
 
 def compile_plan(topology: Topology, table: Table, schemas: Mapping[TableId, TableSchema]) -> Plan:
-    """The plan of a table's query; TopologyError for what the schemas show to be wrong.
+    """Return the plan of a table's query; TopologyError for errors that the schemas reveal.
 
     `schemas` holds every table of `joins.select.parser.tables_of`. `row_key` is proved to be a key of the result
     (`joins.select.rowkey`).
@@ -41,14 +41,14 @@ def compile_plan(topology: Topology, table: Table, schemas: Mapping[TableId, Tab
 
 
 def ties_of(topology: Topology, table: Table, schemas: Mapping[TableId, TableSchema]) -> Ties:
-    """By the place of each ROW_NUMBER() in a table's query what ends its ties, for who asks others the same."""
+    """Return the tie-breakers of each ROW_NUMBER() in a table's query, by its position, for use in other databases."""
     binder = Binder(topology, schemas)
     binder.query(parse_query(topology, table))
     return binder.ties
 
 
 class _Planner:
-    """Turns bound queries into fragments, each behind those whose rows it reads."""
+    """Turns bound queries into fragments, each after those whose rows it reads."""
 
     def __init__(self, topology: Topology, table: Table, schemas: Mapping[TableId, TableSchema]) -> None:
         self.topology, self.table, self.schemas = topology, table, schemas
@@ -60,7 +60,7 @@ class _Planner:
         refuse(self.topology, place, what, expected)
 
     def plan(self, bound: BoundTree) -> Plan:
-        """The plan of the whole query, whose rows go to the sink."""
+        """Return the plan of the whole query, whose rows go to the sink."""
         key = self._row_key(bound)
         self.sources = self._sources(bound)
         self._tree(bound, SINK, key.columns(), items=bound.flat.items, key=key.names() or ())
@@ -76,7 +76,7 @@ class _Planner:
         return Plan(fragments=tuple(self.fragments), sources=tuple(self.sources.values()), sink=sink)
 
     def _row_key(self, bound: BoundTree) -> RowKey:
-        """The proved row key; the tree is settled by it."""
+        """Return the proved row key, which also decides the tree."""
         keys = [
             RowKey(self.table, bound, tree, primary)
             for tree in bound.trees
@@ -85,7 +85,7 @@ class _Planner:
         found = next((key for key in keys if key.fault() is None), None)
         if found is None:
             fault = keys[0].fault()
-            assert fault is not None  # else it had been found
+            assert fault is not None  # otherwise the key would have been found
             raise self.topology.error(f"tables.{self.table.name}.row_key", *fault)
         bound.tree = found.tree
         return found
@@ -93,7 +93,7 @@ class _Planner:
     # -- captured tables
 
     def _sources(self, bound: BoundTree) -> dict[TableId, PlanSource]:
-        """Every captured table that the query reads, with the columns that any part of it uses."""
+        """Return every captured table of the query, with the columns that any part uses."""
         used: dict[TableId, set[str]] = {}
         places: dict[TableId, Place] = {}
         for tree in _trees(bound):
@@ -128,15 +128,16 @@ class _Planner:
     # -- fragments
 
     def number(self) -> int:
-        """A number that no other step has."""
+        """Return a number that no other step has."""
         return next(self._numbers)
 
     def read(
         self, bound: ReadQuery, target: int, names: Sequence[str], wanted: Sequence[str]
     ) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        """Plan a query whose rows go to `target`, named by its columns `names`, or of none by what names them there.
+        """Plan a query whose rows go to `target`. Their id is the columns `names`, or the target's choice if it is
+        empty.
 
-        The numbers of its fragments, and the columns that they send, `wanted` among them.
+        Return the numbers of its fragments, and the columns that they send, `wanted` among them.
         """
         if isinstance(bound, BoundGroup):
             return self._group(bound, target, names)
@@ -148,13 +149,13 @@ class _Planner:
             return (self._interval(bound, target, wanted),), tuple(wanted)
         if isinstance(bound, BoundTop):
             return (self._top(bound, target, names, wanted),), tuple(wanted)
-        assert isinstance(bound, BoundTree)  # the last kind that there is
+        assert isinstance(bound, BoundTree)  # the last possible kind
         return (self._sent(bound, target, names, wanted),), tuple(wanted)
 
     def _sent(
         self, bound: BoundTree, target: int, names: Sequence[str], wanted: Sequence[str], tag: str | None = None
     ) -> int:
-        """A tree's rows as others read them: the wanted columns alone."""
+        """Plan a tree whose rows another fragment reads: only the wanted columns."""
         items = {item.name: item for item in settled(bound).items}
         shown = [items[name].expression for name in names or bound.rows.primary_key]
         columns = [bound.tree.canonical(n.table, n.name)[1] for n in shown if isinstance(n, exp.Column)]
@@ -180,7 +181,7 @@ class _Planner:
         sent: bool = False,
         tag: str | None = None,
     ) -> int:
-        """A fragment without groups, its rows named by these columns of the root."""
+        """Add a fragment without groups; the given columns of the root are its rows' ids."""
         kept = settled(bound)
         named = {item.name: item for item in kept.items}
         compiler = TreeCompiler(self, bound, kept)
@@ -202,7 +203,7 @@ class _Planner:
         return fragment.number
 
     def _group(self, bound: BoundGroup, target: int, names: Sequence[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        """A fragment whose rows are grouped; the key's columns come in the order in which they name the groups."""
+        """Add a fragment whose rows are grouped; the key's columns are in the order of the groups' ids."""
         inner, places = bound.inner, bound.rows.places()
         order = [places.index(name) for name in names] or list(range(bound.keys))
         change_detector, number = self.number(), self.number()
@@ -224,11 +225,11 @@ class _Planner:
         return (self._grouped(root, finish, group, target),), (*(places[i] for i in order), *places[bound.keys :])
 
     def _top(self, bound: BoundTop, target: int, names: Sequence[str], wanted: Sequence[str]) -> int:
-        """A fragment whose rows are the first ones of their groups, named by these columns, or by their own key."""
+        """Add a fragment with the first rows of its groups; their ids are the given columns, or their own key."""
         inner, change_detector, number = bound.inner, self.number(), self.number()
         compiler = TreeCompiler(self, inner, kept := settled(inner))
         root = compiler.root(inner.flat.shapes[inner.tree.root.alias].primary_key, change_detector)
-        turned = dict(reversed(bound.order))  # a value that comes again decides nothing
+        turned = dict(reversed(bound.order))  # a repeated value decides nothing
         held = list(
             dict.fromkeys([name for name, _ in bound.order] + [n for n in (*wanted, *names) if n != bound.number])
         )
@@ -264,7 +265,7 @@ class _Planner:
         return self._grouped(root, finish, group, target)
 
     def _grouped(self, root: Node, finish: Finish, group: Grouping, target: int) -> int:
-        """One more fragment, whose rows are grouped; its number."""
+        """Add a fragment whose rows are grouped, and return its number."""
         fragment = Fragment(
             number=len(self.fragments),
             root=root,
@@ -277,7 +278,7 @@ class _Planner:
         return fragment.number
 
     def _union(self, bound: BoundUnion, target: int, wanted: Sequence[str]) -> tuple[int, ...]:
-        """A fragment for each branch, its rows' names told apart by the branch's own literal, or by its number."""
+        """Add a fragment per branch; the branch's literal, or its number, distinguishes the ids of its rows."""
         places = bound.rows.places()
         numbers = []
         for i, branch in enumerate(bound.branches):
@@ -289,7 +290,7 @@ class _Planner:
         return tuple(numbers)
 
     def _pair(self, bound: BoundPair, target: int, wanted: Sequence[str]) -> int:
-        """A fragment of the pairs of two queries' rows."""
+        """Add a fragment with the pairs of two queries' rows."""
         number = self.number()
         left, right = self._met(bound.left), self._met(bound.right)
         pair = Pair(
@@ -304,7 +305,7 @@ class _Planner:
         return self._met_rows(bound, pair, (*left.columns, *right.columns), target, wanted)
 
     def _interval(self, bound: BoundInterval, target: int, wanted: Sequence[str]) -> int:
-        """A fragment of the pairs of two append-only tables' rows, by their times."""
+        """Add a fragment with the pairs of two append-only tables' rows, by their times."""
         if self.table.engine != "jvm":
             self.refuse(bound.place, f"a join by time with `engine: {self.table.engine}`", "engine: jvm")
         numbers = self.number(), self.number()
@@ -333,7 +334,7 @@ class _Planner:
         self, bound: BoundPair | BoundInterval, root: Pair | Interval, names: Sequence[str], target: int,
         wanted: Sequence[str],
     ) -> int:  # fmt: skip
-        """The fragment of rows that meet, which tells the wanted ones of its values."""
+        """Add the fragment of rows that meet, which emits the wanted values."""
         named = {column.name: column for column in bound.rows.columns}
         types = root.flat_types()
         picks = tuple(names.index(name) for name in wanted)
@@ -354,7 +355,7 @@ class _Planner:
         return fragment.number
 
     def _met(self, bound: BoundTree) -> Node:
-        """One side of a pair: a node that reads its query, and knows what each row was."""
+        """Return one side of a pair: a node that reads its query through a change detector."""
         change_detector, columns, key = self.number(), bound.rows.places(), bound.rows.primary_key
         number = self._sent(bound, change_detector, key, columns)
         types = {column.name: column.type for column in bound.rows.columns}
@@ -370,7 +371,7 @@ class _Planner:
 
 
 def _trees(bound: ReadQuery) -> Iterator[BoundTree]:
-    """Every tree of a query."""
+    """Yield every tree of a query."""
     if isinstance(bound, BoundGroup | BoundTop):
         yield from _trees(bound.inner)
     elif isinstance(bound, BoundUnion):
@@ -386,5 +387,5 @@ def _trees(bound: ReadQuery) -> Iterator[BoundTree]:
 
 
 def _text_of(values: Sequence[str | int | bool]) -> str:
-    """The text of a row's name, as `joins.steps.records` writes it."""
+    """Return the text of a row's id, as `joins.steps.records` writes it."""
     return orjson.dumps(values).decode()[1:-1]

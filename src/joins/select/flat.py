@@ -1,4 +1,5 @@
-"""A query over flat relations: every column with its table, no `*` left; `joins.select.flatten` makes it."""
+"""Represent a query over flat relations: every column with its table, without `*`. `joins.select.flatten` creates
+it."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from joins.select.sql import Place, Relation
 
 
 class ReadQuery(Protocol):
-    """A query whose rows another one reads; which kinds there are, `joins.select.bound` says."""
+    """A query whose rows another one reads; `joins.select.bound` defines the kinds."""
 
     rows: QueryRows
 
@@ -38,7 +39,7 @@ class FlatJoin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatItem:
-    """One column of the result; `text` as a person wrote it, where the expression is another."""
+    """One column of the result; `text` is the original text if the expression differs from it."""
 
     name: str
     expression: exp.Expr
@@ -48,11 +49,11 @@ class FlatItem:
 
 @dataclass(slots=True, kw_only=True)
 class Flat:
-    """The query over relations by alias (`outer/inner` where what was read has taken its place), and their `shapes`.
+    """The query over relations by alias (`outer/inner` for the tables of a merged query), and their `shapes`.
 
-    `readings`: the relations that are queries of their own. Where the query's rows are numbered, `partition` and
-    `order` name the items that say how; what a query can not name is among them, under names that begin with `_`.
-    `scope`: what its columns' names stand for, by alias of the query.
+    `readings`: the relations that are separate queries. If the query's rows are numbered, `partition` and `order` name
+    the items that define the numbering; items that the query cannot name have names that begin with `_`. `scope`: the
+    expressions that its columns' names represent, by alias of the query.
     """
 
     relations: dict[str, Relation] = field(default_factory=dict)

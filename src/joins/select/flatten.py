@@ -1,9 +1,9 @@
-"""A SELECT and the schemas → the same over flat relations only, every column with its table, no `*` left.
+"""Flatten a SELECT, given the schemas: only flat relations, every column with its table, no `*`.
 
-A table of the topology, or a query in FROM, is replaced by what it says: its tables take its place among the joins, its
-conditions join the others, its columns become what they are computed from; below a LEFT JOIN they are computed only
-where its row is there. Where that would change what is asked (groups, DISTINCT, UNION; a LEFT JOIN of what has
-conditions) it stays a relation of its own, whose rows are read as a table's are.
+A table of the topology, or a query in FROM, is replaced by its content. Its tables become joins of the outer query, its
+conditions are added, and its columns become the expressions that compute them. Below a LEFT JOIN they are computed only
+if the row exists. Where that would change the result (groups, DISTINCT, UNION; a LEFT JOIN of a query with conditions)
+the query stays a separate relation, whose rows are read like a table's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from joins.select.sql import Item, Join, Place, Query, Relation, Select, place_o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reads:
-    """What flattening asks: the topology's tables, the captured ones' schemas, and of a query its bound form."""
+    """The inputs of flattening: the topology's tables, the captured tables' schemas, and a function to bind a query."""
 
     topology: Topology
     schemas: Mapping[TableId, TableSchema]
@@ -31,7 +31,7 @@ class Reads:
 
 
 def flatten(reads: Reads, select: Select, prefix: str = "") -> Flat:
-    """The flat query; TopologyError for unknown or ambiguous columns."""
+    """Return the flat query; TopologyError for unknown or ambiguous columns."""
     return _Flattener(reads, select, prefix).run()
 
 
@@ -39,9 +39,9 @@ class _Flattener:
     def __init__(self, reads: Reads, select: Select, prefix: str) -> None:
         self.reads, self.select, self.prefix = reads, select, prefix
         self.flat = Flat()
-        # what each name of a column stands for, by alias of the query
+        # the expression of each column name, by alias of the query
         self.scope: dict[str, dict[str, exp.Expr]] = {}
-        self.former: dict[str, dict[str, exp.Expr]] = {}  # the same of columns that their table has no more
+        self.former: dict[str, dict[str, exp.Expr]] = {}  # the same for columns that their table has dropped
 
     def refuse(self, place: Place, what: str, expected: str) -> NoReturn:
         refuse(self.reads.topology, place, what, expected)
@@ -62,7 +62,7 @@ class _Flattener:
     # -- tables
 
     def _enter(self, relation: Relation, join: Join | None) -> None:
-        """Add a table of the query, or what the query in its place reads."""
+        """Add a table of the query, or the content of the query in its place."""
         inside = Flat()
         if relation.table_id is not None:
             first = self._captured(relation, self.reads.schemas[relation.table_id])
@@ -92,7 +92,7 @@ class _Flattener:
         return parse_query(self.reads.topology, self.reads.topology.tables[relation.view or ""])
 
     def _read(self, relation: Relation, query: Query) -> str:
-        """A query of its own, whose rows are read."""
+        """Add a separate query, whose rows are read."""
         alias = self.prefix + relation.alias
         bound = self.reads.bind(query)
         self.flat.relations[alias], self.flat.shapes[alias] = relation, bound.rows
@@ -101,7 +101,7 @@ class _Flattener:
         return alias
 
     def _merged(self, relation: Relation, query: Query, join: Join | None) -> Flat | None:
-        """What takes the place of a query's name; None where the query must be read as one of its own."""
+        """Merge a query into this one and return its content; None if it must stay separate."""
         if (
             not isinstance(query, Select)
             or query.grouped
@@ -110,7 +110,7 @@ class _Flattener:
             or any(one.full for one in query.joins)
         ):
             return None
-        if any(one.full for one in self.select.joins):  # what is beside a FULL JOIN may be missing as a whole
+        if any(one.full for one in self.select.joins):  # with a FULL JOIN, other tables may be missing as a whole
             return None
         inside = flatten(self.reads, query, f"{self.prefix}{relation.alias}/")
         computed = {item.name: item.expression for item in inside.items}
@@ -145,7 +145,7 @@ class _Flattener:
                 self.flat.items.append(FlatItem(name=name, expression=expression, place=item.place))
 
     def _numbered(self, select: Select) -> None:
-        """The items by which rows are numbered, those that are no columns of the result behind the others."""
+        """Add the items by which rows are numbered; those that are no columns of the result come last."""
         if select.ranking is None:
             return
         names = {item.expression.sql(): item.name for item in self.flat.items}
@@ -162,7 +162,7 @@ class _Flattener:
         self.flat.order = [(named(node), descending) for node, descending in ranking.order]
 
     def _grouping(self, node: exp.Expr, items: tuple[Item, ...]) -> Condition:
-        """What GROUP BY names: an expression, or the column of a name or of a number."""
+        """Return what GROUP BY names: an expression, or the column of a name or a number."""
         place = place_of(self.select.table, node)
         if isinstance(node, exp.Literal) and not node.is_string:
             number = int(node.name) if node.name.isdigit() else 0
@@ -178,7 +178,7 @@ class _Flattener:
         return bool(node.table) or any(node.name in columns for columns in scopes)
 
     def _said(self, node: exp.Expr, items: tuple[Item, ...]) -> exp.Expr:
-        """The same with the names of the query's columns replaced by what they are computed from."""
+        """Return the expression with the query's column names replaced by what they are computed from."""
         named = {item.name: item.expression for item in items if item.expression is not None}
         copy = exp.Paren(this=node.copy())
         for column in list(copy.find_all(exp.Column)):
@@ -194,7 +194,7 @@ class _Flattener:
         return Condition(expression=self._bound(node, place), place=place)
 
     def _bound(self, node: exp.Expr, place: Place) -> exp.Expr:
-        """The expression over flat columns."""
+        """Return the expression over flat columns."""
         if isinstance(node, exp.Column):
             return self._column(node, place).copy()
         bound = node.copy()
@@ -230,7 +230,7 @@ class _Flattener:
         return scope[owners[0]][name]
 
     def _refuse_left_out(self, aliases: list[str], name: str, place: Place) -> None:
-        """A column that its table has but nobody captures: `*` goes without it, who names it is told why."""
+        """Refuse a column that its table has but capture excludes: `*` omits it, but naming it is an error."""
         for alias in aliases:
             schema = self.flat.shapes.get(self.prefix + alias)
             kind = dict(schema.left_out).get(name) if isinstance(schema, TableSchema) else None
@@ -244,9 +244,9 @@ def _column(alias: str, name: str) -> exp.Expr:
 
 
 def _if_there(first: str, key: tuple[str, ...], node: exp.Expr) -> exp.Expr:
-    """A column of a query on the side of a join that may be missing: where the query has no row, all are NULL.
+    """Return a column of a query on the nullable side of a join: NULL if the query has no row.
 
-    The row is there where its first table's is, since such a query has no inner joins.
+    The row exists if its first table's row does, since such a query has no inner joins.
     """
     if isinstance(node, exp.Column) or not key:  # a table without a key is refused where it is joined
         return node

@@ -1,4 +1,4 @@
-"""One bound tree → what its fragment holds: the tree of nodes, and what is computed of whole rows."""
+"""Compile one bound tree to the content of its fragment: the tree of nodes, and the expressions over whole rows."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ from joins.select.tree import Branch
 
 
 class Planning(Protocol):
-    """What a tree needs of its planner: numbers, captured tables, and the fragments of the queries that it reads."""
+    """What a tree needs from its planner: numbers, captured tables, and the fragments of the queries that it reads."""
 
     topology: Topology
     sources: Mapping[TableId, PlanSource]
 
     def number(self) -> int:
-        """A number that no other step has."""
+        """Return a number that no other step has."""
         ...
 
     def read(
         self, bound: ReadQuery, target: int, names: Sequence[str], wanted: Sequence[str]
     ) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        """Plan a query whose rows go to `target`, named by its columns `names`, or of none by what names them there.
+        """Plan a query whose rows go to `target`. Their id is the columns `names`, or the target's choice if it is
+        empty.
 
-        The numbers of its fragments, and the columns that they send, `wanted` among them.
+        Return the numbers of its fragments, and the columns that they send, `wanted` among them.
         """
         ...
 
@@ -58,7 +59,7 @@ class TreeCompiler:
         refuse(self.planning.topology, place, what, expected)
 
     def root(self, names: Sequence[str], outlet: int) -> Node:
-        """The tree of nodes, its rows named by these columns of the root, what is read by it planned before it."""
+        """Return the tree of nodes with these row id columns; the queries that it reads are planned first."""
         for name in names:
             self.used[self.tree.root.alias].add(name)
         root = self._node(self.tree.root, names, outlet)
@@ -74,7 +75,7 @@ class TreeCompiler:
     # -- nodes
 
     def _node(self, branch: Branch, names: Sequence[str], target: int) -> Node:
-        """A node whose rows are named by these columns, and go to `target` where it joins nothing."""
+        """Return a node with these columns as row ids; its rows go to `target` if it joins nothing."""
         source, columns = self._source(branch, names, target)
         offset, lookups = len(columns), list[LookupJoin]()
         for child in branch.children:
@@ -115,7 +116,7 @@ class TreeCompiler:
             fragments, columns = self.planning.read(bound, target, names, columns)
             return Derived(fragments=fragments, change_detector=None), columns
         change_detector = self.planning.number()
-        # its rows come named by what is part of their name here: else what a name says would come from several rows
+        # its rows' ids must be contained in the ids here, otherwise one id would stand for several rows
         key = next((key for key in keys_of(shape) if {*key} <= {*names}), shape.primary_key)
         by = () if key == shape.primary_key else key
         fragments, columns = self.planning.read(bound, change_detector, by, columns)
@@ -127,7 +128,7 @@ class TreeCompiler:
         return column.type
 
     def _filter(self, branch: Branch, names: tuple[str, ...]) -> Expression | None:
-        """The conditions on one table that its rows must satisfy to be there: what does not needs no state."""
+        """Return the filter of one table's rows: rows that fail it need no state."""
         if branch.alias in self.flat.readings:
             return None
 
@@ -141,14 +142,14 @@ class TreeCompiler:
                 for condition in self.settled.filters
                 if {column.table for column in condition.expression.find_all(exp.Column)} == {branch.alias}
             ]
-            # one that can fail is left to WHERE, which tells the dead letters
+            # one that can fail is left to WHERE, which reports dead letters
             asked += [expression for expression in own if expression.failed is None]
         return all_of(asked)
 
     # -- what is computed
 
     def finish(self, root: Node, items: Sequence[FlatItem], key: Sequence[str]) -> Finish:
-        """What is computed of whole rows: these items, and the conditions. `key`: the items that name rows."""
+        """Return the expressions over whole rows: these items and the conditions. `key`: the items of the row id."""
         types = root.flat_types()
 
         def resolve(column: exp.Column) -> Typed:

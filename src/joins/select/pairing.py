@@ -1,7 +1,7 @@
-"""A query that no tree can say, since a join meets many rows on both sides → one over the pairs of that join.
+"""Rewrite a query that does not fit a tree because a join matches many rows on both sides: it reads that join's pairs.
 
-The joins in front of it are a query of their own, the table that is met another; what is joined behind it is joined to
-the pairs. So `a JOIN b ON b.k = a.k LEFT JOIN c ON c.id = b.c_id` is pairs of a and b, each of which looks up c.
+The joins before it become a query of their own, and so does the joined table. Later joins are joined to the pairs. So
+`a JOIN b ON b.k = a.k LEFT JOIN c ON c.id = b.c_id` is pairs of a and b, each of which looks up c.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from joins.select.rows import QueryColumn, QueryRows
 from joins.select.sql import Place, Relation, refuse
 from joins.select.tree import Meeting, build_trees, meetings, why_no_tree
 
-PAIRS = "_pair"  # begins the name of what stands in the place of the tables that meet
+PAIRS = "_pair"  # prefix of the name that replaces the tables that meet
 Bind = Callable[[Flat, Place], BoundTree]
 
 
 @dataclass(frozen=True, slots=True)
 class QueryCut:
-    """Where a query is cut: the joins in front, the one of many to many, and those behind."""
+    """A query split at a many-to-many join: the joins before it, the join itself, and the joins after it."""
 
     front: list[FlatJoin]
     join: FlatJoin
@@ -33,7 +33,7 @@ class QueryCut:
 
 
 def paired(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat:
-    """The same query over the pairs of its first join that is no lookup; TopologyError where it is none either."""
+    """Return the same query over the pairs of its first join that is no lookup; TopologyError if that is impossible."""
     flat = _in_order(flat)
     cut = _cut(topology, flat)
     left = frozenset([flat.first, *(join.alias for join in cut.front)])
@@ -67,14 +67,14 @@ def paired(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat:
 
 
 def _in_order(flat: Flat) -> Flat:
-    """The same query, where each inner join meets a table in front of it, if it can, and asks nothing of those behind:
-    FROM may list them in any order, and a query in it may have brought them."""
+    """Return the same query with inner joins reordered so that each, if possible, meets a table before it and uses none
+    after it: FROM may list tables in any order, and merged queries add some."""
     if any(join.full for join in flat.joins):
         return flat
     asked = [*flat.where, *(one for join in flat.joins if join.inner for one in join.on)]
     waiting, entered, joins, where = [*flat.joins], {flat.first}, list[FlatJoin](), list(flat.where)
     while waiting:
-        # an inner join may move before others: what it asks of those is asked of the whole rows
+        # an inner join may move before others: its conditions on those are checked on the whole rows
         able = [join for join in waiting if join.inner and _meets(join, entered, asked)]
         join = able[0] if waiting[0].inner and able else waiting[0]
         waiting = [one for one in waiting if one is not join]
@@ -87,14 +87,14 @@ def _in_order(flat: Flat) -> Flat:
 
 
 def _meets(join: FlatJoin, entered: set[str], asked: list[Condition]) -> bool:
-    """Whether an equality stands between a table and those before it."""
+    """Return whether an equality connects a table and those before it."""
     equal = (one.expression.unnest() for one in asked)
     others = (aliases_in(one) for one in equal if isinstance(one, exp.EQ))
     return any(join.alias in tables and tables - {join.alias} <= entered for tables in others if len(tables) > 1)
 
 
 def _cut(topology: Topology, flat: Flat) -> QueryCut:
-    """At the last FULL join, since what is asked in front of it is asked of that side; else at the first to many."""
+    """Split at the last FULL join, as its left side includes all earlier conditions; else at the first many-to-many."""
     for i, join in reversed([*enumerate(flat.joins)]):
         if join.full:
             return QueryCut(flat.joins[:i], join, flat.joins[i + 1 :])
@@ -106,7 +106,7 @@ def _cut(topology: Topology, flat: Flat) -> QueryCut:
 
 
 def _part(flat: Flat, first: str, joins: list[FlatJoin]) -> Flat:
-    """The query of some of the tables, with the conditions of WHERE on them alone."""
+    """Return the query of some of the tables, with the WHERE conditions on them alone."""
     names = {first, *(join.alias for join in joins)}
     return Flat(
         relations={name: flat.relations[name] for name in names},
@@ -119,7 +119,7 @@ def _part(flat: Flat, first: str, joins: list[FlatJoin]) -> Flat:
 
 
 def _asked_of_the_right(topology: Topology, join: FlatJoin, rest: list[Condition]) -> list[Condition]:
-    """What an outer join asks beyond its equalities: of its table alone, before the rows meet."""
+    """Return an outer join's conditions beyond its equalities, which must use only its table: they filter its rows."""
     if join.inner:
         return []
     for condition in rest:
@@ -136,7 +136,7 @@ def aliases_in(node: exp.Expr) -> set[str]:
 
 
 def columns_used(flat: Flat, cut: QueryCut) -> dict[str, set[str]]:
-    """The columns that the query uses, of each of its tables, and their keys."""
+    """Return the columns that the query uses of each of its tables, and their keys."""
     used = {alias: set(shape.primary_key) for alias, shape in flat.shapes.items()}
     conditions = [*flat.where, *(one for join in (*cut.front, cut.join, *cut.behind) for one in join.on)]
     for node in (*(item.expression for item in flat.items), *(one.expression for one in conditions)):
@@ -154,7 +154,7 @@ def side_of(
     bind: Bind,
     place: Place,
 ) -> BoundTree:
-    """One side of the pairs: a query of the used columns of its tables."""
+    """Return one side of the pairs: a query of the used columns of its tables."""
     side = _part(flat, first, joins)
     side.where = list(where)
     side.items = [
@@ -180,7 +180,7 @@ def _pair(sides: tuple[BoundTree, BoundTree], met: list[Meeting], join: FlatJoin
 
 
 def _must_have_names(topology: Topology, pair: BoundPair, join: FlatJoin, place: Place) -> None:
-    """Of a FULL JOIN a row that is alone on the left and one on the right may both be named by NULLs alone."""
+    """Refuse a FULL JOIN whose unmatched rows of both sides could all have the same id of NULLs."""
     nullable = {column.name for side in (pair.left, pair.right) for column in side.rows.columns if column.nullable}
     if pair.left_stays and pair.right_stays and nullable >= {*pair.left.rows.primary_key, *pair.right.rows.primary_key}:
         named = " and ".join(column.origin for column in pair.rows.columns if column.name in pair.rows.primary_key)
@@ -207,7 +207,7 @@ def over(
     inside: frozenset[str],
     place: Place,
 ) -> Flat:
-    """The query with the pairs in the place of the tables that are in them."""
+    """Return the query with the pairs in place of the tables in them."""
 
     def moved(node: exp.Expr) -> exp.Expr:
         copy = exp.Paren(this=node.copy())

@@ -1,4 +1,4 @@
-"""The text of a query → its shape (`joins.select.sql`); all else is refused where it stands, with the nearest form."""
+"""Parse the text of a query into its shape (`joins.select.sql`); errors name position and nearest valid form."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from joins.select.tokens import CLAUSES, KEPT, KINDS, NOT_YET, check_tokens, sta
 
 
 def parse_query(topology: Topology, table: Table) -> Query:
-    """The query's shape; TopologyError with file, line, column and the nearest supported form for anything else."""
+    """Return the query's shape; TopologyError with file, line, column and the nearest supported form otherwise."""
     return _Parser(topology, table, {}).query(_statement(topology, table))
 
 
 def check_query(topology: Topology, table: Table) -> list[str] | None:
-    """Names of the result's columns, checked as far as is possible without the tables' schemas.
+    """Return the names of the result's columns, checked as far as possible without the tables' schemas.
 
-    Called by `tailorbird validate`. None when a `*` leaves the names open. TopologyError for a query outside the
-    supported shape, a table that is not captured, or a row_key that the result does not hold.
+    `tailorbird validate` calls it. None if a `*` leaves the names open. TopologyError for a query outside the supported
+    shape, a table that is not captured, or a row_key that the result does not contain.
     """
     items = items_of(parse_query(topology, table))
     tables_of(topology, table)
@@ -58,9 +58,9 @@ def check_query(topology: Topology, table: Table) -> list[str] | None:
 
 
 def tables_of(topology: Topology, table: Table, readers: tuple[str, ...] = ()) -> frozenset[TableId]:
-    """The captured tables that a query reads, through other tables of the topology as well.
+    """Return the captured tables that a query reads, also through other tables of the topology.
 
-    TopologyError when a table is read by its own query.
+    Raises TopologyError if a table is read by its own query.
     """
     found: set[TableId] = set()
     for select in selects_of(parse_query(topology, table)):
@@ -94,9 +94,9 @@ def _statement(topology: Topology, table: Table) -> exp.Expr:
 
 
 class _Parser:
-    """Reads one query; those within it are read by parsers of their own. `named`: queries that WITH gave a name.
+    """Parses one query; each nested query has a parser of its own. `named`: queries named by WITH.
 
-    `nameless`: the names of its columns do not matter, since another query's stand for them.
+    `nameless`: the names of its columns do not matter, since another query's are used.
     """
 
     def __init__(
@@ -113,12 +113,12 @@ class _Parser:
         return place_of(self.table.name, node)
 
     def query(self, node: exp.Expr) -> Query:
-        """The shape of a statement, or of a query within one."""
+        """Return the shape of a statement, or of a nested query."""
         self._must_be_limited(found := self.read(node))
         return found
 
     def read(self, node: exp.Expr) -> Query:
-        """The same of a query in FROM, whose rows' number may get its limit from the one around it."""
+        """Return the shape of a query in FROM, whose row numbers may be limited by the enclosing query."""
         if isinstance(node, exp.Subquery):
             return self.read(node.this)
         if (named := node.args.get("with_")) is not None:
@@ -203,7 +203,7 @@ class _Parser:
     def _limited(
         self, first: Relation, joins: tuple[Join, ...], where: tuple[exp.Expr, ...]
     ) -> tuple[Relation, tuple[Join, ...], tuple[exp.Expr, ...]]:
-        """What numbers its rows, with the limits that WHERE and the joins' ON set; of those what they say no more."""
+        """Apply the limits that WHERE and ON set to numbered relations, and drop redundant conditions."""
         try:
             first, joins, where = limited(first, joins, where)
         except Unsupported as error:
@@ -265,7 +265,7 @@ class _Parser:
         return relation
 
     def _named(self, node: exp.Table) -> tuple[Query | None, str | None, TableId | None]:
-        """What a name after FROM or JOIN stands for."""
+        """Resolve a name after FROM or JOIN."""
         parts = tuple(part.name for part in node.parts)
         if len(parts) == 1 and parts[0] in self.named:
             others = {name: query for name, query in self.named.items() if name != parts[0]}
@@ -295,7 +295,7 @@ class _Parser:
                 joins.append(join)
                 continue
             if joins:
-                what = "RIGHT JOIN behind another join"
+                what = "RIGHT JOIN after another join"
                 self.refuse(node, what, f"FROM {join.relation.alias} LEFT JOIN (SELECT …) name ON …")
             joins.append(Join(relation=first, inner=False, on=join.on, place=join.place))
             first = join.relation
@@ -325,7 +325,7 @@ class _Parser:
         return Join(relation=relation, inner=not outer, on=on, place=place, full=kind.startswith("FULL"))
 
     def _where(self, joins: tuple[Join, ...], where: exp.Expr | None) -> tuple[tuple[Join, ...], tuple[exp.Expr, ...]]:
-        """The conditions of WHERE; those that ask another query become joins of what it finds."""
+        """Return the conditions of WHERE; those with a subquery become joins."""
         conditions: list[exp.Expr] = []
         more = list(joins)
         for condition in conjuncts(None if where is None else where.this):
@@ -351,7 +351,7 @@ class _Parser:
         return Join(relation=relation, inner=not semijoin.absent, on=semijoin.on, place=place)
 
     def _check_joined(self, first: Relation, joins: tuple[Join, ...], where: tuple[exp.Expr, ...]) -> None:
-        """Each joined table needs an equality with another one; which keys they cover is known with the schemas."""
+        """Check that each joined table has an equality with another one; schemas show later which keys it covers."""
         pool = [*(part for join in joins if join.inner for part in join.on), *where]
         for join in joins:
             alias = join.relation.alias
@@ -366,7 +366,7 @@ class _Parser:
                 refuse(self.topology, join.place, f"no equality joins {alias}", form)
 
     def _check(self, node: exp.Expr, *, aggregates: bool = False) -> None:
-        """Refuse an unknown table in a column's name, and what no expression may hold."""
+        """Refuse an unknown table in a column's name, and anything that is not allowed in an expression."""
         try:
             check_shape(node, aggregates=aggregates)
         except Unsupported as error:

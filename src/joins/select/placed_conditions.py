@@ -1,8 +1,7 @@
-"""Where the conditions of a tree are asked: beside the rows of one table, behind the joins, or in the columns.
+"""Decide where the conditions of a tree are evaluated: on the rows of one table, after the joins, or in the columns.
 
-What a LEFT JOIN asks beyond the key decides whether its row is found. Asked of the joined table alone it is a filter of
-that table's rows; asked of others too, the columns of the joined table and of those found by it are NULL where it does
-not hold.
+Extra ON conditions of a LEFT JOIN also decide the match. If they use the joined table alone, they filter its rows. If
+they use other tables, too, and fail, the columns of the joined table and of tables joined through it are NULL.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from joins.select.tree import Branch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedConditions:
-    """The columns and conditions over whole rows, and `own`: by alias those that a table's rows alone must satisfy."""
+    """The columns and conditions over whole rows, and `own`: by alias, the conditions on a table's own rows."""
 
     items: tuple[FlatItem, ...]
     filters: tuple[Condition, ...]
     own: Mapping[str, tuple[Condition, ...]]
 
     def used(self, bound: BoundTree) -> dict[str, set[str]]:
-        """The columns of each relation that the tree needs: keys, joins, and what is computed or asked."""
+        """Return the columns of each relation that the tree needs: for keys, joins, expressions and conditions."""
         used = {alias: set(shape.primary_key) for alias, shape in bound.flat.shapes.items()}
         for branch in bound.tree.branches.values():
             for own, theirs in branch.pairs:
@@ -44,7 +43,7 @@ class PlacedConditions:
 
 
 def settled(bound: BoundTree) -> PlacedConditions:
-    """Where each condition is asked."""
+    """Return where each condition is evaluated."""
     masks: dict[str, exp.Expr] = {}
     own: dict[str, tuple[Condition, ...]] = {}
     asked: list[Condition] = []
@@ -53,7 +52,7 @@ def settled(bound: BoundTree) -> PlacedConditions:
         residual = branch.residual
         if residual and _of_its_rows(bound, branch):
             own[branch.alias], residual = residual, ()
-        if branch.inner:  # it must be found, for another is found by it: then it is a condition of the whole row
+        if branch.inner:  # another table is inner-joined through it, so this is a condition on the whole row
             asked += residual
         elif conditions := [*_of_parent(branch, masks), *(_masked(one.expression, masks) for one in residual)]:
             masks[branch.alias] = exp.and_(*conditions)
@@ -78,7 +77,7 @@ def settled(bound: BoundTree) -> PlacedConditions:
 
 
 def _of_its_rows(bound: BoundTree, branch: Branch) -> bool:
-    """Whether what a LEFT JOIN asks is asked of a captured table's rows alone, and can not fail."""
+    """Return whether a LEFT JOIN's extra conditions use only a captured table's rows and cannot fail."""
     if branch.alias in bound.flat.readings:
         return False
     shape = bound.flat.shapes[branch.alias]
@@ -94,19 +93,19 @@ def _of_its_rows(bound: BoundTree, branch: Branch) -> bool:
         try:
             if compiled(condition.expression, resolve, condition=True).failed is not None:
                 return False
-        except Unsupported:  # where it is compiled for good, it is told
+        except Unsupported:  # reported where it is finally compiled
             return False
     return True
 
 
 def _of_parent(branch: Branch, masks: Mapping[str, exp.Expr]) -> list[exp.Expr]:
-    """What must hold so that the table is found by whose row this one is found."""
+    """Return what must hold so that the parent table's row is matched."""
     parent = branch.parent
     return [masks[parent.alias].copy()] if parent is not None and parent.alias in masks else []
 
 
 def _masked(node: exp.Expr, masks: Mapping[str, exp.Expr]) -> exp.Expr:
-    """An expression in which the columns of a joined table are NULL where what its join asks does not hold."""
+    """Return an expression in which a joined table's columns are NULL where its join's extra conditions fail."""
     if not any(column.table in masks for column in node.find_all(exp.Column)):
         return node
     copy = exp.Paren(this=node.copy())

@@ -1,10 +1,10 @@
-"""ROW_NUMBER() OVER (…) and the limit of its number: the first rows of each partition.
+"""Parse ROW_NUMBER() OVER (…) and the limit of its number: the first rows of each partition.
 
     SELECT t.* FROM (SELECT o.*, ROW_NUMBER() OVER (PARTITION BY o.customer_id ORDER BY o.amount DESC) AS n FROM o) t
     WHERE t.n <= 3
 
-The number alone would rank a whole table anew at each change; with a limit beside it only so many rows are told. So the
-limit, which the query around it says, becomes part of the query that numbers its rows (`Ranking.most`).
+Without a limit, each change would renumber a whole table; with one, at most that many rows change. So the limit, which
+the enclosing query contains, becomes part of the query that numbers its rows (`Ranking.most`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from joins.select.sql import Join, Place, Ranking, Relation, Select, conjuncts
 MOST = 100
 FORM = "ROW_NUMBER() OVER (PARTITION BY a.x ORDER BY a.y DESC) AS n"
 AROUND = "SELECT t.x, t.n FROM (SELECT …) t WHERE t.n <= 10"
-HIDDEN = "_n"  # the number of a query that does not show it
+HIDDEN = "_n"  # the number in a query that does not select it
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
 
 
 def ranking_in(select: exp.Select, names: Sequence[str], place: Callable[[exp.Expr], Place]) -> Ranking | None:
-    """What numbers a query's rows: one of its columns, which have these `names`, or what QUALIFY asks, which is a limit
-    at once; None where nothing does. Unsupported for what is not kept.
+    """Return a query's ranking: one of its columns (with these `names`), or a QUALIFY condition, which is also a limit.
+
+    None if there is no ranking. Raises Unsupported if it is not supported.
     """
     windows = [(node.unalias(), names[i], i) for i, node in enumerate(select.expressions)]
     windows = [one for one in windows if isinstance(one[0], exp.Window)]
@@ -42,7 +43,7 @@ def ranking_in(select: exp.Select, names: Sequence[str], place: Callable[[exp.Ex
     if others:
         refuse(others[0][0], "a second window in one query", "a query in FROM for each")
     if select.args.get("distinct") is not None:
-        refuse(window, "DISTINCT beside ROW_NUMBER()", "DISTINCT in a query in FROM")
+        refuse(window, "DISTINCT together with ROW_NUMBER()", "DISTINCT in a query in FROM")
     ranking = _ranking_of(window, name, at, place(window))
     for one in asked:
         limit = _limit_of(one, name, "", alone=True)
@@ -53,7 +54,7 @@ def ranking_in(select: exp.Select, names: Sequence[str], place: Callable[[exp.Ex
 
 
 def _ranking_of(window: exp.Window, name: str, at: int, place: Place) -> Ranking:
-    """What one window asks, without its limit yet; ROW_NUMBER over an order alone."""
+    """Return the ranking of one window without its limit; only ROW_NUMBER with an order is supported."""
     if not isinstance(window.this, exp.RowNumber):
         what = f"{window.this.sql('spark')} OVER (…) is not supported"
         refuse(window, what, f"{FORM}, and around it {AROUND}; or GROUP BY in a query of its own, joined by its key")
@@ -67,7 +68,7 @@ def _ranking_of(window: exp.Window, name: str, at: int, place: Place) -> Ranking
     found: list[tuple[exp.Expr, bool]] = []
     for one in order.expressions:
         descending, nulls_first = bool(one.args.get("desc")), bool(one.args.get("nulls_first"))
-        if nulls_first == descending:  # NULL comes before all values, so behind them where their order is turned
+        if nulls_first == descending:  # NULL precedes all values by default, and follows them in descending order
             found.append((exp.Is(this=one.this.copy(), expression=exp.Null()), nulls_first))
         found.append((one.this, descending))
     partition = tuple(window.args.get("partition_by") or ())
@@ -75,17 +76,17 @@ def _ranking_of(window: exp.Window, name: str, at: int, place: Place) -> Ranking
 
 
 def ranked_by(ranking: Ranking | None) -> tuple[exp.Expr, ...]:
-    """The expressions by which a query's rows are numbered."""
+    """Return the expressions by which a query's rows are numbered."""
     return () if ranking is None else (*ranking.partition, *(one for one, _ in ranking.order))
 
 
 def limited(
     first: Relation, joins: Sequence[Join], where: Sequence[exp.Expr]
 ) -> tuple[Relation, tuple[Join, ...], tuple[exp.Expr, ...]]:
-    """The relations of a query with the limits that its conditions set, and the conditions that are left to be asked.
+    """Return the relations with the limits that conditions set, and the conditions that are left.
 
-    ON may limit its own table, WHERE each; it is left where rows that lack the table would pass else. Unsupported for a
-    limit that is too large.
+    ON may limit its own table, WHERE any table. A WHERE condition stays if rows without the table would otherwise pass.
+    Raises Unsupported for a limit that is too large.
     """
     alone, full = not joins, any(join.full for join in joins)
     first, gone = _limited(first, where, alone=alone)
@@ -103,9 +104,9 @@ def limited(
 
 
 def _limited(relation: Relation, conditions: Iterable[exp.Expr], *, alone: bool) -> tuple[Relation, list[exp.Expr]]:
-    """A relation with the limit that conditions set, and those that say no more than it.
+    """Return a relation with the limit that conditions set, and the conditions that say no more than that.
 
-    `alone`: no other table may have a column of the number's name, so it needs no table in front.
+    `alone`: no other table can have a column of the number's name, so it needs no table prefix.
     """
     query = relation.query
     if not isinstance(query, Select) or query.ranking is None:
@@ -120,7 +121,7 @@ def _limited(relation: Relation, conditions: Iterable[exp.Expr], *, alone: bool)
 
 
 def _limit_of(condition: exp.Expr, name: str, alias: str, *, alone: bool) -> tuple[int, bool] | None:
-    """The greatest number that satisfies a condition, and whether all up to it do; None where it sets no limit."""
+    """Return the greatest number that satisfies a condition, and whether all smaller ones do; None: no limit."""
     node = condition.unnest()
 
     def numbers(side: exp.Expr) -> bool:
@@ -146,7 +147,7 @@ def _limit_of(condition: exp.Expr, name: str, alias: str, *, alone: bool) -> tup
 
 
 def _most(condition: exp.Expr, most: int, known: int) -> int:
-    """The smaller of a limit and one that is `known` (0: none is)."""
+    """Return the smaller of a limit and the `known` one (0: none)."""
     if not 0 < most <= MOST:
         refuse(condition, f"the first {most} rows", f"at least 1 and at most {MOST}")
     return min(most, known or most)

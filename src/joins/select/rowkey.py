@@ -1,4 +1,4 @@
-"""What proves that no two rows of a result share a key."""
+"""Prove that no two rows of a result have the same row key."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from joins.select.tree import Tree
 
 
 class RowKey:
-    """The row key of a query under one of the trees that it can be seen as.
+    """The row key of a query for one of its possible trees.
 
-    It is proved: its columns are columns of the root, or equal to such by inner joins, and hold the root's primary key;
-    every join adds at most one row. Without a row_key the root's primary key is it. `primary`: one of the root's keys.
+    The proof: its columns are columns of the root, or equal to such by inner joins, and contain the root's primary key;
+    every join adds at most one row. Without a row_key the root's primary key is used. `primary`: one of the root's
+    keys.
     """
 
     def __init__(self, table: Table, bound: BoundTree, tree: Tree, primary: tuple[str, ...]) -> None:
@@ -25,7 +26,7 @@ class RowKey:
         self.root = tree.root.alias
 
     def names(self) -> tuple[str, ...] | None:
-        """The names in the result that form the row key; None if the root's key is not among the columns."""
+        """Return the result's column names that form the row key; None if the root's key is not among the columns."""
         if self.table.row_key:
             return self.table.row_key
         found = []
@@ -37,12 +38,12 @@ class RowKey:
         return tuple(found) or None
 
     def columns(self) -> tuple[str, ...]:
-        """The root's columns of that key, in its order; to be asked where there is no fault."""
+        """Return the root's columns of that key, in its order. Call it only if there is no fault."""
         found = [self.column(self.items[name]) for name in self.names() or ()]
         return tuple(one[1] for one in found if one is not None)
 
     def column(self, item: FlatItem) -> tuple[str, str] | None:
-        """The flat column that an item shows, the one nearest to the root that equals it; None of a computed one."""
+        """Return the flat column that an item shows, the equal one nearest to the root; None if it is computed."""
         node = item.expression
         if not isinstance(node, exp.Column):
             return None
@@ -55,22 +56,22 @@ class RowKey:
         return column.type
 
     def fault(self) -> tuple[str, str] | None:
-        """What is wrong with the row key, and what is expected; None if it is a key of the result."""
+        """Return the error in the row key and the expected form; None if it is a key of the result."""
         root = self.root or "the groups"
         primary = self.primary
         if not primary and not self.root:
-            expected = "a literal of its own in each, such as 'web' AS channel, beside the key: row_key: [channel, id]"
-            return "no key of the result: no column tells the queries of UNION ALL apart", expected
+            expected = "a literal of its own in each, such as 'web' AS channel, and the key: row_key: [channel, id]"
+            return "no key of the result: no column distinguishes the queries of UNION ALL", expected
         if not primary:
             return f"no key of the result: {root} has no primary key", "rows of a table with a primary key"
         names = self.names()
         if names is None:
             if self.root.startswith(PAIRS):
-                what = "no row_key, and the query leaves out the key of a join of many to many"
+                what = "no row_key, and the query omits the key of a many-to-many join"
                 return what, f"{', '.join(primary)} in it, or a join by the primary key"
             if not self.root:
                 return self._no_groups_key(primary)
-            return f"no row_key, and the query leaves out {root}'s key", f"{', '.join(primary)} of {root} in it"
+            return f"no row_key, and the query omits {root}'s key", f"{', '.join(primary)} of {root} in it"
         columns = []
         for name in names:
             if name not in self.items:
@@ -89,7 +90,7 @@ class RowKey:
             columns.append(found[1])
         if missing := [column for column in primary if column not in columns]:
             if self.root.startswith(PAIRS):
-                what = f"no key of the result: a join of many to many makes a row of every pair, and {missing[0]} is"
+                what = f"row_key is not unique: a many-to-many join makes a row of every pair, and {missing[0]} is"
                 return f"{what} not in it", f"{', '.join(primary)} in query and row_key, or a join by the primary key"
             if not self.root:
                 return self._no_groups_key(tuple(missing))

@@ -1,4 +1,4 @@
-"""What a query knows of what it reads: a captured table's schema, or the rows that another query makes."""
+"""Represent what a query reads: a captured table's schema, or the rows of another query."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cdc.model.types import LogicalType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryColumn:
-    """A column of a query's rows; `origin` for people, `members` as in `joins.query.plan.Output`."""
+    """A column of a query's rows; `origin` is for display, `members` as in `joins.query.plan.Output`."""
 
     name: str
     type: LogicalType
@@ -21,10 +21,10 @@ class QueryColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryRows:
-    """The rows of a query as another one reads them; reads like a `TableSchema`.
+    """The rows of a query as another one reads them; it has the interface of a `TableSchema`.
 
-    `primary_key`: columns whose values no two rows share, as they are proved to; names that begin with `_` can not be
-    said in a query. Empty: there is a key, but no column shows it. `also`: other keys of which the same holds.
+    `primary_key`: columns proved to be unique; a query cannot use names that begin with `_`. Empty: there is a key, but
+    the columns do not contain it. `also`: other keys with the same property.
     """
 
     columns: tuple[QueryColumn, ...]
@@ -34,11 +34,11 @@ class QueryRows:
     left_out: tuple[tuple[str, str], ...] = field(default=(), init=False)
 
     def column(self, name: str) -> QueryColumn | None:
-        """The column of that name, or None."""
+        """Return the column with that name, or None."""
         return next((column for column in self.columns if column.name == name), None)
 
     def places(self) -> tuple[str, ...]:
-        """The names of all columns, in order."""
+        """Return the names of all columns, in order."""
         return tuple(column.name for column in self.columns)
 
 
@@ -46,5 +46,5 @@ Shape = TableSchema | QueryRows
 
 
 def keys_of(shape: Shape) -> tuple[tuple[str, ...], ...]:
-    """All keys of a table or a query, the first of which is its primary key; perhaps an empty one."""
+    """Return all keys of a table or a query, the primary key first; a key may be empty."""
     return (shape.primary_key, *(shape.also if isinstance(shape, QueryRows) else ()))

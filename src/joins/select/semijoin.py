@@ -1,10 +1,10 @@
-"""EXISTS, NOT EXISTS and IN (SELECT …) → a join with the groups of what the inner query finds.
+"""Rewrite EXISTS, NOT EXISTS and IN (SELECT …) as a join with the groups of the inner query's rows.
 
     EXISTS (SELECT 1 FROM p WHERE p.order_id = o.id AND p.kind = 'card')
       JOIN (SELECT p.order_id AS k0 FROM p WHERE p.kind = 'card' GROUP BY p.order_id) _semi ON _semi.k0 = o.id
 
-A group is there once, however many rows it has, so the join adds no row, and it says something only when the first row
-comes and the last one goes. Of NOT EXISTS the join is a LEFT one, and what it finds must be NULL.
+A group exists once, however many rows it has. So the join adds no row, and changes only with the first and the last row
+of a group. NOT EXISTS becomes a LEFT JOIN whose match must be NULL.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from joins.select.sql import conjuncts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Semijoin:
-    """`[LEFT] JOIN (query) alias ON …`; a LEFT one where there are conditions that nothing is found (`absent`)."""
+    """`[LEFT] JOIN (query) alias ON …`; LEFT if there are conditions that nothing is found (`absent`)."""
 
     query: exp.Select
     alias: str
@@ -29,9 +29,10 @@ class Semijoin:
 
 
 def semijoin_of(condition: exp.Expr, outer: frozenset[str], alias: str) -> Semijoin | None:
-    """What one condition of WHERE asks of another query; None if it asks none. Unsupported for what is not kept.
+    """Return the semijoin of a WHERE condition with a subquery; None if it has none. Unsupported if it is not
+    supported.
 
-    `outer`: the tables that the query around it names.
+    `outer`: the tables of the enclosing query.
     """
     negated = isinstance(condition, exp.Not)
     asked = condition.this.unnest() if negated else condition
@@ -53,10 +54,10 @@ def semijoin_of(condition: exp.Expr, outer: frozenset[str], alias: str) -> Semij
     found, own = _correlated(inner, outer)
     pairs += found
     if not pairs:
-        refuse(asked, "EXISTS without an equality that leads out of it", "WHERE inner.x = outer.y within it")
+        refuse(asked, "EXISTS without an equality with the outer query", "WHERE inner.x = outer.y within it")
     for _, theirs in pairs:
         if not isinstance(theirs, exp.Column):
-            refuse(theirs, f"{theirs.sql('spark')} beside a subquery", "a plain column of the outer query")
+            refuse(theirs, f"{theirs.sql('spark')} compared with a subquery", "a plain column of the outer query")
     on = tuple(
         exp.EQ(this=exp.column(f"k{i}", table=alias, quoted=True), expression=theirs.copy())
         for i, (_, theirs) in enumerate(pairs)
@@ -68,11 +69,11 @@ def semijoin_of(condition: exp.Expr, outer: frozenset[str], alias: str) -> Semij
 
 def _must_be_select(inner: exp.Expr) -> None:
     if not isinstance(inner, exp.Select) or inner.args.get("from_") is None:
-        refuse(inner, "a subquery that is no SELECT … FROM …", "SELECT x FROM source.table")
+        refuse(inner, "a subquery that is not SELECT … FROM …", "SELECT x FROM source.table")
 
 
 def _correlated(inner: exp.Expr, outer: frozenset[str]) -> tuple[list[tuple[exp.Expr, exp.Expr]], list[exp.Expr]]:
-    """The equalities that lead out of a subquery, as (its side, the other one), and its other conditions."""
+    """Return a subquery's equalities with the outer query as (inner side, outer side), and its other conditions."""
     joined = [inner.args["from_"].this, *(join.this for join in inner.args.get("joins") or ())]
     names = {node.alias_or_name for node in joined}
     where = inner.args.get("where")
@@ -93,7 +94,7 @@ def _correlated(inner: exp.Expr, outer: frozenset[str]) -> tuple[list[tuple[exp.
 
 
 def _keyed(inner: exp.Expr, keys: list[exp.Expr], own: list[exp.Expr]) -> exp.Select:
-    """The subquery, a row per key."""
+    """Return the subquery with one row per key."""
     named = [exp.alias_(key.copy(), f"k{i}", quoted=True) for i, key in enumerate(keys)]
     query = inner.copy()
     assert isinstance(query, exp.Select)
@@ -106,6 +107,6 @@ def _keyed(inner: exp.Expr, keys: list[exp.Expr], own: list[exp.Expr]) -> exp.Se
         return query
     grouped = [] if group is None else [one.sql("spark") for one in group.expressions]
     if grouped != [key.sql("spark") for key in keys]:
-        refuse(inner, "a grouped subquery by other columns than those that lead out of it", "GROUP BY what it finds")
+        refuse(inner, "a subquery grouped by columns other than those it is compared by", "GROUP BY what it finds")
     query.set("expressions", named)
     return query

@@ -1,4 +1,4 @@
-"""A topology's SELECT → its shape: tables, joins, conditions, groups, columns (`joins.select.parser` reads it).
+"""Represent the shape of a topology's SELECT: tables, joins, conditions, groups, columns (see `joins.select.parser`).
 
     SELECT c.country, count(*) AS orders, sum(o.amount) AS revenue
     FROM shop.orders o
@@ -7,8 +7,8 @@
     GROUP BY c.country
     HAVING count(*) > 10
 
-A table of the topology may be read like a source's (`FROM orders_wide w`), as may a query in parentheses. What needs
-the tables' columns (primary keys, types, `p.*`) is checked in `joins.select.compiler`, once the schemas are known.
+A query may read a table of the topology like a source's (`FROM orders_wide w`), or a query in parentheses. Checks that
+need the tables' columns (primary keys, types, `p.*`) are in `joins.select.compiler`, which has the schemas.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FORM = "SELECT a.x, b.y AS z FROM source.facts a LEFT JOIN source.dimension b ON
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Line (from 0) and column (from 1) within a query, and whose query it is."""
+    """A position in a query: its table, line (from 0) and column (from 1)."""
 
     table: str
     line: int
@@ -58,9 +58,9 @@ class Join:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One entry of the list after SELECT; of `alias.*` only `star` is set, `*` has the empty one.
+    """One entry of the list after SELECT. `alias.*` sets only `star`, which is empty for `*`.
 
-    Neither has what the query's `ranking` numbers.
+    The number of the query's `ranking` sets neither `expression` nor `star`.
     """
 
     expression: exp.Expr | None
@@ -71,10 +71,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
-    """`ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) AS name`, of whose rows the first `most` are kept.
+    """`ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) AS name`, with a limit to the first `most` rows.
 
-    `order`: values, and whether their order is turned; NULL comes before all of them. `at`: the place of the number
-    among the query's items. `most` is 0 until the query around it has said a limit.
+    `order`: values, and whether their order is reversed; NULL precedes all of them. `at`: the index of the number among
+    the query's items. `most` is 0 until the enclosing query sets a limit.
     """
 
     partition: tuple[exp.Expr, ...]
@@ -89,7 +89,7 @@ class Ranking:
 class Select:
     """A query of the supported shape; `where` and `having` are conditions, all of which must be true.
 
-    `grouped`: its rows are groups, by the values of `group`; without any, there is one.
+    `grouped`: its rows are groups by the values of `group`; if that is empty, there is one group.
     """
 
     table: str
@@ -120,14 +120,14 @@ Query = Select | Union
 
 
 def refuse(topology: Topology, place: Place, what: str, expected: str) -> NoReturn:
-    """TopologyError at a place of a query."""
+    """Raise TopologyError at a position of a query."""
     path = f"tables.{place.table}.query"
     where = f" (query line {place.line + 1}, column {place.column})"
     raise topology.error(path, what + where, expected, line_offset=place.line)
 
 
 def place_of(table: str, node: exp.Expr) -> Place:
-    """Where a node begins: at the first token below it that remembers its place."""
+    """Return where a node begins: at the first token below it that has a position."""
     found = [(n.meta["line"], n.meta["start"], n.meta["col"]) for n in node.walk() if "line" in n.meta]
     line, _, column = min(found, default=(1, 0, 1))
     first = min((n for n in node.walk() if "line" in n.meta), key=lambda n: int(n.meta["start"]), default=None)
@@ -136,7 +136,7 @@ def place_of(table: str, node: exp.Expr) -> Place:
 
 
 def conjuncts(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:
-    """The parts of a condition that must all be true."""
+    """Return the parts of a condition that must all be true."""
     if condition is None:
         return ()
     condition = condition.unnest()
@@ -146,7 +146,7 @@ def conjuncts(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:
 
 
 def selects_of(query: Query) -> Iterator[Select]:
-    """Every SELECT of a query, in its FROM and its conditions too; not those of the tables that it names."""
+    """Yield every SELECT of a query, including FROM and conditions, but not those of the tables that it names."""
     for select in query.branches if isinstance(query, Union) else (query,):
         yield select
         for relation in select.relations.values():
@@ -155,5 +155,5 @@ def selects_of(query: Query) -> Iterator[Select]:
 
 
 def items_of(query: Query) -> tuple[Item, ...]:
-    """What the result's columns are; of a union its first query says their names."""
+    """Return the result's columns; the first query of a union names them."""
     return query.branches[0].items if isinstance(query, Union) else query.items

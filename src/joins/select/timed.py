@@ -1,6 +1,6 @@
-"""Conditions that bound the time between two rows: `b.ts BETWEEN a.ts - INTERVAL 10 MINUTE AND a.ts + INTERVAL 1 HOUR`.
+"""Parse conditions that bound the time between two rows: `b.ts BETWEEN a.ts - INTERVAL 10 MINUTE AND a.ts + …`.
 
-Each is one or two bounds of the difference of two columns, in microseconds, whichever side a column stands on.
+Each gives one or two bounds of the difference of two columns, in microseconds, whichever side a column is on.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _SECONDS = {"WEEK": 604_800, "DAY": 86_400, "HOUR": 3600, "MINUTE": 60, "SECOND"
 _MICROS = {unit: seconds * 1_000_000 for unit, seconds in _SECONDS.items()} | {"MILLISECOND": 1000, "MICROSECOND": 1}
 _UNITS = "SECOND, MINUTE, HOUR, DAY or WEEK"
 FORM = "b.ts BETWEEN a.ts - INTERVAL 10 MINUTE AND a.ts + INTERVAL 1 HOUR"
-LONGEST = 10 * 366 * 86_400 * 1_000_000  # microseconds between two rows; more is no bound of a state
-# One side of a comparison, and what the other one may be: how the difference left - right is bounded.
+LONGEST = 10 * 366 * 86_400 * 1_000_000  # microseconds between two rows; a larger bound does not limit the state
+# Comparison operators and how each bounds the difference left - right.
 _SIGNS: dict[type[exp.Expr], tuple[int, bool]] = {exp.LTE: (1, False), exp.LT: (1, True), exp.GTE: (-1, False),
                                                   exp.GT: (-1, True)}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """`later` is at most `most` microseconds behind `earlier`; a negative number: at least so many before it."""
+    """`later` is at most `most` microseconds after `earlier`; a negative number means: at least that long before it."""
 
     later: exp.Column
     earlier: exp.Column
@@ -33,14 +33,14 @@ class Bound:
 
 
 def has_interval(node: exp.Expr) -> bool:
-    """Whether a condition measures time."""
+    """Return whether a condition contains an INTERVAL."""
     return node.find(exp.Interval) is not None
 
 
 def bounds_of(node: exp.Expr) -> tuple[Bound, ...]:
-    """What a condition says of the time between rows of two tables; empty where it says something else.
+    """Return the bounds of the time between rows of two tables in a condition; empty for any other condition.
 
-    Unsupported for an INTERVAL that has no fixed length, and for one beside what is no column of another table.
+    Raises Unsupported for an INTERVAL without a fixed length, or one that is not added to another table's column.
     """
     node = node.unnest()
     if isinstance(node, exp.Between):
@@ -65,7 +65,7 @@ def bounds_of(node: exp.Expr) -> tuple[Bound, ...]:
 
 
 def _moment(node: exp.Expr) -> tuple[exp.Column, int] | None:
-    """A column and how many microseconds are added to it; None for anything else."""
+    """Return a column and the microseconds added to it; None for anything else."""
     node = node.unnest()
     if isinstance(node, exp.Column):
         return node, 0
@@ -84,7 +84,7 @@ def _moment(node: exp.Expr) -> tuple[exp.Column, int] | None:
 
 
 def micros_of(interval: exp.Interval) -> int:
-    """How long an interval is; Unsupported for one without a fixed length."""
+    """Return the length of an interval; Unsupported for one without a fixed length."""
     written = interval.this
     sign = -1 if isinstance(written, exp.Neg) else 1
     number = written.this if isinstance(written, exp.Neg) else written
@@ -100,7 +100,7 @@ def micros_of(interval: exp.Interval) -> int:
 
 
 def columns_of(bounds: Iterable[Bound]) -> Iterator[exp.Column]:
-    """The columns that bounds compare."""
+    """Yield the columns that bounds compare."""
     for bound in bounds:
         yield bound.later
         yield bound.earlier

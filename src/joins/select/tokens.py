@@ -1,5 +1,5 @@
-"""What a query's text is refused for: clauses and joins that are not read; and before it is parsed, where sqlglot reads
-over a mistake, or mends it."""
+"""Refuse unsupported clauses and joins, and check a query's tokens before parsing, where sqlglot ignores or corrects
+mistakes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from joins.query.functions import PATTERN, pattern_for
 from joins.query.spatial import renamed
 from joins.query.windows import TimeWindow
 
-_WINDOW, _STAND_IN = "window", "tumble"  # of one length, so that all else stays where it was
-# Refuses at a line (from 0) and a column (from 1): what is wrong, and what is expected.
+_WINDOW, _STAND_IN = "window", "tumble"  # of equal length, so that other positions do not change
+# Refuses at a line (from 0) and a column (from 1): the error, and the expected form.
 RefuseAt = Callable[[int, int, str, str], NoReturn]
-# What each clause that is not kept should become.
+# The replacement for each clause that is not supported.
 CLAUSES = {
     "windows": ("WINDOW", "OVER (PARTITION BY … ORDER BY …), written where it is used"),
     "order": ("ORDER BY", "no ORDER BY: rows are stored in the order of row_key"),
@@ -40,9 +40,9 @@ NOT_YET = {
 
 
 def statements_of(text: str) -> list[exp.Expr | None]:
-    """The statements of a text in Spark's SQL; ParseError and its like as sqlglot has it.
+    """Return the statements of a text in Spark's SQL; raises sqlglot's ParseError and similar errors.
 
-    Behind GROUP BY sqlglot takes `window(…)` for the clause of that name, so it is parsed under another name.
+    After GROUP BY sqlglot takes `window(…)` for the clause of that name, so it is parsed under another name.
     """
     tokens = sqlglot.tokenize(text, read="spark")
     called = [
@@ -70,21 +70,21 @@ def _renamed(statement: exp.Expr) -> exp.Expr:
 
 
 def check_tokens(text: str, refuse: RefuseAt) -> None:
-    """Refuse stray commas, texts side by side, and patterns of date_format that are not kept."""
+    """Refuse stray commas, adjacent text literals, and unsupported patterns of date_format."""
     tokens = sqlglot.tokenize(text, read="spark")
     for token, after in pairwise(tokens):
         if token.token_type == TokenType.COMMA and after.token_type in (TokenType.COMMA, TokenType.FROM):
             what = f"not SQL: {after.text} after a comma"
             refuse(after.line - 1, after.col, what, "a column after each comma")
         if token.token_type == after.token_type == TokenType.STRING:
-            # Spark reads '' within a text as a quote, sqlglot as the end of one text and the begin of another
+            # Spark reads '' within a text as a quote, sqlglot as the end of one text and the start of another
             what = f"two texts side by side: '{token.text}' '{after.text}'"
             refuse(after.line - 1, after.col, what, "a quote as \\', texts joined by ||")
     _check_patterns(tokens, refuse)
 
 
 def _check_patterns(tokens: Sequence[Token], refuse: RefuseAt) -> None:
-    """Patterns of date_format as they were written: sqlglot turns them into its own, and back into others."""
+    """Check patterns of date_format as written: sqlglot converts them to its own form, and back to other ones."""
     for i, token in enumerate(tokens[:-1]):
         if token.text.lower() != "date_format" or tokens[i + 1].token_type != TokenType.L_PAREN:
             continue

@@ -1,7 +1,7 @@
-"""A query whose rows are numbered → the first rows of each partition, as a query of its own that others read.
+"""Turn a query whose rows are numbered into a separate query for the first rows of each partition.
 
-Rows that the order leaves equal are told apart by their key, so that two engines, and two runs, number them alike. Who
-asks another database the same question must say so there: `ties` holds, by the place of the window, what ends its ties.
+Rows that are equal in the order are distinguished by their key, so that both engines, and repeated runs, number them
+alike. The same query for another database needs this tie-breaker: `ties` holds it by the position of the window.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NO_ORDER = ("json", "list", *SPATIAL)
 
 
 def name_key(topology: Topology, inner: BoundTree, bind: Callable[[Flat, Place], BoundTree]) -> BoundTree:
-    """The same query with a key of its rows among its columns; TopologyError where they have none."""
+    """Return the same query with a key of its rows among its columns; TopologyError if they have none."""
     if inner.rows.primary_key:
         return inner
     root = inner.tree.root.alias
@@ -44,9 +44,9 @@ def name_key(topology: Topology, inner: BoundTree, bind: Callable[[Flat, Place],
 
 
 def first_rows(topology: Topology, flat: Flat, select: Select, inner: BoundTree, ties: Ties) -> BoundTop:
-    """The first rows of each partition of `inner`, which shows a key; `flat` is the query as it was said."""
+    """Return the first rows of each partition of `inner`, which contains a key; `flat` is the original query."""
     ranking = select.ranking
-    assert ranking is not None  # who calls has asked
+    assert ranking is not None  # the caller has checked it
     columns = {column.name: column for column in inner.rows.columns}
     said = {item.name: item for item in flat.items}
     for names, kinds, word in (
@@ -66,7 +66,7 @@ def first_rows(topology: Topology, flat: Flat, select: Select, inner: BoundTree,
     hidden = [column for column in inner.rows.columns if column.name[0] == "_"]
     places = (*flat.partition, *((number.name,) if ranking.most > 1 else ()))
     keys = [one for one in (places, *keys_of(inner.rows)) if one]
-    keys.sort(key=lambda one: any(name[0] == "_" for name in one))  # what a query can name comes first
+    keys.sort(key=lambda one: any(name[0] == "_" for name in one))  # keys that a query can name come before others
     return BoundTop(
         inner=inner,
         partition=tuple(flat.partition),
@@ -78,7 +78,7 @@ def first_rows(topology: Topology, flat: Flat, select: Select, inner: BoundTree,
 
 
 def _place_of_number(flat: Flat, select: Select) -> int:
-    """Among the columns that the query shows; a `*` before it stands for several."""
+    """Return the number's index among the columns that the query shows; a `*` before it represents several."""
     assert select.ranking is not None
     behind = sum(1 for item in select.items[select.ranking.at + 1 :] if item.star is None)
     shown = sum(1 for item in flat.items if item.name[0] != "_")
@@ -88,13 +88,13 @@ def _place_of_number(flat: Flat, select: Select) -> int:
 
 
 def visible(reading: Flat) -> Flat:
-    """A query of the columns that can be named."""
+    """Return a query of the columns that have usable names."""
     reading.items = [item for item in reading.items if item.name[0] != "_"]
     return reading
 
 
 def _ties(topology: Topology, flat: Flat, select: Select, inner: BoundTree) -> tuple[exp.Expr, ...]:
-    """The key of a query's rows in its own words."""
+    """Return the key of a query's rows as expressions of that query."""
     assert select.ranking is not None
     items = {item.name: item.expression for item in inner.flat.items}
     found = []
@@ -103,7 +103,7 @@ def _ties(topology: Topology, flat: Flat, select: Select, inner: BoundTree) -> t
         said = _of_groups(flat, select, node) if select.grouped else _in_words(flat, node)
         if said is None:
             what = (
-                "rows that are equal in the order of ROW_NUMBER() are told apart by a key that the query can not name"
+                "rows that are equal in the order of ROW_NUMBER() are distinguished by a key that the query cannot name"
             )
             expected = "the key of the table among the columns of the query in FROM"
             refuse(topology, select.ranking.place, what, expected)
@@ -112,9 +112,9 @@ def _ties(topology: Topology, flat: Flat, select: Select, inner: BoundTree) -> t
 
 
 def _of_groups(flat: Flat, select: Select, key: exp.Expr) -> exp.Expr:
-    """A column of the groups' key (`g0`, …) as a column of the query or GROUP BY says it."""
+    """Return a column of the groups' key (`g0`, …) as the expression in the query or GROUP BY."""
     said = {one.expression.sql(): node for one, node in zip(flat.group, select.group, strict=True)}
-    if not said:  # one group: it has no equals
+    if not said:  # there is one group, so no ties
         return exp.Literal.number(1)
     meant = list(said)[int(key.name[1:])]
     words = {item.name: item.expression for item in select.items}
@@ -123,8 +123,8 @@ def _of_groups(flat: Flat, select: Select, key: exp.Expr) -> exp.Expr:
 
 
 def _in_words(flat: Flat, node: exp.Expr) -> exp.Expr | None:
-    """A flat column as the query says it; None where it has no words for it."""
-    assert isinstance(node, exp.Column)  # a key is shown by columns
+    """Return a flat column as the query's expression; None if the query cannot express it."""
+    assert isinstance(node, exp.Column)  # keys consist of columns
     alias, name = node.table, node.name
     while alias.startswith(PAIRS):
         alias, _, name = name.partition(".")

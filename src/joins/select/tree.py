@@ -1,8 +1,9 @@
-"""A flat query → its tree: which table's rows are the result's rows, and how each other table hangs below it.
+"""Turn a flat query into its tree: the table whose rows are the result's rows, and how the other tables are joined.
 
-The root is an inner-joined table from which every other can be reached by equalities that cover the other's primary
-key: each step finds at most one row. Of inner joins the written order does not matter, so `FROM customers c JOIN orders
-o ON o.customer_id = c.id` has orders as its root. A LEFT JOIN leads from what stands before it to its table.
+The root is an inner-joined table from which equalities that cover primary keys lead to every other table, so each step
+finds at most one row. The written order of inner joins does not matter: `FROM customers c JOIN orders o ON
+o.customer_id
+= c.id` has orders as its root. A LEFT JOIN leads from the tables before it to its table.
 """
 
 from __future__ import annotations
@@ -27,9 +28,8 @@ _INEXACT = {"float32", "float64", "json", "list", *SPATIAL}
 class Branch:
     """A table in the tree; `pairs` = (its column, the parent's column) of the join that leads to it.
 
-    `constants` = (its column, value): what the join's conditions say of the rest of its key.
-
-    `residual`: what else a LEFT JOIN asks of its row, so that it is found.
+    `constants` = (its column, value): the part of its key that conditions fix. `residual`: further conditions of a LEFT
+    JOIN on its match.
     """
 
     alias: str
@@ -43,21 +43,21 @@ class Branch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree:
-    """The root, all branches by alias, and the conditions that no join took care of: they filter."""
+    """The root, all branches by alias, and the conditions that no join uses: they filter."""
 
     root: Branch
     branches: Mapping[str, Branch]
     filters: tuple[Condition, ...]
 
     def canonical(self, alias: str, column: str) -> tuple[str, str]:
-        """The column nearest to the root that equals this one in every row, by the inner joins between them."""
+        """Return the equal column nearest to the root, by the inner joins between them."""
         branch = self.branches[alias]
         while branch.parent is not None and branch.inner and (parents := dict(branch.pairs)).get(column):
             branch, column = branch.parent, parents[column]
         return branch.alias, column
 
     def optional(self, alias: str) -> bool:
-        """Whether a row of the result may lack this table's, so that all its columns are NULL."""
+        """Return whether a result row may lack this table's row, so that all its columns are NULL."""
         branch: Branch | None = self.branches[alias]
         while branch is not None:
             if branch.parent is not None and not branch.inner:
@@ -66,7 +66,7 @@ class Tree:
         return False
 
     def met(self, alias: str, column: str) -> bool:
-        """Whether the equality of an inner join says of a column that it is not NULL in any row of the result."""
+        """Return whether an inner join's equality implies that a column is not NULL in any row of the result."""
         return not self.optional(alias) and any(
             (alias, column) in ((branch.alias, own), (branch.parent.alias, theirs))
             for branch in self.branches.values()
@@ -81,7 +81,7 @@ class _Equality:
     sides: tuple[tuple[str, str], tuple[str, str]]
 
     def seen_from(self, alias: str) -> tuple[str, str, str] | None:
-        """(own column, other alias, other column), None if it says nothing of `alias`."""
+        """Return (own column, other alias, other column); None if it does not concern `alias`."""
         for (own, column), (other, theirs) in (self.sides, self.sides[::-1]):
             if own == alias != other:
                 return column, other, theirs
@@ -89,9 +89,9 @@ class _Equality:
 
 
 def build_trees(topology: Topology, flat: Flat) -> list[Tree]:
-    """Every tree that the query can be, by root in the order of the query; none where a join is no lookup.
+    """Return every possible tree, by root in the order of the query; none if a join is no lookup.
 
-    Several roots are possible where tables are joined one to one: the row key decides.
+    Several roots are possible if tables are joined one to one; then the row key decides.
     """
     if any(join.full for join in flat.joins):
         return []
@@ -101,7 +101,7 @@ def build_trees(topology: Topology, flat: Flat) -> list[Tree]:
 
 
 def why_no_tree(topology: Topology, flat: Flat) -> NoReturn:
-    """TopologyError for the first table that can neither be looked up nor be met at a key."""
+    """Raise TopologyError for the first table that can be neither looked up nor joined many to many."""
     _Builder(topology, flat).explain()
 
 
@@ -115,7 +115,7 @@ class Meeting:
 
 
 def meetings(topology: Topology, flat: Flat, alias: str, before: frozenset[str]) -> list[Meeting]:
-    """The equalities of one exact type between a table and those before it, as its join may use them."""
+    """Return the equalities of one exact type between a table and those before it that its join may use."""
     builder = _Builder(topology, flat)
     join = next(join for join in flat.joins if join.alias == alias)
     conditions = [*join.on, *(flat.where if join.inner else ())]
@@ -134,11 +134,11 @@ class _Builder:
         self.inner_on = [condition for join in flat.joins if join.inner for condition in join.on]
         pool = [*self.inner_on, *flat.where]
         self.pool = [e for condition in pool if (e := _equality(condition)) is not None]
-        # a condition of an inner join, also where a left-joined table stands in it, can lead to an inner-joined one
+        # a condition of an inner join can lead to an inner-joined table, even if it uses a left-joined one
         self.order = [flat.first, *(join.alias for join in flat.joins)]
 
     def build(self, root: str) -> Tree | None:
-        """The tree with this root; None if some table can not be reached."""
+        """Return the tree with this root; None if some table cannot be reached."""
         branches = {root: Branch(alias=root)}
         used: list[Condition] = []
         progress = True
@@ -196,13 +196,13 @@ class _Builder:
             )
             if join is None:
                 above: Branch | None = parent
-                while above is not None:  # what must be there below a row makes the row itself, and all above, needed
+                while above is not None:  # a required row makes the rows above it required, too
                     above.inner, above = True, above.parent
             return branch, used
         return None
 
     def _constants(self, alias: str, conditions: Sequence[Condition]) -> dict[str, Canonical]:
-        """The table's columns that a condition sets equal to a literal of their type. The condition stays a filter."""
+        """Return the table's columns that a condition sets equal to a literal of their type; it stays a filter."""
         found: dict[str, Canonical] = {}
         for condition in conditions:
             node = condition.expression.unnest()
@@ -222,7 +222,7 @@ class _Builder:
         return [equality for condition in join.on if (equality := _equality(condition)) is not None]
 
     def mismatch(self, alias: str, column: str, other: str, theirs: str) -> str | None:
-        """Why two columns can not be compared exactly; None if they can."""
+        """Return why two columns cannot be compared exactly; None if they can."""
         left, right = self._type(alias, column), self._type(other, theirs)
         comparable = left == right or (left.kind in _INTEGERS and right.kind in _INTEGERS)
         if comparable and left.kind not in _INEXACT:
@@ -235,7 +235,7 @@ class _Builder:
         return found.type
 
     def explain(self) -> NoReturn:
-        """TopologyError for the first table that can not be reached from the first one."""
+        """Raise TopologyError for the first table that cannot be reached from the first one."""
         reached = {self.flat.first: Branch(alias=self.flat.first)}
         for join in self.flat.joins:
             found = self._attach(join.alias, reached)
@@ -245,7 +245,7 @@ class _Builder:
         raise AssertionError("every table is reached")
 
     def _meets(self, join: FlatJoin, before: frozenset[str]) -> bool:
-        """Whether its rows meet those of tables before it by some value, be it no key."""
+        """Return whether an equality connects its rows with tables before it, even if it covers no key."""
         equalities = self._of_left(join) if not join.inner else self.pool
         seen = [s for e in equalities if (s := e.seen_from(join.alias)) is not None and s[1] in before]
         return any(self.mismatch(join.alias, *one) is None for one in seen)
@@ -270,7 +270,7 @@ class _Builder:
 
 
 def _literal(node: exp.Expr, type_: LogicalType) -> Canonical:
-    """The canonical value of a literal of exactly this type; None where it is none: texts and integers only."""
+    """Return the canonical value of a text or integer literal of exactly this type; None for anything else."""
     if isinstance(node, exp.Literal) and node.is_string and type_.kind == "string":
         return str(node.this)
     negative = isinstance(node, exp.Neg)

@@ -19,8 +19,7 @@ from joins.query.value_types import family
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """A sum of doubles, some of them not finite. Those are counted, so the sum is `finite` again after their
-    removal."""
+    """A sum of doubles; values that are not finite are counted, so the sum is `finite` after their removal."""
 
     finite: Decimal
     nan: int = 0

@@ -55,8 +55,7 @@ _HEAD = struct.Struct(">bqi")
 
 
 class Message(NamedTuple):
-    """A message between steps; the module's docstring lists its fields. It is a tuple because each change makes
-    several."""
+    """A message between steps; see the module's docstring. It is a tuple for speed."""
 
     k: bytes
     op: int
@@ -98,8 +97,7 @@ class RowGone(NamedTuple):
 
 
 class TruncationPoint(NamedTuple):
-    """The point in a partition of a reordering log before which records are obsolete: those with a smaller
-    `sequence`."""
+    """The point in a partition of a reordering log below whose `sequence` records are obsolete."""
 
     topic: str
     partition: int
@@ -114,8 +112,7 @@ Record = RowPut | RowGone | RefusedRecord | TruncationPoint
 
 
 def record_of(message: Message, outputs: Iterable[int]) -> Record:
-    """Decode a message to the sink; `outputs` maps each column of the layout to its index among a whole row's
-    values."""
+    """Decode a message to the sink; `outputs`: per column of the layout, its index among a whole row's values."""
     if message.op == ROW_PUT:
         values = values_of(message.p)
         return RowPut([values[index] for index in outputs], ts_of(message.p), trace_of(message.p)[2:])
@@ -247,8 +244,7 @@ def load(k: bytes, body: bytes) -> Message:
 
 
 def key_text(values: Values, row: bytes) -> bytes:
-    """Return the text of a join key. A key that contains NULL becomes a key of the row `row` alone, which nothing
-    matches."""
+    """Return the text of a join key. A key with NULL becomes a key of the row `row` alone, which nothing matches."""
     return _NULL + row if None in values else text_of(values)
 
 

@@ -77,8 +77,7 @@ class Truncated(NamedTuple):
     ts_ms: int
 
     def ends(self, change: Changed) -> bool:
-        """Return whether the marker deletes a row whose newest change is this. Without sequences it deletes all
-        rows."""
+        """Return whether the marker deletes a row with this newest change. Without sequences all rows are."""
         return change.sequence < self.sequence or not self.sequence
 
 

@@ -112,8 +112,7 @@ class OpenRow(NamedTuple):
 def settlements(
     messages: Iterable[Message], refused: Iterable[RefusedRecord], rows: Mapping[str, OpenRow], table: str
 ) -> tuple[list[tuple[bytes, bytes]], int]:
-    """Return keys and values of the settlements that these messages cause for open `rows`, and the settled records'
-    count."""
+    """Return keys and values of the settlements of open `rows`, and the number of settled records."""
     again = {row_of(one, table) for one in refused}
     texts = (message.k[1:].decode() for message in messages if message.op in (ROW_PUT, ROW_GONE))
     found = [rows[text] for text in texts if text in rows and text not in again]
@@ -136,8 +135,7 @@ def plain(truncation_points: Iterable[TruncationPoint]) -> list[tuple[str, int, 
 
 
 def writes_of(records: Iterable[Record], codec: RowCodec, batch: int) -> Writes:
-    """Sort records by what they write; a row that its layout cannot hold becomes a `RefusedRecord`, nothing else
-    stops."""
+    """Sort records by what they write; a row that does not fit its layout becomes a `RefusedRecord`."""
     writes = Writes()
     layout = codec.layout
     names = [column.name for column in layout.columns]

@@ -160,8 +160,7 @@ class _Outlet:
             self.messages.append(no_row(join.target, r))
 
     def gone(self, r: bytes, *, v: int) -> None:
-        """Emit the deletion of row `r`. A multi-way join needs `v`, as a row that moved unseen may be at another
-        key."""
+        """Emit the deletion of row `r`. A multi-way join needs `v`: an unseen move may leave it at another key."""
         join = self.join
         if join.star is None:
             self.messages.append(no_row(join.target, r))

@@ -134,8 +134,7 @@ class LogWatch:
             return found
 
     def _first(self, topic: str, partition: int, offset: int) -> tuple[int, int] | None:
-        """Return offset and time (ms) of the first record from an offset on; None if only transaction markers
-        follow."""
+        """Return offset and time (ms) of the first record from an offset on; None if there is none."""
         with self._answers(), self._consumer() as consumer:
             consumer.assign([TopicPartition(topic, partition, offset)])
             message = consumer.poll(_TIMEOUT)

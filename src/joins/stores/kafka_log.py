@@ -91,8 +91,7 @@ def consumer_of(servers: Brokers) -> Consumer:
 
 
 def send_dead_letters(servers: Brokers, topic: str, dead_letters: Sequence[tuple[bytes, bytes]]) -> None:
-    """Return once Kafka holds all dead letters; at least once, since a replayed batch repeats them. Raises
-    Retriable."""
+    """Return once Kafka holds all dead letters; at least once, as replays repeat them. Raises Retriable."""
     failed: list[KafkaError] = []
     producer = Producer(
         {

@@ -68,8 +68,7 @@ class UpsertTopic:
                 yield _headers(message)
 
     def _messages(self, enough: Collection[int] = ()) -> Iterator[Any]:
-        """Yield the records of all partitions from their beginnings; skip the partitions in `enough`, which may
-        grow."""
+        """Yield the records of all partitions from the start; skip partitions in `enough`, which may grow."""
         consumer = Consumer(
             {
                 **self.servers.librdkafka(),
