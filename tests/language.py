@@ -101,6 +101,16 @@ def fragments_of(path: Path) -> list[Found]:
     return found
 
 
+def sentences_of(path: Path) -> list[str]:
+    """The sentences of a Markdown page: no headings, tables or code; a link is its text."""
+    text = FENCE.sub("", path.read_text())
+    text = re.sub(r"^(?:    .*|\|.*|#.*)$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", CODE.sub("x", text))
+    text = re.sub(r"^\s*(?:[-*]|\d+\.)\s+", "\n\n", text, flags=re.MULTILINE)
+    paragraphs = re.split(r"\n\s*\n", text)
+    return [one for paragraph in paragraphs for one in re.split(r"(?<=[.:;?!])\s+", paragraph.strip()) if one]
+
+
 def files_of(folder: Path) -> list[Path]:
     """The files of a folder that hold prose, generated code and recorded data left out."""
     if folder.is_file():
