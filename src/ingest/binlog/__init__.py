@@ -1,7 +1,7 @@
-"""A listener for the binary logs of MySQL and MariaDB that loses nothing: files or servers in, events or rows out.
+"""Read the binary logs of MySQL and MariaDB without loss: from files or servers, as events or rows.
 
-Importable alone: it needs no Kafka and no Spark. `open_binlog(uri)` gives a `Binlog`; `open_reader(uri)` is the fast
-way for consumers of row changes only.
+The package can be imported alone: it needs no Kafka and no Spark. `open_binlog(uri)` returns a `Binlog`.
+`open_reader(uri)` is faster, for consumers that only need row changes.
 """
 
 from ingest.binlog.binlog import Binlog

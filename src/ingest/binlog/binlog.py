@@ -1,4 +1,7 @@
-"""The seed's `Binary_log`: connect, wait for the next event, move the position; with handlers and injected events."""
+"""An interface like `Binary_log` of MySQL's replication listener: connect, wait for the next event, set the position.
+
+It supports content handlers and injected events.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ from ingest.binlog.reading.stream import StreamOptions
 class Binlog:
     """A binlog as a sequence of typed events; iterate it, or call `wait_for_next_event`.
 
-    Errors of the reader surface as one `Incident` with origin "reader" and the error in it; after it the sequence ends.
-    `position()` is always the next thing to read, behind every event that was handed out.
+    Errors of the reader become one `Incident` with origin "reader" and the error in it; after it the sequence ends.
+    `position()` is always the next thing to read, after every event that was handed out.
     """
 
     def __init__(self, transport: Transport, options: StreamOptions | None = None) -> None:
@@ -28,7 +31,7 @@ class Binlog:
         self.content_handlers = HandlerChain()
 
     def connect(self) -> None:
-        """Begin reading at the position that was set, or where the transport begins; again after `disconnect`."""
+        """Start reading at the configured position, or at the transport's beginning; also after `disconnect`."""
         self._reader = BinlogReader(self._transport, self._start, self._options)
         self._events = self._read(self._reader)
 
@@ -41,11 +44,11 @@ class Binlog:
         self._events = iter(())
 
     def position(self) -> BinlogPosition:
-        """Where reading goes on."""
+        """Return the position where reading resumes."""
         return self._start if self._reader is None else self._reader.checkpoint
 
     def set_position(self, position: BinlogPosition) -> None:
-        """Read from elsewhere, from the next event on; a bare position means the current file."""
+        """Continue at another position from the next event on. A bare position refers to the current file."""
         if not position.file and position.gtids is None:
             position = BinlogPosition(file=self.position().file, position=position.position)
         connected = self._reader is not None
@@ -55,7 +58,7 @@ class Binlog:
             self.connect()
 
     def wait_for_next_event(self) -> e.Event | None:
-        """The next event that no handler consumed; blocks; None at the end."""
+        """Return the next event that no handler consumed, or None at the end. Blocks."""
         pipeline = self.content_handlers
         while True:
             event = pipeline.injection.popleft() if pipeline.injection else next(self._events, None)

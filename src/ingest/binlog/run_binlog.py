@@ -1,4 +1,4 @@
-"""Wiring: from a URI to a transport, a reader or a `Binlog`."""
+"""Create a transport, a reader or a `Binlog` from a URI."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ingest.binlog.transports.uri import FileAddress, parse_uri
 
 
 def create_transport(uri: str) -> Transport:
-    """The transport for `mysql://`, `mariadb://`, `file://` or a bare path; servers are connected to at once."""
+    """Return the transport for `mysql://`, `mariadb://`, `file://` or a bare path. Servers are connected to at once."""
     address = parse_uri(uri)
     if isinstance(address, FileAddress):
         return FileTransport(address.path)
@@ -22,11 +22,11 @@ def create_transport(uri: str) -> Transport:
 
 
 def open_reader(uri: str, start: BinlogPosition | None = None, options: StreamOptions | None = None) -> BinlogReader:
-    """The fast way: row batches, statements and transaction ends of the binlog at `uri`."""
+    """Return the fast reader of the binlog at `uri`: row batches, statements and transaction ends."""
     return BinlogReader(create_transport(uri), start, options)
 
 
 def open_binlog(uri: str, options: StreamOptions | None = None, *, background: bool = False) -> Binlog:
-    """The seed's interface over the binlog at `uri`; `background` reads ahead in a thread."""
+    """Return the event interface of the binlog at `uri`. With `background`, a thread reads ahead."""
     transport = create_transport(uri)
     return Binlog(BackgroundTransport(transport) if background else transport, options)

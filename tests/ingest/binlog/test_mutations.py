@@ -141,7 +141,7 @@ def test_repeated_or_missing_events_are_noticed(tmp_path: Path) -> None:
         begin, end = starts[i], starts[i + 1]
         path.write_bytes(data[:end] + data[begin:end] + data[end:])
         rows, error = rows_of(path)
-        assert "says that it ends at" in error
+        assert "claims to end at" in error
         assert is_prefix(rows, whole)
     moved = 0
     for i, begin in enumerate(starts[:-1]):

@@ -57,7 +57,7 @@ def test_foreign_binlog_is_read_to_its_end(name: str, rows: int) -> None:
 def test_fragment_is_refused() -> None:
     """A file that is not a binlog ends in one clear error with its position, and yields no event."""
     reader = BinlogReader(FileTransport(DATA / "foreign" / "canal-parse_tsdb_mysql-bin.000001.gz"))
-    with pytest.raises(CorruptBinlog, match=r"canal-parse_tsdb_mysql-bin\.000001\.gz:0: this is no binlog"):
+    with pytest.raises(CorruptBinlog, match=r"canal-parse_tsdb_mysql-bin\.000001\.gz:0: this is not a binlog"):
         list(reader.changes())
 
 

@@ -1,1 +1,1 @@
-"""What is written in a binlog: codes, columns, characters, numbers, times."""
+"""Elements of the binlog format: codes, columns, characters, numbers, times."""

@@ -1,8 +1,7 @@
-"""Values in the canonical form of `cdc.model.types`, made of the texts that servers print: from the binlog and from a
-SELECT.
+"""Convert the server's texts to the canonical form of `cdc.model.types`, for the binlog and for SELECTs.
 
-Both ways use these functions, so that a row that a snapshot reads equals the row that the log tells. A value without
-canonical form (a zero date, the 31st of February) raises Unrepresentable; it never becomes NULL or a guess.
+Both use these functions, so a row that a snapshot reads equals the row in the log. A value without canonical form (a
+zero date, the 31st of February) raises Unrepresentable; it never becomes NULL or a guess.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from ingest.binlog.format.temporal import DATETIME_DAYS as DAYS_OF_DATETIME
 from ingest.binlog.format.temporal import date_text
 
 _LIMIT: Final = 1 << 17
-# Doubles between these are written without an exponent, as some writers do and others do not.
+# Doubles between these limits are written without an exponent, as some writers do.
 _SMALL, _LARGE = 1e-20, 1e22
-# As the decoder's writer prints it; beginning with a plain letter, it is searched for much faster.
+# The exponent as the decoder prints it. Patterns that start with a plain character are searched for much faster.
 _EXPONENT: Final = re.compile(r"e(?<=\de)[-+]?\d")
 _TOKEN: Final = re.compile(r'("(?:[^"\\]|\\.)*")|\s+|(-?\d+(?:\.\d+)?[eE][-+]?\d+)')
 
 
 class Unrepresentable(ValueError):
-    """A value that no canonical value can stand for; the message says which and why."""
+    """A value without a canonical form; the message has the value and the reason."""
 
 
 def _day(text: str) -> str:
@@ -122,10 +121,10 @@ def _struct(stored: bytes, *, point: bool) -> Struct:
 def vector(stored: bytes) -> list[float]:
     """Canonical form of a VECTOR's bytes: four per number, little-endian."""
     if len(stored) % 4:
-        raise Unrepresentable(f"{len(stored)} bytes are no vector")
+        raise Unrepresentable(f"{len(stored)} bytes are not a vector")
     found = [number for (number,) in iter_unpack("<f", stored)]
     if not all(map(isfinite, found)):
-        raise Unrepresentable("a vector whose numbers are not finite")
+        raise Unrepresentable("a vector with numbers that are not finite")
     return found
 
 

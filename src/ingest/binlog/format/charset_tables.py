@@ -1,7 +1,7 @@
-"""Where MySQL's character sets differ from Python's codecs, as the servers themselves convert every code.
+"""Differences between MySQL's character sets and Python's codecs, checked against the servers' own conversions.
 
-`HIGH_HALVES`: characters 0x80–0xFF of single-byte sets (U+FFFE = undefined); their lower half is ASCII.
-`COLLATIONS`: collation ids of MySQL 5.7–9.7 and MariaDB 10.11–11.4 by character set, as ranges.
+`HIGH_HALVES`: characters 0x80–0xFF of single-byte sets (U+FFFE = undefined); their lower half is ASCII. `COLLATIONS`:
+collation ids of MySQL 5.7–9.7 and MariaDB 10.11–11.4 by character set, as ranges.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ CHARSET_OF_COLLATION: Final = {number: name for name, text in COLLATIONS.items()
 
 
 def charset_of(collation: int) -> str | None:
-    """The character set of a collation id; None for an id that no known server has (keep the bytes then)."""
+    """Return the character set of a collation id, or None for an id that no known server has (keep the bytes then)."""
     return CHARSET_OF_COLLATION.get(collation)
 
 
@@ -151,9 +151,9 @@ _SPECIAL: Final[dict[str, Callable[[bytes], str]]] = {
 
 @cache
 def text_decoder(charset: str) -> Callable[[bytes], str]:
-    """A function from bytes in `charset` to text; it raises UnicodeDecodeError for bytes that the set does not have.
+    """Return a function from bytes in `charset` to text. It raises UnicodeDecodeError for bytes outside the set.
 
-    KeyError: the server family knows no such character set.
+    Raises KeyError if the servers have no such character set.
     """
     if charset in _SPECIAL:
         return _SPECIAL[charset]
@@ -168,5 +168,5 @@ def text_decoder(charset: str) -> Callable[[bytes], str]:
 
 
 def is_text(charset: str) -> bool:
-    """Whether this library can decode `charset` to text ("binary" is bytes and no text)."""
+    """Return whether this library can decode `charset` to text ("binary" is not text)."""
     return charset in PYTHON_CODECS or charset in _SPECIAL or charset in HIGH_HALVES or charset == "swe7"

@@ -88,21 +88,21 @@ DELETES: Final = frozenset({22, 25, 32, 168, 171})
 ROWS_EVENTS: Final = INSERTS | UPDATES | DELETES
 ROWS_V2: Final = frozenset({30, 31, 32, 39, 169, 170, 171})
 MARIA_COMPRESSED_ROWS: Final = frozenset({166, 167, 168, 169, 170, 171})
-# Old ways to log rows as a file to load: decoding them needs the server's own parser.
+# Old ways to log rows as a file to load: decoding them requires the server's parser.
 STATEMENT_ROWS: Final = frozenset({6, 8, 9, 10, 11, 12, 17, 18})
-# Known events after which a reader has missed nothing that belongs to a row.
+# Known events after which a reader has missed no row data.
 KNOWN_WITHOUT_ROWS: Final = frozenset(
     {1, 2, 3, 4, 5, 7, 13, 14, 15, 16, 19, 26, 27, 28, 29, 33, 34, 35, 36, 37, 38, 40, 41, 42, 160, 161, 162, 163, 165}
 )
 
 
 def event_name(code: int) -> str:
-    """The name of an event type, or its number where no server ever gave it one."""
+    """Return the name of an event type, or its number if it has no name."""
     return EVENT_NAMES.get(code, f"event type {code}")
 
 
 class ColumnType(IntEnum):
-    """Column types as a TABLE_MAP states them, ENUM and SET included (they hide behind STRING)."""
+    """Column types in a TABLE_MAP, including ENUM and SET (which are logged as STRING)."""
 
     DECIMAL = 0
     TINY = 1

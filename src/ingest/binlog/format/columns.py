@@ -1,4 +1,4 @@
-"""What is known of a table's columns: types from the TABLE_MAP, the rest from optional metadata or from a schema."""
+"""Columns of a table: types from the TABLE_MAP, other attributes from optional metadata or from a schema."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ T = ColumnType
 class LoggedColumn:
     """One column of a TABLE_MAP.
 
-    `size` is bytes of the length prefix or of the value, `width` the declared bytes of a string, `digits` the digits
-    of a fractional second (-1 unknown). None means "not known", and decoding what depends on it is refused or flagged:
-    `unsigned`, `charset` ("binary" = bytes), `labels` of ENUM and SET. `named` is False for ordinal names (`@1`).
-    `declared` is the SQL type where a schema gave it ("inet6", "uuid").
+    `size` is the size of the length prefix or of the value in bytes, `width` the declared bytes of a string, `digits`
+    the digits of a fractional second (-1 unknown). None means "not known", and decoding what depends on it is refused
+    or flagged: `unsigned`, `charset` ("binary" = bytes), `labels` of ENUM and SET. `named` is False for ordinal names
+    (`@1`). `declared` is the SQL type if a schema defines it ("inet6", "uuid").
     """
 
     index: int
@@ -43,15 +43,15 @@ class LoggedColumn:
 
     @property
     def is_point(self) -> bool:
-        """Whether it is a column of points alone, as far as metadata or a schema say so."""
+        """Return whether metadata or a schema define the column as a column of points."""
         return self.declared == "point" or (not self.declared and self.geometry == 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnHint:
-    """A column as a schema knows it: `type` is information_schema's COLUMN_TYPE, e.g. `enum('a','b')`.
+    """A column in a schema: `type` is information_schema's COLUMN_TYPE, e.g. `enum('a','b')`.
 
-    `spare` ones come last: columns that a server may have hidden behind the others, of any type where it is empty.
+    `spare` hints come last: columns that a server may have hidden after the others. An empty type means any type.
     """
 
     name: str
@@ -61,10 +61,10 @@ class ColumnHint:
 
 
 class SchemaSource(Protocol):
-    """Whoever knows the columns that a table had at a position: a schema history, a server, a file."""
+    """Source of a table's columns at a position: a schema history, a server, a file."""
 
     def schema_at(self, table: tuple[str, str], position: Any) -> Sequence[ColumnHint] | None:
-        """The columns in order, None where the table is not known there; `table` is (database, name)."""
+        """Return the columns in order, or None for a table that is unknown there; `table` is (database, name)."""
         ...
 
 
@@ -83,7 +83,7 @@ GEOMETRIES: Final = (
 _HINT: Final = re.compile(r"^\s*([a-z]+\d?)\s*(?:\((.*)\))?\s*(.*)$", re.IGNORECASE | re.DOTALL)
 _FUNCTIONAL_INDEX: Final = re.compile(r"^(?:[0-9a-f]{32}|!hidden!.*)$")
 _LABEL: Final = re.compile(r"'((?:[^'\\]|''|\\.)*)'\s*,?\s*", re.DOTALL)
-# What a declared type may be in the binlog; a schema that says otherwise belongs to another position.
+# How a declared type may be stored in the binlog; a schema that contradicts it belongs to another position.
 _STORED_AS: Final[dict[str, frozenset[ColumnType]]] = {
     "tinyint": frozenset({T.TINY}),
     "boolean": frozenset({T.TINY}),
@@ -116,14 +116,17 @@ _STORED_AS: Final[dict[str, frozenset[ColumnType]]] = {
 
 
 def labels_of(arguments: str) -> tuple[str, ...]:
-    """The labels inside `enum(…)` or `set(…)`, quotes resolved."""
+    """Return the labels inside `enum(…)` or `set(…)`, without quotes."""
     return tuple(
         re.sub(r"''|\\(.)", lambda m: m[1] or "'", found, flags=re.DOTALL) for found in _LABEL.findall(arguments)
     )
 
 
 def apply_hint(column: LoggedColumn, hint: ColumnHint, table: str) -> LoggedColumn:
-    """`column` with what the schema adds; what the binlog itself states stays. UndecodableValue: they contradict."""
+    """Add a schema's attributes to `column`; the binlog's take precedence.
+
+    UndecodableValue: they contradict each other.
+    """
     if hint.spare and not hint.type:
         return column if column.named else replace(column, name=hint.name, named=True)
     match = _HINT.match(hint.type)
@@ -133,8 +136,8 @@ def apply_hint(column: LoggedColumn, hint: ColumnHint, table: str) -> LoggedColu
     stored = _STORED_AS.get(kind)
     if stored is not None and column.type not in stored:
         raise UndecodableValue(
-            f"the schema says {table}.{hint.name} is {hint.type}, the binlog says {column.type.name}",
-            "the schema belongs to another position; give the one that was valid there",
+            f"{table}.{hint.name} is {hint.type} in the schema, but {column.type.name} in the binlog",
+            "the schema belongs to another position; use the one that was valid there",
         )
     changes: dict[str, Any] = {"declared": kind}
     if not column.named:
@@ -155,7 +158,7 @@ def apply_hint(column: LoggedColumn, hint: ColumnHint, table: str) -> LoggedColu
 
 
 def apply_schema(columns: Sequence[LoggedColumn], hints: Sequence[ColumnHint], table: str) -> tuple[LoggedColumn, ...]:
-    """All columns with the schema's knowledge; UndecodableValue where it has another number of columns.
+    """Add a schema's attributes to all columns. Raises UndecodableValue if the number of columns differs.
 
     The hidden columns of functional indexes, which MySQL 8.0.13–8.0.17 maps last and never logs, need no hint.
     """
@@ -167,7 +170,7 @@ def apply_schema(columns: Sequence[LoggedColumn], hints: Sequence[ColumnHint], t
         return (*(apply_hint(column, hint, table) for column, hint in known), *hidden)
     if len(columns) != len(hints):
         raise UndecodableValue(
-            f"the schema of {table} has {len(hints)} columns, the binlog {len(columns)}",
-            "the schema belongs to another position; give the one that was valid there",
+            f"the schema of {table} has {len(hints)} columns, but the binlog has {len(columns)}",
+            "the schema belongs to another position; use the one that was valid there",
         )
     return tuple(apply_hint(column, hint, table) for column, hint in zip(columns, hints, strict=True))

@@ -1,6 +1,6 @@
-"""Compressed events: MySQL's transaction payload (zstd) and MariaDB's query and rows events (zlib).
+"""Decompress events: MySQL's transaction payload (zstd) and MariaDB's query and rows events (zlib).
 
-Memory stays bounded by one inner event: a payload is inflated as a stream, its claimed sizes are never believed.
+Memory stays bounded by one inner event: a payload is decompressed as a stream, and its claimed sizes are not trusted.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ _PLAIN: Final = 255
 _CHUNK: Final = 1 << 16
 _WINDOW: Final[Mapping[int, int]] = {
     zstd.DecompressionParameter.window_log_max: 27
-}  # 128 MiB: as the server compresses at most
+}  # 128 MiB: the largest window that servers use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payload:
-    """A compressed transaction: `compression` 0 = zstd, 255 = none; `size` as claimed for the inflated events."""
+    """A compressed transaction: `compression` 0 = zstd, 255 = none; `size` is the claimed size of the decompressed
+    events.
+    """
 
     compression: int
     size: int
@@ -35,7 +37,7 @@ class Payload:
 
 
 def parse_payload(body: bytes) -> Payload:
-    """The fields of a TRANSACTION_PAYLOAD event."""
+    """Decode the fields of a TRANSACTION_PAYLOAD event."""
     compression, size, claimed = _PLAIN, 0, None
     at = 0
     while True:
@@ -52,35 +54,37 @@ def parse_payload(body: bytes) -> Payload:
         elif kind == 3:
             size = value
     if claimed is not None and claimed != len(body) - at:
-        raise CorruptBinlog(f"a compressed transaction claims {claimed} bytes, its event has {len(body) - at}")
+        raise CorruptBinlog(f"a compressed transaction claims {claimed} bytes, but its event has {len(body) - at}")
     return Payload(compression=compression, size=size, data=body[at:])
 
 
 def payload_events(payload: Payload) -> Iterator[bytes]:
-    """The inner events, header included and without checksums, one at a time."""
+    """Yield the inner events, with header and without checksum, one at a time."""
     if payload.compression == _PLAIN:
         source: io.BufferedIOBase | zstd.ZstdFile = io.BytesIO(payload.data)
     elif payload.compression == _ZSTD:
         source = zstd.ZstdFile(io.BytesIO(payload.data), options=_WINDOW)
     else:
-        raise UnsupportedEvent(f"a transaction is compressed by method {payload.compression}, only zstd is known")
+        raise UnsupportedEvent(
+            f"a transaction is compressed by method {payload.compression}, but only zstd is supported"
+        )
     try:
         while header := _read(source, HEADER_SIZE):
             if len(header) < HEADER_SIZE:
                 raise CorruptBinlog("a compressed transaction ends inside an event's header")
             size = U32(header, 9)[0]
             if not HEADER_SIZE <= size <= MAX_EVENT:
-                raise CorruptBinlog(f"a compressed transaction holds an event of {size} bytes")
+                raise CorruptBinlog(f"a compressed transaction contains an event of {size} bytes")
             body = _read(source, size - HEADER_SIZE)
             if len(body) < size - HEADER_SIZE:
                 raise CorruptBinlog("a compressed transaction ends inside an event")
             yield header + body
     except (zstd.ZstdError, EOFError) as error:
-        raise CorruptBinlog(f"a compressed transaction does not inflate: {error}") from error
+        raise CorruptBinlog(f"a compressed transaction cannot be decompressed: {error}") from error
 
 
 def _read(source: io.BufferedIOBase | zstd.ZstdFile, size: int) -> bytes:
-    """`size` bytes or what is left; grows with what really comes, not with what a header claims."""
+    """Read `size` bytes or what is left. Memory grows with the bytes received, not with a header's claim."""
     first = source.read(min(size, _CHUNK))
     if len(first) == size or not first:
         return first
@@ -95,10 +99,15 @@ def _read(source: io.BufferedIOBase | zstd.ZstdFile, size: int) -> bytes:
 
 
 def _inflate(data: bytes, at: int) -> bytes:
-    """MariaDB's record: a byte 0x80 | method << 4 | bytes of length, the length big-endian, zlib's bytes."""
+    """Decompress MariaDB's format: a byte 0x80
+
+    method << 4
+
+    length bytes, the length big-endian, zlib's bytes.
+    """
     header = data[at]
     if header & 0x70:
-        raise UnsupportedEvent(f"an event is compressed by method {header >> 4 & 7}, only zlib is known")
+        raise UnsupportedEvent(f"an event is compressed by method {header >> 4 & 7}, but only zlib is supported")
     width = header & 7
     size = int.from_bytes(data[at + 1 : at + 1 + width], "big")
     if size > MAX_EVENT:
@@ -106,17 +115,17 @@ def _inflate(data: bytes, at: int) -> bytes:
     try:
         text = zlib.decompressobj().decompress(data[at + 1 + width :], size + 1)
     except zlib.error as error:
-        raise CorruptBinlog(f"a compressed event does not inflate: {error}") from error
+        raise CorruptBinlog(f"a compressed event cannot be decompressed: {error}") from error
     if len(text) != size:
         raise CorruptBinlog(f"a compressed event has {len(text)} bytes instead of {size}")
     return text
 
 
 def inflate_rows(body: bytes, at: int) -> bytes:
-    """The rows of a MariaDB compressed rows event, from the offset behind its bitmaps."""
+    """Decompress the rows of a MariaDB compressed rows event, from the offset after its bitmaps."""
     return _inflate(body, at)
 
 
 def inflate_query(body: bytes, at: int) -> bytes:
-    """The statement of a MariaDB compressed query event, from its offset."""
+    """Decompress the statement of a MariaDB compressed query event, from its offset."""
     return _inflate(body, at)

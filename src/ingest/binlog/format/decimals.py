@@ -1,7 +1,7 @@
-"""DECIMAL as stored: groups of nine digits, big-endian, first bit inverted, negatives complemented.
+"""Decode DECIMAL as stored: groups of nine digits, big-endian, first bit inverted, negatives complemented.
 
-`decimal_text` is the plain reading of one value; the generated row decoder inlines the same arithmetic per column
-(`decimal_plan` tells it the groups). Source: `bin2decimal` in MySQL's `strings/decimal.cc`.
+`decimal_text` decodes one value; the generated row decoder inlines the same arithmetic per column, with the groups of
+`decimal_plan`. Source: `bin2decimal` in MySQL's `strings/decimal.cc`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class DecimalPlan:
 
 
 def decimal_plan(precision: int, scale: int) -> DecimalPlan:
-    """The layout of DECIMAL(precision, scale); ValueError for what no server creates."""
+    """Return the layout of DECIMAL(precision, scale). Raises ValueError for types that no server creates."""
     if not 0 < precision <= 65 or not 0 <= scale <= 38 or scale > precision:
         raise ValueError(f"no DECIMAL has precision {precision} and scale {scale}")
     full, rest = divmod(precision - scale, 9)
@@ -37,7 +37,7 @@ def decimal_plan(precision: int, scale: int) -> DecimalPlan:
 
 @cache
 def decimal_fractions(digits: int) -> tuple[str, ...]:
-    """The text behind the number, with its point, of every group of so many digits."""
+    """Return the texts of all groups with so many digits after the point, point included."""
     return tuple(f".{part:0{digits}d}" for part in range(10**digits))
 
 
@@ -53,7 +53,7 @@ def _join(value: int, groups: tuple[tuple[int, int], ...]) -> int:
 
 
 def decimal_text(packed: bytes, plan: DecimalPlan) -> str:
-    """The number's text with exactly `scale` digits after the point."""
+    """Return the number's text with exactly `scale` digits after the point."""
     bits = 8 * plan.size
     value = int.from_bytes(packed[: plan.size], "big")
     top = 1 << (bits - 1)
@@ -71,7 +71,7 @@ def decimal_text(packed: bytes, plan: DecimalPlan) -> str:
 
 
 def encode_decimal(value: Any, precision: int, scale: int) -> bytes:
-    """A number or its text as DECIMAL(precision, scale) stores it; ValueError if it does not fit."""
+    """Encode a number or its text as DECIMAL(precision, scale). Raises ValueError if it does not fit."""
     plan = decimal_plan(precision, scale)
     text = value if isinstance(value, str) else format(value, "f")
     whole, _, fraction = text.lstrip("-").partition(".")

@@ -1,9 +1,9 @@
 """The errors of the binlog library; those of the data name the file and the offset of the event that caused it.
 
 Fatal (cdc.model.errors)
- └─ BinlogError          going on would lose or invent data
+ └─ BinlogError          continuing would lose or invent data
      ├─ CorruptBinlog    the bytes contradict themselves or their checksum (exit 3)
-     ├─ UnsupportedEvent an event that may carry rows and is not understood
+     ├─ UnsupportedEvent an unknown event that may contain rows
      ├─ MissingTableMap  rows whose table definition was not read
      └─ UndecodableValue a value whose type, sign or character set is not known
 """
@@ -22,31 +22,31 @@ class BinlogError(Fatal):
         self.where = where
 
     def at(self, where: str) -> BinlogError:
-        """The same error with its place, for the layer that knows it; an error that has a place keeps it."""
+        """Return the same error with its place, from the layer that knows it. An existing place is kept."""
         return self if self.where else type(self)(self.reason, self.hint, where=where)
 
 
 class CorruptBinlog(BinlogError):
-    """The bytes are not a valid binlog: bad magic, bad checksum, impossible length, torn end."""
+    """The bytes are not a valid binlog: bad magic, bad checksum, impossible length, or truncated."""
 
     exit_code = 3
 
 
 class UnsupportedEvent(BinlogError):
-    """An event that could carry rows in a form that this library does not know; it is never skipped."""
+    """An event that may contain rows in an unknown form; it is never skipped."""
 
 
 class MissingTableMap(BinlogError):
-    """A rows event refers to a table id without a TABLE_MAP, so that its columns are not known."""
+    """A rows event refers to a table id without a TABLE_MAP, so its columns are unknown."""
 
 
 class PositionGone(BinlogError):
-    """The server's log does not continue a position: it was purged or reset since, or is another server's."""
+    """The server's log does not continue a position: it was purged or reset since, or it is another server's."""
 
 
 class UndecodableValue(BinlogError):
-    """A value is refused because decoding it would be guessing; the hint says what would make it certain."""
+    """A value that is refused because decoding it would be a guess; the hint states what would make it certain."""
 
 
 class ConnectionLost(Retriable):
-    """The server is away; a reader resumes at its checkpoint when it answers again."""
+    """The server is unavailable; a reader resumes at its checkpoint when it answers again."""

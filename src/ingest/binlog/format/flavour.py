@@ -1,4 +1,4 @@
-"""How values leave the decoder: the closed choices that the generated code is specialised for."""
+"""Output forms of decoded values: closed choices for which decoder code is generated."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import Final, Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flavour:
-    """What each family of types becomes.
+    """Output form of each family of types.
 
-    rows: a dict by column name without absent columns, or a tuple with `ABSENT` in their place.
-    decimal: the server's text, or `Decimal`. json: Python values (`JSON_NULL` for a null document), or JSON text.
-    temporal: the server's text (UTC); `iso` puts a T between date and time and a Z behind TIMESTAMP.
-    binary: bytes, or base64 text. packed: geometries and vectors as their bytes. bit: a number.
-    unknown_sign: what to do with an integer whose highest bit is set
-    while no metadata and no schema tells its sign. `canonical` is the form of `cdc.model.types`, see `canonical.py`: a
-    value that has none, such as a zero date, raises `Unrepresentable`.
+    rows: a dict by column name without absent columns, or a tuple with `ABSENT` in their place. decimal: the server's
+    text, or `Decimal`. json: Python values (`JSON_NULL` for a null document), or JSON text. temporal: the server's text
+    (UTC); `iso` puts a T between date and time and a Z after TIMESTAMP. binary: bytes, or base64 text. packed:
+    geometries and vectors as their bytes. bit: a number. unknown_sign: how to treat an integer whose highest bit is set
+    while neither metadata nor a schema defines its sign. `canonical` is the form of `cdc.model.types`, see
+    `canonical.py`: a value that has none, such as a zero date, raises `Unrepresentable`.
     """
 
     rows: Literal["dict", "tuple"] = "dict"
@@ -33,7 +32,7 @@ NATIVE: Final = Flavour()
 
 
 class Absent:
-    """The type of `ABSENT`: a column that the row image does not carry, which is not the same as NULL."""
+    """Type of `ABSENT`: a column that the row image lacks, which differs from NULL."""
 
     __slots__ = ()
 

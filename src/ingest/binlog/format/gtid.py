@@ -1,7 +1,7 @@
 """Sets of transactions: MySQL's GTID sets (with tags) and MariaDB's position per domain.
 
-Both answer the same questions: which text names the set, what the set is after one more transaction, and whether it
-holds one. Values are immutable; a reader replaces its set at each transaction's end.
+Both have the same operations: the set's text, the set plus one more transaction, and membership. Values are immutable;
+a reader replaces its set at each transaction's end.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class GtidSet:
 
     @classmethod
     def parse(cls, text: str) -> GtidSet:
-        """`uuid:1-3:5,uuid:tag:1-2`; ValueError names the part that is none."""
+        """Parse `uuid:1-3:5,uuid:tag:1-2`. Raises ValueError with the invalid part."""
         found: dict[Source, Intervals] = {}
         for part in re.split(r"[,\s]+", text.strip()):
             if not part:
@@ -58,18 +58,18 @@ class GtidSet:
                 low, _, high = piece.partition("-")
                 first, last = int(low), int(high or low)
                 if not 0 < first <= last:
-                    raise ValueError(f"no interval: {piece!r} in {part!r}")
+                    raise ValueError(f"not an interval: {piece!r} in {part!r}")
                 found[source, tag] = _merge(found.get((source, tag), ()), first, last + 1)
         return cls(found)
 
-    def add(self, source: str, tag: str, number: int, behind: int | None = None) -> GtidSet:
-        """The set with one more transaction, or with all from `number` to before `behind`."""
+    def add(self, source: str, tag: str, number: int, end: int | None = None) -> GtidSet:
+        """Return the set with one more transaction, or with all from `number` to before `end`."""
         known = dict(self.intervals)
-        known[source, tag] = _merge(known.get((source, tag), ()), number, behind or number + 1)
+        known[source, tag] = _merge(known.get((source, tag), ()), number, end or number + 1)
         return GtidSet(known)
 
     def union(self, other: GtidSet) -> GtidSet:
-        """All transactions of both."""
+        """Return all transactions of both."""
         known = dict(self.intervals)
         for key, intervals in other.intervals.items():
             for low, high in intervals:
@@ -77,7 +77,7 @@ class GtidSet:
         return GtidSet(known)
 
     def without(self, source: str, tag: str, number: int) -> GtidSet:
-        """The set without one transaction."""
+        """Return the set without one transaction."""
         known = dict(self.intervals)
         found = known.pop((source, tag), ())
         parts = [part for low, high in found for part in ((low, min(high, number)), (max(low, number + 1), high))]
@@ -86,16 +86,16 @@ class GtidSet:
         return GtidSet(known)
 
     def contains(self, source: str, tag: str, number: int) -> bool:
-        """Whether the transaction is in the set."""
+        """Return whether the transaction is in the set."""
         return any(low <= number < high for low, high in self.intervals.get((source, tag), ()))
 
     def holds(self, identity: tuple[str, str, int] | tuple[int, int, int]) -> bool:
-        """Whether the transaction is in the set; identities of the other family never are."""
+        """Return whether the transaction is in the set; identities of the other family never are."""
         source, tag, number = identity
         return isinstance(source, str) and isinstance(tag, str) and self.contains(source, tag, number)
 
     def covers(self, other: GtidSet) -> bool:
-        """Whether every transaction of `other` is in this set."""
+        """Return whether every transaction of `other` is in this set."""
         return all(
             any(first <= low and high <= last for first, last in self.intervals.get(key, ()))
             for key, intervals in other.intervals.items()
@@ -114,7 +114,7 @@ class GtidSet:
         return bool(self.intervals)
 
     def encode(self) -> bytes:
-        """The set as COM_BINLOG_DUMP_GTID wants it; the tagged form only where a tag needs it."""
+        """Encode the set for COM_BINLOG_DUMP_GTID; in the tagged form only if a tag requires it."""
         tagged = any(tag for _, tag in self.intervals)
         count = len(self.intervals)
         head = (count << 8 | 1 | 1 << 56) if tagged else count
@@ -129,7 +129,7 @@ class GtidSet:
 
     @classmethod
     def decode(cls, data: bytes) -> GtidSet:
-        """The inverse of `encode`: the body of a PREVIOUS_GTIDS event."""
+        """Decode the inverse of `encode`: the body of a PREVIOUS_GTIDS event."""
         head = U64(data, 0)[0]
         tagged = head >> 56 == 1
         count = head >> 8 & 0xFFFFFFFFFFFF if tagged else head
@@ -162,29 +162,29 @@ class MariaGtidSet:
 
     @classmethod
     def parse(cls, text: str) -> MariaGtidSet:
-        """`0-1-5,1-1-7`; ValueError names the part that is none."""
+        """Parse `0-1-5,1-1-7`. Raises ValueError with the invalid part."""
         found: dict[int, tuple[int, int]] = {}
         for part in re.split(r"[,\s]+", text.strip()):
             if not part:
                 continue
             numbers = part.split("-")
             if len(numbers) != 3:
-                raise ValueError(f"no MariaDB GTID: {part!r}")
+                raise ValueError(f"not a MariaDB GTID: {part!r}")
             domain, server, sequence = map(int, numbers)
             found[domain] = (server, sequence)
         return cls(found)
 
     def add(self, domain: int, server: int, sequence: int) -> MariaGtidSet:
-        """The position after one more transaction."""
+        """Return the position after one more transaction."""
         return MariaGtidSet({**self.domains, domain: (server, sequence)})
 
     def holds(self, identity: tuple[str, str, int] | tuple[int, int, int]) -> bool:
-        """Whether the transaction lies at or before its domain's position."""
+        """Return whether the transaction is at or before its domain's position."""
         domain, _, number = identity
         return isinstance(domain, int) and number <= self.domains.get(domain, (0, -1))[1]
 
     def covers(self, other: MariaGtidSet) -> bool:
-        """Whether every domain's position of `other` lies at or before this one's."""
+        """Return whether every domain's position of `other` is at or before this one's."""
         return all(number <= self.domains.get(domain, (0, -1))[1] for domain, (_, number) in other.domains.items())
 
     def __str__(self) -> str:
@@ -198,7 +198,7 @@ AnyGtidSet = GtidSet | MariaGtidSet
 
 
 def parse_gtid_set(text: str) -> AnyGtidSet:
-    """A GTID set of either family: MySQL's begin with a uuid, MariaDB's with a domain number."""
+    """Parse a GTID set of either family: MySQL's begin with a uuid, MariaDB's with a domain number."""
     head = text.strip().split(":", 1)[0]
     if re.fullmatch(r"[\d\-,\s]+", text.strip()) and head.count("-") % 2 == 0 and len(head) != 36:
         return MariaGtidSet.parse(text)
@@ -206,7 +206,7 @@ def parse_gtid_set(text: str) -> AnyGtidSet:
 
 
 def covers(known: AnyGtidSet, wanted: AnyGtidSet) -> bool:
-    """Whether all transactions of `wanted` are in `known`; sets of different families hold nothing of one another."""
+    """Return whether all transactions of `wanted` are in `known`; sets of different families share none."""
     if isinstance(known, GtidSet) and isinstance(wanted, GtidSet):
         return known.covers(wanted)
     return isinstance(known, MariaGtidSet) and isinstance(wanted, MariaGtidSet) and known.covers(wanted)

@@ -1,7 +1,7 @@
-"""The integers and strings of MySQL's protocol: length-encoded, packed, and MySQL's newer serialisation.
+"""Read integers and strings of MySQL's protocol: length-encoded, packed, and MySQL's newer serialisation.
 
-Pure functions over bytes; a read past the end raises IndexError or struct.error, which the decoder turns into
-CorruptBinlog with the event's place.
+Reading past the end raises IndexError or struct.error, which the decoder turns into CorruptBinlog with the event's
+place.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ I64: Final = Struct("<q").unpack_from
 
 
 def length_encoded(data: Buffer, at: int) -> tuple[int, int]:
-    """Read a length-encoded integer; returns the value and the offset behind it."""
+    """Read a length-encoded integer. Returns the value and the offset after it."""
     first = data[at]
     if first < 251:
         return first, at + 1
@@ -43,7 +43,7 @@ def encode_length(value: int) -> bytes:
 
 
 def take(data: bytes, at: int, size: int) -> tuple[bytes, int]:
-    """`size` bytes from `at` and the offset behind them; ValueError instead of a silently short slice."""
+    """Return `size` bytes from `at` and the offset after them; ValueError instead of a silently short slice."""
     end = at + size
     if end > len(data) or size < 0:
         raise ValueError(f"{size} bytes wanted at {at}, {max(0, len(data) - at)} left")
@@ -51,13 +51,13 @@ def take(data: bytes, at: int, size: int) -> tuple[bytes, int]:
 
 
 def take_encoded(data: bytes, at: int) -> tuple[bytes, int]:
-    """A string behind its length-encoded length."""
+    """Read a string with a length-encoded length."""
     size, at = length_encoded(data, at)
     return take(data, at, size)
 
 
 def take_short(data: bytes, at: int) -> tuple[bytes, int]:
-    """A string behind a length of one byte."""
+    """Read a string with a length of one byte."""
     return take(data, at + 1, data[at])
 
 
@@ -91,5 +91,5 @@ def encode_variable(value: int) -> bytes:
 
 
 def bit_set(bitmap: Buffer, index: int) -> bool:
-    """Bit `index` of a bitmap whose first column is the lowest bit of the first byte."""
+    """Return bit `index` of a bitmap whose first column is the lowest bit of the first byte."""
     return bool(bitmap[index >> 3] >> (index & 7) & 1)

@@ -1,4 +1,4 @@
-"""Which server wrote a binlog, and what follows from it for reading: one value per format description."""
+"""Identify the server that wrote a binlog, and its differences in the format."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _VERSION: Final = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 class ServerVersion:
     """The writer of a binlog: its family and version.
 
-    `checksums`: whether its format description ends in a checksum algorithm and a checksum.
-    `year_has_sign`: whether YEAR takes a bit in the signs of a TABLE_MAP (8.0.15 has none, 9.x has one).
+    `checksums`: its format description ends in a checksum algorithm and a checksum. `year_has_sign`: YEAR has a bit in
+    the signs of a TABLE_MAP (not in 8.0.15, but in 9.x).
     """
 
     server: str
@@ -31,7 +31,7 @@ class ServerVersion:
 
 
 def server_version_of(server: str) -> ServerVersion:
-    """The version of a server by its version text, such as `8.0.15-log` or `10.11.19-MariaDB-log`."""
+    """Parse a server's version text, such as `8.0.15-log` or `10.11.19-MariaDB-log`."""
     match = _VERSION.match(server)
     version = (int(match[1]), int(match[2]), int(match[3] or 0)) if match else (0, 0, 0)
     return ServerVersion(server=server, maria="mariadb" in server.lower(), version=version)

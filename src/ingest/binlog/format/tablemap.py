@@ -1,4 +1,4 @@
-"""TABLE_MAP events: the columns behind a table id, with MySQL's and MariaDB's optional metadata.
+"""Decode TABLE_MAP events: the columns of a table id, with MySQL's and MariaDB's optional metadata.
 
 Source: `Table_map_event` in MySQL's `rows_event.h`, `Table_map_log_event::init_metadata_fields` of both families.
 """
@@ -22,9 +22,10 @@ T = ColumnType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableMap:
-    """A table definition as of one TABLE_MAP; `described` is False where the server gave no optional metadata.
+    """A table definition of one TABLE_MAP. `described` is False if the server gave no optional metadata.
 
-    `primary_key` holds (column index, prefix length or 0 for the whole column) in key order, empty if unknown or none.
+    `primary_key` contains (column index, prefix length or 0 for the whole column) in key order, empty if unknown or
+    none.
     """
 
     table_id: int
@@ -51,7 +52,9 @@ def _varchar(meta: bytes, at: int) -> tuple[dict[str, Any], int]:
 
 
 def _string(meta: bytes, at: int) -> tuple[dict[str, Any], int]:
-    """CHAR, BINARY, ENUM and SET share a type; the real one and the high bits of the width share the first byte."""
+    """Decode CHAR, BINARY, ENUM and SET, which share a type: the real one is in the first byte, with high bits of the
+    width.
+    """
     real, width = meta[at], meta[at + 1]
     if real in (T.ENUM, T.SET):
         return {"type": T(real), "size": width}, at + 2
@@ -98,14 +101,14 @@ def _columns(types: bytes, meta: bytes, nullable: bytes) -> list[LoggedColumn]:
         read = _METADATA.get(code)
         if read is None:
             raise UnsupportedEvent(
-                f"column {index + 1} has type {code}, which this library does not know",
+                f"column {index + 1} has type {code}, which this library does not support",
                 "its rows cannot be skipped safely; report the server's version",
             )
         facts, at = read(meta, at)
         column = LoggedColumn(index=index, name=f"@{index + 1}", type=T(code), nullable=bit_set(nullable, index))
         columns.append(replace(column, **facts) if facts else column)
     if at != len(meta):
-        raise CorruptBinlog(f"a TABLE_MAP has {len(meta)} bytes of column metadata, its types take {at}")
+        raise CorruptBinlog(f"a TABLE_MAP has {len(meta)} bytes of column metadata, but its types take {at}")
     return columns
 
 
@@ -128,7 +131,7 @@ def _strings(data: bytes) -> list[bytes]:
 
 
 def _signs(columns: Sequence[LoggedColumn], data: bytes, server: ServerVersion) -> dict[int, bool]:
-    """Which numeric columns are unsigned. Servers disagree on whether YEAR takes a bit; where it does, it is 1."""
+    """Return the signs of numeric columns. Servers disagree on whether YEAR has a bit; if it has, it is 1."""
     for year in (True, False) if server.year_has_sign else (False,):
         numeric = [c for c in columns if c.type in NUMERIC or (year and c.type is T.YEAR)]
         if len(data) != (len(numeric) + 7) // 8:
@@ -207,7 +210,7 @@ def _describe(
         elif kind == 13:
             for column, value in zip((c for c in columns if c.type is T.VECTOR), _integers(field), strict=True):
                 changes[column.index]["dimensions"] = value
-        # Newer kinds only add knowledge: the values above keep their meaning without them.
+        # Unknown newer kinds only add information: the values above stay valid without them.
     for index, texts in labels.items():
         charset = changes[index].get("charset")
         if charset and is_text(charset):
@@ -218,7 +221,7 @@ def _describe(
 
 
 def table_name(body: bytes, id_size: int = 6) -> tuple[str, str]:
-    """Database and table of a TABLE_MAP event's body, and nothing else."""
+    """Return only database and table of a TABLE_MAP event's body."""
     at = id_size + 2
     database, at = take(body, at + 1, body[at])
     table, _ = take(body, at + 2, body[at + 1])
@@ -226,7 +229,7 @@ def table_name(body: bytes, id_size: int = 6) -> tuple[str, str]:
 
 
 def parse_table_map(body: bytes, server: ServerVersion, id_size: int = 6) -> TableMap:
-    """The table behind the body of a TABLE_MAP event (header and checksum removed)."""
+    """Decode a TABLE_MAP event's body (without header and checksum) to its table."""
     table_id = int.from_bytes(body[:id_size], "little")
     flags = U16(body, id_size)[0]
     at = id_size + 2
@@ -238,7 +241,7 @@ def parse_table_map(body: bytes, server: ServerVersion, id_size: int = 6) -> Tab
     nullable, at = take(body, at, (count + 7) // 8)
     columns = _columns(types, meta, nullable)
     if server.maria:
-        # MariaDB's own old temporal types may have a fraction, of which only a schema knows.
+        # MariaDB's old temporal types may have a fraction, which only a schema reveals.
         columns = [replace(c, digits=-1) if c.type in (T.TIME, T.DATETIME, T.TIMESTAMP) else c for c in columns]
     primary: tuple[tuple[int, int], ...] = ()
     described = at < len(body)

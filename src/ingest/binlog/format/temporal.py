@@ -1,8 +1,8 @@
-"""Dates and times of a binlog as the text that the server prints (time zone UTC), zero and partial dates included.
+"""Format dates and times of a binlog like the server (time zone UTC), including zero and partial dates.
 
-Tables fill themselves with the text of each distinct day and time of day: a lookup costs a tenth of formatting. They
-are bounded: a full one starts anew. Impossible values (month 15, minute 63) raise ValueError, so that corrupt rows
-never become plausible text. Source: `my_time.cc` of MySQL, `compat56.cc` and `field.cc` of MariaDB.
+Tables cache the text of each distinct day and time of day: a lookup costs a tenth of formatting. They are bounded: a
+full table is cleared. Impossible values (month 15, minute 63) raise ValueError, so corrupt rows never become plausible
+text. Source: `my_time.cc` of MySQL, `compat56.cc` and `field.cc` of MariaDB.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _LAST_EPOCH_DAY: Final = (date(9999, 12, 31) - _EPOCH).days
 
 
 def date_text(year: int, month: int, day: int) -> str:
-    """`YYYY-MM-DD`; zero months and days are legal in MySQL."""
+    """Format `YYYY-MM-DD`; zero months and days are legal in MySQL."""
     if month > 12 or year > 9999 or day > 31:
         raise ValueError(f"no date: year {year} month {month} day {day}")
     return f"{year:04d}-{month:02d}-{day:02d}"
 
 
 def clock_text(hour: int, minute: int, second: int) -> str:
-    """`HH:MM:SS` of a day."""
+    """Format `HH:MM:SS` of a day."""
     if hour > 23 or minute > 59 or second > 59:
         raise ValueError(f"no time of day: {hour}:{minute}:{second}")
     return f"{hour:02d}:{minute:02d}:{second:02d}"
@@ -65,7 +65,7 @@ class _EpochDays(dict[int, str]):
 
 
 class _Bounded(dict[int, str]):
-    """A table that was filled once: other numbers are in no valid row."""
+    """A completely filled table: other numbers are invalid."""
 
     def __missing__(self, number: int) -> str:
         raise ValueError(f"no time of day has a part {number}")
@@ -73,13 +73,13 @@ class _Bounded(dict[int, str]):
 
 @cache
 def fractions(digits: int) -> _Bounded:
-    """A stored fraction with one to four digits, in hundredths or ten-thousandths of a second → `.fff`."""
+    """Map a stored fraction with one to four digits, in hundredths or ten-thousandths of a second, to `.fff`."""
     count = 100 if digits < 3 else 10_000
     return _Bounded((unit, f".{unit * (1_000_000 // count):06d}"[: digits + 1]) for unit in range(count))
 
 
 SECONDS: Final = _Bounded((second, f"{second:02d}") for second in range(60))
-# By what stands between date and time: hour and minute as a DATETIME2 packs them, and minutes of a day → ` HH:MM:`.
+# By separator of date and time: hour and minute as packed by DATETIME2, and minutes of a day → ` HH:MM:`.
 HOURS: Final = {
     mark: _Bounded((h << 6 | m, f"{mark}{h:02d}:{m:02d}:") for h in range(24) for m in range(60)) for mark in " T"
 }

@@ -1,1 +1,1 @@
-"""MySQL's binary JSON, both ways."""
+"""Decode and encode MySQL's binary JSON."""

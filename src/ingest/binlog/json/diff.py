@@ -1,7 +1,7 @@
-"""Partial updates of JSON columns: the list of diffs that MySQL logs instead of the whole document.
+"""Partial updates of JSON columns: the diffs that MySQL logs instead of the whole document.
 
-`read_diffs` reads what a PARTIAL_UPDATE_ROWS event holds for one column; `apply_diffs` makes the new document from the
-old one, as a replica does. Source: `sql/json_diff.cc` of MySQL.
+`read_diffs` decodes one column's diffs of a PARTIAL_UPDATE_ROWS event; `apply_diffs` applies them to the old document,
+as a replica does. Source: `sql/json_diff.cc` of MySQL.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class JsonDiff:
 
 @dataclass(frozen=True, slots=True)
 class JsonDiffs:
-    """All changes of one column by one row change, in the order in which they apply; empty when nothing changed."""
+    """All changes of one column by one row change, in order; empty if nothing changed."""
 
     diffs: tuple[JsonDiff, ...]
 
 
 def read_diffs(data: bytes) -> JsonDiffs:
-    """The diffs of one column; ValueError for bytes that are none."""
+    """Decode the diffs of one column. Raises ValueError for invalid bytes."""
     diffs: list[JsonDiff] = []
     at = 0
     while at < len(data):
@@ -55,15 +55,15 @@ def read_diffs(data: bytes) -> JsonDiffs:
 
 
 def path_steps(path: str) -> list[str | int]:
-    """The keys and indices of a JSON path such as `$.a."b c"[3]`."""
+    """Return the keys and indices of a JSON path such as `$.a."b c"[3]`."""
     if not path.startswith("$"):
-        raise ValueError(f"no JSON path: {path!r}")
+        raise ValueError(f"not a JSON path: {path!r}")
     steps: list[str | int] = []
     at = 1
     while at < len(path):
         match = _STEP.match(path, at)
         if not match:
-            raise ValueError(f"no JSON path: {path!r}")
+            raise ValueError(f"not a JSON path: {path!r}")
         plain, quoted, index = match.groups()
         steps.append(int(index) if index is not None else json.loads(quoted) if quoted is not None else plain)
         at = match.end()
@@ -71,7 +71,10 @@ def path_steps(path: str) -> list[str | int]:
 
 
 def apply_diffs(document: Any, diffs: JsonDiffs) -> Any:
-    """The document after `diffs`; the old one stays as it was. LookupError: the old document is not the right one."""
+    """Return the document after `diffs`, without changing the old one.
+
+    LookupError: the old document is a different one.
+    """
     result = copy.deepcopy(None if document is JSON_NULL else document)
     for diff in diffs.diffs:
         steps = path_steps(diff.path)

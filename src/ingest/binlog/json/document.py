@@ -1,8 +1,8 @@
-"""Generated decoders for whole JSON documents: a column whose documents look alike is read by one function each.
+"""Generate decoders for whole JSON documents: one function for each common shape of a column's documents.
 
-A function is compiled from a document that was seen: keys are constants, every container is one struct call, and
-guards compare keys, counts and types. What does not pass the guards goes to the next function, at last to `jsonb`.
-A column keeps few functions, and none where its documents have nothing in common.
+A function is compiled from a document: keys are constants, every container is one struct call, and guards compare keys,
+counts and types. A document that fails the guards goes to the next function, and finally to `jsonb`. A column has few
+functions, and none if its documents have nothing in common.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ DocumentFunction = Callable[[bytes], Any]
 
 
 class _Unfit(Exception):
-    """The document is not worth a function of its own."""
+    """The document is not worth a separate function."""
 
 
 class _Compiler:
-    """Writes the function for documents like one; `inline_arrays` False leaves arrays to the general reader."""
+    """Generates the function for documents like one. `inline_arrays` False leaves arrays to the general reader."""
 
     def __init__(self, document: bytes, inline_arrays: bool) -> None:
         self._document, self._inline_arrays = document, inline_arrays
@@ -103,12 +103,12 @@ class _Compiler:
         return "{" + ",".join(f"{key!r}:{value}" for key, value in zip(keys, values, strict=True)) + "}"
 
     def _keys(self, at: int, count: int) -> tuple[list[str], bytes]:
-        """The keys and their text, which must lie right behind the entries, one behind the other."""
+        """Return the keys and their text, which must follow the entries without gaps."""
         data, keys = self._document, []
         begin = end = at + 4 + 7 * count
         for i in range(count):
             offset, size = U16(data, at + 4 + 4 * i)[0], U16(data, at + 6 + 4 * i)[0]
-            if at + offset != end or end + size > len(data):  # a slice would forgive a damaged length
+            if at + offset != end or end + size > len(data):  # a slice would accept a damaged length
                 raise _Unfit
             keys.append(data[end : end + size].decode())
             end += size
@@ -136,7 +136,7 @@ class _Compiler:
 
 
 def document_reader() -> DocumentFunction:
-    """A reader for one column: like `decode_json`, and faster the more alike the documents are."""
+    """Return a reader for one column: like `decode_json`, and faster the more similar the documents are."""
     layouts, other = layout_reader()
 
     def read(document: bytes) -> Any:
@@ -148,7 +148,7 @@ def document_reader() -> DocumentFunction:
 
 
 def layout_reader() -> tuple[JsonLayouts, DocumentFunction]:
-    """The same in two parts: the layouts to try first, and a reader for all documents, from which they learn."""
+    """Return the reader in two parts: the layouts to try first, and a reader for all documents, which trains them."""
     layouts = JsonLayouts()
     functions: list[DocumentFunction] = []
     seen = misses = 0
@@ -180,7 +180,7 @@ def layout_reader() -> tuple[JsonLayouts, DocumentFunction]:
                 if value is not MISS:
                     return value
         except (StructError, IndexError, KeyError):
-            pass  # not this shape; the general reader says whether the document is damaged
+            pass  # another shape; the general reader reports damaged documents
         return slow(document)
 
     return layouts, read

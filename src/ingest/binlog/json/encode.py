@@ -1,8 +1,8 @@
-"""Python values → MySQL's binary JSON: the inverse of `jsonb`, byte for byte what a server makes of the same JSON text.
+"""Encode Python values as MySQL's binary JSON, byte for byte like a server: the inverse of `jsonb`.
 
-Takes what the decoder gives: `JSON_NULL` for a document that is a null, `Decimal` for exact numbers. Times and other
-SQL values inside a document come out of the decoder as text and are written as strings. ValueError for what no JSON
-document holds (NaN, keys that are no text, more than 100 levels). Source: `sql-common/json_binary.cc` of MySQL.
+Accepts the decoder's values: `JSON_NULL` for a null document, `Decimal` for exact numbers. Times and other SQL values
+inside a document are text after decoding and are written as strings. Raises ValueError for values that JSON cannot
+represent (NaN, keys that are not text, more than 100 levels). Source: `sql-common/json_binary.cc` of MySQL.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ingest.binlog.json.jsonb import JSON_NULL, MAX_DEPTH
 _LONGEST_KEY: Final = 0xFFFF
 _LITERALS: Final = {None: 0, True: 1, False: 2}
 _NEWDECIMAL: Final = 246
-# Type and format of integers: the first that holds the value. The server reads what is beyond 32 bits as unsigned.
+# Type and format of integers: the first one that fits. The server reads values beyond 32 bits as unsigned.
 _INTEGERS: Final = (
     (0x05, "<h", -(1 << 15), 1 << 15),
     (0x07, "<i", -(1 << 31), 1 << 31),
@@ -28,7 +28,7 @@ _INTEGERS: Final = (
 
 
 def encode_json(value: Any) -> bytes:
-    """The bytes of a JSON column."""
+    """Return the bytes of a JSON column."""
     kind, data = _encode(None if value is JSON_NULL else value, 0)
     return bytes((kind,)) + data
 
@@ -57,7 +57,7 @@ def _encode(value: Any, depth: int) -> tuple[int, bytes]:
         raise ValueError(f"{value} is beyond JSON's 64 bits")
     if isinstance(value, float):
         if not isfinite(value):
-            raise ValueError(f"{value} is no JSON number")
+            raise ValueError(f"{value} is not a JSON number")
         return 0x0B, pack("<d", value)
     if isinstance(value, Decimal):
         raw = _decimal(value)
@@ -66,25 +66,25 @@ def _encode(value: Any, depth: int) -> tuple[int, bytes]:
         if depth >= MAX_DEPTH:
             raise ValueError(f"JSON nested more than {MAX_DEPTH} deep")
         return _container(value, depth + 1)
-    raise ValueError(f"{type(value).__name__} has no place in JSON")
+    raise ValueError(f"{type(value).__name__} is not a JSON type")
 
 
 def _decimal(value: Decimal) -> bytes:
     if not value.is_finite():
-        raise ValueError(f"{value} is no JSON number")
+        raise ValueError(f"{value} is not a JSON number")
     whole, _, fraction = format(value, "f").lstrip("-").partition(".")
     precision = max(1, len(whole.lstrip("0")) + len(fraction))
     return bytes((precision, len(fraction))) + encode_decimal(value, precision, len(fraction))
 
 
 def _container(value: dict[Any, Any] | list[Any] | tuple[Any, ...], depth: int) -> tuple[int, bytes]:
-    """An object or array in the small form, or in the large one where offsets of two bytes do not reach."""
+    """Encode an object or array in the small form, or in the large one if offsets of two bytes do not suffice."""
     keys: list[bytes] = []
     items: list[Any] = list(value)
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
-            raise ValueError("a key of a JSON object is no text")
-        # The server's order, by which it searches: shorter keys first.
+            raise ValueError("a key of a JSON object is not text")
+        # The server's order, in which it searches: shorter keys first.
         pairs = sorted(((key.encode(), item) for key, item in value.items()), key=lambda pair: (len(pair[0]), pair[0]))
         keys, items = [key for key, _ in pairs], [item for _, item in pairs]
         if keys and len(keys[-1]) > _LONGEST_KEY:
@@ -101,7 +101,10 @@ def _container(value: dict[Any, Any] | list[Any] | tuple[Any, ...], depth: int) 
 
 
 def _laid_out(keys: list[bytes], items: list[tuple[int, bytes]], *, large: bool) -> bytes | None:
-    """Counts, entries of keys and of values, keys, the values that do not fit their entry; None if out of reach."""
+    """Lay out counts, key entries, value entries, keys, and values too large for their entry.
+
+    None: offsets too large.
+    """
     limit, number, size = (0xFFFFFFFF, "<I", 4) if large else (0xFFFF, "<H", 2)
     behind = 2 * size + len(keys) * (size + 2) + len(items) * (1 + size)
     if behind + sum(map(len, keys)) + sum(len(data) for _, data in items) - size * len(items) > limit:

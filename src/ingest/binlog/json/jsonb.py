@@ -1,9 +1,9 @@
-"""MySQL's binary JSON: bytes of a JSON column → Python values, every kind of value included.
+"""Decode MySQL's binary JSON: bytes of a JSON column → Python values, including every kind of value.
 
-A JSON null at the top is `JSON_NULL`, so that it is never taken for SQL's NULL. Decimals become `Decimal`, temporal
-values the text that the server prints inside JSON, other opaque values the server's `base64:typeN:…` form.
-Hostile documents end in ValueError: depth, offsets and the number of values are bounded by the document's size.
-Source: `sql-common/json_binary.cc` of MySQL.
+A JSON null at the top is `JSON_NULL`, so it is never mistaken for SQL's NULL. Decimals become `Decimal`, temporal
+values the text that the server prints inside JSON, other opaque values the server's `base64:typeN:…` form. Hostile
+documents end in ValueError: depth, offsets and the number of values are bounded by the document's size. Source:
+`sql-common/json_binary.cc` of MySQL.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _keys: dict[bytes, str] = {}
 
 
 class JsonNull(Enum):
-    """The type of `JSON_NULL`, the one JSON document that is a null."""
+    """Type of `JSON_NULL`, the JSON document that is null."""
 
     JSON_NULL = "null"
 
@@ -42,7 +42,7 @@ JSON_NULL: Final = JsonNull.JSON_NULL
 
 
 def decode_json(document: bytes) -> Any:
-    """A JSON column's bytes → value; an empty document is what the server stores for a missing default: null."""
+    """Decode a JSON column's bytes. An empty document, which the server stores for a missing default, is null."""
     if not document:
         return JSON_NULL
     value = _value(document, 1, document[0], MAX_DEPTH, [len(document)])
@@ -50,7 +50,7 @@ def decode_json(document: bytes) -> Any:
 
 
 def value_at(document: bytes, at: int, kind: int) -> Any:
-    """One value inside a document, for readers that have found its place by themselves."""
+    """Decode one value inside a document, for readers that have located it themselves."""
     return _value(document, at, kind, MAX_DEPTH, [len(document)])
 
 
@@ -137,7 +137,7 @@ def _container(data: bytes, at: int, kind: int, depth: int, budget: list[int]) -
     count = U32(data, at)[0] if large else data[at] | data[at + 1] << 8
     budget[0] -= count + 1
     if budget[0] < 0:
-        raise ValueError("a JSON document names more values than it has room for")
+        raise ValueError("a JSON document claims more values than it has room for")
     if not count:
         return [] if kind > 1 else {}
     if not large:
@@ -162,7 +162,7 @@ def _container(data: bytes, at: int, kind: int, depth: int, budget: list[int]) -
 
 
 def _item(data: bytes, at: int, kind: int, value: int, large: int, depth: int, budget: list[int]) -> Any:
-    """A value entry: small values lie in the entry itself, others at an offset from their container."""
+    """Decode a value entry: small values are in the entry itself, others at an offset from their container."""
     if kind == 0x05:
         value &= 0xFFFF
         return value - 0x10000 if value > 0x7FFF else value
@@ -179,7 +179,7 @@ def _item(data: bytes, at: int, kind: int, value: int, large: int, depth: int, b
 
 
 def opaque_value(kind: int, raw: bytes) -> Any:
-    """A value of an SQL type inside a document: `kind` is the column type, `raw` its bytes."""
+    """Decode a value of an SQL type inside a document: `kind` is the column type, `raw` its bytes."""
     if kind == 246 and len(raw) > 2:
         plan = decimal_plan(raw[0], raw[1])
         if len(raw) - 2 != plan.size:

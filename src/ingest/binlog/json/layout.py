@@ -1,9 +1,9 @@
-"""JSON documents of one column that are equal but for their values: read by one struct call and a few comparisons.
+"""Read a column's JSON documents that differ only in their values: by one struct call and a few comparisons.
 
-Documents of the same shape and length have their values in the same places. From one of them the places of all values
-are taken; every other byte (keys, types, offsets, lengths of strings) must be the same in the next document, which
-then has the same structure by construction. Strings that were the same in all documents so far count as structure. A
-layout is on trial first: lengths whose documents are laid out in many ways are left to the general reader.
+Documents of the same shape and length have their values in the same places. The places of all values are taken from one
+document. Every other byte (keys, types, offsets, lengths of strings) must be the same in the next document, which then
+has the same structure by construction. Strings that were the same in all documents so far count as structure. A layout
+is on trial first: lengths whose documents have many layouts are left to the general reader.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ MAX_LAYOUTS: Final = 128
 _MAX_BYTES: Final = 2048
 _MAX_HOLES: Final = 120
 _MAX_DEPTH: Final = 12
-# Documents of a length that are seen before a layout is made, and that try it before it stays.
+# Documents of a length before a layout is made, and documents that test it before it stays.
 _WAIT: Final = 8
 _TRIAL: Final = 128
-# Misses after which a layout that once served is made anew.
+# Misses after which a proven layout is replaced.
 _RENEW: Final = 512
 _INLINE: Final = {0x04: ("B", 1), 0x05: ("h", 2), 0x06: ("H", 2)}
 _NUMBERS: Final = {0x07: ("i", 4), 0x08: ("I", 4), 0x09: ("q", 8), 0x0A: ("Q", 8), 0x0B: ("d", 8)}
-# (bytes that hold the document, where it begins) → its value, or MISS where it is laid out in another way.
+# (bytes with the document, its offset) → its value, or MISS for another layout.
 LayoutFunction = Callable[[bytes, int], Any]
 
 
@@ -37,9 +37,9 @@ class _Unfit(Exception):
 
 
 class _Layout:
-    """Finds the values of one document, and writes the function for those that are like it.
+    """Finds the values of one document, and generates the function for similar ones.
 
-    A string that is the same in all `alike`, documents of the same length, is expected in the next one too.
+    A string that is the same in all `alike`, documents of the same length, is also expected in the next one.
     """
 
     def __init__(self, document: bytes, alike: Sequence[bytes]) -> None:
@@ -83,7 +83,7 @@ class _Layout:
         return function
 
     def _fixed(self, at: int, size: int) -> None:
-        """Take note that these bytes are part of the structure; no byte has two meanings."""
+        """Mark these bytes as part of the structure; no byte has two meanings."""
         if at < 0 or at + size > len(self._taken) or any(self._taken[at : at + size]):
             raise _Unfit
         self._taken[at : at + size] = b"\1" * size
@@ -143,7 +143,7 @@ class _Layout:
         return self._document[begin : begin + size].decode()
 
     def _length(self, at: int) -> tuple[int, int]:
-        """The length that stands at `at`, and where what it counts begins."""
+        """Return the length at `at`, and the offset of the data that it counts."""
         size = shift = 0
         begin = at
         while True:
@@ -159,7 +159,7 @@ class _Layout:
 
 
 class JsonLayouts(dict[int, LayoutFunction]):
-    """The functions of one column by the length of a document; `learn` is told what none of them could read."""
+    """The functions of one column by document length. `learn` receives the documents that none of them could read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -167,7 +167,7 @@ class JsonLayouts(dict[int, LayoutFunction]):
         self._samples: dict[int, list[bytes]] = {}
 
     def learn(self, document: bytes) -> None:
-        """Take note of a document; in time, make a function for those like it."""
+        """Register a document, and eventually generate a function for similar ones."""
         size = len(document)
         seen = self._seen.get(size, 0) + 1
         if seen > _RENEW or size > _MAX_BYTES or (seen == 1 and len(self._seen) >= 4 * MAX_LAYOUTS):
@@ -183,7 +183,7 @@ class JsonLayouts(dict[int, LayoutFunction]):
                 self._try(size, document, samples)
 
     def _try(self, size: int, document: bytes, alike: Sequence[bytes]) -> None:
-        """Put a layout on trial, with the strings that are `alike` as part of it or without."""
+        """Put a layout on trial, with or without the strings that are `alike` as part of it."""
         self._seen[size] = _RENEW
         try:
             function = _Layout(document, alike).compile()

@@ -1,8 +1,8 @@
-"""Generated decoders for JSON objects and arrays that keep the same shape from row to row.
+"""Generate decoders for JSON objects and arrays that keep the same shape from row to row.
 
-A shape is the keys of an object and the types of its values (or the types of an array's). A shape seen often is
-compiled once into a function whose keys are constants and whose offsets come from one struct call; it replaces the
-loop of `jsonb`, with the same checks. Tables are bounded; what does not fit goes through the loop as before.
+A shape is the keys of an object and the types of its values (or the types of an array's). A frequent shape is compiled
+into a function whose keys are constants and whose offsets come from one struct call. It replaces the loop of `jsonb`,
+with the same checks. Tables are bounded; other documents use the loop.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SCALARS: Final[dict[int, str]] = {
 
 
 class Shapes:
-    """The compiled shapes; `value(data, at, type, depth, budget)` reads what a shape does not inline."""
+    """The compiled shapes. `value(data, at, type, depth, budget)` reads what a shape does not inline."""
 
     def __init__(self, value: Callable[..., Any], literals: dict[int, bool | None]) -> None:
         self._env: dict[str, Any] = {
@@ -49,7 +49,7 @@ class Shapes:
         self._arrays: dict[bytes, ShapeFunction | int] = {}
 
     def object(self, data: bytes, at: int, count: int) -> ShapeFunction | None:
-        """The decoder of the small object at `at`, or None where its shape is not compiled (yet)."""
+        """Return the decoder of the small object at `at`, or None if its shape is not compiled (yet)."""
         entries_end = at + 4 + 4 * count
         keys_begin = entries_end + 3 * count
         last = entries_end - 4
@@ -66,7 +66,7 @@ class Shapes:
         return None
 
     def array(self, data: bytes, at: int, count: int) -> ShapeFunction | None:
-        """The decoder of the small array at `at`, or None."""
+        """Return the decoder of the small array at `at`, or None."""
         types = data[at + 4 : at + 4 + 3 * count : 3]
         found = self._arrays.get(types)
         if found.__class__ is not int and found is not None:
@@ -79,7 +79,7 @@ class Shapes:
     @staticmethod
     def _due(table: dict[Any, ShapeFunction | int], shape: Any, seen: Any) -> bool:
         if seen is None and len(table) >= MAX_SHAPES:
-            # Shapes that never repeat must not keep those out that will.
+            # Shapes that never repeat must not keep frequent ones out.
             for rare in [key for key, value in table.items() if value.__class__ is int]:
                 del table[rare]
             if len(table) >= MAX_SHAPES:
@@ -89,7 +89,7 @@ class Shapes:
 
     @staticmethod
     def _keys(shape: tuple[bytes, bytes, bytes], count: int) -> list[str] | None:
-        """The keys, if they lie one behind the other as the server writes them."""
+        """Return the keys if they follow one another without gaps, as the server writes them."""
         entries, types, text = shape
         keys: list[str] = []
         expected = 4 + 7 * count
@@ -123,7 +123,7 @@ class Shapes:
                 values.append(_SCALARS[kind].format(o=f"o{i}"))
             else:
                 values.append(f"VALUE(b,p+o{i},{kind},d,g)")
-        # A long string's end is not e: only short ones are compared, and the long ones check themselves.
+        # A long string does not end at e: only short ones are compared, and long ones check themselves.
         if checks:
             lines.append("n=len(b)")
             lines.append(

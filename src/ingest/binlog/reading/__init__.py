@@ -1,1 +1,1 @@
-"""Packets → events, rows, batches; and the forms in which they are handed out."""
+"""Decode packets into events, rows and batches, and output them in several forms."""

@@ -1,6 +1,6 @@
-"""What a statement in the binlog does to whole tables: drop, truncate, rename, and whether it changes rows itself.
+"""Determine a statement's effects on whole tables: drop, truncate, rename, and whether it changes rows itself.
 
-Only what a reader of row changes must know; columns are the schema history's business. The statement is tokenised
+It covers only what a reader of row changes needs; columns belong to the schema history. The statement is tokenised
 (comments, quotes, executable comments), never matched as text.
 """
 
@@ -26,7 +26,7 @@ EffectKind = Literal["create", "drop", "truncate", "rename", "drop_database", "p
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableEffect:
-    """One effect on a table; `to` is the new (database, table) of a rename."""
+    """One effect on a table. `to` is the new (database, table) of a rename."""
 
     kind: EffectKind
     database: str
@@ -35,7 +35,7 @@ class TableEffect:
 
 
 def _tokens(statement: str) -> Iterator[tuple[str, bool]]:
-    """(text, quoted) of every token; the contents of executable comments count."""
+    """Yield (text, quoted) of every token, including the contents of executable comments."""
     for match in _TOKEN.finditer(statement):
         if match["name"]:
             quote = match["name"][0]
@@ -49,7 +49,7 @@ def _tokens(statement: str) -> Iterator[tuple[str, bool]]:
 
 
 class StatementTokens:
-    """A statement's tokens, and where one stands in them; no more than `limit` are looked at."""
+    """A cursor over a statement's tokens, at most `limit` of them."""
 
     def __init__(self, statement: str, database: str, limit: int = MOST_TOKENS) -> None:
         self.database = database
@@ -61,14 +61,14 @@ class StatementTokens:
         self._at = 0
 
     def peek(self) -> str:
-        """The next token, in upper case unless it was quoted; empty at the end."""
+        """Return the next token, in upper case unless it was quoted; empty at the end."""
         if self._at >= len(self._tokens):
             return ""
         text, quoted = self._tokens[self._at]
         return text if quoted else text.upper()
 
     def take(self, *words: str) -> bool:
-        """Step over the words if they come next, in this order."""
+        """Consume the words if they are next, in this order."""
         found = self._tokens[self._at : self._at + len(words)]
         if [text.upper() for text, quoted in found if not quoted] != list(words):
             return False
@@ -76,7 +76,7 @@ class StatementTokens:
         return True
 
     def table(self) -> tuple[str, str]:
-        """Step over a table's name: its database and its own."""
+        """Consume a table's name, and return its database and table."""
         first = self._name()
         if self.take("."):
             return first, self._name()
@@ -90,11 +90,11 @@ class StatementTokens:
         return text
 
     def rest(self) -> list[str]:
-        """The words that come next, in upper case."""
+        """Return the following words, in upper case."""
         return [text.upper() for text, quoted in self._tokens[self._at :] if not quoted]
 
     def seek(self, *words: str) -> bool:
-        """Step behind the words wherever they come outside parentheses."""
+        """Move past the words, wherever they are outside parentheses."""
         depth = 0
         while self._at < len(self._tokens):
             if self.peek() == "(":
@@ -107,7 +107,7 @@ class StatementTokens:
         return False
 
     def until(self, word: str) -> list[tuple[str, bool]]:
-        """The tokens up to a word outside parentheses, or all that come: (text, quoted)."""
+        """Return the tokens up to a word outside parentheses, or all of them: (text, quoted)."""
         depth, found = 0, []
         for text, quoted in self._tokens[self._at :]:
             if not quoted:
@@ -118,16 +118,16 @@ class StatementTokens:
         return found
 
     def mark(self) -> int:
-        """The place where one stands."""
+        """Return the cursor's position."""
         return self._at
 
     def reset(self, mark: int) -> None:
-        """Stand at a place again."""
+        """Return to a position."""
         self._at = mark
 
 
 def changes_rows(statement: str) -> bool:
-    """Whether the statement changes rows itself, so that binlog_format was not ROW when it was logged."""
+    """Return whether the statement changes rows itself: binlog_format was not ROW when it was logged."""
     if len(statement) > 100_000:
         statement = statement[:100_000]
     parsed = StatementTokens(statement, "", 64)
@@ -142,7 +142,7 @@ def changes_rows(statement: str) -> bool:
 
 
 def effects(database: str, statement: str) -> list[TableEffect]:
-    """The effects of one statement whose default database is `database`, in the order in which they happen."""
+    """Return the effects of one statement, in order. Its default database is `database`."""
     s = StatementTokens(statement, database)
     # MariaDB: SET STATEMENT var=… FOR statement
     if s.take("SET", "STATEMENT") and not s.seek("FOR"):
@@ -157,7 +157,7 @@ def effects(database: str, statement: str) -> list[TableEffect]:
         name = s.table()
         return [TableEffect(kind="truncate", database=name[0], table=name[1])]
     if s.take("DELETE", "FROM"):
-        # The server empties MEMORY tables after a restart by a statement of its own, without a condition.
+        # After a restart, the server empties MEMORY tables by its own statement, without a condition.
         name = s.table()
         return [] if s.peek() else [TableEffect(kind="truncate", database=name[0], table=name[1])]
     if s.take("RENAME"):

@@ -1,7 +1,7 @@
-"""The facts that a binlog states: one frozen dataclass per event, named as the seed of this library names them.
+"""Typed events of a binlog: one frozen dataclass per event type, named as in MySQL's replication listener library.
 
-`RawEvent` is what a transport delivers: header and body, not looked into. `parse.parse_event` makes one of the typed
-events of it when someone asks. `at` of every event says where it came from.
+`RawEvent` is a transport's event: header and body, not decoded. `parse.parse_event` decodes it to a typed event on
+demand. Every event knows its place.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 
 class RawEvent(NamedTuple):
-    """One event as received: `data` is header and body without its checksum; `next_position` is unwrapped to 64 bits.
+    """One event as received: `data` is header and body without checksum. `next_position` is unwrapped to 64 bits.
 
-    `file` and `offset` name the event's first byte; an event inside a compressed transaction has its payload's place.
+    `file` and `offset` are the place of the event's first byte; an event inside a compressed transaction has its
+    payload's place.
     """
 
     code: int
@@ -37,7 +38,7 @@ class RawEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventHeader:
-    """The nineteen bytes before every event; `marker` is the byte before them on the wire (always 0)."""
+    """The header: the nineteen bytes before every event. `marker` is the byte before them on the wire (always 0)."""
 
     timestamp: int
     type_code: int
@@ -49,13 +50,13 @@ class EventHeader:
 
     @property
     def artificial(self) -> bool:
-        """Made up by the server for this connection; it is in no file."""
+        """Return whether the server generated the event for this connection; no file contains it."""
         return bool(self.flags & FLAG_ARTIFICIAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What all events have: the header, and `file` and `offset` of the first byte."""
+    """Base of all events: the header, and `file` and `offset` of the first byte."""
 
     header: EventHeader
     file: str = ""
@@ -68,7 +69,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatDescription(Event):
-    """First of every file; `created` is the creation time of the binlog (R1), 0 where the server did not restart."""
+    """First event of every file. `created` is the binlog's creation time, 0 if the server did not restart."""
 
     binlog_version: int
     server_version: str
@@ -80,7 +81,7 @@ class FormatDescription(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rotate(Event):
-    """The stream goes on in another file."""
+    """The stream continues in another file."""
 
     next_file: str
     position: int
@@ -88,12 +89,15 @@ class Rotate(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop(Event):
-    """The server was shut down in order."""
+    """The server was shut down normally."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query(Event):
-    """A statement; `BEGIN` and `COMMIT` frame transactions of engines without XIDs. `text` is decoded leniently."""
+    """A statement.
+
+    `BEGIN` and `COMMIT` frame transactions of engines without XIDs. Undecodable bytes in `text` are replaced.
+    """
 
     thread_id: int
     execution_seconds: int
@@ -131,14 +135,14 @@ class UserVar(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Xid(Event):
-    """A transaction is committed."""
+    """A transaction was committed."""
 
     xid: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XaPrepare(Event):
-    """An XA transaction is prepared (or committed at once in one phase); its rows lie before it."""
+    """An XA transaction was prepared (or committed at once in one phase); its rows precede this event."""
 
     one_phase: bool
     format_id: int
@@ -148,7 +152,7 @@ class XaPrepare(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gtid(Event):
-    """A transaction begins; `number` 0 with an empty `source` is anonymous. Times are microseconds, 0 unknown."""
+    """A transaction begins. Anonymous: `number` 0 and an empty `source`. Times are microseconds, 0 unknown."""
 
     source: str
     tag: str
@@ -175,7 +179,7 @@ class PreviousGtids(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MariaGtid(Event):
-    """A MariaDB transaction begins; a standalone one is the next query alone, without an end marker."""
+    """A MariaDB transaction begins. A standalone one consists of the next query only, without an end event."""
 
     domain: int
     number: int
@@ -201,14 +205,14 @@ class MariaGtidList(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableMapped(Event):
-    """A table id stands for this table until the id is mapped again."""
+    """A table id refers to this table until the id is mapped again."""
 
     table: TableMap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows(Event):
-    """Changed rows of one table, decoded when `rows()` is called; `data` is the event as it was logged."""
+    """Changed rows of one table, decoded when `rows()` is called; `data` is the logged event."""
 
     operation: Literal["insert", "update", "delete"]
     flags: int
@@ -225,7 +229,7 @@ class Rows(Event):
         return bool(self.flags & 1)
 
     def rows(self) -> list[Any]:
-        """Rows (insert, delete) or (before, after) pairs (update), in the decoder's flavour."""
+        """Return rows (insert, delete) or (before, after) pairs (update), in the decoder's flavour."""
         from ingest.binlog.format.errors import BinlogError
 
         try:
@@ -251,7 +255,7 @@ class TransactionPayload(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident(Event):
-    """The server (or this library's reader, `origin`) says that something was lost or went wrong."""
+    """The server (or this library's reader, `origin`) reports that events were lost or that an error occurred."""
 
     kind: int
     message: str
@@ -284,14 +288,14 @@ class StartEncryption(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown(Event):
-    """An event that this library does not interpret and that carries no rows; its bytes are kept."""
+    """An event without rows that this library does not decode; its bytes are kept."""
 
     body: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction(Event):
-    """A whole transaction, made by the default content handler: its identity and its events in order."""
+    """A whole transaction, built by the default content handler: its identity and its events in order."""
 
     gtid: str
     events: tuple[Event, ...]

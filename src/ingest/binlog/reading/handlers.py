@@ -1,7 +1,7 @@
-"""Content handlers: a chain through which every event passes, and which may change, consume or inject events.
+"""Content handlers: a chain that every event passes through. Handlers may change, consume or inject events.
 
-A handler gets an event and returns the same one, a new one, or None when it consumed it. Handlers may be added and
-removed at run time, by handlers too. Injected events pass the whole chain before any new event is read.
+A handler receives an event and returns the same one, a new one, or None if it consumed it. Handlers may be added and
+removed at run time, even by handlers. Injected events pass through the whole chain before a new event is read.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ MAX_TRANSACTION_EVENTS: Final = 10_000
 
 
 class ContentHandler:
-    """Routes each event to the method of its kind; the default of every method is to return the event unaffected.
+    """Routes each event to the method of its kind. By default, every method returns the event unchanged.
 
-    Override what you need; `process` itself sees events that have no method of their own, unknown ones among them.
+    Override the methods that you need. `process` receives events without their own method, including unknown ones.
     `injection` is set while the handler is in a pipeline: append events there to have them processed next.
     """
 
     injection: deque[e.Event]
 
     def process_event(self, event: e.Event) -> e.Event | None:
-        """The chain's entry: dispatch by the event's class."""
+        """Dispatch an event by its class."""
         match event:
             case e.Query():
                 return self.process_query(event)
@@ -86,14 +86,14 @@ class ContentHandler:
 
 
 class HandlerChain:
-    """The handlers in order, with the injection queue. A list of handlers taken at an event's start serves it whole."""
+    """The handlers in order, with the injection queue. Changes of the list take effect with the next event."""
 
     def __init__(self) -> None:
         self._handlers: list[ContentHandler] = []
         self.injection: deque[e.Event] = deque()
 
     def append(self, handler: ContentHandler) -> None:
-        """Add a handler behind all others; it sees the next event first."""
+        """Add a handler after all others, from the next event on."""
         handler.injection = self.injection
         self._handlers.append(handler)
 
@@ -103,7 +103,7 @@ class HandlerChain:
         self._handlers.insert(index, handler)
 
     def remove(self, handler: ContentHandler) -> None:
-        """Take a handler out; ValueError if it is not in."""
+        """Remove a handler. Raises ValueError if it is not in the chain."""
         self._handlers.remove(handler)
 
     def __iter__(self) -> Iterator[ContentHandler]:
@@ -113,7 +113,7 @@ class HandlerChain:
         return len(self._handlers)
 
     def run(self, event: e.Event) -> e.Event | None:
-        """Pass an event through all handlers; None when one consumed it."""
+        """Pass an event through all handlers. Returns None if one consumed it."""
         current: e.Event | None = event
         for handler in tuple(self._handlers):
             if current is None:
@@ -125,8 +125,8 @@ class HandlerChain:
 class TransactionAggregator(ContentHandler):
     """The default handler: consumes the events of a transaction and returns one `Transaction` at its end.
 
-    `tables` of a transaction are its table maps by id. A transaction of more than `limit` events comes in parts, of
-    which only the last is `complete`: memory stays bounded. Events between transactions pass unaffected.
+    `tables` of a transaction are its table maps by id. A transaction of more than `limit` events is split into parts,
+    of which only the last is `complete`: memory stays bounded. Events between transactions pass unchanged.
     """
 
     def __init__(self, limit: int = MAX_TRANSACTION_EVENTS) -> None:

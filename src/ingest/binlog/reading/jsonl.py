@@ -56,9 +56,9 @@ def _dump(value: dict[str, Any]) -> bytes:
 
 
 class JsonLines:
-    """Turns changes into lines; knows the tables seen so far, because DROP DATABASE names none of them.
+    """Turns changes into lines. Tracks the tables seen so far, because DROP DATABASE does not list them.
 
-    `warnings` collects what a line cannot say: row changes by partition DDL.
+    `warnings` collects changes that a line cannot represent: row changes by partition DDL.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class JsonLines:
         self.warnings: list[str] = []
 
     def lines(self, change: Change) -> Iterator[bytes]:
-        """The lines of one change, without line ends; none for a transaction's end."""
+        """Return the lines of one change, without line ends; none for a transaction's end."""
         if isinstance(change, RowBatch):
             yield from self._rows(change)
         elif isinstance(change, Statement):
@@ -113,7 +113,7 @@ class JsonLines:
                     yield {"op": "drop", "db": database, "table": table}
             elif effect.kind == "partition":
                 self.warnings.append(
-                    f"{statement.raw.where}: rows of {effect.database}.{effect.table} vanished with a partition"
+                    f"{statement.raw.where}: rows of {effect.database}.{effect.table} were removed with a partition"
                 )
             elif effect.kind == "rename" and effect.to:
                 self._tables.pop(key, None)
@@ -126,7 +126,7 @@ class JsonLines:
 
 
 def _settle(before: dict[str, Any], after: dict[str, Any], columns: tuple[str, ...]) -> None:
-    """Make JSON values unambiguous, and apply partial updates where the row's earlier document is at hand."""
+    """Make JSON values unambiguous, and apply partial updates if the row's earlier document is available."""
     for name in columns:
         new = after.get(name, ABSENT)
         old = before.get(name, ABSENT)

@@ -1,7 +1,7 @@
-"""Bodies of events → typed facts: one small function per event type, in one visible table.
+"""Decode event bodies to typed events: one small function per event type, in one table.
 
-Called lazily, for the events that someone looks at. Raises ValueError, IndexError or struct.error for bodies that
-contradict themselves; `stream` turns these into CorruptBinlog with the event's place.
+Called lazily, for the events that a consumer reads. Raises ValueError, IndexError or struct.error for invalid bodies;
+`stream` turns these into CorruptBinlog with the event's place.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from ingest.binlog.reading import events as e
 
 HEADER: Final = Struct("<IBIIIH")
 _QUERY: Final = Struct("<IIBHH")
-# Bytes of a GTID event that has a commit time, and the bits of its microseconds: above them stands whether the time of
-# the original commit follows.
+# Size of a GTID event with a commit time, and the bits of its microseconds. The bit above them is set if the original
+# commit time follows.
 DATED_GTID: Final = 68
 COMMIT_MICROS: Final = (1 << 55) - 1
 T = EventType
@@ -39,7 +39,7 @@ Facts = dict[str, Any]
 
 
 def parse_header(data: bytes, next_position: int | None = None) -> e.EventHeader:
-    """The header; `next_position` replaces the 32 bits in it where the real one is known."""
+    """Decode the header. `next_position` replaces its 32 bits if the real one is known."""
     timestamp, code, server, length, position, flags = HEADER.unpack_from(data)
     return e.EventHeader(
         timestamp=timestamp,
@@ -52,9 +52,9 @@ def parse_header(data: bytes, next_position: int | None = None) -> e.EventHeader
 
 
 def commit_micros(raw: e.RawEvent) -> int:
-    """When the transaction was committed at the server that sends it, in µs since 1970, by the event that begins it.
+    """Return the commit time at the sending server, in µs since 1970, from the event that begins the transaction.
 
-    Whole seconds where the event states no more.
+    Whole seconds if the event has no finer time.
     """
     data = raw.data
     stated = 0
@@ -67,7 +67,7 @@ def commit_micros(raw: e.RawEvent) -> int:
 
 
 def format_description(body: bytes, checksum: int) -> Facts:
-    """`checksum` is known to the caller, who had to find the body's end with it."""
+    """Decode the format description. The caller passes `checksum`, which it needed to find the body's end."""
     return {
         "binlog_version": U16(body, 0)[0],
         "server_version": body[2:52].split(b"\0", 1)[0].decode("latin-1"),
@@ -83,7 +83,7 @@ def _rotate(body: bytes) -> Facts:
 
 
 def _client_charset(status: bytes) -> str:
-    """The character set of a statement: status variable 4; unknown variables end the search, as servers agree."""
+    """Return a statement's character set: status variable 4. Unknown variables end the search, as in servers."""
     sizes = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 14: 8, 128: 3, 129: 8}
     at = 0
     while at < len(status):
@@ -106,7 +106,7 @@ def _client_charset(status: bytes) -> str:
 
 
 def query_text(body: bytes, compressed: bool = False) -> tuple[str, str]:
-    """The database and the statement of a query event, and nothing else: for readers in a hurry."""
+    """Return only the database and the statement of a query event, quickly."""
     database, at, _ = _query_head(body)
     raw = inflate_query(body, at) if compressed else body[at:]
     if raw == b"BEGIN":
@@ -130,7 +130,7 @@ def _statement(raw: bytes, status: bytes) -> str:
     try:
         return text_decoder(charset if is_text(charset) else "utf8mb4")(raw)
     except UnicodeDecodeError:
-        # A statement may hold binary literals in any encoding: they stay readable and nothing depends on them.
+        # A statement may contain binary literals in any encoding: they stay readable, and nothing depends on them.
         return raw.decode("utf-8", "backslashreplace")
 
 
@@ -169,7 +169,7 @@ def _xa_prepare(body: bytes) -> Facts:
 
 
 def gtid_identity(body: bytes) -> tuple[str, str, int]:
-    """(server uuid, tag, number) of a GTID event, for readers in a hurry."""
+    """Return (server uuid, tag, number) of a GTID event, quickly."""
     raw = body[1:17].hex()
     return f"{raw[:8]}-{raw[8:12]}-{raw[12:16]}-{raw[16:20]}-{raw[20:]}", "", I64(body, 17)[0]
 
@@ -199,13 +199,13 @@ def _anonymous(body: bytes) -> Facts:
 
 
 def tagged_identity(body: bytes) -> tuple[str, str, int]:
-    """(server uuid, tag, number) of a tagged GTID event."""
+    """Return (server uuid, tag, number) of a tagged GTID event."""
     facts = _gtid_tagged(body)
     return facts["source"], facts["tag"], facts["number"]
 
 
 def _gtid_tagged(body: bytes) -> Facts:
-    """MySQL's serialisation: version, size, last field that must be known, then (field id, value) in order."""
+    """Decode MySQL's serialisation: version, size, last mandatory field, then (field id, value) in order."""
     at = 0
     for _ in range(3):
         _, at = variable_unsigned(body, at)
@@ -235,7 +235,7 @@ def _gtid_tagged(body: bytes) -> Facts:
 
 
 def maria_gtid_identity(body: bytes) -> tuple[int, int, int]:
-    """(domain, number, flags) of a MariaDB GTID event; its server is in the header."""
+    """Return (domain, number, flags) of a MariaDB GTID event; its server is in the header."""
     return U32(body, 8)[0], U64(body, 0)[0], body[12]
 
 
@@ -307,7 +307,7 @@ PARSERS: Final[dict[int, Parser]] = {
 
 
 def parse_event(raw: e.RawEvent) -> e.Event:
-    """The typed event of any type that needs no context; unknown types keep their bytes as `Unknown`."""
+    """Return the typed event of any type that needs no context; unknown types keep their bytes as `Unknown`."""
     header = parse_header(raw.data, raw.next_position)
     body = raw.data[HEADER_SIZE:]
     parser = PARSERS.get(raw.code)

@@ -1,4 +1,4 @@
-"""Where a reader is, always "the next thing to read", and how it advances: only at the ends of transactions."""
+"""Track a reader's position: always the next thing to read, advanced only at the ends of transactions."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ T = EventType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinlogPosition:
-    """A place to resume at without loss or repetition.
+    """A position to resume at without loss or repetition.
 
-    `file` and `position` name a transaction's first byte; `batches` rows events of that transaction are done already;
-    `gtids` are the transactions that are done, None where the start did not tell (then only file and position count).
+    `file` and `position` are a transaction's first byte; `batches` rows events of that transaction are already
+    processed. `gtids` are the processed transactions, None if the start did not define them (then only file and
+    position count).
     """
 
     file: str = ""
@@ -39,7 +40,7 @@ class BinlogPosition:
 
 
 def parse_position(text: str) -> BinlogPosition:
-    """What people type: `binlog.000003:4711`, a bare position, or a GTID set. ValueError: none of these."""
+    """Parse user input: `binlog.000003:4711`, a bare position, or a GTID set. Raises ValueError for anything else."""
     if text.isdecimal():
         return BinlogPosition(position=int(text))
     name, colon, number = text.rpartition(":")
@@ -56,7 +57,7 @@ Identity = tuple[str, str, int] | tuple[int, int, int]
 
 
 def gtid_text(identity: Identity | None) -> str:
-    """`uuid:number`, `uuid:tag:number` or `domain-server-number`; empty for an anonymous transaction."""
+    """Format `uuid:number`, `uuid:tag:number` or `domain-server-number`; empty for an anonymous transaction."""
     if identity is None:
         return ""
     first, second, third = identity
@@ -66,7 +67,7 @@ def gtid_text(identity: Identity | None) -> str:
 
 
 class _Uuids(dict[bytes, str]):
-    """The texts of the few servers whose transactions are read."""
+    """Text forms of the few server UUIDs in the log."""
 
     def __missing__(self, raw: bytes) -> str:
         if len(self) > 1000:
@@ -79,11 +80,12 @@ UUIDS: Final = _Uuids()
 
 
 class PositionTracker:
-    """Follows raw events and knows the checkpoint; one instance per connection or file set.
+    """Follows raw events and maintains the checkpoint; one instance per connection or file set.
 
-    `observe` must see every event of the stream in order. `batches` counts the rows events handed out, `transactions`
-    those that ended; `framing` is True while the last event was a query that only begins a transaction. `identity` is
-    the open transaction's, `ended` the last one's that ended: (server, tag, number), (domain, server, number), or None.
+    `observe` must receive every event of the stream in order. `batches` counts the rows events handed out,
+    `transactions` the ended ones. `framing` is True while the last event was a query that only begins a transaction.
+    `identity` is the open transaction's, `ended` the last ended one's: (server, tag, number), (domain, server, number),
+    or None.
     """
 
     def __init__(self, start: BinlogPosition) -> None:
@@ -97,14 +99,14 @@ class PositionTracker:
         self._known = start.gtids
         self.identity: Identity | None = None
         self._framed = False
-        # Transactions that ended since `_known` was last brought up to date: one run of numbers of one source.
+        # Transactions that ended since `_known` was last updated: consecutive numbers of one source.
         self._run: tuple[str, str] | None = None
         self._first = self._next = 0
         self._domains: dict[int, tuple[int, int]] = {}
 
     @property
     def gtids(self) -> AnyGtidSet | None:
-        """All transactions that ended, None where the start did not tell them."""
+        """Return all transactions that ended, or None if the start did not define them."""
         if self._run is not None and isinstance(self._known, GtidSet):
             self._known = self._known.add(*self._run, self._first, self._next)
         self._run = None
@@ -119,11 +121,11 @@ class PositionTracker:
 
     @property
     def gtid(self) -> str:
-        """The identity of the transaction being read, empty where it has none."""
+        """Return the identity of the transaction being read, empty if it has none."""
         return gtid_text(self.identity)
 
     def observe(self, raw: RawEvent) -> None:
-        """Take note of one event; the checkpoint moves behind it if no transaction is open then."""
+        """Process one event. The checkpoint moves after it if no transaction is open then."""
         code, data, file, _, next_position = raw
         if code in _INSIDE:
             if not self.in_transaction and next_position:
@@ -147,13 +149,13 @@ class PositionTracker:
             self.position, self.file = U64(data, HEADER_SIZE)[0], data[HEADER_SIZE + 8 :].rstrip(b"\0").decode()
             self.in_transaction = False
         elif code == T.FORMAT_DESCRIPTION and self.file in ("", file):
-            # A reader that starts inside a file gets the description first, and stays where it was told to start.
+            # A reader that starts inside a file first receives the format description, and keeps its start position.
             self.file, self.position = file, max(self.position, next_position)
         elif code == T.PREVIOUS_GTIDS or code == T.MARIA_GTID_LIST:
             self._known_before(raw)
             self._advance(raw)
         elif code == T.INCIDENT and self.in_transaction and not self._framed:
-            self.end(raw)  # MySQL gives an incident a GTID, and no end
+            self.end(raw)  # MySQL gives an incident a GTID, but no end
         elif not self.in_transaction:
             self._advance(raw)
 
@@ -162,7 +164,7 @@ class PositionTracker:
             self.file, self.position = raw.file, raw.next_position
 
     def begin(self, identity: Identity | None) -> None:
-        """Take note that a transaction is open."""
+        """Mark a transaction as open."""
         self.in_transaction, self._framed, self.identity = True, False, identity
 
     def _query(self, raw: RawEvent) -> None:
@@ -185,12 +187,12 @@ class PositionTracker:
             self.end(raw)
 
     def end(self, raw: RawEvent) -> None:
-        """Move behind a transaction whose last event this is."""
+        """Move past a transaction, given its last event."""
         self._framed = False
         self.close(self.identity, raw.file if raw.next_position else self.file, raw.next_position or self.position)
 
     def close(self, identity: Identity | None, file: str, position: int) -> None:
-        """Move behind the transaction with this identity, to a position."""
+        """Move past the transaction with this identity, to a position."""
         if identity is not None and self._known is not None:
             first, second, number = identity
             if number == self._next and self._run is not None and self._run[0] == first and self._run[1] == second:
@@ -234,7 +236,7 @@ BETWEEN_TRANSACTIONS: Final = frozenset(
 
 
 def identity_of(raw: RawEvent) -> Identity | None:
-    """The identity in a GTID event, None in an anonymous one."""
+    """Return the identity in a GTID event, None for an anonymous one."""
     data = raw.data
     if raw.code == T.GTID:
         return UUIDS[data[20:36]], "", I64(data, 36)[0]

@@ -1,7 +1,7 @@
-"""The fast way through a binlog: batches of rows, statements and transaction ends, with a checkpoint at every step.
+"""Read a binlog quickly: batches of rows, statements and transaction ends, with a checkpoint at every step.
 
-`BinlogReader.changes` skips the typed events: it looks only into what a consumer of row changes needs. What a
-checkpoint says is done was handed out before; resuming at it repeats nothing and loses nothing.
+`BinlogReader.changes` skips the typed events: it decodes only what a consumer of row changes needs. Everything before a
+checkpoint was handed out; resuming at it repeats nothing and loses nothing.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ T = EventType
 
 
 class Transport(Protocol):
-    """Where packets come from. `packets` begins at the checkpoint, or a little before it at a file's start."""
+    """Source of packets. `packets` begins at the checkpoint, or a little before it at a file's start."""
 
     @property
     def checksum(self) -> int:
-        """The checksum algorithm of packets before the first format description: 0 none, 1 CRC32."""
+        """Return the checksum algorithm of packets before the first format description: 0 none, 1 CRC32."""
         ...
 
     @property
     def reconnects(self) -> bool:
-        """Whether a reader should call `packets` again after ConnectionLost."""
+        """Return whether a reader should call `packets` again after ConnectionLost."""
         ...
 
     @property
     def selects_gtids(self) -> bool:
-        """Whether `packets` itself leaves out the transactions of the checkpoint's GTID set, as servers do."""
+        """Return whether `packets` itself skips the transactions of the checkpoint's GTID set, as servers do."""
         ...
 
     @property
     def buffer(self) -> ReadBuffer | None:
-        """What was received and not handed out yet, between two packets; None where it cannot be shown."""
+        """Return received data that was not handed out yet, between two packets; None if it is not accessible."""
         ...
 
     def packets(self, start: BinlogPosition) -> Iterator[Packet]:
-        """All packets from the checkpoint's transaction on."""
+        """Yield all packets from the checkpoint's transaction on."""
         ...
 
     def wait(self, attempt: int) -> None:
-        """Let time pass before `packets` is called for the `attempt`-th time after a loss."""
+        """Wait before `packets` is called for the `attempt`-th time after a loss."""
         ...
 
     def close(self) -> None:
@@ -61,7 +61,7 @@ class Transport(Protocol):
 
 
 class Statement(NamedTuple):
-    """A statement that is no transaction control: DDL, account management and the like."""
+    """A statement that is not transaction control: DDL, account management and the like."""
 
     database: str
     text: str
@@ -74,7 +74,7 @@ _QUERIES: Final = frozenset({int(T.QUERY), int(T.MARIA_QUERY_COMPRESSED)})
 
 
 class BinlogReader:
-    """Reads one transport from a checkpoint; not thread-safe; `checkpoint` may be asked between any two changes."""
+    """Reads one transport from a checkpoint. Not thread-safe. `checkpoint` may be read between any two changes."""
 
     def __init__(
         self, transport: Transport, start: BinlogPosition | None = None, options: StreamOptions | None = None
@@ -86,14 +86,14 @@ class BinlogReader:
 
     @property
     def checkpoint(self) -> BinlogPosition:
-        """Where to resume after everything that was handed out so far."""
+        """Return where to resume after everything that was handed out so far."""
         return self.stream.progress.checkpoint
 
     def raw_events(self) -> Iterator[RawEvent]:
-        """Every event, those inside compressed transactions included; the position follows each as it is yielded.
+        """Yield every event, including those inside compressed transactions. The position follows each yielded event.
 
-        A lost connection is taken up again at the checkpoint, and what was handed out of the open transaction is not
-        handed out twice. ConnectionLost comes through only where the transport does not reconnect.
+        A lost connection is resumed at the checkpoint, and no event of the open transaction is handed out twice.
+        ConnectionLost is raised only if the transport does not reconnect.
         """
         progress = self.stream.progress
         attempt = 0
@@ -123,10 +123,10 @@ class BinlogReader:
                         self._ended = progress.transactions
                         self._open_events = repeated = 0
                     elif not progress.in_transaction:
-                        pass  # a new connection begins with events of its own, before the transaction comes again
+                        pass  # a new connection begins with its own events, before the transaction is repeated
                     elif repeated:
                         repeated -= 1
-                        if raw[0] == 19:  # TABLE_MAP: its decoder went with the old connection
+                        if raw[0] == 19:  # its decoder was dropped with the old connection
                             stream.map_table(raw)
                         continue
                     else:
@@ -142,25 +142,26 @@ class BinlogReader:
                 stream.checksum = transport.checksum
 
     def whole_buffer(self) -> ReadBuffer | None:
-        """Between transactions: where those may be taken whole that were received; None where each must be looked at.
+        """Return the buffer of received transactions between transactions; None if each event must be read
+        individually.
 
-        Whoever takes some says so with `took_whole` before the next raw event is asked for.
+        A caller that takes transactions out must call `took_whole` before it requests the next raw event.
         """
         selected = self._transport.selects_gtids or self._start.gtids is None
         return self._transport.buffer if selected else None
 
     def took_whole(self) -> None:
-        """Transactions were taken out of the buffer."""
+        """Confirm that transactions were taken out of the buffer."""
         self._ended = self.stream.progress.transactions
 
     def _unfolded(self, raw: RawEvent) -> Iterator[RawEvent]:
-        """The events of a compressed transaction; one packet, so that no connection can be lost between them."""
+        """Yield the events of a compressed transaction. It is one packet, so no connection can be lost within it."""
         for inner in self.stream.unfold(raw):
             self.stream.observe(inner)
             yield inner
 
     def _is_done(self, raw: RawEvent, done: AnyGtidSet) -> bool:
-        """Whether the event belongs to a transaction that the start's GTID set holds; for files, which serve all."""
+        """Return whether the event's transaction is in the start's GTID set; for files, which contain all of them."""
         if raw.code in GTID_EVENTS:
             identity = identity_of(raw)
             self._skipping = identity is not None and done.holds(identity)
@@ -172,9 +173,9 @@ class BinlogReader:
     _open_events = _ended = 0
 
     def changes(self) -> Iterator[Change]:
-        """Row batches, statements and transaction ends in commit order.
+        """Yield row batches, statements and transaction ends in commit order.
 
-        UnsupportedEvent: the binlog holds row changes that are logged as statements, or in an unknown form.
+        Raises UnsupportedEvent if row changes are logged as statements, or in an unknown form.
         """
         stream, progress = self.stream, self.stream.progress
         skip = self._start.batches
@@ -225,7 +226,7 @@ class BinlogReader:
         if changes_rows(text):
             raise UnsupportedEvent(
                 f"a statement changed rows without logging them: {text[:80]}",
-                "set binlog_format=ROW on the server, and start behind this position",
+                "set binlog_format=ROW on the server, and start after this position",
                 where=raw.where,
             )
         word = text[:12].lstrip().upper()
@@ -234,5 +235,5 @@ class BinlogReader:
         return Statement(database, text, raw)
 
     def close(self) -> None:
-        """End reading; the checkpoint stays."""
+        """Stop reading. The checkpoint stays."""
         self._transport.close()

@@ -1,7 +1,8 @@
-"""Rows and values as the seed has them: one interface over a binlog's rows and a client's result set.
+"""Typed rows and values: one interface over a binlog's rows and a client's result set.
 
-`RowEventSet` iterates the rows of a rows event, before and after images in turn for an update; `ResultSet` the rows of
-a query. Both give `TypedRow`s of `TypedValue`s, and `Converter` turns a value into what is asked for.
+`RowEventSet` iterates over the rows of a rows event; for an update, before and after images alternate. `ResultSet`
+iterates over the rows of a query. Both return `TypedRow`s of `TypedValue`s, and `Converter` converts a value to the
+requested type.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from ingest.binlog.rows.convert import json_dumps
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypedValue:
-    """A value with its type and metadata; equal when type, metadata and value are.
+    """A value with its type and metadata; equal if type, metadata and value are equal.
 
-    `raw` is the decoder's value; `metadata` is what a TABLE_MAP states of the column (length, precision and scale).
+    `raw` is the decoder's value; `metadata` is the column's in the TABLE_MAP (length, precision and scale).
     """
 
     type: ColumnType
@@ -37,33 +38,33 @@ class TypedValue:
 
     @property
     def is_null(self) -> bool:
-        """SQL's NULL; a JSON null is not."""
+        """Return whether the value is SQL's NULL; a JSON null is not."""
         return self.raw is None
 
     @property
     def is_absent(self) -> bool:
-        """The row image does not carry the column, which says nothing of its value."""
+        """Return whether the row image lacks the column, so that its value is unknown."""
         return self.raw is ABSENT
 
     def as_integer(self) -> int:
-        """The value of an integer, BIT or YEAR column; UndecodableValue for anything else."""
+        """Return the value of an integer, BIT or YEAR column. Raises UndecodableValue for anything else."""
         if isinstance(self.raw, int) and not isinstance(self.raw, bool):
             return int(self.raw)
-        raise UndecodableValue(f"{self.type.name} is no integer", "ask the Converter")
+        raise UndecodableValue(f"{self.type.name} is not an integer", "use the Converter")
 
     def as_float(self) -> float:
-        """The value of a FLOAT or DOUBLE column."""
+        """Return the value of a FLOAT or DOUBLE column."""
         if isinstance(self.raw, float):
             return self.raw
-        raise UndecodableValue(f"{self.type.name} is no floating-point number", "ask the Converter")
+        raise UndecodableValue(f"{self.type.name} is not a floating-point number", "use the Converter")
 
     def as_bytes(self) -> bytes:
-        """The bytes of a binary column, or of a text as UTF-8."""
+        """Return the bytes of a binary column, or of a text as UTF-8."""
         if isinstance(self.raw, bytes):
             return self.raw
         if isinstance(self.raw, str):
             return self.raw.encode()
-        raise UndecodableValue(f"{self.type.name} has no bytes", "ask the Converter")
+        raise UndecodableValue(f"{self.type.name} has no bytes", "use the Converter")
 
 
 class TypedRow(Sequence[TypedValue]):
@@ -84,7 +85,7 @@ class TypedRow(Sequence[TypedValue]):
         return len(self._values)
 
     def named(self, name: str) -> TypedValue:
-        """The value of a column by its name; KeyError if there is none."""
+        """Return the value of a column by name. Raises KeyError if there is none."""
         try:
             return self._values[self.names.index(name)]
         except ValueError:
@@ -117,7 +118,7 @@ class RowEventSet:
                 yield self._row(row)
 
     def pairs(self) -> Iterator[tuple[TypedRow | None, TypedRow | None]]:
-        """(before, after) of every change: None where an insert has no before and a delete no after."""
+        """Yield (before, after) of every change; an insert has no before, a delete no after (None)."""
         images = iter(self)
         for image in images:
             if self.operation == "update":
@@ -136,12 +137,12 @@ class RowEventSet:
         )
 
 
-# The codes of the client protocol that have another name in a TABLE_MAP.
+# Codes of the client protocol that have another name in a TABLE_MAP.
 _CLIENT_TYPES: Final = {7: ColumnType.TIMESTAMP2, 12: ColumnType.DATETIME2, 11: ColumnType.TIME2}
 
 
 class ResultSet:
-    """The same over a client's result: `description` and rows of any DB-API cursor for MySQL."""
+    """Typed rows of a client's result: `description` and rows of any DB-API cursor for MySQL."""
 
     def __init__(self, description: Iterable[Sequence[Any]], rows: Iterable[Sequence[Any]]) -> None:
         self._shape = [
@@ -160,13 +161,13 @@ class ResultSet:
 
 
 class Converter:
-    """Interprets values: text as the server prints it, integers, floating-point numbers, decimals, Python objects.
+    """Converts values: to text as the server prints it, integers, floating-point numbers, decimals, Python objects.
 
-    NULL becomes None everywhere. UndecodableValue where a value has no such meaning; nothing is truncated in silence.
+    NULL always becomes None. Raises UndecodableValue for a value without such a meaning; nothing is silently truncated.
     """
 
     def to_text(self, value: TypedValue) -> str | None:
-        """Text as the server prints it."""
+        """Return text as the server prints it."""
         raw = self._present(value)
         if raw is None or isinstance(raw, str):
             return None if raw is None else (json_dumps(raw) if value.type is ColumnType.JSON else raw)
@@ -174,17 +175,17 @@ class Converter:
             try:
                 return raw.decode()
             except UnicodeDecodeError as error:
-                raise UndecodableValue(f"{value.type.name}: the bytes are no UTF-8 text", "take as_bytes()") from error
+                raise UndecodableValue(f"{value.type.name}: the bytes are not UTF-8 text", "use as_bytes()") from error
         if raw is JSON_NULL:
             return "null"
         if isinstance(raw, JsonDiffs):
-            raise UndecodableValue("a partial JSON update is no text", "apply it to the old document first")
+            raise UndecodableValue("a partial JSON update is not a text", "apply it to the old document first")
         if isinstance(raw, dict | list | bool):
             return json_dumps(raw)
         return str(raw)
 
     def to_integer(self, value: TypedValue) -> int | None:
-        """An integer; a decimal or floating-point number only if it is whole."""
+        """Return an integer; a decimal or floating-point number only if it is whole."""
         raw = self._present(value)
         if raw is None:
             return None
@@ -193,38 +194,38 @@ class Converter:
         try:
             number = Decimal(raw if isinstance(raw, int | float | Decimal) else str(raw))
         except ArithmeticError as error:
-            raise UndecodableValue(f"{raw!r:.40} is no number") from error
+            raise UndecodableValue(f"{raw!r:.40} is not a number") from error
         if number != number.to_integral_value():
-            raise UndecodableValue(f"{raw!r:.40} is no integer", "ask for a decimal")
+            raise UndecodableValue(f"{raw!r:.40} is not an integer", "request a decimal")
         return int(number)
 
     def to_float(self, value: TypedValue) -> float | None:
-        """The nearest floating-point number."""
+        """Return the nearest floating-point number."""
         raw = self._present(value)
         try:
             return None if raw is None else float(raw)
         except (TypeError, ValueError) as error:
-            raise UndecodableValue(f"{raw!r:.40} is no number") from error
+            raise UndecodableValue(f"{raw!r:.40} is not a number") from error
 
     def to_decimal(self, value: TypedValue) -> Decimal | None:
-        """The exact number."""
+        """Return the exact number."""
         raw = self._present(value)
         try:
             return None if raw is None else Decimal(raw if isinstance(raw, int | float | Decimal) else str(raw))
         except ArithmeticError as error:
-            raise UndecodableValue(f"{raw!r:.40} is no number") from error
+            raise UndecodableValue(f"{raw!r:.40} is not a number") from error
 
     def to_floats(self, value: TypedValue) -> list[float] | None:
-        """The numbers of a VECTOR."""
+        """Return the numbers of a VECTOR."""
         raw = self._present(value)
         if raw is None:
             return None
         if not isinstance(raw, bytes) or len(raw) % 4:
-            raise UndecodableValue(f"{value.type.name} is no vector")
+            raise UndecodableValue(f"{value.type.name} is not a vector")
         return [number for (number,) in iter_unpack("<f", raw)]
 
     def to_json(self, value: TypedValue) -> Any:
-        """A JSON document as Python objects (None for NULL and for a JSON null)."""
+        """Return a JSON document as Python objects (None for NULL and for a JSON null)."""
         raw = self._present(value)
         if raw is None or raw is JSON_NULL:
             return None
@@ -234,6 +235,6 @@ class Converter:
     def _present(value: TypedValue) -> Any:
         if value.raw is ABSENT:
             raise UndecodableValue(
-                "the row image does not carry this column", "set binlog_row_image=FULL on the server, or ask is_absent"
+                "the row image lacks this column", "set binlog_row_image=FULL on the server, or check is_absent"
             )
         return value.raw

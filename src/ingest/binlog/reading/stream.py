@@ -1,8 +1,8 @@
-"""From packets to events and rows: the state machine of one binlog stream, without any input or output.
+"""Decode packets to events and rows: the state machine of one binlog stream, without any input or output.
 
-A transport delivers packets (header, body, checksum) with their place; `EventStream` verifies the checksum, unfolds
-compressed transactions, keeps the table maps by id and turns rows events into rows. It never skips what could carry
-rows: an event type it does not know stops the stream unless the server itself marked it as ignorable.
+A transport delivers packets (header, body, checksum) with their place. `EventStream` verifies the checksum, unfolds
+compressed transactions, keeps the table maps by id and decodes rows events. It never skips events that may contain
+rows: an unknown event type stops the stream unless the server marked it as ignorable.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _OPERATION: Final[dict[int, Operation]] = {
 _OLD_TABLE_MAP: Final = 6
 
 
-# One event as a transport received it: data, file, offset, next position (0 where the transport cannot know it).
-# A bare tuple, because millions are made.
+# One event as received by a transport: data, file, offset, next position (0 if the transport cannot know it). A plain
+# tuple, because there are millions of them.
 Packet = tuple[bytes, str, int, int]
 _new = tuple.__new__
 
@@ -67,23 +67,23 @@ class RowBatch(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A transaction's end: the checkpoint behind it is now the reader's."""
+    """A transaction's end: the reader's checkpoint is now after it."""
 
     identity: Identity | None
     raw: RawEvent
 
     @property
     def gtid(self) -> str:
-        """Its GTID, empty for an anonymous transaction."""
+        """Return its GTID, empty for an anonymous transaction."""
         return gtid_text(self.identity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """`verify` checks checksums (where the file has them); `schema` adds what the binlog does not tell.
+    """Options of a stream: `verify` checks checksums (if the file has them); `schema` adds what the binlog lacks.
 
-    `tables(database, table)` says whose rows are wanted; the others are not decoded at all, and may be of types that
-    this library does not know.
+    `tables(database, table)` returns whether a table's rows are wanted. Rows of other tables are not decoded, and may
+    have types that this library does not support.
     """
 
     flavour: Flavour = NATIVE
@@ -93,7 +93,7 @@ class StreamOptions:
 
 
 class EventStream:
-    """The decoder's state between events: writer's version, checksum algorithm, table maps, position."""
+    """Decodes a stream. State between events: writer's version, checksum algorithm, table maps, position."""
 
     def __init__(
         self, start: BinlogPosition | None = None, options: StreamOptions | None = None, *, checksum: int = 0
@@ -106,14 +106,14 @@ class EventStream:
         self.id_size = 6
         self._decoders: dict[bytes, TableDecoder] = {}
         self._maps: dict[bytes, bytes] = {}
-        # The same decoders by the whole body of the last TABLE_MAP of each id.
+        # The same decoders, by the whole body of each id's last TABLE_MAP.
         self.decoders_by_map: dict[bytes, TableDecoder] = {}
-        # A map serves its own transaction only: an older one with the same id would hide that one was lost.
+        # A map is valid for its own transaction only: with an older one of the same id, a lost map would go unnoticed.
         self._mapped_in: dict[bytes, int] = {}
         self.description: e.FormatDescription | None = None
 
     def receive(self, packet: Packet) -> RawEvent:
-        """The event of one packet, its checksum verified and removed; CorruptBinlog names file and offset."""
+        """Return the event of one packet, with its checksum verified and removed. CorruptBinlog has file and offset."""
         data, file, offset, next_position = packet
         if len(data) < HEADER_SIZE:
             raise CorruptBinlog("an event is shorter than its header", where=f"{file}:{offset}")
@@ -127,7 +127,7 @@ class EventStream:
         return _new(RawEvent, (code, data, file, offset, next_position))
 
     def _describe(self, packet: Packet) -> bytes:
-        """Learn the writer's version and the checksum algorithm of the rest of the file."""
+        """Decode the writer's version and the checksum algorithm of the rest of the file."""
         data, file, offset, next_position = packet
         where = f"{file}:{offset}"
         try:
@@ -139,7 +139,7 @@ class EventStream:
                 crc = U32(data, len(data) - CHECKSUM_SIZE)[0]
                 data = data[:-CHECKSUM_SIZE]
                 if algorithm not in (0, CRC32):
-                    raise CorruptBinlog(f"checksum algorithm {algorithm} is none of 0 and 1", where=where)
+                    raise CorruptBinlog(f"checksum algorithm {algorithm} is neither 0 nor 1", where=where)
                 flags = U16(data, 17)[0] & ~FLAG_IN_USE
                 # The server sets the in-use flag after it computed the checksum.
                 if (
@@ -155,7 +155,9 @@ class EventStream:
             raise CorruptBinlog("the format description is too short", where=where) from error
         if facts["header_length"] != HEADER_SIZE or facts["binlog_version"] != 4:
             raise UnsupportedEvent(
-                f"binlog version {facts['binlog_version']} (before MySQL 5.0)", "only version 4 is read", where=where
+                f"binlog version {facts['binlog_version']} (before MySQL 5.0)",
+                "only version 4 is supported",
+                where=where,
             )
         lengths: bytes = facts["post_header_lengths"]
         self.id_size = 4 if len(lengths) >= T.TABLE_MAP and lengths[T.TABLE_MAP - 1] == _OLD_TABLE_MAP else 6
@@ -168,7 +170,7 @@ class EventStream:
         return data
 
     def unfold(self, raw: RawEvent) -> Iterator[RawEvent]:
-        """The events inside a compressed transaction; they share its place."""
+        """Yield the events inside a compressed transaction; they share its place."""
         try:
             payload = parse_payload(raw.data[HEADER_SIZE:])
             for data in payload_events(payload):
@@ -178,10 +180,10 @@ class EventStream:
         except BinlogError as error:
             raise error.at(raw.where) from error
         except (StructError, IndexError, ValueError) as error:
-            raise CorruptBinlog(f"a compressed transaction does not decode: {error}", where=raw.where) from error
+            raise CorruptBinlog(f"a compressed transaction cannot be decoded: {error}", where=raw.where) from error
 
     def map_table(self, raw: RawEvent) -> TableDecoder:
-        """Take note of a TABLE_MAP; its decoder is made anew only when the bytes differ from the id's last ones."""
+        """Register a TABLE_MAP. A new decoder is created only if the bytes differ from the id's previous ones."""
         body = raw.data[HEADER_SIZE:]
         key = body[: self.id_size]
         self._mapped_in[key] = self.progress.transactions
@@ -196,20 +198,20 @@ class EventStream:
             except (UnsupportedEvent, UndecodableValue) as error:
                 if wanted:
                     raise
-                # Nobody asked for its rows: what cannot be known of them stops nobody.
+                # The table's rows are not wanted, so missing information about them is not an error.
                 table = TableMap(table_id=int.from_bytes(key, "little"), database=database, table=name)
                 refusal = error.at(raw.where)
         except BinlogError as error:
             raise error.at(raw.where) from error
         except (StructError, IndexError, ValueError, KeyError) as error:
-            raise CorruptBinlog(f"a TABLE_MAP does not decode: {error}", where=raw.where) from error
+            raise CorruptBinlog(f"a TABLE_MAP cannot be decoded: {error}", where=raw.where) from error
         decoder = TableDecoder(table, self.options.flavour, wanted=wanted, refusal=refusal)
         self.decoders_by_map.pop(self._maps.get(key, b""), None)
         self._maps[key], self._decoders[key], self.decoders_by_map[body] = body, decoder, decoder
         return decoder
 
     def _table(self, body: bytes) -> TableMap:
-        """The table of a TABLE_MAP's body, with what the schema adds."""
+        """Return the table of a TABLE_MAP's body, with the schema's additions."""
         table = parse_table_map(body, self.server, self.id_size)
         if self.options.schema is not None:
             hints = self.options.schema.schema_at((table.database, table.table), self.progress.checkpoint)
@@ -218,7 +220,7 @@ class EventStream:
         return table
 
     def decoder_of(self, raw: RawEvent) -> TableDecoder:
-        """The decoder for a rows event's table id, which the same transaction must have mapped."""
+        """Return the decoder for a rows event's table id, which the same transaction must have mapped."""
         key = raw.data[HEADER_SIZE : HEADER_SIZE + self.id_size]
         decoder = self._decoders.get(key)
         if decoder is None or self._mapped_in[key] != self.progress.transactions:
@@ -230,7 +232,7 @@ class EventStream:
         return decoder
 
     def batch(self, raw: RawEvent, decoder: TableDecoder) -> RowBatch:
-        """The rows of a rows event, by the decoder of its table."""
+        """Decode a rows event with the decoder of its table."""
         try:
             rows = decoder.decode(raw.code, raw.data, self.id_size)
         except BinlogError as error:
@@ -238,7 +240,7 @@ class EventStream:
         return _new(RowBatch, (_OPERATION[raw.code], decoder, rows, raw))
 
     def check_known(self, raw: RawEvent) -> None:
-        """UnsupportedEvent for an event that may carry rows in a form that is not understood."""
+        """Raise UnsupportedEvent for an event that may contain rows in an unknown form."""
         code = raw.code
         if code in KNOWN_WITHOUT_ROWS or code in ROWS_EVENTS:
             return
@@ -252,11 +254,13 @@ class EventStream:
             )
         if code == T.UNKNOWN or not U16(raw.data, 17)[0] & FLAG_IGNORABLE:
             raise UnsupportedEvent(
-                f"{event_name(code)} is not known and may carry rows", "report the server's version", where=raw.where
+                f"{event_name(code)} is an unknown event type that may contain rows",
+                "report the server's version",
+                where=raw.where,
             )
 
     def typed(self, raw: RawEvent) -> e.Event:
-        """The typed event of a raw one; TABLE_MAP and rows events take note of, and use, the table maps."""
+        """Return the typed event of a raw one. TABLE_MAP and rows events update and use the table maps."""
         try:
             if raw.code == T.TABLE_MAP:
                 return e.TableMapped(
@@ -280,14 +284,14 @@ class EventStream:
         except BinlogError as error:
             raise error.at(raw.where) from error
         except (StructError, IndexError, ValueError, KeyError) as error:
-            raise CorruptBinlog(f"{event_name(raw.code)} does not decode: {error}", where=raw.where) from error
+            raise CorruptBinlog(f"{event_name(raw.code)} cannot be decoded: {error}", where=raw.where) from error
 
     @staticmethod
     def _header(raw: RawEvent) -> e.EventHeader:
         return parse_header(raw.data, raw.next_position)
 
     def observe(self, raw: RawEvent) -> None:
-        """Let the position follow an event that was handed out."""
+        """Update the position after an event that was handed out."""
         try:
             self.progress.observe(raw)
         except (StructError, IndexError, ValueError, BinlogError) as error:
@@ -295,15 +299,15 @@ class EventStream:
 
     @staticmethod
     def broken(raw: RawEvent, error: Exception) -> BinlogError:
-        """The error for an event that does not decode, with its place."""
+        """Return the error for an event that cannot be decoded, with its place."""
         if isinstance(error, BinlogError):
             return error.at(raw.where)
-        return CorruptBinlog(f"{event_name(raw.code)} does not decode: {error}", where=raw.where)
+        return CorruptBinlog(f"{event_name(raw.code)} cannot be decoded: {error}", where=raw.where)
 
 
 def _bad_checksum(code: int, file: str, offset: int) -> CorruptBinlog:
     return CorruptBinlog(
         f"the checksum of {event_name(code)} does not match its bytes",
-        "the file or the connection damaged it; fetch the file again from the server",
+        "it was damaged in the file or on the connection; fetch the file again from the server",
         where=f"{file}:{offset}",
     )

@@ -1,12 +1,12 @@
-"""Whole one-row transactions matched at once in a transport's buffer: the fast way through an OLTP binlog.
+"""Match whole one-row transactions in a transport's buffer: the fast path for OLTP binlogs.
 
-Such transactions follow one another in the same five events (GTID, BEGIN, TABLE_MAP, ROWS, XID), of which only the
-rows differ in size. A template made from one of them unpacks the next in one call and checks its five checksums in
-two. What is unlike the template in anything, or does not decode, is left in the buffer for the general way of
-`BinlogReader`, which hands out the same or says what is wrong: nothing is ever refused here.
+Such transactions consist of the same five events (GTID, BEGIN, TABLE_MAP, ROWS, XID), of which only the rows differ in
+size. A template made from one of them unpacks the next in one call and checks its five checksums in two. A transaction
+that differs from the template, or cannot be decoded, stays in the buffer for the general path of `BinlogReader`, which
+returns the same result or an error: nothing is refused here.
 
-The checksums: the CRC32 of bytes that end in their own CRC32 is a constant, and CRC32 is linear; so the CRC32 of
-several such events in a row, and of known bytes between them, depends on nothing but their lengths.
+The checksums: the CRC32 of bytes that end in their own CRC32 is a constant, and CRC32 is linear. So the CRC32 of
+several such events in a row, and of known bytes between them, depends only on their lengths.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ PACKET_GAP: Final = 5
 _MAX_KEPT: Final = 256
 _ID_SIZE: Final = 6
 _XID_SIZE: Final = 31
-# What is larger is rare, and its sums would take time and memory to prepare.
+# Larger events are rare, and preparing their sums would take time and memory.
 _LARGEST: Final = 1 << 16
 _SMALLEST: Final = (HEADER_SIZE + 25 + CHECKSUM_SIZE, HEADER_SIZE + 13 + CHECKSUM_SIZE, HEADER_SIZE + 8 + CHECKSUM_SIZE)
-# Of a query: thread id and seconds, which differ from one to the next and mean nothing to a reader of rows.
+# Of a query: thread id and seconds, which vary and are irrelevant to readers of rows.
 _SKIPPED: Final = 8
 _GTIDS: Final = frozenset({int(T.GTID), int(T.ANONYMOUS_GTID)})
 _ROWS: Final[dict[int, Operation]] = {30: "insert", 31: "update", 32: "delete"}
 
 
 class Whole(NamedTuple):
-    """A transaction of one event of rows, in one file: GTID, BEGIN, TABLE_MAP, rows, XID.
+    """A transaction with one rows event, in one file: GTID, BEGIN, TABLE_MAP, rows, XID.
 
-    `commit_us` and `server_id` are what its GTID says; `rows` (None: nobody wants them) what the event `code` holds.
-    `begin`, `rows_at`, `xid_at` and `end` are offsets of the GTID, the rows, the XID, and what is behind; `data` and
-    `xid` the last two events' bytes.
+    `commit_us` and `server_id` are from its GTID; `rows` (None: not wanted) are those of the event `code`. `begin`,
+    `rows_at`, `xid_at` and `end` are offsets of the GTID, the rows, the XID, and the next event; `data` and `xid` are
+    the last two events' bytes.
     """
 
     identity: Identity | None
@@ -66,10 +66,10 @@ class Whole(NamedTuple):
 
 
 class ReadBuffer:
-    """What a transport has received and not handed out: `block[at:]` begins with the packet of the next event.
+    """Received data that a transport has not handed out: `block[at:]` begins with the packet of the next event.
 
-    `gap` bytes stand before each event; `position` is the next event's offset in `file`. Whoever takes events out of
-    it between two packets advances `at` and `position`, and the transport goes on from there.
+    `gap` bytes precede each event; `position` is the next event's offset in `file`. A caller that takes events out
+    between two packets advances `at` and `position`; the transport continues from there.
     """
 
     __slots__ = ("at", "block", "file", "gap", "position")
@@ -79,8 +79,8 @@ class ReadBuffer:
         self.block, self.at = b"", 0
 
 
-def _behind(state: int, size: int) -> int:
-    """The CRC32 after `size` more bytes that end in their own CRC32."""
+def _crc_after(state: int, size: int) -> int:
+    """Return the CRC32 after `size` more bytes that end in their own CRC32."""
     zeros = bytes(size)
     return CRC_RESIDUE ^ crc32(zeros, state) ^ crc32(zeros)
 
@@ -101,13 +101,13 @@ class _Sums(dict[bytes, int]):
             if self._gap:
                 packet = (size + 1).to_bytes(3, "little") + bytes((sequence[0] + place & 0xFF, 0))
                 state = crc32(packet, state)
-            state = _behind(state, size)
+            state = _crc_after(state, size)
         self[sequence] = state
         return state
 
 
 class _Lengths(dict[int, bytes]):
-    """An event's size → the three bytes of its packet's length; nothing where packets have no head."""
+    """An event's size → the three bytes of its packet's length; empty if packets have no header."""
 
     def __init__(self, gap: int) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ class _Lengths(dict[int, bytes]):
 
 
 class _Common:
-    """What depends on nothing but the gap: packets' lengths, and how to read and check the XID behind a rows event."""
+    """Values that depend only on the gap: packets' lengths, and how to read and check the XID after a rows event."""
 
     def __init__(self, gap: int) -> None:
         self.lengths = _Lengths(gap)
@@ -133,8 +133,8 @@ class _Common:
 class _Template:
     """The first three events of a transaction, by their sizes.
 
-    `size` is the way from the first packet to the rows event, `need` what `unpack` reads. A mark is an event's type,
-    server and length as they stand in its header; the fourth is the XID's.
+    `size` is the distance from the first packet to the rows event, `need` the bytes that `unpack` reads. A mark is the
+    type, server and length in an event's header; the fourth is the XID's.
     """
 
     sizes: tuple[int, int, int]
@@ -148,9 +148,9 @@ class _Template:
 
 def _make_template(gap: int, sizes: tuple[int, int, int], marks: tuple[bytes, bytes, bytes]) -> _Template:
     gtid, query, table = sizes
-    # Per event: mark, next position, what is compared or kept of the body. The CRC32 tells that gaps are right.
+    # Per event: mark, next position, what is compared or kept of the body. The CRC32 verifies the gaps.
     between = f"{gap}x4x9sI2x"
-    # Of a GTID that has a commit time: the code that says so, and eight bytes of which the last seven are the time.
+    # Of a GTID with a commit time: the code that indicates it, and eight bytes of which the last seven are the time.
     rest = gtid - HEADER_SIZE - 25
     dated = f"B15xQ{rest - 24}x" if gtid - CHECKSUM_SIZE >= DATED_GTID else f"0s0s{rest}x"
     form = Struct(
@@ -169,7 +169,7 @@ def _make_template(gap: int, sizes: tuple[int, int, int], marks: tuple[bytes, by
 
 
 class WholeTransactions:
-    """Takes the one-row transactions out of a buffer, as long as one follows the other."""
+    """Takes consecutive one-row transactions out of a buffer."""
 
     def __init__(self, stream: EventStream) -> None:
         self._stream = stream
@@ -178,7 +178,7 @@ class WholeTransactions:
         self._common: dict[int, _Common] = {}
 
     def changes(self, buffer: ReadBuffer) -> Iterator[RowBatch | Committed]:
-        """The rows and the end of each transaction that can be taken; the stream's position follows as they are."""
+        """Yield the rows and the end of each matching transaction. The stream's position follows them."""
         progress, file, new = self._stream.progress, buffer.file, tuple.__new__
         for found in self.transactions(buffer):
             identity, _, _, decoder, code, rows, _, rows_at, xid_at, end, data, xid = found
@@ -189,9 +189,9 @@ class WholeTransactions:
             yield new(Committed, (identity, new(RawEvent, (16, xid, file, xid_at, end))))
 
     def transactions(self, buffer: ReadBuffer) -> Iterator[Whole]:
-        """Each transaction that can be taken, as it is taken out of the buffer.
+        """Yield each matching transaction as it is taken out of the buffer.
 
-        The stream's position is left to the caller, who knows when it has handed out what it got.
+        The caller updates the stream's position, because it knows when it has handed out the transactions.
         """
         stream, gap = self._stream, buffer.gap
         if not stream.options.verify or stream.checksum != CRC32 or stream.id_size != _ID_SIZE:
@@ -207,7 +207,7 @@ class WholeTransactions:
         unpack_xid, xid_sums = common.unpack_xid, common.xid_sums
         known = begins = b""
         decoder = decoders.get(known)
-        # One loop with everything in local names: it is what a change of an OLTP binlog costs.
+        # A single loop with local names only: it determines the cost of a change in an OLTP binlog.
         while (template := self._template(block, at, gap)) is not None:
             size, need, unpack, sums, server_id = (
                 template.size, template.need, template.unpack, template.sums, template.server_id,
@@ -268,7 +268,7 @@ class WholeTransactions:
                 return
 
     def _template(self, block: bytes, at: int, gap: int) -> _Template | None:
-        """The template that the transaction at `at` fits, its statement known to be BEGIN; None if it is unlike."""
+        """Return the template of the transaction at `at`, whose statement must be BEGIN; None if it differs."""
         first = at + gap
         try:
             n1 = U32(block, first + 9)[0]

@@ -1,7 +1,7 @@
-"""Which tables a statement writes that was logged as text: never fewer than it does, as far as its text tells.
+"""Find the tables that a statement logged as text may write: never too few, as far as its text shows.
 
-Who meets such a statement cannot tell its rows, and reads these tables again. What a trigger or a stored function of
-the statement writes does not stand in the text.
+The rows of such a statement are unknown, so its tables are re-read. Tables that a trigger or a stored function of the
+statement writes are not in the text.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ Names = frozenset[tuple[str, str]]
 
 
 def written(database: str, statement: str) -> Names | None:
-    """(database, table) pairs, in lower case, among which all tables are that the statement names as its targets.
+    """Return (database, table) pairs, in lower case, that include all target tables of the statement.
 
-    None: they cannot be known (CALL, a function in a SELECT, what is not understood). `database` is the default one.
+    None: they are unknown (CALL, a function in a SELECT, an unknown statement). `database` is the default one.
     """
     s = StatementTokens(statement, database)
     if s.take("SET", "STATEMENT") and not s.seek("FOR"):
@@ -44,7 +44,9 @@ def written(database: str, statement: str) -> Names | None:
 
 
 def fills(statement: str) -> bool:
-    """Whether a CREATE TABLE takes its rows from a SELECT, which only a log of statements writes in one."""
+    """Return whether a CREATE TABLE takes its rows from a SELECT, which only a statement-based log writes as one
+    statement.
+    """
     s = StatementTokens(statement, "")
     if not s.take("CREATE"):
         return False
@@ -55,7 +57,7 @@ def fills(statement: str) -> bool:
 
 
 def loaded(data: bytes) -> tuple[str, str]:
-    """(database, statement) of the event that ends a LOAD DATA logged by statement; ValueError if it is cut short."""
+    """Return (database, statement) of the event that ends a LOAD DATA logged by statement. ValueError if truncated."""
     # Source: Execute_load_query_log_event: a query event with 13 more bytes in its head
     _, _, size, _, status = unpack_from("<IIBHH", data)
     at = 13 + 13 + status
@@ -70,7 +72,7 @@ def _target(s: StatementTokens) -> Names:
 
 
 def _named(s: StatementTokens, database: str, end: str = "") -> Names | None:
-    """Whatever could be the name of a table up to a word outside parentheses, or to the end."""
+    """Return every possible table name up to a word outside parentheses, or to the end."""
     words = [text for text, _ in s.until(end)]
     if len(words) >= MOST_TOKENS:
         return None

@@ -1,1 +1,1 @@
-"""Images of rows → values: decoders generated per table."""
+"""Decode row images to values, with decoders generated per table."""

@@ -1,4 +1,4 @@
-"""Functions that generated row decoders call for values which need more than a struct or a slice."""
+"""Conversions that generated row decoders call for values that need more than a struct or a slice."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ MAX_INFLATED: Final = 1 << 30
 
 
 def refuse_sign(column: LoggedColumn) -> NoReturn:
-    """An integer that could be negative or large: guessing is refused."""
+    """Refuse an integer that could be negative or large, instead of guessing."""
     raise UndecodableValue(
         f"column {column.name} ({column.type.name}): the value is negative if signed and large if unsigned",
-        "the binlog has no signs (binlog_row_metadata=MINIMAL before 8.0); give a schema, or say which sign to assume",
+        "the binlog has no signs (binlog_row_metadata=MINIMAL before 8.0); give a schema, or specify a sign to assume",
     )
 
 
 def require_digits(column: LoggedColumn) -> None:
-    """Refuse a temporal column of MariaDB whose fraction nobody has told."""
+    """Refuse a temporal column of MariaDB whose fraction is unknown."""
     if column.digits < 0:
         raise UndecodableValue(
             f"column {column.name} is a {column.type.name} in MariaDB's old format: its fraction is not stated",
@@ -61,12 +61,12 @@ def json_dumps(value: Any) -> str:
 
 
 def canonical_json(value: Any) -> str:
-    """The same in canonical form."""
+    """Return the text of a decoded document in canonical form."""
     return logged_json(json_dumps(value))
 
 
 def inflate(raw: bytes) -> bytes:
-    """A value of a MariaDB COMPRESSED column: a header byte, the length, and zlib's or plain bytes."""
+    """Decompress a value of a MariaDB COMPRESSED column: a header byte, the length, and zlib's or plain bytes."""
     if not raw:
         return b""
     header = raw[0]
@@ -74,11 +74,11 @@ def inflate(raw: bytes) -> bytes:
         return raw[1:]
     method, size_of_length = header >> 4, header & 7
     if method != 8:
-        raise ValueError(f"a compressed column uses method {method}, only zlib is known")
+        raise ValueError(f"a compressed column uses method {method}, but only zlib is supported")
     length = int.from_bytes(raw[1 : 1 + size_of_length], "big")
     if length > MAX_INFLATED:
         raise ValueError(f"a compressed column claims {length} bytes")
-    # Bit 3 says that zlib's own wrapping is absent (column_compression_zlib_wrap=OFF, the default).
+    # Bit 3: zlib's wrapper is absent (column_compression_zlib_wrap=OFF, the default).
     window = -zlib.MAX_WBITS if header & 8 else zlib.MAX_WBITS
     text = zlib.decompressobj(window).decompress(raw[1 + size_of_length :], length or 1)
     if len(text) != length:
@@ -104,13 +104,13 @@ def inet6(raw: bytes) -> str:
 
 
 def maria_uuid(raw: bytes) -> str:
-    """MariaDB UUID; the binlog holds its bytes in the order of its text."""
+    """Format MariaDB's UUID; the binlog has its bytes in the order of its text."""
     text = raw.ljust(16, b"\0").hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 class SetLabels(dict[int, str]):
-    """SET values by their mask, filled as masks appear; labels are joined by commas as the server prints them."""
+    """SET values by mask, computed as masks appear. Labels are joined by commas, as the server prints them."""
 
     def __init__(self, labels: tuple[str, ...]) -> None:
         super().__init__()

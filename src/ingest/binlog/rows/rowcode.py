@@ -1,9 +1,9 @@
-"""The generated row decoder: Python source for one table, one set of present columns and one pattern of NULLs.
+"""Generate the row decoder: Python source for one table, one set of present columns and one pattern of NULLs.
 
-Neighbouring columns of fixed size become one `struct.Struct` together with the length of the next variable one, so
-that a row costs a few C calls and no branch. The source is made from type codes and numbers only: names and labels
-enter as objects, never as text. A row's function takes (event body, offset) and returns (row, offset behind the row);
-it raises struct.error, IndexError, KeyError or ValueError for bytes that make no row.
+Neighbouring columns of fixed size are read by one `struct.Struct`, together with the length of the next variable
+column. So a row costs a few C calls and no branch. The source consists of type codes and numbers only: names and labels
+enter as objects, never as text. A row's function takes (event body, offset) and returns (row, offset after the row). It
+raises struct.error, IndexError, KeyError or ValueError for invalid bytes.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _newdecimal(code: RowCode, column: LoggedColumn, name: str) -> str:
             text += "." + "{" + f"{part}:0{digits}d" + "}"
         else:
             text += "{" + f"{code.bind(f'places{digits}', decimal_fractions(digits))}[{part}]" + "}"
-    # Negative numbers are complemented in all bits: what is left of them below the sign is their ones' complement.
+    # Negative numbers are complemented in all bits: the remainder below the sign is their ones' complement.
     code.later(f"x=I({name},'big')-{1 << (8 * plan.size - 1)}")
     code.later("s=''")
     code.later("if x<0: x=~x;s='-'")
@@ -231,7 +231,7 @@ def compile_row(
     flavour: Flavour,
     readers: Readers,
 ) -> RowFunction:
-    """The decoder for rows whose `present` columns (by index) are NULL in `nulls` and JSON diffs in `partial`."""
+    """Compile the decoder of rows whose `present` columns are NULL in `nulls` and JSON diffs in `partial`."""
     code = RowCode(flavour, readers)
     values: dict[int, str] = {}
     for column in present:
@@ -248,7 +248,7 @@ def compile_row(
 def compile_general(
     columns: Sequence[LoggedColumn], present: Sequence[LoggedColumn], flavour: Flavour, readers: Readers
 ) -> Callable[..., Any]:
-    """A slower decoder `row(b, p, bitmap)` for any pattern of NULLs: for tables that show too many of them."""
+    """Compile a slower decoder `row(b, p, bitmap)` for any pattern of NULLs: for tables with too many patterns."""
     code = RowCode(flavour, readers)
     values: dict[int, str] = {}
     for place, column in enumerate(present):
@@ -266,6 +266,6 @@ def compile_general(
 
 
 def _build(code: RowCode, source: str) -> Any:
-    # Column names enter the source only through repr(), every other part is made of numbers and fixed words.
+    # Column names enter the source only through repr(); every other part consists of numbers and fixed words.
     exec(source.replace("{body}", "".join(line + "\n" for line in code.lines), 1), code.env)
     return code.env["row"]

@@ -1,7 +1,7 @@
-"""Rows events → rows: one decoder per TABLE_MAP, one generated function per pattern of NULLs.
+"""Decode rows events: one decoder per TABLE_MAP, one generated function per pattern of NULLs.
 
-`TableDecoder.decode` is the hot path: a list of rows (insert, delete) or of (before, after) pairs (update). Absent
-columns (MINIMAL and NOBLOB images) are not in a row's dict. Errors have no place; the stream adds it.
+`TableDecoder.decode` is the hot path: a list of rows (insert, delete) or of (before, after) pairs (update). A row's
+dict lacks absent columns (MINIMAL and NOBLOB images). Errors have no place; the stream adds it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from ingest.binlog.rows.rowsource import Readers, RowFunction
 
 MAX_PATTERNS: Final = 256
 _ID_SIZE: Final = 6
-# Where a rows event's own data begin: behind the header, the table id and the flags.
+# Where a rows event's data begin: after the header, the table id and the flags.
 _HEAD: Final = HEADER_SIZE + _ID_SIZE + 2
-# (rows event, where its first row begins behind the bitmap of NULLs) → all its rows.
+# (rows event, start of its first row after the bitmap of NULLs) → all its rows.
 _First = Callable[[bytes, int], list[Any]]
 _NO_FIRSTS: Final[tuple[int, dict[bytes, _First]]] = (0, {})
 
@@ -48,7 +48,7 @@ class _Image:
         self.partial_size = (len(self._json) + 7) // 8
 
     def make(self, bitmap: bytes) -> RowFunction:
-        """The decoder of one pattern of NULLs; compiled once, or the general one where patterns abound."""
+        """Return the decoder of one pattern of NULLs: compiled once, or the general one for too many patterns."""
         if len(bitmap) < self.bitmap_size:
             raise CorruptBinlog("a row ends inside its bitmap of NULLs")
         if len(self.functions) < MAX_PATTERNS:
@@ -61,7 +61,7 @@ class _Image:
         return partial(self._general, n=bitmap)
 
     def make_partial(self, bitmap: bytes, diffs: bytes) -> RowFunction:
-        """The decoder of one pattern of NULLs and of JSON columns that hold diffs instead of documents."""
+        """Return the decoder of one pattern of NULLs and of JSON columns with diffs instead of documents."""
         function = self._partial.get((bitmap, diffs))
         if function is None:
             if len(self._partial) >= MAX_PATTERNS:
@@ -78,10 +78,10 @@ class _Image:
 
 
 class TableDecoder:
-    """Decodes the rows events of one table definition; kept by the stream until the TABLE_MAP's bytes change.
+    """Decodes the rows events of one table definition; the stream keeps it until the TABLE_MAP's bytes change.
 
-    `refusal` is why the rows of a table that nobody wanted cannot be decoded: raised if somebody asks after all. Who
-    must see each of the table's TABLE_MAPs sets `whole` to False, so that no transaction is taken whole.
+    `refusal` is why the rows of an unwanted table cannot be decoded; it is raised if they are requested after all. Set
+    `whole` to False to see each of the table's TABLE_MAPs: no transaction is then taken whole.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class TableDecoder:
         self._readers: Readers = {}
         self._width = len(table.columns)
         self._bitmap_size = (self._width + 7) // 8
-        # The head of a rows event without extra data (its length, the width, the bitmaps) repeats from event to event.
+        # The head of a rows event without extra data (its length, the width, the bitmaps) is the same in most events.
         width = 1 if self._width < 251 else 3
         self._head_sizes = {
             int(T.WRITE_ROWS): 2 + width + self._bitmap_size,
@@ -108,8 +108,8 @@ class TableDecoder:
             int(T.UPDATE_ROWS): 2 + width + 2 * self._bitmap_size,
         }
         self._heads: dict[bytes, tuple[_Image, _Image | None]] = {}
-        # The same for a head and the NULLs of the first row behind it, which are all that most events have: by type,
-        # where these bytes end, and what decodes the row.
+        # The same for a head and the NULLs of the first row, which is the only one in most events: by type, the end of
+        # these bytes, and the row's decoder.
         self._firsts: dict[int, tuple[int, dict[bytes, _First]]] = {
             code: (_HEAD + size + self._bitmap_size, {}) for code, size in self._head_sizes.items()
         }
@@ -120,15 +120,15 @@ class TableDecoder:
         if image is None:
             if len(bitmap) < self._bitmap_size:
                 raise CorruptBinlog("a rows event ends inside its bitmap of columns")
-            # Bits behind the last column are set by some servers and mean nothing.
+            # Some servers set bits after the last column; they have no meaning.
             present = tuple(column for column in self.table.columns if bit_set(bitmap, column.index))
             image = self._images[bitmap] = _Image(self.table.columns, present, self.flavour, self._readers)
         return image
 
     def decode(self, code: int, data: bytes, id_size: int = 6) -> list[Any]:
-        """All rows of one rows event (header included, checksum not): dicts or tuples, pairs for an update.
+        """Return all rows of one rows event (with header, without checksum): dicts or tuples, pairs for an update.
 
-        Unrepresentable: the flavour asks for canonical values, and one has none.
+        Raises Unrepresentable if the flavour requires canonical values, and one has none.
         """
         try:
             end, firsts = self._firsts.get(code, _NO_FIRSTS)
@@ -141,10 +141,10 @@ class TableDecoder:
         except UnicodeDecodeError as error:
             raise UndecodableValue(
                 f"a text in {self.table.name} is not valid {error.encoding}: {error.reason}",
-                "the column's character set is not the one of its bytes; fix the column, or read it as binary",
+                "the column's bytes are in another character set; correct the column, or read it as binary",
             ) from error
         except (StructError, IndexError, KeyError, ValueError, OverflowError, ArithmeticError, RecursionError) as error:
-            raise CorruptBinlog(f"a rows event of {self.table.name} does not decode: {error}") from error
+            raise CorruptBinlog(f"a rows event of {self.table.name} cannot be decoded: {error}") from error
 
     def _decode(self, code: int, body: bytes, at: int) -> list[Any]:
         if self._refusal is not None:
@@ -167,7 +167,7 @@ class TableDecoder:
             at += extra
         width, at = length_encoded(body, at)
         if width != self._width:
-            raise CorruptBinlog(f"a rows event has {width} columns, its TABLE_MAP {self._width}")
+            raise CorruptBinlog(f"a rows event has {width} columns, but its TABLE_MAP has {self._width}")
         before = self._image(body, at)
         at += self._bitmap_size
         if code not in UPDATES:
@@ -185,7 +185,7 @@ class TableDecoder:
         return _pairs(before, after, body, at, [])
 
     def _remember(self, head: bytes, size: int, before: _Image, after: _Image | None) -> None:
-        """Keep the images behind a head; heads with extra data have another length and are not kept."""
+        """Cache the images of a head. Heads with extra data have another length and are not cached."""
         if size and len(head) == size and head[:2] == b"\x02\x00" and len(self._heads) < 64:
             self._heads[head] = (before, after)
 
@@ -215,7 +215,7 @@ def _first_pair(function: RowFunction, before: _Image, after: _Image) -> _First:
 
 
 def _single(image: _Image, body: bytes, at: int, rows: list[Any]) -> list[Any]:
-    """`rows` and those from `at` to the event's end."""
+    """Append the rows from `at` to the event's end to `rows`."""
     functions, size, end = image.functions, image.bitmap_size, len(body)
     while at < end:
         nulls = body[at : at + size]
@@ -229,7 +229,7 @@ def _single(image: _Image, body: bytes, at: int, rows: list[Any]) -> list[Any]:
 
 
 def _pairs(before: _Image, after: _Image, body: bytes, at: int, rows: list[Any]) -> list[Any]:
-    """`rows` and the pairs from `at` to the event's end."""
+    """Append the pairs from `at` to the event's end to `rows`."""
     old_functions, new_functions, end = before.functions, after.functions, len(body)
     old_size, new_size = before.bitmap_size, after.bitmap_size
     while at < end:
@@ -253,7 +253,7 @@ def _partial_pairs(before: _Image, after: _Image, body: bytes, at: int) -> list[
         old, at = (before.functions.get(nulls) or before.make(nulls))(body, at + before.bitmap_size)
         options, at = length_encoded(body, at)
         if options > 1:
-            raise CorruptBinlog(f"an update has value options {options:#x}, only 1 is known")
+            raise CorruptBinlog(f"an update has value options {options:#x}, but only 1 is supported")
         if options:
             diffs = body[at : at + after.partial_size]
             at += after.partial_size

@@ -1,4 +1,4 @@
-"""The source text of a generated row decoder while it is being collected."""
+"""Collect the source text of a generated row decoder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ingest.binlog.format.flavour import Flavour
 from ingest.binlog.json.layout import JsonLayouts
 
 RowFunction = Callable[[bytes, int], tuple[Any, int]]
-# What learns from the values of a column, by the column's index: shared by all functions of a table.
+# Readers that learn from a column's values, by the column's index: shared by all functions of a table.
 Readers = dict[int, tuple[JsonLayouts, Callable[[bytes], Any]]]
 
 _LENGTHS: Final = {1: "B", 2: "H", 4: "I"}
@@ -32,7 +32,7 @@ class RowCode:
         self.lines.append(self.indent + line)
 
     def later(self, line: str) -> None:
-        """A statement that needs the reserved values: it comes behind their unpacking, so that more can join them."""
+        """Add a statement that needs the reserved values. It follows their unpacking, so more values can join it."""
         self.waiting.append(line)
 
     def bind(self, name: str, value: Any) -> str:
@@ -45,7 +45,7 @@ class RowCode:
         return variable
 
     def unpack(self, advance: str = "p+={size}") -> None:
-        """Write the unpacking of all reserved values, and what waits for them."""
+        """Write the unpacking of all reserved values, and the statements that wait for them."""
         if self.pending:
             self._unpack(advance)
         for line in self.waiting:
@@ -61,7 +61,7 @@ class RowCode:
         self.pending = []
 
     def variable(self, size: int, name: str) -> str:
-        """Read a value behind a length of `size` bytes; the result is the slice's source text."""
+        """Read a value after a length of `size` bytes. Returns the slice's source text."""
         if size == 3:
             self.fixed("H", "l")
             self.fixed("B", "h")

@@ -1,4 +1,4 @@
-"""Source text for dates and times: tables give the text of days, of hours with minutes, and of seconds."""
+"""Generate source text for dates and times, with tables for the text of days, of hours with minutes, and of seconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def date(code: RowCode, column: LoggedColumn, name: str) -> str:
 
 
 def _fraction(code: RowCode, digits: int, units: str) -> str:
-    """Source text, inside an f-string, of the fraction in `units`: 1/100, 1/10000 or 1/1000000 second by digits."""
+    """Return f-string source text of the fraction in `units`: 1/100, 1/10000 or 1/1000000 second by digits."""
     if not digits:
         return ""
     if digits > 4:
@@ -33,19 +33,19 @@ def _iso(code: RowCode, value: str, zone: str) -> str:
 
 
 def _canonical(text: str, digits: int) -> str:
-    """Source text of the canonical form, given the inside of an f-string that makes date and time with a T."""
+    """Return source text of the canonical form, given the inside of an f-string that makes date and time with a T."""
     return f"f'{text}'.rstrip('0').rstrip('.')+'Z'" if digits else f"f'{text}Z'"
 
 
 def _duration(code: RowCode, column: LoggedColumn, value: str) -> str:
-    """The canonical form of a TIME, where that is asked for."""
+    """Return source text of a TIME, in canonical form if the flavour requires it."""
     if column.digits and code.flavour.temporal == "canonical":
         return f"{code.bind('clock', canonical.clock)}({value})"
     return value
 
 
 def _clock(code: RowCode) -> tuple[str, str]:
-    """The separator of date and time, and what ends a time that is UTC."""
+    """Return the separator of date and time, and the suffix of a UTC time."""
     mark = " " if code.flavour.temporal == "text" else "T"
     return mark, "Z" if code.flavour.temporal == "iso" else ""
 

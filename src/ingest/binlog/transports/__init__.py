@@ -1,1 +1,1 @@
-"""Where the bytes of a binlog come from: files, servers, a thread between."""
+"""Transports of a binlog's bytes: files, servers, and a background thread."""

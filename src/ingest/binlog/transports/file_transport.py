@@ -1,7 +1,7 @@
-"""Reads binlog files: `file:///…/binlog.000001`, or `…/binlog.index` for the whole set in order; .gz files too.
+"""Read binlog files: `file:///…/binlog.000001`, or `…/binlog.index` for the whole set in order; also .gz files.
 
-Every packet is complete or CorruptBinlog names file and offset; positions are 64 bits and are compared with the ones
-in the events. Nothing is ever read that a length only claims: memory follows the file's size, not its contents.
+Every packet is complete, or CorruptBinlog has file and offset. Positions have 64 bits and are compared with the ones in
+the events. A claimed length alone never causes a read: memory use follows the file's size, not its contents.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def _open(path: Path) -> tuple[BinaryIO, int | None]:
             return gzip.open(path, "rb"), None  # type: ignore[return-value]  # GzipFile reads as a BinaryIO does
         return path.open("rb", buffering=_BUFFER), os.path.getsize(path)
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", "name a binlog file or its .index file") from error
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}", "specify a binlog file or its .index file"
+        ) from error
 
 
 def _read(source: BinaryIO, size: int, where: str) -> bytes:
@@ -50,7 +52,7 @@ def _read(source: BinaryIO, size: int, where: str) -> bytes:
 
 
 def _joined(source: BinaryIO, begin: bytes, length: int, name: str, at: int) -> bytes:
-    """An event that spans blocks; a function of its own so that no local name keeps a large event alive."""
+    """Read an event that spans blocks. As a separate function, no local name keeps a large event alive."""
     rest = _read(source, length - len(begin), f"{name}:{at}")
     if len(begin) + len(rest) != length:
         raise CorruptBinlog(f"the file ends inside an event of {length} bytes", where=f"{name}:{at}")
@@ -58,7 +60,7 @@ def _joined(source: BinaryIO, begin: bytes, length: int, name: str, at: int) -> 
 
 
 class FileTransport:
-    """The packets of one file or of an index's files; restartable at a checkpoint's file and position."""
+    """The packets of one file or of an index's files. Can be restarted at a checkpoint's file and position."""
 
     checksum = 0
     reconnects = False
@@ -70,25 +72,25 @@ class FileTransport:
         self._source: BinaryIO | None = None
 
     def files(self) -> list[Path]:
-        """The files in order; those of an index lie beside it whatever folder it names."""
+        """Return the files in order. Those of an index are in the index's folder, whatever folder it lists."""
         if self._path.suffix != ".index":
             return [self._path]
         try:
             names = self._path.read_text().split()
         except OSError as error:
-            raise UsageError(f"{self._path} cannot be read: {error.strerror}", "name a binlog's .index file") from error
+            raise UsageError(
+                f"{self._path} cannot be read: {error.strerror}", "specify a binlog's .index file"
+            ) from error
         return [self._path.parent / Path(name).name for name in names]
 
     def packets(self, start: BinlogPosition) -> Iterator[Packet]:
-        """All packets from `start`; a start inside a file still delivers the file's format description first."""
+        """Yield all packets from `start`. A start inside a file still yields the file's format description first."""
         files = self.files()
         names = [path.name for path in files]
         first = 0
         if start.file:
             if start.file not in names:
-                raise UsageError(
-                    f"{start.file} is not among {', '.join(names[:5])}", "name one of the files to start at"
-                )
+                raise UsageError(f"{start.file} is not among {', '.join(names[:5])}", "start at one of these files")
             first = names.index(start.file)
         elif self._path.suffix == ".index" and start.position > 4:
             raise UsageError("a position without a file", "write it as FILE:POSITION")
@@ -98,16 +100,16 @@ class FileTransport:
                 yield from self._events(source, size, path.name, start.position if path is files[first] else 4)
 
     def wait(self, attempt: int) -> None:
-        """A file is there or not: nothing to wait for."""
+        """Return at once: a file exists or not."""
 
     def close(self) -> None:
-        """Release the file; `packets` ends where it was."""
+        """Release the file; `packets` ends at its current position."""
         if self._source is not None:
             self._source.close()
             self._source = None
 
     def _opened(self, path: Path) -> tuple[BinaryIO, int | None]:
-        """The file behind its first four bytes, and its size where that is known."""
+        """Open a file after its first four bytes, and return its size if known."""
         source, size = _open(path)
         self._source = source
         magic = source.read(4)
@@ -118,11 +120,11 @@ class FileTransport:
                 "the file is encrypted by MySQL", "read it over a connection to the server", where=f"{path.name}:0"
             )
         if magic != MAGIC:
-            raise CorruptBinlog("this is no binlog: it does not begin with 0xFE 'bin'", where=f"{path.name}:0")
+            raise CorruptBinlog("this is not a binlog: it does not begin with 0xFE 'bin'", where=f"{path.name}:0")
         return source, size
 
     def _events(self, source: BinaryIO, size: int | None, name: str, position: int) -> Iterator[Packet]:
-        """Events cut from blocks of the file; `block[base:]` begins at the event's first byte, file offset `at`."""
+        """Yield events from blocks of the file; `block[base:]` begins at the event's first byte, file offset `at`."""
         at, base, block, positions_match = 4, 0, b"", True
         buffer = self.buffer
         buffer.file = name
@@ -143,11 +145,11 @@ class FileTransport:
                 raise CorruptBinlog(f"the file {what}: the next one claims {length} bytes", where=f"{name}:{at}")
             end = at + length
             if at == 4:
-                # Relay logs and copied streams keep the positions of their origin.
+                # Relay logs and copied streams keep their original positions.
                 positions_match = stated == end
             elif stated != end & 0xFFFFFFFF and stated and positions_match:
                 raise CorruptBinlog(
-                    f"an event that lies at {at} says that it ends at {stated}",
+                    f"an event at {at} claims to end at {stated}",
                     "events were lost, repeated or moved in this file",
                     where=f"{name}:{at}",
                 )

@@ -1,8 +1,8 @@
-"""Reads the binlog of a MySQL or MariaDB server as a replica does, on PyMySQL's connection.
+"""Read the binlog of a MySQL or MariaDB server like a replica, on PyMySQL's connection.
 
-GTID auto-position where the checkpoint has a GTID set (MySQL's tagged sets, MariaDB's domains), file and position
-otherwise. A lost connection is `ConnectionLost`: the reader comes back with its own checkpoint, so that nothing is read
-twice or missed. Heartbeats tell a silent server from a dead one.
+It uses GTID auto-position if the checkpoint has a GTID set (MySQL's tagged sets, MariaDB's domains), else file and
+position. A lost connection raises `ConnectionLost`: the reader resumes at its checkpoint, so that nothing is read twice
+or missed. Heartbeats distinguish an idle server from a dead one.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ _BUFFER: Final = 1 << 18
 _ERR_PACKET: Final = 0xFF  # a packet's first byte, in place of an event's 0
 _EOF_PACKET: Final = 0xFE
 _WRAP: Final = 1 << 32
-# Of an event's header: its length, and the position behind it.
+# Event header: length, and position of the next event.
 _PLACE: Final = Struct("<9xII").unpack_from
-# Of a rotate event: where the name of the next file begins.
+# Rotate event: start of the next file's name.
 _ROTATE_NAME: Final = HEADER_SIZE + 8
 _COMMAND: Final = Struct("<BIHI")
 _COMMAND_GTID: Final = Struct("<BHII")
 _NOT_SERVED: Final = 1236
-# what MySQL and MariaDB say with it where their log does not continue the position, in small letters
+# error texts of MySQL and MariaDB if their log does not continue the position, in lower case
 _GONE: Final = (
     "purged", "could not find first log", "could not find gtid", "more gtids", "not in the master's binlog",
     "position > file size", "impossible position",
 )  # fmt: skip
-# what they say where a log file is damaged
+# error texts for a damaged log file
 _DAMAGED: Final = (
     "bogus data", "crc check", "checksum", "truncated", "corrupt", "reading log event", "max_allowed_packet",
     "invalid event", "event too small",
 )  # fmt: skip
 _LONGEST_WAIT: Final = 30.0
-# Seconds: a busy machine may take so long to deliver a heartbeat, however often they come.
+# Seconds: a busy machine may take that long to deliver a heartbeat, whatever their interval is.
 _LEAST_SILENCE: Final = 5.0
 _ACCESS: Final = frozenset(
     {ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERROR, 1045, 1227, 1251}
@@ -65,7 +65,10 @@ _ACCESS: Final = frozenset(
 
 
 def connect(address: ServerAddress, **options: Any) -> pymysql.connections.Connection[Any]:
-    """An ordinary client connection to the address; UsageError for refused ones, ConnectionLost for absent servers."""
+    """Return an ordinary client connection.
+
+    Raises UsageError if refused, ConnectionLost if the server is unavailable.
+    """
     try:
         return pymysql.connect(
             host=address.host,
@@ -83,7 +86,7 @@ def connect(address: ServerAddress, **options: Any) -> pymysql.connections.Conne
         if code in _ACCESS:
             raise UsageError(
                 f"{address.host}:{address.port} refuses the user {address.user!r}",
-                "check the password; reading binlogs takes REPLICATION SLAVE and REPLICATION CLIENT",
+                "check the password; reading binlogs requires REPLICATION SLAVE and REPLICATION CLIENT",
             ) from error
         raise ConnectionLost(f"{address.host}:{address.port} cannot be reached: {error.args[-1]}") from error
     except (OSError, RuntimeError, ssl.SSLError) as error:
@@ -91,7 +94,7 @@ def connect(address: ServerAddress, **options: Any) -> pymysql.connections.Conne
 
 
 def tls_options(mode: Ssl, ca: str = "", cert: str = "", key: str = "") -> dict[str, Any]:
-    """PyMySQL's arguments for a way to encrypt; it prefers to, where nothing is said."""
+    """Return PyMySQL's arguments for an encryption mode. PyMySQL's default is preferred."""
     if mode == "preferred":
         return {}
     if mode == "off":
@@ -105,7 +108,7 @@ def tls_options(mode: Ssl, ca: str = "", cert: str = "", key: str = "") -> dict[
 
 
 class MysqlTransport:
-    """The packets of one server. It connects at once, so that a wrong address fails where it was given."""
+    """The packets of one server. It connects at once, so that a wrong address fails early."""
 
     selects_gtids = True
 
@@ -121,7 +124,7 @@ class MysqlTransport:
         self._prepare()
 
     def head(self) -> BinlogPosition:
-        """The server's newest position, with its GTID set: where a reader without a checkpoint begins."""
+        """Return the server's newest position, with its GTID set: the start of a reader without a checkpoint."""
         rows = self._query("SHOW BINARY LOG STATUS", "SHOW MASTER STATUS")
         if not rows:
             raise UsageError("the server writes no binlog", "start it with --log-bin and --binlog-format=ROW")
@@ -135,14 +138,14 @@ class MysqlTransport:
         return BinlogPosition(file=file, position=position, gtids=gtids)
 
     def first(self) -> BinlogPosition:
-        """The oldest position that the server still has."""
+        """Return the server's oldest available position."""
         rows = self._query("SHOW BINARY LOGS")
         if not rows:
             raise UsageError("the server has no binlogs", "start it with --log-bin and --binlog-format=ROW")
         return BinlogPosition(file=rows[0][0], position=4)
 
     def packets(self, start: BinlogPosition) -> Iterator[Packet]:
-        """Events from the checkpoint on; ends at the newest one unless the address says to follow."""
+        """Yield events from the checkpoint on; ends at the newest one unless the address says to follow."""
         if self._connection is None:
             self._prepare()
         connection = self._connection
@@ -150,7 +153,7 @@ class MysqlTransport:
         if not start.file and start.gtids is None:
             start = self.head()
         self._send_dump(connection, start)
-        self._connection = None  # the connection serves the dump from now on
+        self._connection = None  # from here on, the dump uses the connection
         sock: socket.socket = connection._sock  # type: ignore[attr-defined]  # PyMySQL has no public way to its socket
         silence = max(self.address.heartbeat * 3, _LEAST_SILENCE) if self.address.heartbeat else None
         sock.settimeout(silence)
@@ -165,13 +168,13 @@ class MysqlTransport:
             raise ConnectionLost(f"the connection to {self.address.host} was lost: {error}") from error
         finally:
             with contextlib.suppress(OSError, pymysql.err.Error):
-                connection._force_close()  # type: ignore[attr-defined]  # a dump cannot be ended politely
+                connection._force_close()  # type: ignore[attr-defined]  # a dump cannot be ended regularly
 
     _dumping: pymysql.connections.Connection[Any] | None = None
     _source: _Source | None = None
 
     def idle(self, settling: float = 0.0) -> bool:
-        """Whether nothing more arrives of the log within so many seconds: the next event is to be waited for."""
+        """Return whether no event of the log arrives within `settling` seconds."""
         return self._source is None or self._source.empty(settling)
 
     def _events(self, source: _Source, start: BinlogPosition) -> Iterator[Packet]:
@@ -214,20 +217,20 @@ class MysqlTransport:
             if any(sign in text.lower() for sign in _GONE):
                 raise PositionGone(said, "its binlogs were purged or reset since; take a new snapshot")
             if "server_id" in text or "server_uuid" in text:
-                raise BinlogError(said, "give each reader of the server a server_id of its own")
+                raise BinlogError(said, "give each reader of the server a unique server_id")
             if any(sign in text.lower() for sign in _DAMAGED):
-                raise CorruptBinlog(said, "look into the server's error log")
-            raise BinlogError(said, "look into the server's error log")
+                raise CorruptBinlog(said, "check the server's error log")
+            raise BinlogError(said, "check the server's error log")
         if code in _ACCESS:
             raise UsageError(f"{self.address.host}: {text}", "grant REPLICATION SLAVE, REPLICATION CLIENT")
         raise ConnectionLost(f"{self.address.host}: error {code}: {text}")
 
     def wait(self, attempt: int) -> None:
-        """Wait before the given attempt to connect again: from a tenth of a second to half a minute."""
+        """Wait before an attempt to reconnect: from a tenth of a second to half a minute."""
         time.sleep(min(_LONGEST_WAIT, 0.1 * 2 ** min(attempt, 10)) * (0.5 + random.random() / 2))
 
     def close(self) -> None:
-        """End `packets`, from another thread too."""
+        """End `packets`, also from another thread."""
         self._closed = True
         for connection in (self._connection, self._dumping):
             sock = getattr(connection, "_sock", None)
@@ -239,7 +242,7 @@ class MysqlTransport:
         self._connection = None
 
     def _query(self, *statements: str) -> tuple[Any, ...]:
-        """The rows of the first of the statements that this server's version knows."""
+        """Return the rows of the first statement that this server's version supports."""
         if self._connection is None:
             self._prepare()
         assert self._connection is not None
@@ -256,10 +259,12 @@ class MysqlTransport:
                 raise UsageError(f"{self.address.host}: {error.args[-1]}", "grant REPLICATION CLIENT") from error
             if error.args[0] in (CR.CR_SERVER_LOST, CR.CR_SERVER_GONE_ERROR):
                 raise ConnectionLost(f"{self.address.host}: {error.args[-1]}") from error
-            raise UsageError(f"{self.address.host}: {error.args[-1]}", f"the statement was {statements[-1]}") from error
+            raise UsageError(
+                f"{self.address.host}: {error.args[-1]}", f"check why the server refuses {statements[-1]}"
+            ) from error
 
     def _prepare(self) -> None:
-        """Connect, and tell the server what kind of replica this is."""
+        """Connect, and configure the session as a replica."""
         connection = connect(self.address)
         self._connection = connection
         self.maria = "mariadb" in str(self._query("SELECT @@version")[0][0]).lower()
@@ -300,25 +305,25 @@ class MysqlTransport:
 
 
 class _Source:
-    """Cuts the packets of MySQL's protocol from blocks that a socket delivers."""
+    """Splits blocks of a socket into the packets of MySQL's protocol."""
 
     def __init__(self, sock: socket.socket, buffer: ReadBuffer) -> None:
         self._sock, self._buffer = sock, buffer
         self._encrypted = isinstance(sock, ssl.SSLSocket)
 
     def empty(self, settling: float) -> bool:
-        """Whether reading would block, for longer than so many seconds."""
+        """Return whether reading would block for longer than `settling` seconds."""
         if self._buffer.at < len(self._buffer.block):
             return False
         return not self._arrived(settling)
 
     def _arrived(self, settling: float = 0.0) -> bool:
-        """Whether more is at hand, or is within so many seconds."""
+        """Return whether data is available, or arrives within `settling` seconds."""
         pending = self._sock.pending() if isinstance(self._sock, ssl.SSLSocket) else 0
         return bool(pending or select.select([self._sock], [], [], settling)[0])
 
     def packet(self) -> tuple[int, bytes]:
-        """The next packet as its first byte and the rest, joined where it is 16 MiB or more."""
+        """Return the next packet as its first byte and the rest, joined if it is 16 MiB or more."""
         buffer = self._buffer
         at, block = buffer.at, buffer.block
         if len(block) - at < 4:
@@ -336,7 +341,7 @@ class _Source:
         return block[at + 4], block[at + 5 : end]
 
     def _more(self) -> bytes:
-        """The packets that continue one of the largest size."""
+        """Return the packets that continue one of the largest size."""
         parts: list[bytes] = []
         size = 0xFFFFFF
         while size == 0xFFFFFF:
@@ -348,17 +353,17 @@ class _Source:
         return b"".join(parts)
 
     def _fill(self, size: int) -> bytes:
-        """Have at least `size` unread bytes at the block's beginning."""
+        """Fill the block's beginning with at least `size` unread bytes."""
         buffer = self._buffer
         parts = [buffer.block[buffer.at :]]
         have = len(parts[0])
         buffer.block, buffer.at = b"", 0
-        # TLS delivers a record of 16 KiB at most at a time: too few for whole transactions to be taken from.
+        # TLS delivers records of at most 16 KiB: too small to take whole transactions from.
         while have < size or (self._encrypted and have < _BUFFER and self._arrived()):
             part = self._sock.recv(max(_BUFFER, min(size - have, 1 << 24)))
             if not part and have < size:
                 raise ConnectionError("the server closed the connection")
-            if not part:  # what came before is whole; the next reading meets the end again
+            if not part:  # the data so far is complete; the next read meets the end again
                 break
             parts.append(part)
             have += len(part)

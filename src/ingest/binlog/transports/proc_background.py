@@ -1,7 +1,7 @@
-"""Reads any transport in a thread of its own, so that a slow consumer does not slow the network, within a bound.
+"""Read any transport in a separate thread, so that a slow consumer does not slow the network, within a limit.
 
-The queue is bounded in packets and bytes: when it is full, the thread waits, and so does the server. Errors of the
-thread are raised where the packets are consumed, behind everything that was read before them.
+The queue is limited in packets and bytes: when it is full, the thread waits, and so does the server. Errors of the
+thread are raised in the consumer, after all packets that were read before.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class BackgroundTransport:
         return self._inner.selects_gtids
 
     def wait(self, attempt: int) -> None:
-        """As the inner transport waits."""
+        """Wait like the inner transport."""
         self._inner.wait(attempt)
 
     def packets(self, start: BinlogPosition) -> Iterator[Packet]:
-        """The inner transport's packets, and its error at their end."""
+        """Yield the inner transport's packets, then its error."""
         found: queue.Queue[Packet | BaseException | None] = queue.Queue(self._limit)
         room = _Room(self._size)
         self._stop = stop = threading.Event()
@@ -67,7 +67,7 @@ class BackgroundTransport:
                     if not room.take(len(packet[0]), stop) or not put(packet):
                         return
                 put(_END)
-            except BaseException as error:  # noqa: BLE001  # handed over to the consumer, who raises it
+            except BaseException as error:  # noqa: BLE001  # raised in the consumer
                 put(error)
 
         thread = threading.Thread(target=work, name="binlog-reader", daemon=True)
@@ -90,7 +90,7 @@ class BackgroundTransport:
 
 
 class _Room:
-    """A count of bytes under a limit; one packet of any size always fits an empty room."""
+    """A count of bytes with a limit; one packet of any size always fits if the count is 0."""
 
     def __init__(self, limit: int) -> None:
         self._limit, self._used = limit, 0

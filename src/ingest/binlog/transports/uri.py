@@ -1,4 +1,4 @@
-"""Addresses of binlogs: `mysql://user:pw@host:port?…`, `mariadb://…`, `file:///…/binlog.000001`, a bare path.
+"""Parse addresses of binlogs: `mysql://user:pw@host:port?…`, `mariadb://…`, `file:///…/binlog.000001`, a bare path.
 
 Parameters of servers: `ssl=required|verify|off` (default: the server's choice), `ca`, `cert`, `key` (paths),
 `server_id`, `heartbeat` and `timeout` (seconds), `follow=0` (end at the server's newest event), `reconnect=0`.
@@ -19,10 +19,10 @@ _PORT: Final = 3306
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAddress:
-    """A server and how to talk to it; `server_id` 0 lets the transport choose one. The password is never shown.
+    """A server and how to connect to it; `server_id` 0 lets the transport choose one. The password is never shown.
 
-    `by_place`: ask for a file and position also where a GTID set is known, since a server that is asked by GTIDs reads
-    the whole file itself, which fails where a part of it is damaged.
+    `by_place`: request a file and position even if a GTID set is known. For GTIDs, a server reads the whole file
+    itself, which fails if a part of it is damaged.
     """
 
     host: str
@@ -54,7 +54,7 @@ def _number(text: str, name: str, uri: str) -> float:
     except ValueError:
         value = -1
     if value < 0:
-        raise UsageError(f"{name}={text} in {uri} is no number", f"write {name}=10")
+        raise UsageError(f"{name}={text} in {uri} is not a number", f"write {name}=10")
     return value
 
 
@@ -67,7 +67,7 @@ def _flag(text: str, name: str) -> bool:
 
 
 def parse_uri(uri: str) -> ServerAddress | FileAddress:
-    """The address behind a URI. UsageError names what is wrong with it."""
+    """Parse a URI to an address. UsageError reports what is wrong with it."""
     parts = urlsplit(uri)
     if "://" not in uri:
         return FileAddress(path=uri)
@@ -76,12 +76,12 @@ def parse_uri(uri: str) -> ServerAddress | FileAddress:
             raise UsageError(f"{uri} names the host {parts.netloc}", "write file:///path with three slashes")
         return FileAddress(path=unquote(parts.path))
     if parts.scheme not in ("mysql", "mariadb"):
-        raise UsageError(f"{parts.scheme}:// is no address of a binlog", _EXAMPLES)
+        raise UsageError(f"{parts.scheme}:// is not an address of a binlog", _EXAMPLES)
     shown = f"{parts.scheme}://{parts.hostname or ''}"
     try:
         port = parts.port or _PORT
     except ValueError as error:
-        raise UsageError(f"the port in {shown} is no number", _EXAMPLES) from error
+        raise UsageError(f"the port in {shown} is not a number", _EXAMPLES) from error
     if not parts.hostname:
         raise UsageError(f"{shown} has no host", _EXAMPLES)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))

@@ -1,1 +1,1 @@
-"""Binlogs written from values: the inverse of reading."""
+"""Write binlogs from values: the inverse of reading."""

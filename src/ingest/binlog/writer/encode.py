@@ -1,6 +1,6 @@
-"""Values → the bytes of a row image and columns → the metadata of a TABLE_MAP: the inverse of the row decoder.
+"""Encode values as row images and columns as TABLE_MAP metadata: the inverse of the row decoder.
 
-Takes the values that the decoder gives (texts for times and decimals, Python values for JSON). UndecodableValue for a
+It accepts the decoder's values (texts for times and decimals, Python values for JSON). Raises UndecodableValue for a
 value that its column cannot hold.
 """
 
@@ -25,12 +25,12 @@ _PREFERRED: Final = {"utf8mb4": 45, "utf8mb3": 33, "latin1": 8, "binary": 63}
 
 
 def collation_of(charset: str) -> int:
-    """A collation id of a character set, its default one where that is known."""
+    """Return a collation id of a character set, its default one if known."""
     return _PREFERRED.get(charset) or int(COLLATIONS[charset].replace("-", " ").split()[0])
 
 
 def column_metadata(column: LoggedColumn) -> bytes:
-    """What a TABLE_MAP states of one column's type."""
+    """Return a column's type metadata in a TABLE_MAP."""
     if column.type in (T.VARCHAR,):
         return column.width.to_bytes(2, "little")
     if column.type in (T.STRING, T.VAR_STRING):
@@ -57,7 +57,7 @@ def _field(kind: int, data: bytes) -> bytes:
 
 
 def optional_metadata(columns: Sequence[LoggedColumn], primary_key: Sequence[int], *, year_has_sign: bool) -> bytes:
-    """Signs, character sets, names, labels and primary key, as a server with full metadata writes them."""
+    """Encode signs, character sets, names, labels and primary key, as a server with full metadata does."""
     numeric = [c for c in columns if c.type in NUMERIC or (year_has_sign and c.type is T.YEAR)]
     parts: list[bytes] = []
     if numeric:
@@ -92,7 +92,7 @@ def _integer(column: LoggedColumn, value: Any) -> bytes:
 
 
 def _split(text: str) -> tuple[str, int]:
-    """A text with a fraction → what is before it and the microseconds."""
+    """Split a text with a fraction into the part before it and the microseconds."""
     whole, _, fraction = text.partition(".")
     return whole, int(fraction.ljust(6, "0")[:6]) if fraction else 0
 
@@ -193,7 +193,7 @@ _ENCODERS: Final[dict[ColumnType, Callable[[LoggedColumn, Any], bytes]]] = {
 
 
 def bitmap(bits: Sequence[bool]) -> bytes:
-    """A bitmap whose first member is the lowest bit of the first byte."""
+    """Return a bitmap whose first member is the lowest bit of the first byte."""
     data = bytearray((len(bits) + 7) // 8)
     for place, bit in enumerate(bits):
         if bit:
@@ -202,7 +202,7 @@ def bitmap(bits: Sequence[bool]) -> bytes:
 
 
 def encode_image(columns: Sequence[LoggedColumn], row: dict[str, Any]) -> bytes:
-    """One image with the `columns` that it carries: the bitmap of NULLs and the values."""
+    """Encode one image with its `columns`: the bitmap of NULLs and the values."""
     parts = [bitmap([row[column.name] is None for column in columns])]
     for column in columns:
         value = row[column.name]
@@ -210,7 +210,9 @@ def encode_image(columns: Sequence[LoggedColumn], row: dict[str, Any]) -> bytes:
             continue
         encode = _ENCODERS.get(column.type)
         if encode is None:
-            raise UndecodableValue(f"{column.name}: {column.type.name} is not written", "leave it to the server")
+            raise UndecodableValue(
+                f"{column.name}: {column.type.name} cannot be written by this library", "let a server write it"
+            )
         try:
             parts.append(encode(column, value))
         except (ValueError, OverflowError, StructError, LookupError, TypeError) as error:

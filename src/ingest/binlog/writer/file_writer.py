@@ -1,4 +1,4 @@
-"""Binlog files on disk: create one, or copy a transport's events into one with events injected on the way."""
+"""Write binlog files: create one, or copy a transport's events into one, with injected events."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from ingest.binlog.reading.reader import Transport
 from ingest.binlog.reading.stream import EventStream
 from ingest.binlog.writer.writer import BinlogWriter
 
-# Events that belong to a file or a connection, not to what was logged.
+# Events that belong to a file or a connection, not to the logged changes.
 _OF_THE_FILE = frozenset({EventType.FORMAT_DESCRIPTION, EventType.ROTATE, EventType.STOP, EventType.HEARTBEAT, 41})
 
 
 class BinlogFile:
-    """A binlog file being written; a context manager that closes it. `writer` makes the bytes."""
+    """A binlog file being written; a context manager that closes it. `writer` encodes the events."""
 
     def __init__(self, path: str | Path, writer: BinlogWriter) -> None:
         self.writer = writer
-        # Never over a binlog that exists.
+        # Never overwrite an existing binlog.
         self._file = Path(path).open("xb")  # noqa: SIM115  # closed by close(), which __exit__ calls
 
     def append(self, data: bytes) -> None:
-        """Add bytes that the writer made, in the order in which it made them."""
+        """Append bytes of the writer, in the order in which it made them."""
         self._file.write(data)
 
     def __enter__(self) -> BinlogFile:
@@ -49,10 +49,10 @@ def copy_binlog(
     start: BinlogPosition | None = None,
     inject: Callable[[BinlogWriter, RawEvent], Iterable[bytes]] | None = None,
 ) -> int:
-    """Copy all events of a transport into a new file; returns how many were copied.
+    """Copy all events of a transport into a new file, and return their number.
 
     The file keeps the version and the checksum algorithm of its origin. `inject` is called before each event with the
-    writer and the event, and what it returns is written before the event.
+    writer and the event; its result is written before the event.
     """
     stream = EventStream(start, checksum=transport.checksum)
     count = 0

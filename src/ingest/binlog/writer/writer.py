@@ -1,7 +1,7 @@
-"""`BinlogWriter`: valid binlog files from scratch, or a copy of a stream with events of one's own in between.
+"""Encode binlog files: valid ones from scratch, or a copy of a stream with additional events.
 
-Pure: every method returns the bytes to append to the file, positions and checksums included; `file_writer` puts them
-there. What it writes, `mysqlbinlog` accepts and a server replays. Times are seconds since 1970 and are arguments.
+Every method returns the bytes to append to the file, positions and checksums included; `file_writer` writes them.
+`mysqlbinlog` accepts the result, and a server replays it. Times are seconds since 1970 and are arguments.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ingest.binlog.writer.encode import bitmap, column_metadata, encode_image, o
 
 T = EventType
 Operation = Literal["insert", "update", "delete"]
-# The fixed parts of event types 1 to 39 in MySQL 8.0, as its own format description states them.
+# The fixed parts of event types 1 to 39 in MySQL 8.0, from its format description.
 POST_HEADER_LENGTHS: Final = bytes(
     int(size)
     for size in "0 13 0 8 0 0 0 0 4 0 4 0 0 0 96 0 4 26 8 0 0 0 8 8 8 2 0 0 0 10 10 10 42 42 0 18 52 0 10".split()
@@ -33,7 +33,7 @@ _CODES: Final[dict[Operation, int]] = {"insert": T.WRITE_ROWS, "update": T.UPDAT
 
 
 class BinlogWriter:
-    """Keeps the position and the checksums of one file; call `begin` first, `end` or `rotate` last."""
+    """Tracks the position and the checksums of one file. Call `begin` first, `end` or `rotate` last."""
 
     def __init__(self, *, server_id: int = 1, server_version: str = "8.0.15", checksum: bool = True) -> None:
         self.server_id = server_id
@@ -50,7 +50,7 @@ class BinlogWriter:
         created: int | None = None,
         lengths: bytes = POST_HEADER_LENGTHS,
     ) -> bytes:
-        """The magic number, the format description, and the set of earlier transactions if one is given."""
+        """Return the magic number, the format description, and the set of earlier transactions if one is given."""
         self.position = len(MAGIC)
         body = pack("<H50sIB", 4, self.server_version.encode(), timestamp if created is None else created, HEADER_SIZE)
         parts = [MAGIC, self._event(T.FORMAT_DESCRIPTION, body + lengths, timestamp, describe=True)]
@@ -84,12 +84,14 @@ class BinlogWriter:
         return data + (pack("<I", crc32(data)) if self.checksum else bytes(4))
 
     def copy(self, raw: RawEvent) -> bytes:
-        """An event of another binlog, at its new place; its format description becomes this file's own.
+        """Return an event of another binlog at its new place. This file has its own format description.
 
-        UnsupportedEvent: the event comes from a format whose parts have other sizes.
+        Raises UnsupportedEvent if the event's format has parts of other sizes.
         """
         if raw.code == T.FORMAT_DESCRIPTION:
-            raise UnsupportedEvent("a format description inside a file", "begin() has written this file's own")
+            raise UnsupportedEvent(
+                "a format description inside a file", "begin() has already written this file's description"
+            )
         data = bytearray(raw.data)
         size = len(data) + (4 if self.checksum else 0)
         self.position += size
@@ -106,7 +108,10 @@ class BinlogWriter:
         sequence: int = 1,
         commit_us: int = 0,
     ) -> bytes:
-        """The beginning of a transaction with an identity; `commit_us`, µs since 1970, is left out where it is 0."""
+        """Return the beginning of a transaction with an identity.
+
+        `commit_us`, µs since 1970, is left out if it is 0.
+        """
         body = bytes((1,)) + UUID(source).bytes + pack("<qBqq", number, 2, last_committed, sequence)
         if commit_us:
             body += commit_us.to_bytes(7, "little") + b"\0"
@@ -155,7 +160,7 @@ class BinlogWriter:
         *,
         ends_statement: bool = True,
     ) -> bytes:
-        """Rows as the decoder gives them: dicts, or (before, after) pairs. All rows must carry the same columns."""
+        """Encode decoded rows: dicts, or (before, after) pairs. All rows must have the same columns."""
         listed = list(rows)
         pairs = listed if operation == "update" else [(row,) for row in listed]
         carried = [[column for column in columns if column.name in image] for image in pairs[0]]
@@ -167,9 +172,9 @@ class BinlogWriter:
         return self.event(_CODES[operation], body, timestamp)
 
     def rotate(self, next_file: str, timestamp: int) -> bytes:
-        """The end of the file, which goes on in another."""
+        """Return the end of a file that continues in another."""
         return self.event(T.ROTATE, pack("<Q", 4) + next_file.encode(), timestamp)
 
     def end(self, timestamp: int) -> bytes:
-        """The end of the last file, as a server writes it when it is shut down."""
+        """Return the end of the last file, as a server writes it at shutdown."""
         return self.event(T.STOP, b"", timestamp)
