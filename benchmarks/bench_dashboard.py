@@ -40,7 +40,7 @@ from tailorbird.provision.file_configset import install_configset
 from tailorbird.provision.solr_admin import SolrAdmin
 from tailorbird.web.dashboard.board import Board
 from tailorbird.web.dashboard.pages.http_hub import FACETS, Hub, Viewer, ask_panel
-from tailorbird.web.dashboard.panels.state import Chosen, chosen_of, stretch
+from tailorbird.web.dashboard.panels.state import Selection, chosen_of, stretch
 
 MUST_SOLR_MS, MUST_OVERHEAD_MS, MUST_PAINT_MS, MUST_TIMES, MUST_GROWTH = 200.0, 100.0, 1000.0, 2.0, 1.15
 DAY = 86_400_000
@@ -205,7 +205,7 @@ def solr_times(topology: Topology, rounds: int) -> Iterator[tuple[str, bool]]:
         yield line(f"Solr: {panel.panel.type}, {panel.panel.title}, p95, ms", p95(times), MUST_SOLR_MS)
 
 
-def fresh(random: Random) -> Chosen:
+def fresh(random: Random) -> Selection:
     """Return a random selection; half of them filter by countries."""
     some = random.sample(range(30), random.randrange(1, 10)) if random.random() < 0.5 else []
     return chosen_of(urlencode([("f.country", f"C{i}") for i in some]))

@@ -14,7 +14,7 @@ import structlog
 from cdc.model.errors import Retriable, TailorbirdError, UsageError
 from cdc.model.naming import hbase_table, peer
 from cdc.process.file_running import announced
-from cdc.process.verdict import Standing
+from cdc.process.verdict import HealthTracker
 from cdc.topology.topology import Index, Topology
 from indexer.foreign.foreign import ForeignProcessor, NoProgress, ProgressStore
 from indexer.foreign.hbase_foreign import ForeignReader
@@ -60,7 +60,7 @@ def choose_index(topology: Topology, name: str | None) -> Index:
 
 
 def holding(
-    process: Callable[[Edits, float], Tally], stopped: threading.Event, health: Standing
+    process: Callable[[Edits, float], Tally], stopped: threading.Event, health: HealthTracker
 ) -> Callable[[Edits], Tally]:
     """Return a function that retries `process` while a server is unavailable, until it succeeds or `_HOLD_SECONDS` have
     passed."""

@@ -19,13 +19,13 @@ from cdc.formats.maxscale import (
     RowWriter,
     TransactionNumber,
     columns_reported,
-    hearer,
     number_of,
     parse_number,
     schema_line,
+    value_reader,
 )
-from cdc.formats.maxwell import MaxwellWriter, maxwell_hearer
-from cdc.formats.parquet import TYPES, ParquetRows, parquet_hearer
+from cdc.formats.maxwell import MaxwellWriter, maxwell_reader
+from cdc.formats.parquet import TYPES, ParquetRows, parquet_reader
 from cdc.model.event import ChangeEvent, Op, Row, SourceInfo, TransactionInfo
 from cdc.model.geometry import point_of, struct_of
 from cdc.model.schema import Column, TableId, TableSchema
@@ -84,7 +84,7 @@ def through_debezium(kind: Kind) -> list[Row]:
 
 def through_maxwell(kind: Kind) -> list[Row]:
     """Read by the reader of Maxwell's topics for mirrors."""
-    writer, hear, found = MaxwellWriter(schema_of(kind)), maxwell_hearer(from_mysql(VALUES[kind][0])), list[Row]()
+    writer, hear, found = MaxwellWriter(schema_of(kind)), maxwell_reader(from_mysql(VALUES[kind][0])), list[Row]()
     for row in rows(kind):
         reported = maxwell(None, json.dumps(writer.value(event("c", None, row))).encode())
         assert reported is not None
@@ -96,14 +96,14 @@ def through_maxwell(kind: Kind) -> list[Row]:
 
 def through_maxscale(kind: Kind) -> list[Row]:
     """One line per row."""
-    writer, hear = RowWriter(schema_of(kind)), hearer(from_mysql(VALUES[kind][0]), binary=False)
+    writer, hear = RowWriter(schema_of(kind)), value_reader(from_mysql(VALUES[kind][0]), binary=False)
     reported = [json.loads(json.dumps(one)) for row in rows(kind) for one in writer.rows_of(event("c", None, row))]
     return [{"id": one["id"], "v": hear(one["v"])} for one in reported]
 
 
 def through_avro(kind: Kind) -> list[Row]:
     """A container of two blocks, read by fastavro."""
-    writer, hear = AvroRows(schema_of(kind)), hearer(from_mysql(VALUES[kind][0]), binary=True)
+    writer, hear = AvroRows(schema_of(kind)), value_reader(from_mysql(VALUES[kind][0]), binary=True)
     first, *rest = [writer.row(event("c", None, row)) for row in rows(kind)]
     data = writer.header(TransactionNumber(0, 7, 10)) + writer.block([first]) + writer.block(rest)
     reader = fastavro.reader(io.BytesIO(data))
@@ -115,7 +115,7 @@ def through_parquet(kind: Kind) -> list[Row]:
     schema = schema_of(kind)
     column = schema.column("v")
     assert column is not None
-    hear = parquet_hearer(column.type)
+    hear = parquet_reader(column.type)
     data = ParquetRows(schema).file([event("c", None, row) for row in rows(kind)])
     table = pq.read_table(io.BytesIO(data)).to_pylist()
     return [{"id": one["id"], "v": None if one["v"] is None else hear(one["v"])} for one in table]

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from cdc.model.errors import UsageError
 from cdc.process.http_operation import serve_operation
-from cdc.process.verdict import Judgement, Standing
+from cdc.process.verdict import HealthTracker, HealthVerdict
 
 
 def ask(port: int, path: str) -> tuple[int, str]:
@@ -28,8 +28,8 @@ def test_health_is_200_or_503_with_a_reason() -> None:
     registry = CollectorRegistry()
     Counter("planted", "One.", registry=registry).inc()
     verdicts = [
-        Judgement(status="away", reason="Solr does not answer"),
-        Judgement(status="moving", reason="processes its input"),
+        HealthVerdict(status="away", reason="Solr does not answer"),
+        HealthVerdict(status="moving", reason="processes its input"),
     ]
     server = serve_operation(0, lambda: (verdicts.pop(0), {"more": 1}), registry)
     try:
@@ -51,7 +51,7 @@ def test_health_is_200_or_503_with_a_reason() -> None:
 
 def test_a_process_that_waits_is_unavailable_after_its_timeout() -> None:
     """Short outages are not faults. Success under one key does not end the wait under another."""
-    standing = Standing()
+    standing = HealthTracker()
     assert standing.judge(0.0).status == "starting"
     standing.ready()
     assert standing.judge(0.0).healthy
@@ -67,7 +67,7 @@ def test_a_process_that_waits_is_unavailable_after_its_timeout() -> None:
 
 def test_a_batch_that_never_ends_is_stuck() -> None:
     """Tasks wait for HBase invisibly, so only the duration of a batch shows that it is stuck."""
-    standing = Standing()
+    standing = HealthTracker()
     standing.ready()
     standing.begun(0.0)
     assert standing.judge(600.0).healthy

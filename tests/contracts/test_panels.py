@@ -27,7 +27,7 @@ from tailorbird.web.dashboard.panels.columns import Misfit
 from tailorbird.web.dashboard.panels.facets import facets_params, read_facets
 from tailorbird.web.dashboard.panels.fitting import FitBoard, FitPanel
 from tailorbird.web.dashboard.panels.reading import Reported
-from tailorbird.web.dashboard.panels.state import Chosen, before, chosen_of, stretch
+from tailorbird.web.dashboard.panels.state import Selection, before, chosen_of, stretch
 from tailorbird.web.dashboard.panels.watching import barrier_params, read_barriers
 from tailorbird.web.dashboard.time import Span
 from tests.support.sales import COLUMNS, SalesIndex, in_duckdb, sales
@@ -120,7 +120,7 @@ def filter_sql(one: PanelFilter) -> str:
     return f"{one.field} {one.operator} {values[0] if values else ''}"
 
 
-def where_sql(panel: FitPanel, chosen: Chosen, span: Span | None) -> str:
+def where_sql(panel: FitPanel, chosen: Selection, span: Span | None) -> str:
     parts = [filter_sql(one) for _, one in panel.where]
     for name, values in chosen.picks.items():
         known = sorted(value for value in values if value is not None)
@@ -144,17 +144,17 @@ def text(value: Any) -> str | None:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def reported(shop: Shop, panel: str, chosen: Chosen, span: Span | None) -> tuple[FitPanel, Reported]:
+def reported(shop: Shop, panel: str, chosen: Selection, span: Span | None) -> tuple[FitPanel, Reported]:
     board = shop.board(panel)
     return board.panels[0], ask_panel(board, board.panels[0], chosen, span, shop.ask)
 
 
-def states() -> list[tuple[Chosen, Span | None]]:
+def states() -> list[tuple[Selection, Span | None]]:
     """Return selections: none, values and NULL, a range of values, a time range."""
-    month = stretch(Chosen(range=range_of("last 30 days")), range_of("all"), NOW)
+    month = stretch(Selection(range=range_of("last 30 days")), range_of("all"), NOW)
     return [
-        (Chosen(), None),
-        (Chosen(), month),
+        (Selection(), None),
+        (Selection(), month),
         (chosen_of("f.country=DE&f.country=it%27s&n.country=1"), month),
         (chosen_of("f.paid=true&f.quantity=5&f.quantity=7"), None),
         (chosen_of("b.amount=50.5..400&b.quantity=2..8"), month),
@@ -184,7 +184,7 @@ def one(shop: Shop, sql: str) -> Any:
 
 def test_percentiles_are_near(shop: Shop) -> None:
     """Solr's digest is an estimate: it lies between neighbouring percentiles."""
-    _, found = reported(shop, "{number: 'percentile(amount, 95)'}", Chosen(), None)
+    _, found = reported(shop, "{number: 'percentile(amount, 95)'}", Selection(), None)
     low, high = (one(shop, f"SELECT quantile_cont(amount::DOUBLE, {p}) FROM sales") for p in (0.94, 0.96))
     assert low <= found["value"] <= high
 
@@ -221,7 +221,7 @@ def rank(value: Any) -> float:
 
 def test_members_are_counted_one_by_one(shop: Shop) -> None:
     """A row with two tags is in two bars, and there is no `other` bar."""
-    _, found = reported(shop, "{terms: tags, top: 1}", Chosen(), None)
+    _, found = reported(shop, "{terms: tags, top: 1}", Selection(), None)
     new = one(shop, "SELECT count(*) FROM sales WHERE tags LIKE '%new%'")
     assert (found["bars"][0]["value"], found["bars"][0]["y"], found["more"]) == ("new", new, 1)
     assert all(bar["kind"] != "other" for bar in found["bars"])
@@ -260,7 +260,7 @@ def test_series_split_by_a_column(shop: Shop, kind: str) -> None:
 
 def test_several_measures_over_time(shop: Shop) -> None:
     """An outlier in the year 9999 does not stretch the axis of the others, and is reported."""
-    panel, found = reported(shop, "{timeseries: [count, 'avg(amount)', 'unique(product)']}", Chosen(), None)
+    panel, found = reported(shop, "{timeseries: [count, 'avg(amount)', 'unique(product)']}", Selection(), None)
     assert [one["label"] for one in found["series"]] == ["count", "avg(amount)", "unique(product)"]
     assert found["outside"] == 1
     assert len(found["edges"]) > 20
@@ -290,7 +290,7 @@ def test_histograms(shop: Shop, field: str) -> None:
 
 def test_tables_of_groups_and_of_rows(shop: Shop) -> None:
     """Groups with their measures, the greatest first; rows, the newest first."""
-    _, found = reported(shop, "{table: [country, paid], measures: ['sum(amount)', count], top: 200}", Chosen(), None)
+    _, found = reported(shop, "{table: [country, paid], measures: ['sum(amount)', count], top: 200}", Selection(), None)
     rows = shop.rows.execute("SELECT country, paid, sum(amount)::DOUBLE, count(*) FROM sales GROUP BY ALL").fetchall()
     expected = {(text(country), text(paid)): (amount, count) for country, paid, amount, count in rows}
     shown = {(a["value"], b["value"]): (amount, count) for a, b, amount, count in found["rows"]}
@@ -299,7 +299,7 @@ def test_tables_of_groups_and_of_rows(shop: Shop) -> None:
     order = [row[2] for row in found["rows"] if row[2] is not None]
     assert order == sorted(order, reverse=True)
     assert found["more"] == 0
-    _, found = reported(shop, "{table: [id, amount, note], top: 5}", Chosen(), None)
+    _, found = reported(shop, "{table: [id, amount, note], top: 5}", Selection(), None)
     newest = shop.rows.execute("SELECT id, amount, note FROM sales ORDER BY sold_at DESC, id LIMIT 5").fetchall()
     assert [row[0] for row in found["rows"]] == [row[0] for row in newest]
     assert found["more"] == 695
@@ -334,20 +334,20 @@ def test_no_value_is_syntax(shop: Shop) -> None:
     """Values from links, filters and searches are compared literally: none of them reaches a parser."""
     board = shop.board("{number: count}")
     for value in HOSTILE:
-        chosen = Chosen(picks={"note": frozenset({value}), "country": frozenset({value, None})})
+        chosen = Selection(picks={"note": frozenset({value}), "country": frozenset({value, None})})
         found = ask_panel(board, board.panels[0], chosen, None, shop.ask)
         quoted = "'" + value.replace("'", "''") + "'"
         where = f"note = {quoted} AND (country = {quoted} OR country IS NULL)"
         assert found["value"] == one(shop, f"SELECT count(*) FROM sales WHERE {where}"), value
         for number in ("quantity", "amount", "sold_at", "paid"):
             with pytest.raises(Misfit):
-                ask_panel(board, board.panels[0], Chosen(picks={number: frozenset({value})}), None, shop.ask)
-        words = ask_panel(board, board.panels[0], Chosen(words=value), None, shop.ask)
+                ask_panel(board, board.panels[0], Selection(picks={number: frozenset({value})}), None, shop.ask)
+        words = ask_panel(board, board.panels[0], Selection(words=value), None, shop.ask)
         assert words["value"] < 700 or not any(dead_letter.isalnum() or dead_letter == "_" for dead_letter in value), (
             value
         )
     with pytest.raises(Misfit, match="unknown column"):
-        ask_panel(board, board.panels[0], Chosen(picks={"_kind": frozenset({BARRIER})}), None, shop.ask)
+        ask_panel(board, board.panels[0], Selection(picks={"_kind": frozenset({BARRIER})}), None, shop.ask)
     assert KIND not in COLUMNS
 
 
@@ -379,7 +379,7 @@ def test_wrong_types_are_refused_with_their_line(shop: Shop) -> None:
 def test_great_sums_of_whole_numbers_are_reported_inexact(shop: Shop) -> None:
     """Above 2^53 a double cannot represent every integer; smaller sums, and those of decimals, are not marked."""
     many = {"{number: sum(views)}": True, "{number: sum(quantity)}": False}
-    found: Mapping[str, bool] = {panel: reported(shop, panel, Chosen(), None)[1]["inexact"] for panel in many}
+    found: Mapping[str, bool] = {panel: reported(shop, panel, Selection(), None)[1]["inexact"] for panel in many}
     assert found == many
 
 
@@ -412,7 +412,7 @@ async def _look(board: Board, shop: Shop) -> None:
         await hub.round()
     assert hub.queries - before_round <= one + 1
     for number in range(200):
-        viewers[0].chosen = Chosen(picks={"quantity": frozenset({str(number)})})
+        viewers[0].chosen = Selection(picks={"quantity": frozenset({str(number)})})
         await hub.show(viewers[0])
     assert hub.kept == 40
 

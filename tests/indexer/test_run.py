@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from cdc.model.errors import Fatal, Retriable, UsageError
-from cdc.process.verdict import Standing
+from cdc.process.verdict import HealthTracker
 from cdc.topology.reader import read_topology
 from indexer import run_indexer
 from indexer.index.processor import Tally
@@ -45,7 +45,7 @@ def test_a_batch_is_held_while_a_server_is_unavailable() -> None:
             raise Retriable("Solr is unavailable")
         return Tally(accepted=7)
 
-    health = Standing()
+    health = HealthTracker()
     health.ready()
     assert holding(process, threading.Event(), health)(NOTHING).accepted == 7
     assert health.judge(1e12).healthy, "what went through is not waited for"
@@ -61,13 +61,13 @@ def test_a_batch_goes_back_when_time_is_up_or_the_process_ends(monkeypatch: pyte
 
     stopped = threading.Event()
     stopped.set()
-    health = Standing()
+    health = HealthTracker()
     with pytest.raises(Retriable):
         holding(process, stopped, health)(NOTHING)
     assert "Solr is unavailable" in health.judge(1e12).reason, "a batch that went back is still waited for"
     monkeypatch.setattr(run_indexer, "_HOLD_SECONDS", 0.25)
     with pytest.raises(Retriable):
-        holding(process, threading.Event(), Standing())(NOTHING)
+        holding(process, threading.Event(), HealthTracker())(NOTHING)
 
 
 def test_what_is_fatal_is_not_tried_again() -> None:
@@ -79,5 +79,5 @@ def test_what_is_fatal_is_not_tried_again() -> None:
         raise Fatal("another type")
 
     with pytest.raises(Fatal):
-        holding(process, threading.Event(), Standing())(NOTHING)
+        holding(process, threading.Event(), HealthTracker())(NOTHING)
     assert attempts == [1]

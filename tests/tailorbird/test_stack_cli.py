@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from tailorbird.cli.app import app
 from tailorbird.devtools.stack.bars import reporting
-from tailorbird.devtools.stack.progress import StackProgressed, line_of
+from tailorbird.devtools.stack.progress import StackProgress, line_of
 from tailorbird.devtools.stack.settings import SERVICES
 from tests.support.ports import free_ports
 
@@ -104,8 +104,8 @@ def test_progress_is_plain_lines_where_no_terminal_is(capsys: pytest.CaptureFixt
     """A log file gets a few lines per download, not a bar redrawn a thousand times."""
     with reporting(Console(stderr=True, force_terminal=False)) as progress:
         for done in range(201):
-            progress(StackProgressed(what="hbase", step="download", done=done, total=200))
-        progress(StackProgressed(what="solr", step="ready", detail="on port 8983"))
+            progress(StackProgress(what="hbase", step="download", done=done, total=200))
+        progress(StackProgress(what="solr", step="ready", detail="on port 8983"))
     assert capsys.readouterr().err.splitlines() == [
         "hbase: downloading 0/200",
         "hbase: downloading 50/200",
@@ -119,9 +119,9 @@ def test_progress_is_plain_lines_where_no_terminal_is(capsys: pytest.CaptureFixt
 def test_progress_is_a_bar_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """A person sees one bar per bundle, with counts."""
     with reporting(Console(stderr=True, force_terminal=True, width=100)) as progress:
-        progress(StackProgressed(what="kafka", step="download", done=12, total=46))
-        progress(StackProgressed(what="solr", step="start"))
+        progress(StackProgress(what="kafka", step="download", done=12, total=46))
+        progress(StackProgress(what="solr", step="start"))
     shown = capsys.readouterr().err
     assert "download kafka" in shown
     assert "12/46" in shown
-    assert line_of(StackProgressed(what="solr", step="start")) in shown
+    assert line_of(StackProgress(what="solr", step="start")) in shown

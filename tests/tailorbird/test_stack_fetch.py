@@ -11,7 +11,7 @@ import pytest
 from cdc.model.errors import TailorbirdError
 from tailorbird.devtools.stack import proc_fetch
 from tailorbird.devtools.stack.proc_fetch import fetch_bundles, spark_connector_jars
-from tailorbird.devtools.stack.progress import StackProgressed, silent
+from tailorbird.devtools.stack.progress import StackProgress, silent
 
 CONTENT = b"the bytes of a jar"
 JAR = "commons-pool2-2.13.1.jar"
@@ -46,7 +46,7 @@ class Machine:
         shutil.copytree(str(proc_fetch._FILES / "ivy"), files / "ivy")
         monkeypatch.setattr(proc_fetch, "_FILES", files)
         self.java = self.script("java", FAIL)
-        self.reported: list[StackProgressed] = []
+        self.reported: list[StackProgress] = []
 
     def script(self, name: str, text: str) -> Path:
         path = self.bin / name

@@ -27,7 +27,7 @@ from tailorbird.devtools.stack.proc_files import (
     set_aside,
 )
 from tailorbird.devtools.stack.proc_stack import Stack, _each
-from tailorbird.devtools.stack.proc_table import Running, holder_of, launch, running_services
+from tailorbird.devtools.stack.proc_table import RunningServer, holder_of, launch, running_services
 from tailorbird.devtools.stack.proc_tools import find_java, find_tools, java_version, locked, missing_library
 from tailorbird.devtools.stack.progress import silent
 from tailorbird.devtools.stack.settings import Ports, ServiceName, StackSettings
@@ -175,7 +175,7 @@ def test_a_machine_that_mysqld_is_not_made_for_is_reported_of_docker(tmp_path: P
 
 
 @pytest.fixture
-def sleeper(tmp_path: Path) -> Running:
+def sleeper(tmp_path: Path) -> RunningServer:
     return launch(
         "kafka",
         [shutil.which("sleep") or "sleep", "300"],
@@ -186,7 +186,7 @@ def sleeper(tmp_path: Path) -> Running:
     )
 
 
-def test_a_server_is_found_in_the_process_table_alone(tmp_path: Path, sleeper: Running) -> None:
+def test_a_server_is_found_in_the_process_table_alone(tmp_path: Path, sleeper: RunningServer) -> None:
     """There is no pid file to go stale: the mark is in the process, and goes with it."""
     try:
         assert running_services(tmp_path) == {"kafka": sleeper}
@@ -203,9 +203,9 @@ def test_a_server_is_found_in_the_process_table_alone(tmp_path: Path, sleeper: R
     assert running_services(tmp_path) == {}
 
 
-def test_a_later_process_with_the_same_pid_is_left_alone(sleeper: Running) -> None:
+def test_a_later_process_with_the_same_pid_is_left_alone(sleeper: RunningServer) -> None:
     """A pid says nothing: with another start time it is another process, and must never be killed."""
-    later = Running(service="kafka", pid=sleeper.pid, started=sleeper.started + 1, fingerprint="f1")
+    later = RunningServer(service="kafka", pid=sleeper.pid, started=sleeper.started + 1, fingerprint="f1")
     try:
         assert not later.alive
         later.signal(signal.SIGKILL)

@@ -123,7 +123,7 @@ class RowWriter:
 
     def __init__(self, schema: TableSchema, *, binary: bool = False) -> None:
         self._columns = [
-            (name, column.name, writer(column.type, binary=binary)) for name, column in _named(schema)
+            (name, column.name, value_writer(column.type, binary=binary)) for name, column in _named(schema)
         ]  # fmt: skip
 
     def rows_of(self, event: ChangeEvent) -> list[dict[str, Any]]:
@@ -156,7 +156,7 @@ class RowWriter:
         ]
 
 
-def writer(kind: LogicalType, *, binary: bool) -> Callable[[Any], Any]:
+def value_writer(kind: LogicalType, *, binary: bool) -> Callable[[Any], Any]:
     """Return a function from the canonical value of a type to the value in a row."""
     match kind.kind:
         case "bool":
@@ -181,8 +181,8 @@ def writer(kind: LogicalType, *, binary: bool) -> Callable[[Any], Any]:
             return lambda value: value
 
 
-def hearer(kind: LogicalType, *, binary: bool) -> Callable[[Any], Any]:
-    """Return the inverse function of `writer`."""
+def value_reader(kind: LogicalType, *, binary: bool) -> Callable[[Any], Any]:
+    """Return the inverse function of `value_writer`."""
     match kind.kind:
         case "bool":
             return lambda value: None if value is None else bool(value)

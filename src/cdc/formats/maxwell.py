@@ -30,7 +30,7 @@ def maxwell_writer(kind: LogicalType) -> Callable[[Any], Any]:
             return lambda value: value
 
 
-def maxwell_hearer(kind: LogicalType) -> Callable[[Any], Any]:
+def maxwell_reader(kind: LogicalType) -> Callable[[Any], Any]:
     """Return the inverse function of `maxwell_writer`."""
     match kind.kind:
         case "bool":

@@ -77,10 +77,10 @@ def parquet_writer(kind: LogicalType) -> Callable[[Any], Any]:
             return lambda value: value
 
 
-def parquet_hearer(kind: LogicalType) -> Callable[[Any], Any]:
+def parquet_reader(kind: LogicalType) -> Callable[[Any], Any]:
     """Return the inverse function of `parquet_writer`."""
     if kind.element is not None:
-        hear = parquet_hearer(kind.element)
+        hear = parquet_reader(kind.element)
         return lambda value: [hear(one) for one in value]
     match kind.kind:
         case "decimal":

@@ -77,7 +77,7 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Covered:
+class CoveredColumns:
     """Columns that the digest of a table covers, the columns of its key, and the reasons why others are left out.
 
     `without_grid` is the reason why the table has no digest at all, empty if it has one.
@@ -102,7 +102,7 @@ class Covered:
         return f"3|{forms}|{','.join(map(repr, self.key))}|{defaults}"
 
 
-def covered(schema: TableSchema, masked: Collection[str] = ()) -> Covered:
+def covered(schema: TableSchema, masked: Collection[str] = ()) -> CoveredColumns:
     """Return the columns that a digest of a published table covers. The values of `masked` columns differ from those in
     the database."""
     forms, out = list[Form](), list[tuple[str, str]]()
@@ -116,7 +116,7 @@ def covered(schema: TableSchema, masked: Collection[str] = ()) -> Covered:
     why = f"column {lost[0]} of its key is left out: {dict(out)[lost[0]]}" if lost else ""
     if not schema.primary_key:
         why = "it has no key"
-    return Covered(forms=tuple(forms), key=schema.primary_key, left_out=tuple(out), without_grid=why)
+    return CoveredColumns(forms=tuple(forms), key=schema.primary_key, left_out=tuple(out), without_grid=why)
 
 
 def left_out(column: Column) -> str:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal, cast
 
-from cdc.merkle.canonical import Covered, RowText
+from cdc.merkle.canonical import CoveredColumns, RowText
 from cdc.model.schema import TableSchema
 from cdc.model.types import Canonical
 
@@ -75,7 +75,7 @@ def grid_of(schema: TableSchema) -> Grid:
 class LeafOf:
     """Maps rows, or keys, of one table to their leaves. The values are canonical."""
 
-    def __init__(self, grid: Grid, covered: Covered) -> None:
+    def __init__(self, grid: Grid, covered: CoveredColumns) -> None:
         self._kind, self._column = grid.kind, grid.column
         forms = {form.name: form for form in covered.forms}
         self._key = RowText([forms[name] for name in covered.key])

@@ -13,9 +13,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
 
 from cdc.model.errors import UsageError
-from cdc.process.verdict import Judgement
+from cdc.process.verdict import HealthVerdict
 
-Judge = Callable[[], tuple[Judgement, dict[str, object]]]
+Judge = Callable[[], tuple[HealthVerdict, dict[str, object]]]
 
 
 def serve_operation(port: int, judge: Judge, registry: CollectorRegistry = REGISTRY) -> ThreadingHTTPServer:

@@ -10,7 +10,7 @@ Status = Literal["moving", "starting", "stuck", "away"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class HealthVerdict:
     """Answer of a health check; `reason` explains it."""
 
     status: Status
@@ -23,7 +23,7 @@ class Judgement:
 
 
 @dataclass(slots=True, kw_only=True)
-class Standing:
+class HealthTracker:
     """Tracks whether a process makes progress. All times are seconds of one clock.
 
     `settling`: how long a server may be unavailable without a fault. `longest`: how long one batch may take. Threads
@@ -62,17 +62,17 @@ class Standing:
         """Record the end of the batch."""
         self._begun = None
 
-    def judge(self, now: float) -> Judgement:
+    def judge(self, now: float) -> HealthVerdict:
         """Return whether data moves or could move, and why not."""
         if self._down:
-            return Judgement(status="stuck", reason=self._down)
+            return HealthVerdict(status="stuck", reason=self._down)
         waits = sorted(self._waits.values())
         if waits and now - waits[0][0] > self.settling:
             since, why = waits[0]
-            return Judgement(status="away", reason=f"waits for {now - since:.0f} s: {why}")
+            return HealthVerdict(status="away", reason=f"waits for {now - since:.0f} s: {why}")
         if not self._ready:
-            return Judgement(status="starting", reason=waits[0][1] if waits else "it has not started to read yet")
+            return HealthVerdict(status="starting", reason=waits[0][1] if waits else "it has not started to read yet")
         begun = self._begun
         if begun is not None and now - begun > self.longest:
-            return Judgement(status="stuck", reason=f"a batch has been running for {now - begun:.0f} s")
-        return Judgement(status="moving", reason="processes its input")
+            return HealthVerdict(status="stuck", reason=f"a batch has been running for {now - begun:.0f} s")
+        return HealthVerdict(status="moving", reason="processes its input")

@@ -28,7 +28,7 @@ class Origin(NamedTuple):
     offset: int
 
 
-class Counted(NamedTuple):
+class GroupCount(NamedTuple):
     """Number of rows in a group when its row was written; `group` is its number in the plan."""
 
     group: int
@@ -52,13 +52,13 @@ def count_entry(group: int, rows: int) -> bytes:
     return _ENTRY.pack(_GROUP << 56 | group << _COUNT_BITS | min(rows, _COUNTS - 1))
 
 
-def entries_of(trace: bytes) -> Iterator[Origin | Counted]:
+def entries_of(trace: bytes) -> Iterator[Origin | GroupCount]:
     """Yield the entries of a trace. Raises ValueError if it is not one."""
     if len(trace) % _ENTRY.size:
         raise ValueError(f"a trace of {len(trace)} bytes")
     for (found,) in _ENTRY.iter_unpack(trace):
         node, rest = found >> 56, found & (1 << 56) - 1
         if node == _GROUP:
-            yield Counted(rest >> _COUNT_BITS, rest & _COUNTS - 1)
+            yield GroupCount(rest >> _COUNT_BITS, rest & _COUNTS - 1)
         else:
             yield Origin(node, rest >> _OFFSET_BITS, rest & _OFFSETS - 1)

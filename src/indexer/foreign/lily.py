@@ -36,14 +36,14 @@ _EXTRA_FIELDS = {"row-field", "column-family-field", "table-name-field"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
+class ImportedTopology:
     """The topology's text, and one sentence for each element of the XML that it omits."""
 
     text: str
     left_out: tuple[str, ...]
 
 
-def import_lily(xml: str, *, file: str, name: str) -> Imported:
+def import_lily(xml: str, *, file: str, name: str) -> ImportedTopology:
     """Read an indexer's XML. Raises UsageError if it is not one. `name` is the name of the topology, its table and its
     index."""
     try:
@@ -84,7 +84,9 @@ def import_lily(xml: str, *, file: str, name: str) -> Imported:
         else:
             left_out.append(f"<{child.tag} {_shown(child)}>: unknown")
     topology = {"name": name, "foreign_tables": {name: table}, "indexes": {name: {"table": name}}}
-    return Imported(text=yaml.safe_dump(topology, sort_keys=False, allow_unicode=True), left_out=tuple(left_out))
+    return ImportedTopology(
+        text=yaml.safe_dump(topology, sort_keys=False, allow_unicode=True), left_out=tuple(left_out)
+    )
 
 
 def _table(root: ElementTree.Element, left_out: list[str]) -> str:

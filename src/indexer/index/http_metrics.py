@@ -7,7 +7,7 @@ import time
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from cdc.process.http_operation import serve_operation
-from cdc.process.verdict import Standing
+from cdc.process.verdict import HealthTracker
 from indexer.index.processor import Tally
 
 
@@ -15,7 +15,7 @@ class IndexMetrics:
     """Results of the batches of one index; served on 127.0.0.1 if a port is given."""
 
     def __init__(self, index: str, port: int) -> None:
-        self.health = Standing()
+        self.health = HealthTracker()
         registry = CollectorRegistry()
         self._documents = Counter(
             "tailorbird_indexed_documents_total",

@@ -167,7 +167,7 @@ def _load(stored: dict[str, Any]) -> BucketProgress:
     )
 
 
-class Nowhere:
+class DryRunTarget:
     """Collection and dead letters of a dry run: everything is mapped, nothing is written.
 
     `posted` is called with the documents; `ensure` with fields, if they matter.

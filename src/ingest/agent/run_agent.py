@@ -17,7 +17,7 @@ from cdc.model.event import Position
 from cdc.model.schema import TableId
 from cdc.process.http_operation import serve_operation
 from cdc.process.proc_log_lines import log_lines
-from cdc.process.verdict import Judgement
+from cdc.process.verdict import HealthVerdict
 from cdc.topology.reader_servers import read_hbase, read_log, read_solr
 from cdc.topology.topology import Topology
 from ingest.agent.file_policy import load_policy
@@ -183,15 +183,15 @@ class TaskReports(Reports):
         self._task.reported.at({**self._position, "lag_ms": self._lag_ms, **tables}, every=every)
 
 
-def _judgement(agent: FleetAgent) -> tuple[Judgement, dict[str, object]]:
+def _judgement(agent: FleetAgent) -> tuple[HealthVerdict, dict[str, object]]:
     """Healthy while every assigned source is captured."""
     reports = agent.reports
     for source, one in reports.items():
         if one.progress == FAILED:
-            return Judgement(status="stuck", reason=f"source {source}: {one.reason}"), {}
+            return HealthVerdict(status="stuck", reason=f"source {source}: {one.reason}"), {}
         if one.progress == APPLYING and one.reason:
-            return Judgement(status="away", reason=f"source {source}: {one.reason}"), {}
-    return Judgement(status="moving", reason=f"{len(reports)} sources"), {"sources": sorted(reports)}
+            return HealthVerdict(status="away", reason=f"source {source}: {one.reason}"), {}
+    return HealthVerdict(status="moving", reason=f"{len(reports)} sources"), {"sources": sorted(reports)}
 
 
 def _topology(name: str) -> Topology:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 import orjson
 
-from cdc.merkle.canonical import Covered, RowText
+from cdc.merkle.canonical import CoveredColumns, RowText
 from cdc.merkle.leaves import Grid, LeafOf
 from cdc.merkle.tree import NOTHING, Digest, delta
 from cdc.model.naming import TRUNCATE_KEY
@@ -123,7 +123,7 @@ class Fold:
     """Folds the records of one partition of a table into its store. Records may repeat; each counts exactly once."""
 
     def __init__(
-        self, store: RowStore, covered: Covered, grid: Grid, tag_of: Callable[[Mapping[str, Any]], str]
+        self, store: RowStore, covered: CoveredColumns, grid: Grid, tag_of: Callable[[Mapping[str, Any]], str]
     ) -> None:
         self._store, self._tag_of = store, tag_of
         self._text, self._leaf = RowText(covered.forms), LeafOf(grid, covered)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from cdc.merkle.canonical import Covered, covered
+from cdc.merkle.canonical import CoveredColumns, covered
 from cdc.merkle.leaves import Grid, grid_of
 from cdc.merkle.tree import Digest, Leaves
 from cdc.model.event import Position
@@ -69,7 +69,7 @@ class PartitionLedger:
 
     schema: TableSchema
     topic: str
-    covered: Covered
+    covered: CoveredColumns
     grid: Grid
     stores: dict[int, PartitionStore] = field(default_factory=dict)
     folds: dict[int, Fold] = field(default_factory=dict)

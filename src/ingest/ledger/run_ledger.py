@@ -19,7 +19,7 @@ from cdc.process.file_running import announced
 from cdc.process.file_topology import home, load_topology
 from cdc.process.http_operation import serve_operation
 from cdc.process.proc_log_lines import log_lines
-from cdc.process.verdict import Standing
+from cdc.process.verdict import HealthTracker
 from cdc.topology.topology import Topology
 from ingest.ledger.file_folder import LedgerFolder
 from ingest.ledger.kafka_ledger import KafkaLedger
@@ -96,7 +96,7 @@ def run(file: str, *, until_end: bool = False, metrics_port: int = 0) -> dict[st
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    log, pause, standing = structlog.get_logger().bind(topology=topology.name), 0.0, Standing()
+    log, pause, standing = structlog.get_logger().bind(topology=topology.name), 0.0, HealthTracker()
     with announced(topology.name, "ledger", metrics_port):
         if metrics_port:
             serve_operation(metrics_port, lambda: (standing.judge(time.monotonic()), {}))
@@ -112,7 +112,7 @@ def run(file: str, *, until_end: bool = False, metrics_port: int = 0) -> dict[st
 
 
 def _keep(
-    topology: Topology, stop: threading.Event, log: structlog.BoundLogger, standing: Standing, *, until_end: bool
+    topology: Topology, stop: threading.Event, log: structlog.BoundLogger, standing: HealthTracker, *, until_end: bool
 ) -> dict[str, int]:
     with ledger_of(topology) as ledger:
         if not ledger.own:

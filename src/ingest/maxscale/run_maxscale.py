@@ -18,7 +18,7 @@ from cdc.process.file_running import announced
 from cdc.process.file_topology import load_topology
 from cdc.process.http_operation import serve_operation
 from cdc.process.proc_log_lines import log_lines
-from cdc.process.verdict import Standing
+from cdc.process.verdict import HealthTracker
 from cdc.topology.topology import Topology
 from ingest.changes.kafka_changes import KafkaChanges
 from ingest.maxscale.catalogue import ambiguous
@@ -53,7 +53,7 @@ def run(file: str, options: CdcOptions, *, metrics_port: int = 0) -> None:
     if not users.users():
         raise UsageError(f"{users.path}: no user", f"tailorbird maxscale-users add NAME {file}")
     log_lines("logfmt")
-    stop, standing = threading.Event(), Standing()
+    stop, standing = threading.Event(), HealthTracker()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with announced(topology.name, "maxscale", metrics_port):
@@ -69,7 +69,7 @@ def run(file: str, options: CdcOptions, *, metrics_port: int = 0) -> None:
 
 
 def _begun(
-    topology: Topology, sources: Sequence[str], stop: threading.Event, standing: Standing
+    topology: Topology, sources: Sequence[str], stop: threading.Event, standing: HealthTracker
 ) -> KafkaChanges | None:
     """Open the log when Kafka is available; None if the server was stopped before."""
     pause, logger = 0.0, structlog.get_logger().bind(topology=topology.name)
@@ -94,7 +94,7 @@ def _begun(
 
 async def _serve(
     topology: Topology, log: KafkaChanges, users: UsersFile, limits: ServerLimits, address: tuple[str, int],
-    tls: SSLContext | None, stop: threading.Event, standing: Standing,
+    tls: SSLContext | None, stop: threading.Event, standing: HealthTracker,
 ) -> None:  # fmt: skip
     reads, loop = SharedReads(log), asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()

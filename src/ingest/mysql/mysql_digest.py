@@ -17,7 +17,7 @@ from typing import Any
 
 from pymysql.cursors import SSCursor
 
-from cdc.merkle.canonical import Covered, Form
+from cdc.merkle.canonical import CoveredColumns, Form
 from cdc.merkle.leaves import HASH_BITS, MIDDLE, SHIFT, Grid, bounds
 from cdc.merkle.tree import Digest
 from cdc.model.schema import Column, TableSchema
@@ -41,7 +41,7 @@ class DigestSql:
     """
 
     schema: TableSchema
-    covered: Covered
+    covered: CoveredColumns
     grid: Grid
     wide: bool
     stands_in: bool = False
@@ -129,7 +129,7 @@ class DigestSql:
 
 
 def digest_sql(
-    connection: Connection, schema: TableSchema, covered: Covered, grid: Grid, *, stands_in: bool = False
+    connection: Connection, schema: TableSchema, covered: CoveredColumns, grid: Grid, *, stands_in: bool = False
 ) -> DigestSql:
     """Return the statements for the connected server."""
     version = str(query(connection, "SELECT VERSION()")[0][0])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cdc.merkle.canonical import Covered, Form
+from cdc.merkle.canonical import CoveredColumns, Form
 from cdc.merkle.leaves import HASH_BITS, MIDDLE, SHIFT, Grid, bounds
 from cdc.model.schema import Column, TableSchema
 from ingest.postgres import selects
@@ -30,7 +30,7 @@ class PgDigestSql:
     """
 
     schema: TableSchema
-    covered: Covered
+    covered: CoveredColumns
     grid: Grid
     cast: bool = False
     partitioned: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cdc.merkle.canonical import Covered
+from cdc.merkle.canonical import CoveredColumns
 from cdc.merkle.leaves import Grid
 from cdc.merkle.tree import Digest
 from cdc.model.errors import UsageError
@@ -94,7 +94,12 @@ def tables_now(connection: PgConnection, source: Source) -> dict[TableId, tuple[
 
 
 def digests_of(
-    connection: PgConnection, source: Source, schema: TableSchema, covered: Covered, grid: Grid, shown: TableShown
+    connection: PgConnection,
+    source: Source,
+    schema: TableSchema,
+    covered: CoveredColumns,
+    grid: Grid,
+    shown: TableShown,
 ) -> PgDigests:
     """Return the digests of a table, as `tables_now` shows it, over a connection."""
     with translated(source, f"read the columns of {schema.table_id}"):

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 
 from cdc.model.event import Position
-from cdc.process.verdict import Judgement
+from cdc.process.verdict import HealthVerdict
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,27 +64,27 @@ class Health:
         """Record that a session ended because source or Kafka was unavailable, until the next one begins."""
         self._trouble = why
 
-    def judge(self, now: float) -> Judgement:
+    def judge(self, now: float) -> HealthVerdict:
         """Return if the capture is moving, and the reason."""
         if self._covered and not self._trouble and self._answered is not None and now - self._answered <= self.settling:
-            return Judgement(status="moving", reason="caught up with the source's head")
+            return HealthVerdict(status="moving", reason="caught up with the source's head")
         if self._progressed is None and now - self.started <= self.settling:
             trouble = self._trouble or self._head_trouble
-            return Judgement(status="starting", reason=trouble or "nothing is committed yet")
+            return HealthVerdict(status="starting", reason=trouble or "nothing is committed yet")
         since = now - (self._progressed if self._progressed is not None else self.started)
         if self.polls:
             if since <= self.settling:
-                return Judgement(status="moving", reason="polled recently")
-            return Judgement(status="stuck", reason=self._trouble or f"no poll was completed for {since:.0f} s")
+                return HealthVerdict(status="moving", reason="polled recently")
+            return HealthVerdict(status="stuck", reason=self._trouble or f"no poll was completed for {since:.0f} s")
         if self._trouble and since > self.settling:
-            return Judgement(status="away", reason=self._trouble)
+            return HealthVerdict(status="away", reason=self._trouble)
         if self._answered is None or now - self._answered > self.settling:
             silent = now - (self._answered if self._answered is not None else self.started)
             more = f": {self._head_trouble}" if self._head_trouble else ""
-            return Judgement(status="away", reason=f"the source has not reported its head for {silent:.0f} s{more}")
+            return HealthVerdict(status="away", reason=f"the source has not reported its head for {silent:.0f} s{more}")
         if since <= self.settling:
-            return Judgement(status="moving", reason="behind the source's head, and catching up")
-        return Judgement(
+            return HealthVerdict(status="moving", reason="behind the source's head, and catching up")
+        return HealthVerdict(
             status="stuck", reason=f"behind the source's head, and nothing was committed for {since:.0f} s"
         )
 

@@ -15,7 +15,7 @@ from prometheus_client import Counter, Gauge
 from cdc.model import naming
 from cdc.model.errors import TailorbirdError
 from cdc.model.event import Position
-from cdc.process.verdict import Judgement
+from cdc.process.verdict import HealthVerdict
 from cdc.topology.topology import Source
 from ingest.capture.observer import Observer
 from ingest.records.capture_interfaces import Checkpoint
@@ -174,7 +174,7 @@ class Reports(Observer):
         self._connected.set(0)
         self._log.info("stopped", **self._place())
 
-    def verdict(self) -> tuple[Judgement, dict[str, object]]:
+    def verdict(self) -> tuple[HealthVerdict, dict[str, object]]:
         """Return the answer of `/health`."""
         health = self._health
         shown = {"position": _shown(health.position), "head": _shown(health.head)}

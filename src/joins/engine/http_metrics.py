@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from cdc.process.http_operation import serve_operation
-from cdc.process.verdict import Standing
+from cdc.process.verdict import HealthTracker
 from joins.engine.progress import BatchProgress
 from joins.steps.cuts import Lag, Positions
 from joins.steps.sink import Report
@@ -18,7 +18,7 @@ class JoinMetrics:
     """The metrics of one table's batches; served on 127.0.0.1 if a port is given."""
 
     def __init__(self, table: str, port: int) -> None:
-        self.health = Standing()
+        self.health = HealthTracker()
         registry = CollectorRegistry()
 
         def gauge(name: str, what: str, *labels: str) -> Gauge:

@@ -13,7 +13,7 @@ import typer
 if TYPE_CHECKING:
     from cdc.topology.topology import Index, Topology
     from tailorbird.operate.status.captured_position import CapturedPosition
-    from tailorbird.operate.status.dead_letters import DeadLetterRow, Waiting
+    from tailorbird.operate.status.dead_letters import DeadLetterRow, OpenDeadLetters
     from tailorbird.operate.status.index_status import VisibleCut
     from tailorbird.verify.checks.check_status import CheckStatus, PageCheck
     from tailorbird.web.dashboard.panels.listed import ListedPage
@@ -81,7 +81,7 @@ def _look(topology: Topology, watched: _Watched) -> Callable[[], dict[str, Any]]
     """A function that tells the topology's graph, as `tailorbird status` sees its processes and servers."""
     from joins.select.parser import tables_of
     from tailorbird.cli.cli_status import asked_parts
-    from tailorbird.web.dashboard.panels.flow import FlowSeen, Rates
+    from tailorbird.web.dashboard.panels.flow import FlowState, Rates
     from tailorbird.web.dashboard.panels.overview import graph_of
 
     reads = {name: {one.source for one in tables_of(topology, table)} for name, table in topology.tables.items()}
@@ -94,7 +94,7 @@ def _look(topology: Topology, watched: _Watched) -> Callable[[], dict[str, Any]]
             if part.part.startswith("index ") and "documents" in part.more:  # several processes serve one index
                 counted[part.part] = counted.get(part.part, 0.0) + part.more["documents"]
         rates.note(time.monotonic(), counted)
-        seen = FlowSeen(
+        seen = FlowState(
             now_ms=now_ms,
             rates=rates.reported(),
             captured=captured,
@@ -157,7 +157,7 @@ class _Watched:
         found, _ = self.dead_letters()
         return None if found is None else affected(found, self._reads, index.table, index.name)
 
-    def dead_letters(self) -> tuple[Sequence[Waiting] | None, Sequence[DeadLetterRow]]:
+    def dead_letters(self) -> tuple[Sequence[OpenDeadLetters] | None, Sequence[DeadLetterRow]]:
         """All that waits, counted, tables in quarantine first, and the newest of it; None while Kafka does not tell."""
         from tailorbird.operate.status.quarantine import quarantine_dead_letters, quarantined
 

@@ -99,13 +99,13 @@ def _source(topology: str, source: Source, schemas: dict[TableId, TableSchema]) 
 
 
 def _mysql(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:
-    from tailorbird.operate.doctor.doctor import Unreached, judge, published_schemas, reached
+    from tailorbird.operate.doctor.doctor import UnreachableServer, judge, published_schemas, reached
     from tailorbird.operate.doctor.mysql_doctor import server_inspection
 
     subject = f"source {source.name}"
     address = f"{source.hostname}:{source.port}"
     log_events = server_inspection(source)
-    if isinstance(log_events, Unreached):
+    if isinstance(log_events, UnreachableServer):
         remedy = (
             f"correct username or password; CREATE USER '{source.username}'@'%' if there is none"
             if log_events.refused
@@ -119,13 +119,13 @@ def _mysql(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Chec
 
 
 def _postgres(topology: str, source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:
-    from tailorbird.operate.doctor.doctor import Unreached, published_schemas, reached
+    from tailorbird.operate.doctor.doctor import UnreachableServer, published_schemas, reached
     from tailorbird.operate.doctor.pg_doctor import grants_of, postgres_inspection
     from tailorbird.operate.doctor.postgres import judge_postgres
 
     subject, address = f"source {source.name}", f"{source.hostname}:{source.port}/{source.dbname}"
     log_events = postgres_inspection(topology, source)
-    if isinstance(log_events, Unreached):
+    if isinstance(log_events, UnreachableServer):
         remedy = (
             f'correct username, password or dbname, and pg_hba.conf; CREATE ROLE "{source.username}" if there is none'
             if log_events.refused

@@ -39,11 +39,11 @@ def ask_servers(topology: Topology, tables: Iterable[TableId]) -> Asked:
 
 
 def _ask(source: Source, asked: Asked) -> None:
-    from tailorbird.operate.doctor.doctor import Unreached, judge_table, published_schemas
+    from tailorbird.operate.doctor.doctor import UnreachableServer, judge_table, published_schemas
     from tailorbird.operate.doctor.mysql_doctor import server_inspection
 
     facts = server_inspection(source)
-    if isinstance(facts, Unreached):
+    if isinstance(facts, UnreachableServer):
         asked.unchecked.append(f"source {source.name} at {source.hostname}:{source.port}: {facts.problem}")
         return
     for table in facts.tables:
@@ -55,11 +55,11 @@ def _ask(source: Source, asked: Asked) -> None:
 
 
 def _ask_postgres(topology: str, source: Source, asked: Asked) -> None:
-    from tailorbird.operate.doctor.doctor import Checkup, Unreached, published_schemas
+    from tailorbird.operate.doctor.doctor import Checkup, UnreachableServer, published_schemas
     from tailorbird.operate.doctor.pg_doctor import postgres_inspection
 
     facts = postgres_inspection(topology, source)
-    if isinstance(facts, Unreached):
+    if isinstance(facts, UnreachableServer):
         asked.unchecked.append(f"source {source.name} at {source.hostname}:{source.port}: {facts.problem}")
         return
     for one in facts.tables:

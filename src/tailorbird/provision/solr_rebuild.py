@@ -17,7 +17,7 @@ from indexer.index.collapse import RowChange
 from indexer.index.kafka_dead_letters import KafkaDeadLetters
 from indexer.index.mapping import Document, fields_of
 from indexer.index.processor import DeadLetters, Tally
-from indexer.rebuild.rebuild import Counts, Nowhere, Scan, StateStore, TableRows
+from indexer.rebuild.rebuild import Counts, DryRunTarget, Scan, StateStore, TableRows
 from indexer.run_indexer import AnyCollection, AnyProcessor, build_processor
 from indexer.solr.solr_collection import SolrCollection
 from indexer.table.hbase_layouts import StoredLayouts
@@ -94,7 +94,7 @@ class Rebuilder:
     def rehearse(self, state: StateStore, *, rows_per_second: float | None = None) -> Counts:
         """The same without writing anything: what `fill` would index and what it would send to the dead letters,
         documents that only Solr would refuse left out."""
-        nowhere = Nowhere()
+        nowhere = DryRunTarget()
         return self._scan("", state, self._processor([nowhere], nowhere), rows_per_second)
 
     def compare(self, new: str) -> str:
@@ -134,7 +134,7 @@ class Rebuilder:
     def _read(self, filled: SolrCollection, rows: Sequence[bytes]) -> dict[str, Document]:
         """The documents that some rows of a foreign table make now, by id."""
         found: list[Document] = []
-        processor = self._processor([Nowhere(found.extend, ensure=filled.ensure_fields)], Nowhere())
+        processor = self._processor([DryRunTarget(found.extend, ensure=filled.ensure_fields)], DryRunTarget())
         processor.index_rows([RowChange(row, 0, {}, False) for row in rows])
         return {
             str(document[fields.UNIQUE_KEY]): {name: document[name] for name in document if name != "_version_"}
@@ -156,7 +156,7 @@ class Rebuilder:
     def _mapped(self, filled: SolrCollection, change: RowChange) -> Document | None:
         """The document of a row as the collection must hold it; None for one that goes to the dead letters."""
         found: list[Document] = []
-        processor = self._processor([Nowhere(found.extend, ensure=filled.ensure_fields)], Nowhere())
+        processor = self._processor([DryRunTarget(found.extend, ensure=filled.ensure_fields)], DryRunTarget())
         processor.index_rows([change])
         try:
             return filled.converted(found[0]) if found else None

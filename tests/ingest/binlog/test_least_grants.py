@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tailorbird.operate.doctor.doctor import Unreached, judge
+from tailorbird.operate.doctor.doctor import UnreachableServer, judge
 from tailorbird.operate.doctor.mysql_doctor import server_inspection
 from tests.ingest.binlog.binlog_servers import Server
 from tests.support.live_capture import LiveCapture, live
@@ -18,7 +18,7 @@ def lacking(captured: LiveCapture) -> str:
     """Return doctor's message about the grants; empty if none is missing."""
     source = captured.source
     log_events = server_inspection(source)
-    assert not isinstance(log_events, Unreached), log_events
+    assert not isinstance(log_events, UnreachableServer), log_events
     faults = [one for one in judge(source, log_events) if one.status == "fault"]
     assert {one.check for one in faults} <= {"grants"}, faults
     return faults[0].found if faults else ""

@@ -9,7 +9,7 @@ from typing import Any
 
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
-from tailorbird.operate.status.dead_letters import DeadLetterRow, Waiting, remedy_of
+from tailorbird.operate.status.dead_letters import DeadLetterRow, OpenDeadLetters, remedy_of
 from tailorbird.verify.checks.check_status import check_statuses
 from tailorbird.verify.checks.runs import CheckResult, CheckRun, ended
 from tailorbird.web.dashboard.pages.http_listed import listed_html
@@ -105,7 +105,7 @@ def test_what_is_not_known_is_no_proof() -> None:
 
 def test_dead_letters_are_listed_with_what_puts_them_through_again() -> None:
     """Counted by table, the newest with key, place, reason and each its own command."""
-    waiting = [Waiting(stage="capture", of="shop.shop.orders", dead_letters=3, reason="a zero date")]
+    waiting = [OpenDeadLetters(stage="capture", of="shop.shop.orders", dead_letters=3, reason="a zero date")]
     page = dead_letters_page(CHECKED, waiting, [dead_letter()], NOW)
     assert not page.well
     assert "shop.shop.orders: 3 changes were refused" in page.sentence
@@ -127,7 +127,7 @@ def test_the_fleet_page_names_who_captures() -> None:
 def test_no_text_of_them_is_markup() -> None:
     """Reasons and keys come from rows that anybody may have written; so may what looks like a place of the page."""
     hostile = "<script>alert(1)</script>{{sentence}}\"'<img src=x onerror=alert(1)>"
-    waiting = [Waiting(stage="capture", of=hostile, dead_letters=1, reason=hostile)]
+    waiting = [OpenDeadLetters(stage="capture", of=hostile, dead_letters=1, reason=hostile)]
     text = served(dead_letters_page(CHECKED, waiting, [dead_letter(key=hostile, reason=hostile, of=hostile)], NOW))
     assert "<script" not in text
     assert "<img" not in text

@@ -7,11 +7,11 @@ from typing import Any
 
 from cdc.topology.reader import read_topology
 from tailorbird.operate.status.captured_position import CapturedPosition
-from tailorbird.operate.status.dead_letters import Waiting
+from tailorbird.operate.status.dead_letters import OpenDeadLetters
 from tailorbird.operate.status.index_status import VisibleCut
 from tailorbird.operate.status.part_status import PartStatus
 from tailorbird.verify.checks.runs import CheckResult
-from tailorbird.web.dashboard.panels.flow import FlowSeen, Rates
+from tailorbird.web.dashboard.panels.flow import FlowState, Rates
 from tailorbird.web.dashboard.panels.overview import graph_of, sentence
 
 NOW = 1_800_000_000_000
@@ -62,15 +62,15 @@ def test_the_graph_joins_what_feeds_what() -> None:
     assert graph["sentence"] == ("capture b is away: MySQL does not answer. Remedy: start it. Then check index wide.")
 
 
-SEEN = FlowSeen(
+SEEN = FlowState(
     now_ms=NOW,
     rates={"capture a": 12.34, "index wide": 5.0},
     captured={name: CapturedPosition(gtid_set="", sequence=1_000, snapshot="done") for name in ("a", "b")},
     visible={"wide": VisibleCut(sequences={"a": 990, "b": 1_000}, timestamp_ms=NOW - 3_000)},
     waiting=[
-        Waiting(stage="capture", of="a.d.x", dead_letters=2, reason="a zero date"),
-        Waiting(stage="quarantine", of="a.d.y", dead_letters=40, reason="unknown columns"),
-        Waiting(stage="indexer", of="other", dead_letters=1, reason="a type"),
+        OpenDeadLetters(stage="capture", of="a.d.x", dead_letters=2, reason="a zero date"),
+        OpenDeadLetters(stage="quarantine", of="a.d.y", dead_letters=40, reason="unknown columns"),
+        OpenDeadLetters(stage="indexer", of="other", dead_letters=1, reason="a type"),
     ],
     checked=[
         CheckResult(

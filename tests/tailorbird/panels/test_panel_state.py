@@ -16,7 +16,7 @@ from cdc.topology.topology import Topology
 from tailorbird.web.dashboard.panels.columns import Misfit
 from tailorbird.web.dashboard.panels.rows import csv_line
 from tailorbird.web.dashboard.panels.saving import view_yaml
-from tailorbird.web.dashboard.panels.state import Chosen, before, chosen_of, stretch, tick_ms
+from tailorbird.web.dashboard.panels.state import Selection, before, chosen_of, stretch, tick_ms
 from tailorbird.web.dashboard.time import DAY, MINUTE, Span
 
 NOW = 1_785_500_000_123
@@ -84,27 +84,27 @@ def test_a_url_that_says_none_is_refused(query: str) -> None:
 def test_a_range_holds_now_and_moves_by_ticks(count: int, unit: str, later: int) -> None:
     """It ends behind the present moment, by a tick at most; viewers within one tick mean the same stretch."""
     wanted = range_of(f"last {count} {unit}s")
-    span = stretch(Chosen(range=wanted), TimeRange(), NOW + later)
+    span = stretch(Selection(range=wanted), TimeRange(), NOW + later)
     assert span is not None
     tick = tick_ms(wanted)
     assert NOW + later <= span.end < NOW + later + tick
     assert span.start < span.end
     assert tick == 1000 or tick * 1000 <= span.end - span.start + 366 * DAY
-    assert stretch(Chosen(range=wanted), TimeRange(), span.end) == span
+    assert stretch(Selection(range=wanted), TimeRange(), span.end) == span
     assert before(span).end == span.start
 
 
 def test_what_was_dragged_wins_over_a_range() -> None:
     """And a range over the dashboard's own."""
     span = Span(start=0, end=MINUTE)
-    assert stretch(Chosen(span=span, range=range_of("last 7 days")), range_of("last 1 day"), NOW) == span
-    assert stretch(Chosen(range=TimeRange()), range_of("last 1 day"), NOW) is None
+    assert stretch(Selection(span=span, range=range_of("last 7 days")), range_of("last 1 day"), NOW) == span
+    assert stretch(Selection(range=TimeRange()), range_of("last 1 day"), NOW) is None
 
 
 def test_a_saved_view_is_the_dashboard_again() -> None:
     """Every panel reads back as it was declared; what is chosen becomes a filter of each."""
     declared = topology(DASHBOARD).dashboards["sales"]
-    text = view_yaml(declared, Chosen())
+    text = view_yaml(declared, Selection())
     saved = topology("".join(f"  {line}\n" for line in text.splitlines())).dashboards["sales"]
     assert saved == declared
     chosen = chosen_of("f.country=it%27s&f.kind=a,b&f.kind=&range=last+1+day&q=words")

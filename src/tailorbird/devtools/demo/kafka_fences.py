@@ -18,7 +18,7 @@ _TIMEOUT = 10.0
 _WORD = "Fence"
 
 
-class RenamedFences:
+class FenceReader:
     """Reads the newest fence that the capture of the topic has published, and its number. Raises Retriable while Kafka
     is unavailable."""
 

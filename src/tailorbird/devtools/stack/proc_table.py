@@ -21,7 +21,7 @@ _PROC = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class RunningServer:
     """A running server. `started`, in clock ticks since boot, distinguishes it from a later process with the same
     pid."""
 
@@ -78,14 +78,14 @@ class Running:
         return True
 
 
-def running_services(home: Path) -> dict[str, Running]:
+def running_services(home: Path) -> dict[str, RunningServer]:
     """Return every running server of this data folder, by service."""
     return {running.service: running for running in _marked(f"{home}|")}
 
 
 def launch(
     service: str, argv: Sequence[str], *, home: Path, fingerprint: str, environ: Mapping[str, str], out: Path
-) -> Running:
+) -> RunningServer:
     """Start a server in its own session, so that it outlives this command and its terminal.
 
     `environ` is its whole environment, except for the mark. It is re-parented at once (`setsid --fork`), so no process
@@ -141,7 +141,7 @@ def _pids() -> list[int]:
     return [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdecimal()]
 
 
-def _marked(prefix: str) -> Iterator[Running]:
+def _marked(prefix: str) -> Iterator[RunningServer]:
     wanted = f"{_MARK}={prefix}".encode()
     for pid in _pids():
         try:
@@ -153,7 +153,7 @@ def _marked(prefix: str) -> Iterator[Running]:
                 _, service, fingerprint = entry.decode(errors="replace").partition("=")[2].rsplit("|", 2)
                 started = _start_ticks(pid)
                 if started:
-                    yield Running(service=service, pid=pid, started=started, fingerprint=fingerprint)
+                    yield RunningServer(service=service, pid=pid, started=started, fingerprint=fingerprint)
 
 
 def _start_ticks(pid: int) -> int:

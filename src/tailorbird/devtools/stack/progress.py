@@ -10,7 +10,7 @@ Step = Literal["download", "unpack", "prepare", "start", "running", "ready", "st
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StackProgressed:
+class StackProgress:
     """`what` (a service, a bundle, a tool) reached `step`. A download also has the number of files done and in
     total."""
 
@@ -21,14 +21,14 @@ class StackProgressed:
     total: int = 0
 
 
-ProgressListener = Callable[[StackProgressed], None]
+ProgressListener = Callable[[StackProgress], None]
 
 
-def silent(progressed: StackProgressed) -> None:
+def silent(progressed: StackProgress) -> None:
     """Ignore all reports, for callers that need only the result."""
 
 
-def line_of(progressed: StackProgressed) -> str:
+def line_of(progressed: StackProgress) -> str:
     """Format a report as one plain line, for logs and pipes."""
     text = f"{progressed.what}: {_WORDS[progressed.step]}"
     if progressed.total:

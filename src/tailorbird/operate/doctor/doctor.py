@@ -83,7 +83,7 @@ class ServerInspection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unreached:
+class UnreachableServer:
     """Reason why a server did not answer. `refused`: it answered and refused the login."""
 
     problem: str

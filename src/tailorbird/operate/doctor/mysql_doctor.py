@@ -15,7 +15,7 @@ from cdc.topology.topology import Source
 from ingest.ddl.catalog import Key
 from ingest.events.foreign_keys import CHANGING
 from ingest.mysql.mysql_connection import settings, show_generated_keys
-from tailorbird.operate.doctor.doctor import Cascade, ServerInspection, TableInspection, Unreached
+from tailorbird.operate.doctor.doctor import Cascade, ServerInspection, TableInspection, UnreachableServer
 
 _VARIABLES = (
     "log_bin",
@@ -55,13 +55,13 @@ _REGISTER_SLAVE = 0x15  # COM_REGISTER_SLAVE
 _REFUSED = {ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, 1698}
 
 
-def server_inspection(source: Source) -> ServerInspection | Unreached:
+def server_inspection(source: Source) -> ServerInspection | UnreachableServer:
     """Return the server's answers, or the reason why it cannot be reached or refuses the login."""
     try:
         return _log_events(source)
     except (pymysql.MySQLError, OSError) as error:
         said = str(error.args[-1]) if error.args else str(error)
-        return Unreached(problem=said, refused=bool(error.args) and error.args[0] in _REFUSED)
+        return UnreachableServer(problem=said, refused=bool(error.args) and error.args[0] in _REFUSED)
 
 
 def _log_events(source: Source) -> ServerInspection:

@@ -9,7 +9,7 @@ from ingest.postgres import pg_publication, pg_schema, pg_slot
 from ingest.postgres.pg_connection import PgConnection, PgError, connected, grants, translated
 from ingest.postgres.relations import TableShown
 from ingest.postgres.selects import literal, named
-from tailorbird.operate.doctor.doctor import TableInspection, Unreached
+from tailorbird.operate.doctor.doctor import TableInspection, UnreachableServer
 from tailorbird.operate.doctor.postgres import PgServerInspection, PgTableInspection
 
 _SETTINGS = ("wal_level", "max_slot_wal_keep_size", "max_replication_slots")
@@ -24,13 +24,13 @@ _HELD = """SELECT (SELECT coalesce(max(age(catalog_xmin)), 0) FROM pg_replicatio
 WHERE application_name = $2 AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid())"""
 
 
-def postgres_inspection(topology: str, source: Source) -> PgServerInspection | Unreached:
+def postgres_inspection(topology: str, source: Source) -> PgServerInspection | UnreachableServer:
     """Return the server's answers, or the reason why it cannot be reached or refuses the login."""
     try:
         with connected(source) as connection:
             return _log_events(connection, topology, source)
     except TailorbirdError as error:
-        return Unreached(problem=error.message, refused=isinstance(error, UsageError))
+        return UnreachableServer(problem=error.message, refused=isinstance(error, UsageError))
 
 
 def grants_of(source: Source) -> list[str]:

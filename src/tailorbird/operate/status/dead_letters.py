@@ -59,7 +59,7 @@ class DeadLetterRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class OpenDeadLetters:
     """Number of open dead letters at one stage for one table or index, and the newest of them."""
 
     stage: str
@@ -205,10 +205,10 @@ class DeadLetterList:
         return sorted(self._settled.values(), key=lambda one: (-one.settled_ms, -one.offset))
 
     @property
-    def waiting(self) -> list[Waiting]:
+    def waiting(self) -> list[OpenDeadLetters]:
         """Return the number of open dead letters by stage and place."""
         return [
-            Waiting(stage=stage, of=of, dead_letters=len(ids), reason=self._newest[stage, of].reason)
+            OpenDeadLetters(stage=stage, of=of, dead_letters=len(ids), reason=self._newest[stage, of].reason)
             for (stage, of), ids in sorted(self._waiting.items())
             if ids
         ]
@@ -297,7 +297,7 @@ def _bytes(raw: bytes) -> dict[str, str]:
         return shown
 
 
-def affected(found: Iterable[Waiting], tables: Mapping[str, frozenset[str]], name: str, index: str) -> int:
+def affected(found: Iterable[OpenDeadLetters], tables: Mapping[str, frozenset[str]], name: str, index: str) -> int:
     """Return the number of dead letters that keep rows out of a joined table and its index: of all three stages.
 
     `tables` names the captured tables that each joined table reads.
@@ -308,14 +308,14 @@ def affected(found: Iterable[Waiting], tables: Mapping[str, frozenset[str]], nam
     return sum(one.dead_letters for one in found if (one.stage, one.of) in wanted)
 
 
-def readers_of(one: Waiting, tables: Mapping[str, frozenset[str]]) -> list[str]:
+def readers_of(one: OpenDeadLetters, tables: Mapping[str, frozenset[str]]) -> list[str]:
     """Return the joined tables that lack these rows."""
     if one.stage in ("capture", QUARANTINE, LEFT_OUT):
         return [name for name, reads in tables.items() if one.of in reads]
     return [one.of] if one.stage == "join" else []
 
 
-def waits(one: Waiting) -> str:
+def waits(one: OpenDeadLetters) -> str:
     """Format the number of dead letters and their place."""
     if one.stage == QUARANTINE:
         return f"in quarantine, {one.dead_letters} events"
@@ -324,7 +324,7 @@ def waits(one: Waiting) -> str:
     return "1 dead letter" if one.dead_letters == 1 else f"{one.dead_letters} dead letters"
 
 
-def incomplete_lines(found: Iterable[Waiting], tables: Mapping[str, frozenset[str]], file: str) -> list[str]:
+def incomplete_lines(found: Iterable[OpenDeadLetters], tables: Mapping[str, frozenset[str]], file: str) -> list[str]:
     """Return the lines of `status`, `run` and `doctor` about dead letters: one per table and stage, and the command to
     list them."""
     lines = []

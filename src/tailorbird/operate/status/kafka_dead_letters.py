@@ -16,7 +16,7 @@ from cdc.model.errors import Retriable
 from cdc.model.naming import dead_letter_topic, schemas_topic
 from cdc.model.schema import TableId, TableSchema, schema_from_json
 from cdc.topology.topology import Topology
-from tailorbird.operate.status.dead_letters import DeadLetterList, DeadLetterRecord, DeadLetterRow, Waiting
+from tailorbird.operate.status.dead_letters import DeadLetterList, DeadLetterRecord, DeadLetterRow, OpenDeadLetters
 from tailorbird.operate.status.proc_watch import Watch
 
 _TIMEOUT = 10.0
@@ -135,7 +135,7 @@ def newest_schemas(topology: Topology) -> dict[TableId, TableSchema]:
     return found
 
 
-def dead_letters_watched(topology: Topology, every: float = 3.0) -> Watch[list[Waiting]]:
+def dead_letters_watched(topology: Topology, every: float = 3.0) -> Watch[list[OpenDeadLetters]]:
     """Return a watch of the number of open dead letters."""
     reader = DeadLetterReader(topology, DeadLetterList(topology.name, keep=0))
     return Watch(lambda: reader.read().waiting, name="dead letters", every=every)
@@ -143,11 +143,11 @@ def dead_letters_watched(topology: Topology, every: float = 3.0) -> Watch[list[W
 
 def dead_letters_listed(
     topology: Topology, *, keep: int, every: float = 3.0
-) -> Watch[tuple[Sequence[Waiting], Sequence[DeadLetterRow]]]:
+) -> Watch[tuple[Sequence[OpenDeadLetters], Sequence[DeadLetterRow]]]:
     """Return a watch of the number of open dead letters, and at most `keep` of them, newest first."""
     reader = DeadLetterReader(topology, DeadLetterList(topology.name, keep=keep))
 
-    def read() -> tuple[Sequence[Waiting], Sequence[DeadLetterRow]]:
+    def read() -> tuple[Sequence[OpenDeadLetters], Sequence[DeadLetterRow]]:
         found = reader.read()
         return found.waiting, found.dead_letters
 

@@ -11,18 +11,18 @@ from collections.abc import Mapping
 
 from ingest.events.left_out import LeftOut
 from tailorbird.operate.status.captured_position import CapturedPosition
-from tailorbird.operate.status.dead_letters import LEFT_OUT, QUARANTINE, DeadLetterRow, Waiting
+from tailorbird.operate.status.dead_letters import LEFT_OUT, QUARANTINE, DeadLetterRow, OpenDeadLetters
 
 
-def quarantined(positions: Mapping[str, CapturedPosition]) -> list[Waiting]:
+def quarantined(positions: Mapping[str, CapturedPosition]) -> list[OpenDeadLetters]:
     """Return the number of raw events by captured table, then the tables that are left out, with the number of skipped
     rows."""
     kept = [
-        Waiting(stage=QUARANTINE, of=one.of, dead_letters=one.count, reason=one.reason)
+        OpenDeadLetters(stage=QUARANTINE, of=one.of, dead_letters=one.count, reason=one.reason)
         for one in quarantine_dead_letters(positions)
     ]
     left_out = [
-        Waiting(stage=LEFT_OUT, of=f"{source}.{name}", dead_letters=max(1, left["rows"]), reason=_reason(left))
+        OpenDeadLetters(stage=LEFT_OUT, of=f"{source}.{name}", dead_letters=max(1, left["rows"]), reason=_reason(left))
         for source, position in sorted(positions.items())
         for name, left in sorted(position.left_out.items())
     ]

@@ -13,7 +13,7 @@ from tailorbird.operate.status.captured_position import CapturedPosition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoodIn:
+class UnrepresentableValues:
     """Values of one captured table that were published in another form, by column, since its capture started."""
 
     table: str
@@ -21,15 +21,17 @@ class StoodIn:
     columns: Mapping[str, int]
 
 
-def stood_in(topology: Topology, positions: Mapping[str, CapturedPosition]) -> Iterator[StoodIn]:
+def stood_in(topology: Topology, positions: Mapping[str, CapturedPosition]) -> Iterator[UnrepresentableValues]:
     """Yield the tables that have such values, in order."""
     for source, position in sorted(positions.items()):
         for table, columns in sorted(position.unrepresentable.items()):
             setting = topology.sources[source].unrepresentable
-            yield StoodIn(table=f"{source}.{table}", setting=setting, columns=dict(sorted(columns.items())))
+            yield UnrepresentableValues(
+                table=f"{source}.{table}", setting=setting, columns=dict(sorted(columns.items()))
+            )
 
 
-def stood_in_line(one: StoodIn) -> str:
+def stood_in_line(one: UnrepresentableValues) -> str:
     """Format the line for people."""
     form = "NULL, or as text in columns of a text type" if one.setting == "text" else "NULL"
     columns = ", ".join(f"{name} {count}" for name, count in one.columns.items())

@@ -41,7 +41,7 @@ class Goal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reached:
+class ReachedGoal:
     """A goal that was reached after so many seconds; `offset` of the positions record that represents it."""
 
     source: str

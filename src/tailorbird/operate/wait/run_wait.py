@@ -18,7 +18,17 @@ from joins.process.targets import target_of
 from tailorbird.operate.status.captured_position import CapturedPosition
 from tailorbird.operate.status.kafka_captured import PositionsReader
 from tailorbird.operate.status.solr_barriers import visible_positions
-from tailorbird.operate.wait.goal import Goal, Reached, Until, binlog_source, goal_of, lacking, logged, shows, targets
+from tailorbird.operate.wait.goal import (
+    Goal,
+    ReachedGoal,
+    Until,
+    binlog_source,
+    goal_of,
+    lacking,
+    logged,
+    shows,
+    targets,
+)
 
 _SHORTEST, _LONGEST = 0.01, 0.1  # seconds between two polls: a long wait polls rarely,
 _PART = 0.05  # and no wait takes longer than this part of it more than needed
@@ -29,7 +39,7 @@ Positions = Mapping[str, Mapping[str, Any]]
 def wait(
     topology: str, source: str, *, gtid_set: str | None = None, until: Until = "index", table: str | None = None,
     timeout: float = 60.0,
-) -> Reached:  # fmt: skip
+) -> ReachedGoal:  # fmt: skip
     """Wait until everything that a source has committed (or a GTID set or LSN of it) can be read.
 
     `topology` is the YAML file. `gtid_set` None means the current position of the source. Raises NotYet after `timeout`
@@ -79,7 +89,9 @@ class Waiter:
         end = log_end(named)()  # the log must be named, because an LSN alone does not identify it
         return Goal(source=source, position=replace(end, pos=lsn))
 
-    def wait(self, goal: Goal, *, until: Until = "index", table: str | None = None, timeout: float = 60.0) -> Reached:
+    def wait(
+        self, goal: Goal, *, until: Until = "index", table: str | None = None, timeout: float = 60.0
+    ) -> ReachedGoal:
         """Return when the log, the tables (or `table`) or the indexes show all of a goal. Raises NotYet after
         `timeout`.
 
@@ -99,7 +111,7 @@ class Waiter:
                     left = [one for one in left if not shows(self._reported(until, one), goal, record)]
                     if not left:
                         seconds = time.monotonic() - begun
-                        return Reached(source=goal.source, until=until, offset=record.offset, seconds=seconds)
+                        return ReachedGoal(source=goal.source, until=until, offset=record.offset, seconds=seconds)
                 unavailable = None
             except Retriable as error:
                 unavailable = error

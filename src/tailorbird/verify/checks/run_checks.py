@@ -15,7 +15,7 @@ import structlog
 from cdc.model.errors import Retriable, TailorbirdError, UsageError
 from cdc.process.file_running import announced
 from cdc.process.http_operation import serve_operation
-from cdc.process.verdict import Standing
+from cdc.process.verdict import HealthTracker
 from cdc.topology.topology import Check, Topology
 from tailorbird.verify.checks.http_metrics import CheckMetrics
 from tailorbird.verify.checks.kafka_runs import RunsReader, keep
@@ -48,7 +48,7 @@ def run_checks(
         # a comparison may take hours and writes nothing, so it can end at any point
         signal.signal(number, lambda *_: sys.exit(0))
     os.nice(_PRIORITY)
-    standing, metrics, under_way = Standing(), CheckMetrics(), dict[str, str]()
+    standing, metrics, under_way = HealthTracker(), CheckMetrics(), dict[str, str]()
     with announced(topology.name, PART, metrics_port), RunsReader(topology) as reader:
         if metrics_port:
             serve_operation(metrics_port, lambda: (standing.judge(time.monotonic()), dict(under_way)))
@@ -93,7 +93,7 @@ def _compared(check: Check, before: CheckRun | None, compare: Compare) -> CheckR
     return run
 
 
-def _patiently(standing: Standing, action: Callable[[], T]) -> T:
+def _patiently(standing: HealthTracker, action: Callable[[], T]) -> T:
     pause = 0.0
     while True:
         try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from cdc.model.types import Canonical
-from cdc.stored.traces import Counted, Origin
+from cdc.stored.traces import GroupCount, Origin
 from joins.query.nodes import Node, PlanSource
 from joins.query.plan import Plan
 from tailorbird.verify.explain.lineage import Input, Lineage, lineages
@@ -54,7 +54,7 @@ class TracedRow:
     values: Mapping[str, Canonical]
     layout_id: int
     batch: int
-    trace: tuple[Origin | Counted, ...] | None
+    trace: tuple[Origin | GroupCount, ...] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ def explained(
         numbered[number] = event
     cells = tuple(_cell(one, row, numbered) for one in wanted if not columns or one.column in columns)
     shown = {number for cell in cells for number in cell.events} if columns else set(numbered)
-    counted = {one.group: one.rows for one in row.trace or () if isinstance(one, Counted)}
+    counted = {one.group: one.rows for one in row.trace or () if isinstance(one, GroupCount)}
     return Explanation(
         table=plan.sink.table,
         row=row,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from cdc.merkle.canonical import Covered, covered
+from cdc.merkle.canonical import CoveredColumns, covered
 from cdc.model.schema import TableSchema
 from ingest.ledger.ledger import PartitionLedger
 
 OTHER_COLUMNS = "its columns at the source differ from those in the log"
 
 
-def compared_schema(partition_ledger: PartitionLedger, schema: TableSchema) -> tuple[TableSchema, Covered] | None:
+def compared_schema(
+    partition_ledger: PartitionLedger, schema: TableSchema
+) -> tuple[TableSchema, CoveredColumns] | None:
     """Return the schema without masked columns, and what its digests cover.
 
     Returns None if the log's digests cover other columns. `schema` is the current schema at the source.

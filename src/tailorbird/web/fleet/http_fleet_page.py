@@ -40,7 +40,7 @@ _TOKEN = "fleet token"
 
 
 @dataclass(frozen=True, slots=True)
-class FleetSight:
+class FleetSnapshot:
     """Snapshot of the fleet's state at one moment."""
 
     agents: list[AgentLine]
@@ -56,7 +56,7 @@ class FleetPage:
         self._make, self._client = api, client
         self._api: FleetApi | None = None
         self._words, self._shown = "", dict[str, Any]()
-        self._sight: FleetSight | None = None
+        self._sight: FleetSnapshot | None = None
         self._lock = asyncio.Lock()
         with ui.element("header").classes("tb-top"):
             with ui.element("h1"):
@@ -268,11 +268,13 @@ class FleetPage:
         return answer
 
 
-def _seen(api: FleetApi) -> FleetSight:
+def _seen(api: FleetApi) -> FleetSnapshot:
     now_ms = time.time() * 1000
     sources = sources_of(api.ask("GET", "sources"), now_ms)
     gateways = gateways_of(api.ask("GET", "gateways"), now_ms)
-    return FleetSight(agents_of(api.ask("GET", "agents")), gateways, sources, tables_of(api.ask("GET", "map"), sources))
+    return FleetSnapshot(
+        agents_of(api.ask("GET", "agents")), gateways, sources, tables_of(api.ask("GET", "map"), sources)
+    )
 
 
 class _Inside:

@@ -32,9 +32,9 @@ from tailorbird.web.dashboard.panels.facets import facets_params, read_facets
 from tailorbird.web.dashboard.panels.fitting import FitBoard, FitPanel
 from tailorbird.web.dashboard.panels.reading import Reported, nothing, read_counts, read_extent, read_panel
 from tailorbird.web.dashboard.panels.splitting import in_one, in_two_steps, parts_params, values_params
-from tailorbird.web.dashboard.panels.state import Chosen, stretch
+from tailorbird.web.dashboard.panels.state import Selection, stretch
 from tailorbird.web.dashboard.panels.watching import (
-    Moved,
+    IndexState,
     barrier_params,
     document_params,
     read_barriers,
@@ -67,7 +67,7 @@ class Viewer:
     last."""
 
     report: Callable[[Reported], Awaitable[None]]
-    chosen: Chosen = field(default_factory=Chosen)
+    chosen: Selection = field(default_factory=Selection)
     number: int = 0
     panels: tuple[int, ...] = ()
     shown: dict[int, CachedAnswer] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Hub:
         self._under_way: dict[_Key, asyncio.Task[CachedAnswer]] = {}
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="panel")
         self._fit: FitBoard | None = None
-        self._moved: Moved | None = None
+        self._moved: IndexState | None = None
         self._first = asyncio.Lock()  # of many concurrent first requests only one reads the index state
         self._unavailable = ""
         self._checked_ms = 0
@@ -119,7 +119,7 @@ class Hub:
                 await self.round()
             await asyncio.sleep(max(self.board.dashboard.refresh - (time.monotonic() - began), 0.05))
 
-    async def get(self, number: int, chosen: Chosen) -> CachedAnswer:
+    async def get(self, number: int, chosen: Selection) -> CachedAnswer:
         """Return the answer of a panel for a selection, from the cache or from Solr. Raises TailorbirdError or
         Misfit."""
         async with self._first:
@@ -144,12 +144,12 @@ class Hub:
         """Return the number of cached answers."""
         return len(self._shelf)
 
-    def span(self, chosen: Chosen) -> Span | None:
+    def span(self, chosen: Selection) -> Span | None:
         """Return the time range that a selection currently means."""
         default: TimeRange = self.board.dashboard.range
         return stretch(chosen, default, _now_ms()) if self.board.dashboard.time else None
 
-    async def _show(self, viewer: Viewer, number: int, chosen: Chosen, panel: int) -> None:
+    async def _show(self, viewer: Viewer, number: int, chosen: Selection, panel: int) -> None:
         try:
             found = await self.get(panel, chosen)
         except (TailorbirdError, Misfit) as error:
@@ -179,7 +179,7 @@ class Hub:
 
     def status(self) -> Reported:
         """Return the problems, as texts, and the state of the index."""
-        moved = self._moved or Moved(token="")
+        moved = self._moved or IndexState(token="")
         waiting, checked = self.board.waiting(), self.board.checked()
         return {
             "unavailable": self._unavailable,
@@ -192,11 +192,11 @@ class Hub:
             "now_ms": _now_ms(),
         }
 
-    async def _how_far(self) -> Moved:
+    async def _how_far(self) -> IndexState:
         found = read_barriers(await self._off(self._select, barrier_params()))
         return found or read_documents(await self._off(self._select, document_params()))
 
-    async def _ask(self, board: FitBoard, key: _Key, chosen: Chosen) -> CachedAnswer:
+    async def _ask(self, board: FitBoard, key: _Key, chosen: Selection) -> CachedAnswer:
         number, _, span, token = key
         began, asked_ms = time.monotonic(), _now_ms()
         reported = await self._off(self._reported, board, number, chosen, span)
@@ -208,7 +208,7 @@ class Hub:
             self._shelf.popitem(last=False)
         return found
 
-    def _reported(self, board: FitBoard, number: int, chosen: Chosen, span: Span | None) -> Reported:
+    def _reported(self, board: FitBoard, number: int, chosen: Selection, span: Span | None) -> Reported:
         if number == FACETS:
             return read_facets(board, chosen, self._select(facets_params(board, chosen, span)))
         return ask_panel(board, board.panels[number], chosen, span, self._select)
@@ -222,7 +222,7 @@ class Hub:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
 
-def ask_panel(board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | None, ask: Ask) -> Reported:
+def ask_panel(board: FitBoard, fit: FitPanel, chosen: Selection, span: Span | None, ask: Ask) -> Reported:
     """Query one panel: one query, or a few more for a histogram, a split series, or an unlimited time range."""
     if fit.panel.type == "text":
         return read_panel(fit, {}, None)
@@ -247,7 +247,7 @@ def ask_panel(board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | None,
     return read_panel(fit, ask(panel_params(board, fit, chosen, span, drawn)), drawn)
 
 
-def _histogram(board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | None, ask: Ask) -> Reported:
+def _histogram(board: FitBoard, fit: FitPanel, chosen: Selection, span: Span | None, ask: Ask) -> Reported:
     """Return bars from the least to the greatest value. If nearly all rows fall into a few bars, return only that
     range."""
     extent = read_extent(ask(extent_params(board, fit, chosen, span)))

@@ -30,7 +30,7 @@ from tailorbird.web.dashboard.panels.fitting import FitBoard
 from tailorbird.web.dashboard.panels.reading import Reported
 from tailorbird.web.dashboard.panels.rows import (
     MOST_ROWS,
-    RowsAsked,
+    RowsRequest,
     asked_of,
     batch_params,
     csv_line,
@@ -41,7 +41,7 @@ from tailorbird.web.dashboard.panels.rows import (
     row_params,
 )
 from tailorbird.web.dashboard.panels.saving import view_yaml
-from tailorbird.web.dashboard.panels.state import Chosen, chosen_of
+from tailorbird.web.dashboard.panels.state import Selection, chosen_of
 from tailorbird.web.dashboard.time import Span
 
 LONGEST_KEY = 10_000
@@ -63,7 +63,7 @@ def serve_rows(
     # not coroutines: each waits for Solr in its own thread
     @app.get(f"/api/rows/{name}")
     def rows(request: Request) -> Response:
-        def reported(fit: FitBoard, asked: RowsAsked, chosen: Chosen, span: Span | None) -> Response:
+        def reported(fit: FitBoard, asked: RowsRequest, chosen: Selection, span: Span | None) -> Response:
             return JSONResponse(read_page(fit, asked, board.solr.select(page_params(fit, asked, chosen, span))))
 
         return _answered(hub, request, reported)
@@ -133,7 +133,7 @@ def _answered(hub: Hub, request: Request | None, reported: Any) -> Response:
             return JSONResponse(
                 {"error": "the index has no columns yet", "hint": "rows in the table of the index"}, 503
             )
-        chosen = chosen_of(request.url.query) if request else Chosen()
+        chosen = chosen_of(request.url.query) if request else Selection()
         asked = asked_of(fit, request.query_params if request else {})
         response: Response = reported(fit, asked, chosen, hub.span(chosen))
     except Misfit as misfit:
@@ -143,7 +143,7 @@ def _answered(hub: Hub, request: Request | None, reported: Any) -> Response:
     return response
 
 
-def _download(hub: Hub, kind: str, fit: FitBoard, asked: RowsAsked, chosen: Chosen, span: Span | None) -> Response:
+def _download(hub: Hub, kind: str, fit: FitBoard, asked: RowsRequest, chosen: Selection, span: Span | None) -> Response:
     batches = _batches(hub, fit, asked, chosen, span)
     first = next(batches)  # read first, so that an invalid request is an error and not a broken file
     names = [column.name for column in asked.columns]
@@ -168,7 +168,7 @@ def _download(hub: Hub, kind: str, fit: FitBoard, asked: RowsAsked, chosen: Chos
 
 
 def _batches(
-    hub: Hub, fit: FitBoard, asked: RowsAsked, chosen: Chosen, span: Span | None
+    hub: Hub, fit: FitBoard, asked: RowsRequest, chosen: Selection, span: Span | None
 ) -> Iterator[list[Mapping[str, Any]]]:
     """Yield batches of documents, at most `MOST_ROWS` in all. The first batch may be empty."""
     mark, left = "*", MOST_ROWS

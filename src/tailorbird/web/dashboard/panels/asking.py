@@ -16,7 +16,7 @@ from cdc.stored.fields import KIND, ROW, TS, UNIQUE_KEY
 from cdc.topology.panels import Interval, Panel
 from tailorbird.web.dashboard.panels.columns import Misfit, PanelColumn, filtered
 from tailorbird.web.dashboard.panels.fitting import FitBoard, FitPanel
-from tailorbird.web.dashboard.panels.state import Chosen, before, columns_chosen
+from tailorbird.web.dashboard.panels.state import Selection, before, columns_chosen
 from tailorbird.web.dashboard.query import Params, search_words, words_query
 from tailorbird.web.dashboard.time import DAY, Axis, Gap, Span, aligned, axis_of, edges, solr_instant
 
@@ -73,7 +73,9 @@ def needs_extent(fit: FitPanel, span: Span | None) -> bool:
     return fit.panel.type in ("timeseries", "heatmap") and span is None
 
 
-def extent_params(board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | None, *, most: bool = False) -> Params:
+def extent_params(
+    board: FitBoard, fit: FitPanel, chosen: Selection, span: Span | None, *, most: bool = False
+) -> Params:
     """Return a query for the extent of a panel's axis. `most`: also for the range of nearly all rows."""
     number = fit.panel.type == "histogram"
     field = fit.fields[0].ordered if number else _time(board).ordered
@@ -115,7 +117,7 @@ def crowded(steps: Steps, counts: Sequence[int]) -> bool:
 
 
 def panel_params(
-    board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | None, drawn: Axis | Steps | None
+    board: FitBoard, fit: FitPanel, chosen: Selection, span: Span | None, drawn: Axis | Steps | None
 ) -> Params:
     """Return the query of a panel. `drawn` is the axis of a time panel or histogram, else None."""
     panel, params = fit.panel, rows_params(board, fit, chosen, span)
@@ -150,7 +152,7 @@ def panel_params(
     return {**params, "json.facet": _json(facets)}
 
 
-def rows_params(board: FitBoard, fit: FitPanel | None, chosen: Chosen, span: Span | None) -> Params:
+def rows_params(board: FitBoard, fit: FitPanel | None, chosen: Selection, span: Span | None) -> Params:
     """Return `q` and the filters for the selected rows, without documents. Raises Misfit for a value that a column
     cannot have."""
     params: Params = {"q": "*:*", "rows": 0}

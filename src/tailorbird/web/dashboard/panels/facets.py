@@ -13,14 +13,14 @@ from tailorbird.web.dashboard.panels.asking import rows_params
 from tailorbird.web.dashboard.panels.columns import PanelColumn
 from tailorbird.web.dashboard.panels.fitting import FitBoard
 from tailorbird.web.dashboard.panels.reading import Reported, named
-from tailorbird.web.dashboard.panels.state import Chosen
+from tailorbird.web.dashboard.panels.state import Selection
 from tailorbird.web.dashboard.query import Params
 from tailorbird.web.dashboard.time import Span
 
 MOST_VALUES = 50
 
 
-def facets_params(board: FitBoard, chosen: Chosen, span: Span | None) -> Params:
+def facets_params(board: FitBoard, chosen: Selection, span: Span | None) -> Params:
     """Return one query for all facets."""
     facets = {
         f"f{i}": {
@@ -36,7 +36,7 @@ def facets_params(board: FitBoard, chosen: Chosen, span: Span | None) -> Params:
     return {**rows_params(board, None, chosen, span), "json.facet": json.dumps(facets)}
 
 
-def read_facets(board: FitBoard, chosen: Chosen, response: Mapping[str, Any]) -> Reported:
+def read_facets(board: FitBoard, chosen: Selection, response: Mapping[str, Any]) -> Reported:
     """{total, facets: [{name, heading, more, values: [{label, value, kind, count, chosen}]}]}. Selected values are
     listed even if no row has them."""
     reported = []

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tailorbird.operate.status.captured_position import CapturedPosition
-from tailorbird.operate.status.dead_letters import QUARANTINE, Waiting
+from tailorbird.operate.status.dead_letters import QUARANTINE, OpenDeadLetters
 from tailorbird.operate.status.index_status import VisibleCut, missing_changes
 from tailorbird.verify.checks.check_status import ago
 from tailorbird.verify.checks.runs import CheckResult
@@ -44,7 +44,7 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlowSeen:
+class FlowState:
     """State of the servers, in addition to that of the processes. `rates`: changes or documents per second by node.
     `captured` by source, `visible` by index, and `waiting` are None if the servers do not answer. `checked`: the last
     results of the checks."""
@@ -53,16 +53,16 @@ class FlowSeen:
     rates: Mapping[str, float] = field(default_factory=dict)
     captured: Mapping[str, CapturedPosition] | None = None
     visible: Mapping[str, VisibleCut] | None = None
-    waiting: Sequence[Waiting] | None = None
+    waiting: Sequence[OpenDeadLetters] | None = None
     checked: Sequence[CheckResult] = ()
 
 
-def captured_text(seen: FlowSeen, source: str) -> str:
+def captured_text(seen: FlowState, source: str) -> str:
     """Return the rate of a source's changes into a table, as text."""
     return _rate(seen, f"capture {source}", "changes")
 
 
-def indexed_text(seen: FlowSeen, index: str, sources: Iterable[str]) -> str:
+def indexed_text(seen: FlowState, index: str, sources: Iterable[str]) -> str:
     """Return the rate of a table's rows into an index, and the number of its sources' changes that queries may not see
     yet."""
     cut = (seen.visible or {}).get(index)
@@ -73,7 +73,7 @@ def indexed_text(seen: FlowSeen, index: str, sources: Iterable[str]) -> str:
     return ", ".join(filter(None, [_rate(seen, f"index {index}", "documents"), lag]))
 
 
-def shown_text(seen: FlowSeen, index: str) -> str:
+def shown_text(seen: FlowState, index: str) -> str:
     """Return the age of the cut that a query of an index sees, as text."""
     cut = (seen.visible or {}).get(index)
     if cut is None or cut.timestamp_ms is None:
@@ -81,7 +81,7 @@ def shown_text(seen: FlowSeen, index: str) -> str:
     return f"shows all up to {ago(seen.now_ms - cut.timestamp_ms)} ago"
 
 
-def verified_text(seen: FlowSeen, stage: str, table: str) -> tuple[str, bool]:
+def verified_text(seen: FlowState, stage: str, table: str) -> tuple[str, bool]:
     """Return the last result for a stage of a table, empty if there is none; and whether it is free of differences."""
     found = [one for one in seen.checked if (one.stage, one.table) == (stage, table)]
     wrong = [one for one in found if one.outcome == "different"]
@@ -94,7 +94,7 @@ def verified_text(seen: FlowSeen, stage: str, table: str) -> tuple[str, bool]:
     return f"verified {_when(seen, last)}: {last.rows:,} rows equal, cut {last.cut}", True
 
 
-def dead_letters_of(seen: FlowSeen, kind: str, name: str) -> int | None:
+def dead_letters_of(seen: FlowState, kind: str, name: str) -> int | None:
     """Return the number of dead letters of a node, including tables in quarantine; None if Kafka does not answer."""
     if seen.waiting is None:
         return None
@@ -106,10 +106,10 @@ def _source(of: str) -> str:
     return of.partition(".")[0]
 
 
-def _rate(seen: FlowSeen, node: str, what: str) -> str:
+def _rate(seen: FlowState, node: str, what: str) -> str:
     rate = seen.rates.get(node)
     return "" if rate is None else f"{rate:,.1f} {what}/s"
 
 
-def _when(seen: FlowSeen, one: CheckResult) -> str:
+def _when(seen: FlowState, one: CheckResult) -> str:
     return f"{ago(seen.now_ms - one.at_ms)} ago"

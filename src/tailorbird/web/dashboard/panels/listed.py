@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cdc.topology.topology import Check, Source, Topology
-from tailorbird.operate.status.dead_letters import DeadLetterRow, Waiting, remedy_of, waits
+from tailorbird.operate.status.dead_letters import DeadLetterRow, OpenDeadLetters, remedy_of, waits
 from tailorbird.verify.checks.check_status import CheckStatus, ago
 from tailorbird.verify.checks.runs import CheckResult
 
@@ -103,7 +103,7 @@ def _compared(one: CheckResult, now_ms: int) -> Sequence[str]:
 
 
 def dead_letters_page(
-    topology: Topology, waiting: Sequence[Waiting] | None, dead_letters: Sequence[DeadLetterRow], now_ms: int
+    topology: Topology, waiting: Sequence[OpenDeadLetters] | None, dead_letters: Sequence[DeadLetterRow], now_ms: int
 ) -> ListedPage:
     """Return the dead letters, counted by table or index, and the newest ones, each with the command that replays it.
     `waiting` is None if Kafka does not answer; `dead_letters` may contain fewer."""

@@ -9,7 +9,7 @@ from cdc.topology.topology import Topology
 from tailorbird.operate.status.part_status import PartStatus
 from tailorbird.verify.checks.check_status import look_of
 from tailorbird.web.dashboard.panels.flow import (
-    FlowSeen,
+    FlowState,
     captured_text,
     dead_letters_of,
     indexed_text,
@@ -21,7 +21,7 @@ from tailorbird.web.dashboard.panels.reading import Reported
 _COLUMNS = ("capture", "join", "index", "dashboard")
 _TITLES = {"capture": "source", "join": "table", "index": "index", "dashboard": "dashboard"}
 _WELL = ("moving", "unknown")
-NOTHING_SEEN = FlowSeen(now_ms=0)
+NOTHING_SEEN = FlowState(now_ms=0)
 _FACTS = {
     "lag_seconds": "seconds lag", "lag_changes": "changes missing", "dead_letters": "dead letters",
     "quarantined": "in quarantine", "rows": "rows joined", "documents": "documents indexed", "restarts": "restarts",
@@ -32,7 +32,7 @@ def graph_of(
     topology: Topology,
     reads: Mapping[str, Iterable[str]],
     parts: Sequence[PartStatus],
-    seen: FlowSeen = NOTHING_SEEN,
+    seen: FlowState = NOTHING_SEEN,
 ) -> Reported:
     """{sentence, well, nodes: [{id, column, kind, name, state, well, reason, remedy, facts}], edges: [{from, to,
     flow}]}.
@@ -87,7 +87,7 @@ def _lag(table: str, parts: Sequence[PartStatus]) -> str:
     return f"{_figure(changes)} changes missing" + ("" if seconds is None else f", {_figure(seconds)} s")
 
 
-def _troubles(topology: Topology, seen: FlowSeen) -> list[str]:
+def _troubles(topology: Topology, seen: FlowState) -> list[str]:
     """Return problems that exist although all processes run: refused rows, and differences that checks found."""
     found = []
     if any(one.outcome == "different" for one in seen.checked):
@@ -114,7 +114,7 @@ def sentence(parts: Sequence[PartStatus]) -> str:
     return reported + (f" Unknown here: {', '.join(unavailable)}." if unavailable else "")
 
 
-def _node(kind: str, name: str, topology: Topology, parts: Sequence[PartStatus], seen: FlowSeen) -> Reported:
+def _node(kind: str, name: str, topology: Topology, parts: Sequence[PartStatus], seen: FlowState) -> Reported:
     reported = [one for one in parts if one.part == f"{kind} {name}"]
     worst = min(reported, key=lambda one: one.moves, default=None)
     state, reason, remedy, facts = "elsewhere", "", "", list[str]()
@@ -145,7 +145,7 @@ def _node(kind: str, name: str, topology: Topology, parts: Sequence[PartStatus],
     }
 
 
-def _verified(kind: str, name: str, topology: Topology, seen: FlowSeen) -> tuple[str, bool]:
+def _verified(kind: str, name: str, topology: Topology, seen: FlowState) -> tuple[str, bool]:
     """Return the last verified cut of a table, or of an index over one; and whether it is free of known differences."""
     if kind == "join":
         return verified_text(seen, "table", name)

@@ -12,7 +12,7 @@ from tailorbird.web.dashboard.panels.asking import rows_params
 from tailorbird.web.dashboard.panels.columns import Misfit, PanelColumn
 from tailorbird.web.dashboard.panels.fitting import FitBoard
 from tailorbird.web.dashboard.panels.reading import Reported
-from tailorbird.web.dashboard.panels.state import Chosen
+from tailorbird.web.dashboard.panels.state import Selection
 from tailorbird.web.dashboard.query import Params, Shown
 from tailorbird.web.dashboard.time import Span
 
@@ -23,7 +23,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowsAsked:
+class RowsRequest:
     """Requested rows, their order and columns. `sort` is None for newest first. `panel` limits the rows to those of a
     panel (None: all)."""
 
@@ -34,7 +34,7 @@ class RowsAsked:
     panel: int | None
 
 
-def asked_of(board: FitBoard, said: Mapping[str, str]) -> RowsAsked:
+def asked_of(board: FitBoard, said: Mapping[str, str]) -> RowsRequest:
     """Parse the parameters `columns=a,b`, `sort=a` or `-a`, `page=2`, `panel=0` of a URL. Raises Misfit for invalid
     ones."""
     names = [name for name in said.get("columns", "").split(",") if name] or [one.name for one in shown_first(board)]
@@ -49,7 +49,7 @@ def asked_of(board: FitBoard, said: Mapping[str, str]) -> RowsAsked:
         raise Misfit(f"page {page[:20]!r}", f"1 to {MOST_PAGES}; download the rows, or narrow them down")
     if panel and (not panel.isascii() or not panel.isdigit() or int(panel[:6]) >= len(board.panels)):
         raise Misfit(f"panel {panel[:20]!r}", f"one of {len(board.panels)}")
-    return RowsAsked(
+    return RowsRequest(
         columns=tuple(board.column(name) for name in dict.fromkeys(names)),
         sort=by,
         descending=sort.startswith("-"),
@@ -73,12 +73,12 @@ def sorts(column: PanelColumn) -> bool:
     return bool(column.ordered or column.counted) and not column.many
 
 
-def page_params(board: FitBoard, asked: RowsAsked, chosen: Chosen, span: Span | None) -> Params:
+def page_params(board: FitBoard, asked: RowsRequest, chosen: Selection, span: Span | None) -> Params:
     """Return a query for one page."""
     return {**_params(board, asked, chosen, span), "rows": SIZE, "start": (asked.page - 1) * SIZE}
 
 
-def batch_params(board: FitBoard, asked: RowsAsked, chosen: Chosen, span: Span | None, mark: str) -> Params:
+def batch_params(board: FitBoard, asked: RowsRequest, chosen: Selection, span: Span | None, mark: str) -> Params:
     """Return a query for the next rows of a download, after Solr's cursor mark (`*` at first)."""
     return {**_params(board, asked, chosen, span), "rows": BATCH, "cursorMark": mark}
 
@@ -88,7 +88,7 @@ def row_params(key: str) -> Params:
     return {"q": "*:*", "fq": ["{!term f=" + UNIQUE_KEY + " v=$key}"], "key": key, "rows": 1, "fl": "*"}
 
 
-def read_page(board: FitBoard, asked: RowsAsked, response: Mapping[str, Any]) -> Reported:
+def read_page(board: FitBoard, asked: RowsRequest, response: Mapping[str, Any]) -> Reported:
     """{columns: [{name, heading, look, shown, sorts}], rows: [{key, values}], total, page, pages, size, sort, most}."""
     found = response["response"]
     shown = {column.name for column in asked.columns}
@@ -155,7 +155,7 @@ def _is_number(text: str) -> bool:
     return text[:1] != "+" and digits.isascii() and digits.isdigit()
 
 
-def _params(board: FitBoard, asked: RowsAsked, chosen: Chosen, span: Span | None) -> Params:
+def _params(board: FitBoard, asked: RowsRequest, chosen: Selection, span: Span | None) -> Params:
     fit = None if asked.panel is None else board.panels[asked.panel]
     if asked.sort is not None:
         order = f"{asked.sort.ordered or asked.sort.counted} {'desc' if asked.descending else 'asc'}"

@@ -9,10 +9,10 @@ import yaml
 from cdc.topology.panels import COUNT, WIDTHS, Panel, PanelFilter, TimeRange
 from cdc.topology.topology import Dashboard
 from tailorbird.web.dashboard.panels.columns import Misfit
-from tailorbird.web.dashboard.panels.state import Chosen
+from tailorbird.web.dashboard.panels.state import Selection
 
 
-def view_yaml(dashboard: Dashboard, chosen: Chosen) -> str:
+def view_yaml(dashboard: Dashboard, chosen: Selection) -> str:
     """Return the view. What a declaration cannot express (words, a dragged time range) becomes a comment.
 
     Raises Misfit if a value and "no value" of the same column are selected, because `where:` has no `or`.

@@ -15,7 +15,7 @@ from typing import Any
 from tailorbird.web.dashboard.panels.asking import bars_facet, rows_params, sums_of, terms_facet
 from tailorbird.web.dashboard.panels.columns import PanelColumn, filtered
 from tailorbird.web.dashboard.panels.fitting import FitBoard, FitPanel
-from tailorbird.web.dashboard.panels.state import Chosen
+from tailorbird.web.dashboard.panels.state import Selection
 from tailorbird.web.dashboard.query import Params, value_text
 from tailorbird.web.dashboard.time import Axis, Span
 
@@ -27,7 +27,7 @@ def in_two_steps(fit: FitPanel) -> PanelColumn | None:
     return fit.split if fit.split is not None and not fit.split.many else None
 
 
-def values_params(board: FitBoard, fit: FitPanel, column: PanelColumn, chosen: Chosen, span: Span | None) -> Params:
+def values_params(board: FitBoard, fit: FitPanel, column: PanelColumn, chosen: Selection, span: Span | None) -> Params:
     """Return the first query: for the greatest values, the rows without a value, and the number of values."""
     facets = {"terms": terms_facet(fit, column, fit.panel.top, missing=True)}
     return {**rows_params(board, fit, chosen, span), "json.facet": json.dumps(facets)}
@@ -37,7 +37,7 @@ def parts_params(
     board: FitBoard,
     fit: FitPanel,
     column: PanelColumn,
-    chosen: Chosen,
+    chosen: Selection,
     span: Span | None,
     axis: Axis,
     found: Mapping[str, Any],

@@ -25,7 +25,7 @@ _TICKS = (SECOND, 10 * SECOND, MINUTE, 10 * MINUTE, HOUR, 6 * HOUR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class Selection:
     """Words, values per column (None: no value), two bounds per column (the first is inclusive), and a relative or
     dragged time range; None: the dashboard's range."""
 
@@ -42,7 +42,7 @@ class Chosen:
         return repr((self.words.split(), picks, sorted(self.between.items()), str(self.range), self.span))
 
 
-def chosen_of(query: str) -> Chosen:
+def chosen_of(query: str) -> Selection:
     """Parse a URL's query. Keys of other pages are ignored. Raises Misfit for an invalid selection."""
     if len(query) > LONGEST_STATE:
         raise Misfit(f"a link of {len(query)} characters", f"{LONGEST_STATE} at most")
@@ -62,7 +62,7 @@ def chosen_of(query: str) -> Chosen:
     if len(chosen) > MOST_CHOSEN or any(len(value or "") > LONGEST_VALUE for value in chosen):
         raise Misfit("too many values, or too long ones", f"{MOST_CHOSEN} values of {LONGEST_VALUE} characters at most")
     said = dict(pairs)
-    return Chosen(
+    return Selection(
         words=said.get("q", "")[:LONGEST_SEARCH],
         picks={name: frozenset(values) for name, values in picks.items()},
         between=between,
@@ -71,7 +71,7 @@ def chosen_of(query: str) -> Chosen:
     )
 
 
-def stretch(chosen: Chosen, default: TimeRange, now_ms: int) -> Span | None:
+def stretch(chosen: Selection, default: TimeRange, now_ms: int) -> Span | None:
     """Return the time range that a selection means at this moment; None means no limit.
 
     A relative range ends at the next tick, so that it includes the newest rows.
@@ -138,6 +138,6 @@ def _span(said: Mapping[str, str]) -> Span:
     return Span(start=start, end=end)
 
 
-def columns_chosen(chosen: Chosen) -> Sequence[str]:
+def columns_chosen(chosen: Selection) -> Sequence[str]:
     """Return the columns that a selection filters by, in order."""
     return sorted(name for name, values in chosen.picks.items() if values)

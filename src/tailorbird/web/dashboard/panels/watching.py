@@ -14,7 +14,7 @@ _MOST_BUCKETS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class IndexState:
     """State of an index. `token` differs whenever something has changed. `positions` are texts by source, of the cut
     that every query sees. `incomplete` is the number of changes that the join has refused."""
 
@@ -39,7 +39,7 @@ def document_params() -> Params:
     return {"q": "*:*", "fq": [f"{KIND}:{ROW}"], "rows": 0, "json.facet": json.dumps(facets)}
 
 
-def read_barriers(response: Mapping[str, Any]) -> Moved | None:
+def read_barriers(response: Mapping[str, Any]) -> IndexState | None:
     """Return the state according to the barriers; None if there are none."""
     found = response["response"]["docs"]
     if not found:
@@ -47,18 +47,18 @@ def read_barriers(response: Mapping[str, Any]) -> Moved | None:
     incomplete = max(int(one.get(INCOMPLETE, 0)) for one in found)
     token = f"b{sorted(int(one[FENCE]) for one in found)}"
     if len(found) < int(found[0][BUCKETS]):
-        return Moved(token=token, incomplete=incomplete)
+        return IndexState(token=token, incomplete=incomplete)
     reported: list[Mapping[str, Mapping[str, Any]]] = [json.loads(one[POSITIONS]) for one in found]
     sources = set.intersection(*(set(one) for one in reported))
     least = {name: min((one[name] for one in reported), key=lambda at: int(at["offset"])) for name in sorted(sources)}
-    return Moved(
+    return IndexState(
         token=token,
         positions={name: f"change {at['sequence']}" for name, at in least.items()},
         incomplete=incomplete,
     )
 
 
-def read_documents(response: Mapping[str, Any]) -> Moved:
+def read_documents(response: Mapping[str, Any]) -> IndexState:
     """Return the state of an index without barriers."""
     newest = response.get("facets", {}).get("newest")
-    return Moved(token=f"d{newest}/{response['response']['numFound']}")
+    return IndexState(token=f"d{newest}/{response['response']['numFound']}")
