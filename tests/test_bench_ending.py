@@ -35,7 +35,7 @@ sys.exit(end(main))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_what_was_started(number: signal.Signals) -> None:
+def test_a_signal_stops_the_started_processes(number: signal.Signals) -> None:
     """The signal may arrive several times: `make` and the shell may both send it."""
     environ = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     process = subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True, env=environ)

@@ -25,7 +25,7 @@ WARM_UP = (100, 9.0, 0)
 FLINK = Reading(engine="flink", changes=500, seconds=20.0, state_bytes=1)
 
 
-def test_a_slower_half_is_a_miss_also_where_it_wrote_more_rows_which_is_reported() -> None:
+def test_a_slower_half_is_a_miss_even_if_it_wrote_more_rows() -> None:
     ours = reading("ours", [WARM_UP, (100, 1.0, 100), (100, 1.0, 100), (100, 2.0, 300), (100, 2.0, 300)])
     assert misses("star", ours, FLINK) == ["star: the second half runs at 0.50× the first, at least 0.9× is required"]
     line = line_of("star", ours, FLINK)

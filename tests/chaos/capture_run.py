@@ -19,7 +19,7 @@ from cdc.model.naming import TRUNCATE_KEY
 from ingest.binlog import Flavour, RowBatch, StreamOptions, open_reader
 from tailorbird.devtools.stack.proc_stack import Stack
 from tests.ingest.binlog.binlog_servers import Server, start
-from tests.integration.conftest import Captured, servers
+from tests.integration.conftest import CapturedDatabase, servers
 from tests.support.gateways import GatewayProcess
 from tests.support.waiting import wait_for
 
@@ -90,7 +90,7 @@ class Run:
 
     server: Server
     file: Path
-    captured: Captured
+    captured: CapturedDatabase
     process: subprocess.Popen[bytes] | None = None
     gateway: GatewayProcess | None = None
 
@@ -172,7 +172,7 @@ def run_on(flavour: str, folder: Path, name: str, *flags: str) -> Run:
             cursor.execute("INSERT INTO d.t (id, v) VALUES " + ",".join(f"({i},{i})" for i in range(low, low + 4_000)))
     file = folder / f"{name}.yml"
     topology(name, server, file)
-    return Run(server, file, Captured(name, file, ("t",)))
+    return Run(server, file, CapturedDatabase(name, file, ("t",)))
 
 
 def published(run: Run) -> tuple[list[tuple[str, int, int | None]], dict[int, Any]]:

@@ -21,7 +21,7 @@ from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.web.fleet.http_fleet import FleetApi
 from tests.chaos.capture_run import DURABLE, Run, Writer, check, topology, update_all
 from tests.ingest.binlog.binlog_servers import Server, start
-from tests.integration.conftest import Captured
+from tests.integration.conftest import CapturedDatabase
 from tests.support.dropping_proxy import DroppingProxy
 from tests.support.fleet_on_servers import FleetOnServers, memory
 from tests.support.gateways import TENANT
@@ -120,7 +120,7 @@ def fleet(server: Server, stack: Stack, unique: Callable[[str], str], tmp_path: 
         file = tmp_path / f"{name}.yml"
         topology(name, server, file)
         file.write_text(file.read_text().replace("server_id: 9123", f"server_id: {9123 + number}"))
-        runs[tenant] = Run(server, file, Captured(name, file, ("t",)))
+        runs[tenant] = Run(server, file, CapturedDatabase(name, file, ("t",)))
     made = FleetOfTwo(runs, tmp_path / "fleet")
     yield made
     made.close()

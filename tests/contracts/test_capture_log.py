@@ -100,7 +100,7 @@ class MemorySession(MemoryLog):
 
 
 @dataclass
-class BehindGateway:
+class GatewayPlace:
     """A place whose logs are opened by the session handlers of a gateway: `InMemory`'s in this process, `InKafka`'s
     over mTLS."""
 
@@ -200,7 +200,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         yield InMemory(name)
         return
     if request.param == "gateway":
-        behind = BehindGateway(InMemory(name))
+        behind = GatewayPlace(InMemory(name))
         yield behind
         for one in behind.logs:
             one.close()
@@ -248,7 +248,7 @@ def test_records_and_checkpoint_are_one_commit(place: Place) -> None:
     assert place.open().recover().checkpoint == SECOND
 
 
-def test_a_search_sees_what_is_committed_once(place: Place) -> None:
+def test_a_search_sees_committed_records_once(place: Place) -> None:
     """A search shows every committed record of its topic, in order per key; repeated, only the records since then."""
 
     class Heard(Search):
@@ -321,7 +321,7 @@ def test_a_successor_fences_its_predecessor(place: Place) -> None:
     assert place.open().recover().checkpoint == FIRST
 
 
-class Speechless:
+class FailingProducer:
     """A producer whose flush fails as the client sometimes does: with a SystemError without a cause."""
 
     def __init__(self, producer: Any) -> None:
@@ -346,7 +346,7 @@ def test_fencing_is_reported_even_when_the_client_raises_a_bare_error(place: Pla
     old.recover()
     old.append(record(place, "a", "old"))
     place.open().recover()
-    old._producer = Speechless(old._producer)  # type: ignore[assignment]  # it has all that the log uses
+    old._producer = FailingProducer(old._producer)  # type: ignore[assignment]  # it has all that the log uses
     with pytest.raises(Fatal, match="another capture"):
         old.commit(SECOND)
 

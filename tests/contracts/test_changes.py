@@ -14,7 +14,7 @@ from cdc.model.schema import TableId
 from ingest.changes.feed_interfaces import ChangeTables, ahead
 from ingest.changes.kafka_changes import KafkaChanges
 from ingest.changes.merging import Offsets
-from tests.support.changes_made import KafkaCommitted, MemoryChanges, SourceLog, images, schema_of, topology_named
+from tests.support.changes_made import KafkaHistory, MemoryChanges, SourceLog, images, schema_of, topology_named
 from tests.support.waiting import wait_for
 
 TABLE = TableId(source="s", database="d", table="t")
@@ -58,7 +58,7 @@ def place(request: Any, unique: Callable[[str], str]) -> Iterator[Place]:
         yield Place(source, log, lambda: None)
         return
     topology = topology_named(unique("changes"), f"127.0.0.1:{os.environ['TAILORBIRD_PORT_KAFKA']}")
-    committed = KafkaCommitted(topology)
+    committed = KafkaHistory(topology)
     source = SourceLog(committed)
     source.columns(schema_of(name="varchar(20)"))
     source.commit()
@@ -71,7 +71,7 @@ def place(request: Any, unique: Callable[[str], str]) -> Iterator[Place]:
         committed.close()
 
 
-def test_changes_are_read_in_the_sources_order_and_whole_commits_alone(place: Place) -> None:
+def test_changes_are_read_in_the_sources_order_and_in_whole_commits(place: Place) -> None:
     """They are read across all partitions; uncommitted records are not visible; the next read starts where the last
     ended."""
     for number in range(0, 60, 3):

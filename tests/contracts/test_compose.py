@@ -81,7 +81,9 @@ def test_mysql_flags_are_the_same(compose: dict[str, Any], specs: dict[str, Serv
 
 
 @pytest.mark.parametrize("name", ["mysql-shop", "mysql-crm"])
-def test_mysql_users_come_from_the_same_file(compose: dict[str, Any], specs: dict[str, ServiceSpec], name: str) -> None:
+def test_mysql_users_are_created_from_the_same_file(
+    compose: dict[str, Any], specs: dict[str, ServiceSpec], name: str
+) -> None:
     """Both create the users of one file; the health check uses the user of capture."""
     service = compose["services"][name]
     (mounted,) = [volume.split(":")[0] for volume in service["volumes"] if "initdb.d" in volume]

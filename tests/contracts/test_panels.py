@@ -376,7 +376,7 @@ def test_wrong_types_are_refused_with_their_line(shop: Shop) -> None:
         assert str(caught.value).startswith("t.yml:16: dashboards.sales.panels[1]: "), caught.value
 
 
-def test_great_sums_of_whole_numbers_are_reported_inexact(shop: Shop) -> None:
+def test_large_integer_sums_are_marked_inexact(shop: Shop) -> None:
     """Above 2^53 a double cannot represent every integer; smaller sums, and those of decimals, are not marked."""
     many = {"{number: sum(views)}": True, "{number: sum(quantity)}": False}
     found: Mapping[str, bool] = {panel: reported(shop, panel, Selection(), None)[1]["inexact"] for panel in many}

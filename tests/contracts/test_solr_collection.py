@@ -85,7 +85,7 @@ def test_a_barrier_is_visible_sooner_than_a_row(url: str, name: str) -> None:
         assert time.monotonic() - begun < 14
 
 
-def test_the_greater_version_stays_whatever_the_order(collection: SolrCollection, url: str, name: str) -> None:
+def test_the_greater_version_wins_in_any_order(collection: SolrCollection, url: str, name: str) -> None:
     """The property of tests/laws on the real Solr: 40 histories of adds and deletes, shuffled and repeated."""
     random = Random(7)
     expected: dict[str, int] = {}

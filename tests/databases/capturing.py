@@ -31,7 +31,7 @@ class KilledError(Exception):
 class DyingLog(MemoryLog):
     """A log whose process dies at a commit on request: uncommitted records are lost, as with kill -9."""
 
-    def __init__(self, capturing: Capturing) -> None:
+    def __init__(self, capturing: ThreadedCapture) -> None:
         topology = capturing.topology.name
         super().__init__(capturing.broker, schemas_topic(topology), history_topic(topology))
         self._capturing = capturing
@@ -50,7 +50,7 @@ class DyingLog(MemoryLog):
 
 
 @dataclass
-class Said(Observer):
+class SessionReports(Observer):
     """Collects the reports of the sessions."""
 
     lines: list[str] = field(default_factory=list)
@@ -62,14 +62,14 @@ class Said(Observer):
 
 
 @dataclass
-class Capturing:
+class ThreadedCapture:
     """One source, captured by one session after another; `kills`: how many of them die at one of their own commits."""
 
     topology: Topology
     random: Random
     kills: int = 0
     broker: Broker = field(default_factory=Broker)
-    said: Said = field(default_factory=Said)
+    said: SessionReports = field(default_factory=SessionReports)
     failed: BaseException | None = None
     retried: list[str] = field(default_factory=list)
     deaths: int = 0

@@ -9,7 +9,7 @@
     --- kill
 
 `--- capture` starts the capture there, `--- kill` lets its process die, `--- caught up` waits until it has caught up. A
-statement stands on one line; a line feed in it is written as `\\n`, a backslash as `\\\\`.
+statement is on one line; a line feed in it is written as `\\n`, a backslash as `\\\\`.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """Statements for one server; `why` says what they show."""
+    """Statements for one server; `why` describes the failure they show."""
 
     server: str
     lines: tuple[Line, ...]
     why: str = ""
 
     def without(self, gone: Iterable[int]) -> Case:
-        """The same case without some of its lines."""
+        """Return the case without some of its lines."""
         left = set(gone)
         return replace(self, lines=tuple(line for number, line in enumerate(self.lines) if number not in left))
 
 
 def written(case: Case) -> str:
-    """The text of a case's file; inverse of `read`."""
+    """Return the text of a case's file; inverse of `read`."""
     why = "".join(f"# {line}\n" for line in case.why.splitlines())
     return f"{why}server: {case.server}\n" + "".join(_line(line) for line in case.lines)
 
@@ -58,7 +58,7 @@ def _line(line: Line) -> str:
 
 
 def read(text: str) -> Case:
-    """Read the text of a case's file; ValueError for what is none."""
+    """Read the text of a case's file; raise ValueError if it is invalid."""
     why, server, lines = list[str](), "", list[Line]()
     for number, one in enumerate(text.split("\n"), 1):
         if one.startswith("#"):

@@ -25,7 +25,7 @@ Records = Mapping[str, list[Record]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class ConsumedTable:
     """A consumer's rows of one table: `rows` under the columns of `schema`; `wrong`: what it cannot read."""
 
     schema: TableSchema
@@ -33,7 +33,7 @@ class Held:
     wrong: list[str]
 
 
-def consumed(topology: Topology, records: Records) -> dict[str, Held]:
+def consumed(topology: Topology, records: Records) -> dict[str, ConsumedTable]:
     """Return a consumer's rows of every table that was ever published, by the table's name."""
     schemas = SchemaRecords(topology)
     alive: dict[TableId, bool] = {}
@@ -46,7 +46,7 @@ def consumed(topology: Topology, records: Records) -> dict[str, Held]:
     return {table.table: _held(topology, table, schemas, records) for table in alive}
 
 
-def _held(topology: Topology, table: TableId, schemas: SchemaRecords, records: Records) -> Held:
+def _held(topology: Topology, table: TableId, schemas: SchemaRecords, records: Records) -> ConsumedTable:
     schema = remembering([schema for _, schema in schemas.of(table).found])
     images, wrong = rows_of(records.get(change_topic(topology.name, table), ()))
     rows = []
@@ -63,7 +63,7 @@ def _held(topology: Topology, table: TableId, schemas: SchemaRecords, records: R
                 wrong.append(f"{column.name} holds {value!r}, which is no {column.column_type}")
                 row[column.name] = value
         rows.append(row)
-    return Held(schema=schema, rows=rows, wrong=wrong[:3])
+    return ConsumedTable(schema=schema, rows=rows, wrong=wrong[:3])
 
 
 def rows_of(records: Iterable[Record]) -> tuple[list[dict[str, Any]], list[str]]:

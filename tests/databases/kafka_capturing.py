@@ -11,13 +11,13 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_topics import make_topics
 from ingest.records.capture_interfaces import Checkpoint, OpenLog, Record
-from tests.databases.capturing import Capturing, KilledError
+from tests.databases.capturing import KilledError, ThreadedCapture
 
 
 class DyingKafkaLog:
     """Kafka's log, whose process dies at a commit on request."""
 
-    def __init__(self, capturing: KafkaCapturing, inner: KafkaLog) -> None:
+    def __init__(self, capturing: ThreadedKafkaCapture, inner: KafkaLog) -> None:
         self._capturing, self._inner = capturing, inner
 
     def __getattr__(self, name: str) -> Any:
@@ -32,13 +32,13 @@ class DyingKafkaLog:
 
 
 @dataclass
-class KafkaCapturing(Capturing):
+class ThreadedKafkaCapture(ThreadedCapture):
     """A capture into Kafka; `broker` keeps the checkpoints."""
 
     servers: str = ""
 
     def opened(self) -> OpenLog:
-        """See `Capturing`."""
+        """See `ThreadedCapture`."""
         topics = make_topics(self.topology, self.source)
         return cast("OpenLog", DyingKafkaLog(self, KafkaLog(self.topology, self.source, topics)))
 

@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Any
 
 from tests.databases.mysql_tables import quoted
-from tests.databases.shown import Cell, Odd, ShownColumn, ShownTable
+from tests.databases.shown import Cell, OddValue, ShownColumn, ShownTable
 
 _SPATIAL = {
     "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection",
@@ -138,12 +138,12 @@ def _day(printed: str, ending: str) -> str:
     try:
         return date.fromisoformat(printed).isoformat() + ending
     except ValueError:
-        return Odd(printed)
+        return OddValue(printed)
 
 
 def _moment(printed: str) -> Cell:
     day = _day(printed[:10], "T")
-    return day if isinstance(day, Odd) else f"{day}{_trimmed(printed[11:])}Z"
+    return day if isinstance(day, OddValue) else f"{day}{_trimmed(printed[11:])}Z"
 
 
 def _trimmed(printed: str) -> str:
@@ -154,7 +154,7 @@ def spatial(stored: bytes) -> Cell:
     """Convert a geometry as the server stores it, four bytes of SRID and its WKB, to the form in which two are
     compared."""
     if len(stored) < 9:
-        return Odd(stored.hex())  # MariaDB stores no bytes for a NULL in a NOT NULL column
+        return OddValue(stored.hex())  # MariaDB stores no bytes for a NULL in a NOT NULL column
     return "geometry", f"{int.from_bytes(stored[:4], 'little')} {stored[4:].hex()}"
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.databases.mysql_shown import as_json
 from tests.databases.pg_tables import quoted
-from tests.databases.shown import Cell, Odd, ShownColumn, ShownTable
+from tests.databases.shown import Cell, OddValue, ShownColumn, ShownTable
 
 _SET = (
     "SET TimeZone = 'UTC'", "SET DateStyle = 'ISO'", "SET IntervalStyle = 'iso_8601'", "SET bytea_output = 'hex'",
@@ -103,9 +103,9 @@ def _reader(kind: str) -> Callable[[str], Cell]:
     if found := re.fullmatch(r"numeric\((\d+),(-?\d+)\)", kind):
         digits, scale = int(found[1]), int(found[2])
         if digits <= 65 and 0 <= scale <= min(digits, 30):
-            return lambda printed: Odd(printed) if printed[-1].isalpha() else printed
+            return lambda printed: OddValue(printed) if printed[-1].isalpha() else printed
     if kind == "date":
-        return lambda printed: f"{printed}Z" if re.fullmatch(r"\d{4}-\d\d-\d\d", printed) else Odd(printed)
+        return lambda printed: f"{printed}Z" if re.fullmatch(r"\d{4}-\d\d-\d\d", printed) else OddValue(printed)
     if kind.startswith("timestamp"):
         return _moment
     if kind == "bytea":
@@ -124,12 +124,12 @@ def _number(value: float, printed: str) -> Cell:
 
 def _point(printed: str) -> Cell:
     x, y = (float(one) for one in printed[1:-1].split(","))
-    return ("point", f"{x} {y}") if math.isfinite(x) and math.isfinite(y) else Odd(printed)
+    return ("point", f"{x} {y}") if math.isfinite(x) and math.isfinite(y) else OddValue(printed)
 
 
 def _moment(printed: str) -> Cell:
     found = re.fullmatch(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?)(?:\+00)?", printed)
-    return f"{found[1]}T{found[2]}Z" if found else Odd(printed)
+    return f"{found[1]}T{found[2]}Z" if found else OddValue(printed)
 
 
 def _array(printed: str, element: Callable[[str], Cell]) -> Any:

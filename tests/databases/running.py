@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from cdc.topology.topology import Topology
 from ingest.records.capture_interfaces import Checkpoint
-from tests.databases.capturing import Capturing
+from tests.databases.capturing import ThreadedCapture
 from tests.databases.cases import Case, Line
 from tests.databases.consumer import consumed
 from tests.databases.kinds import Unit
@@ -112,7 +112,7 @@ class Outcome:
 
 
 @dataclass
-class _Played:
+class _CaseRun:
     """A case during a run; `lines` are those that ran, with their marks."""
 
     name: str
@@ -135,14 +135,15 @@ class _Played:
             self.refused += not ok
 
 
-def in_memory(database: Database, random: Random, kills: int) -> Capturing:
+def in_memory(database: Database, random: Random, kills: int) -> ThreadedCapture:
     """Create a capture into a log in memory."""
-    return Capturing(database.topology(), random, kills)
+    return ThreadedCapture(database.topology(), random, kills)
 
 
 def play(
     server: DatabaseServer, seed: int, cases: Sequence[int], *, units: int = 12, kills: int = 3,
-    capture: Callable[[Database, Random, int], Capturing] = in_memory, then: Callable[[Capturing], None] | None = None,
+    capture: Callable[[Database, Random, int], ThreadedCapture] = in_memory,
+    then: Callable[[ThreadedCapture], None] | None = None,
 ) -> Outcome:  # fmt: skip
     """Play cases of a seed together: some units each, then the capture starts while they continue.
 
@@ -153,7 +154,7 @@ def play(
     for number in cases:
         random = Random(f"{server.name} {seed} {number}")
         name = f"k{number}_"
-        played.append(_Played(name, database.traffic(random, name), random))
+        played.append(_CaseRun(name, database.traffic(random, name), random))
     capturing = capture(database, Random(seed), kills)
     outcome = Outcome(cases=len(played))
     try:
@@ -185,12 +186,12 @@ def play(
     return outcome
 
 
-def _units(one: _Played, database: Database, number: int) -> None:
+def _units(one: _CaseRun, database: Database, number: int) -> None:
     for _ in range(number):
         one.play(database, one.traffic.unit())
 
 
-def _all(played: list[_Played], do: Callable[[_Played], None]) -> None:
+def _all(played: list[_CaseRun], do: Callable[[_CaseRun], None]) -> None:
     with ThreadPoolExecutor(WORKERS) as pool:
         list(pool.map(do, played))
 
@@ -199,7 +200,7 @@ def replay(server: DatabaseServer, case: Case, *, patient: bool = False, seconds
     """Play the lines of a case again; with `patient` the capture reads everything before a mark, before the lines after
     it run."""
     began, database = time.monotonic(), server.database()
-    capturing, outcome = Capturing(database.topology(), Random(0)), Outcome(cases=1)
+    capturing, outcome = ThreadedCapture(database.topology(), Random(0)), Outcome(cases=1)
     started = False
     try:
         for line in case.lines:
@@ -229,7 +230,7 @@ def replay(server: DatabaseServer, case: Case, *, patient: bool = False, seconds
 
 
 def compare(
-    database: Database, capturing: Capturing, outcome: Outcome, case_of: Callable[[str], str], seconds: float = 45
+    database: Database, capturing: ThreadedCapture, outcome: Outcome, case_of: Callable[[str], str], seconds: float = 45
 ) -> None:
     """Wait until the capture has caught up, then compare every table with its topic."""
     end = database.end_of_log()

@@ -10,7 +10,7 @@ from typing import Any
 Cell = bool | int | float | str | tuple[str, str] | list[Any] | None
 
 
-class Odd(str):
+class OddValue(str):
     """A value that the envelope cannot represent, as the server prints it; it is published as NULL."""
 
     __slots__ = ()
@@ -63,10 +63,10 @@ def differences(
 
     def comparable(row: Mapping[str, Any], ours: bool) -> str:
         cells = [(c.name, canonical(c, row[c.name]) if ours else row[c.name]) for c in asked]
-        return repr([(name, None if isinstance(cell, Odd) else cell) for name, cell in cells])
+        return repr([(name, None if isinstance(cell, OddValue) else cell) for name, cell in cells])
 
     whole = names if refused else table.key  # a row whose key holds such a value is a dead letter
-    shown = [row for row in table.rows if not any(isinstance(row[name], Odd) for name in whole)]
+    shown = [row for row in table.rows if not any(isinstance(row[name], OddValue) for name in whole)]
     want = Counter(comparable(row, False) for row in shown)
     got = Counter(comparable(row, True) for row in rows)
     for text in list(want - got)[:3]:

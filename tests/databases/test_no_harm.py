@@ -14,7 +14,7 @@ import pytest
 
 from tailorbird.operate.doctor.doctor import LONG_TRANSACTION, ServerInspection, judge
 from tailorbird.operate.doctor.mysql_doctor import server_inspection
-from tests.databases.capturing import Capturing
+from tests.databases.capturing import ThreadedCapture
 from tests.databases.cases import Line
 from tests.databases.harm import altered, effects, harmed
 from tests.databases.mysql_harm import statements
@@ -77,14 +77,14 @@ def variables(server: MySqlServer) -> dict[str, object]:
         return found
 
 
-def ours(server: MySqlServer, capturing: Capturing) -> int:
+def ours(server: MySqlServer, capturing: ThreadedCapture) -> int:
     """Return the number of the capture's sessions; the test's own sessions have a database."""
     with server.server.session() as connected, connected.cursor() as cursor:
         cursor.execute("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE user = 'cdc' AND db IS NULL")
         return int(cursor.fetchone()[0]) - 1
 
 
-def caught_up(database: MySqlDatabase, capturing: Capturing) -> None:
+def caught_up(database: MySqlDatabase, capturing: ThreadedCapture) -> None:
     """Wait until the capture has published every commit."""
     end = database.end_of_log()
     reached = capturing.wait(lambda found: database.reached(end, found), 120)
@@ -99,7 +99,7 @@ def test_an_applications_statements_have_the_same_effects(server: MySqlServer) -
     for moment in ("without", "starting", "with"):
         database = server.database()
         application = Application(database)
-        capturing = Capturing(database.topology(), Random(1), kills=5 if moment == "starting" else 0)
+        capturing = ThreadedCapture(database.topology(), Random(1), kills=5 if moment == "starting" else 0)
         if moment == "with":
             capturing.start()
             caught_up(database, capturing)
@@ -135,7 +135,7 @@ def test_a_snapshot_does_not_block_ddl(server: MySqlServer, key: str) -> None:
         while rows < 60_000:
             cursor.execute(f"INSERT INTO big SELECT id + {rows}, f + {rows}, t FROM big")
             rows *= 2
-        capturing = Capturing(database.topology(), Random(1))
+        capturing = ThreadedCapture(database.topology(), Random(1))
         capturing.start()
         try:
             deadline = time.monotonic() + 60
@@ -159,7 +159,7 @@ def test_no_transaction_of_a_capture_stays_open(server: MySqlServer) -> None:
         cursor.execute("CREATE TABLE a (f DOUBLE PRIMARY KEY)")
         cursor.execute("CREATE TABLE b (id INT PRIMARY KEY)")
         cursor.execute("INSERT INTO a VALUES (1), (2)")
-        capturing = Capturing(database.topology(), Random(1))
+        capturing = ThreadedCapture(database.topology(), Random(1))
         capturing.start()
         try:
             caught_up(database, capturing)

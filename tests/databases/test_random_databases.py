@@ -13,10 +13,10 @@ from cdc.topology.reader import read_topology
 from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.verify.findings import Verdict
 from tailorbird.verify.log.run_log_stage import verify_log
-from tests.databases.capturing import Capturing
+from tests.databases.capturing import ThreadedCapture
 from tests.databases.cases import Case, Line, read, written
 from tests.databases.fuzz import CASES, served
-from tests.databases.kafka_capturing import KafkaCapturing
+from tests.databases.kafka_capturing import ThreadedKafkaCapture
 from tests.databases.running import Database, DatabaseServer, Outcome, play, replay
 from tests.databases.shrinking import shrunk
 from tests.integration.conftest import servers as brokers
@@ -82,10 +82,10 @@ def test_verify_raises_no_alarm(
     monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
     verdicts: list[Verdict] = []
 
-    def capture(database: Database, random: Random, kills: int) -> Capturing:
+    def capture(database: Database, random: Random, kills: int) -> ThreadedCapture:
         text = database.topology_text(f"log: {{bootstrap_servers: '{brokers()}'}}\n", unique("random"))
         topology = read_topology(text, file="random.yml", environ={})
-        return KafkaCapturing(topology, random, kills, servers=brokers())
+        return ThreadedKafkaCapture(topology, random, kills, servers=brokers())
 
     outcome = play(
         server(name), SEED, range(200, 225), capture=capture,

@@ -22,7 +22,7 @@ REQUEST = ChunkRequest(number=1, schema=schema_of(old="int"), position=PLACE, af
 
 
 @dataclass
-class Altered:
+class AlteredTable:
     """A table that has the column `new` instead of `old`."""
 
     asked: list[int] = field(default_factory=list)
@@ -34,9 +34,9 @@ class Altered:
         return Chunk(request=request, images=[], after=None, last=None, high=PLACE)
 
 
-def threads(table: Altered) -> ChunkThreads:
+def threads(table: AlteredTable) -> ChunkThreads:
     @contextmanager
-    def opened() -> Iterator[Altered]:
+    def opened() -> Iterator[AlteredTable]:
         yield table
 
     return ChunkThreads(opened)
@@ -53,7 +53,7 @@ def first(chunks: ChunkThreads) -> list[Chunk]:
 def test_a_chunk_of_an_altered_table_waits_for_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """The session continues: once the log reader has processed the change, the table is read again."""
     monkeypatch.setattr(proc_chunks, "_PAUSE", 0.01)
-    table = Altered()
+    table = AlteredTable()
     chunks = threads(table)
     chunks.request(REQUEST)
     while len(table.asked) < 3:
@@ -66,11 +66,11 @@ def test_a_chunk_of_an_altered_table_waits_for_the_log(monkeypatch: pytest.Monke
     assert len(table.asked) == asked, "the old request is not tried any more"
 
 
-def test_a_change_that_the_log_does_not_report_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_alter_that_the_log_does_not_contain_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """PostgreSQL logs an altered table only with its next row: the next session reads the catalogue."""
     monkeypatch.setattr(proc_chunks, "_PAUSE", 0.01)
     monkeypatch.setattr(proc_chunks, "TIMEOUT", 0.1)
-    chunks = threads(Altered())
+    chunks = threads(AlteredTable())
     chunks.request(REQUEST)
     with pytest.raises(TableChanged, match="Unknown column"):
         first(chunks)

@@ -30,7 +30,7 @@ SCHEMA = TableSchema(
 )
 
 
-class Lines(Observer):
+class ReportedLines(Observer):
     """Keeps the reported lines."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ def tables(rule: TableRule | None = None) -> Tables:
 def test_images_omit_them_and_each_table_is_reported_once() -> None:
     """No value of the column is published; one line per table names it with the remedy, and another line follows when
     more are added."""
-    known, lines = tables(), Lines()
+    known, lines = tables(), ReportedLines()
     shape = known.shape(TABLE)
     assert shape is not None
     row: Any = {"id": 1, "place": "AAAA"}

@@ -278,7 +278,7 @@ def test_tables_that_cannot_be_read_again_do_not_end_the_capture() -> None:
     assert broker.checkpoints[-1].state["partial"] == ["d.t"]
 
 
-def test_a_damaged_log_is_repaired_whatever_a_lost_position_means() -> None:
+def test_a_damaged_log_is_repaired_despite_position_lost_fail() -> None:
     """`position_lost: fail` concerns a log that was purged or replaced, not one that is damaged for good."""
     broker = Broker()
     run(Script(reported=[*transaction(1, 5), CaughtUp()], pages=[[{"id": 5}]]), broker, mode="initial")
@@ -416,7 +416,7 @@ def test_numbers_are_not_reused_after_a_position_was_lost() -> None:
     assert [(v["op"], v["source"]["sequence"]) for v in values] == [("c", 1), ("c", 2), ("r", 3), ("t", 3)]
 
 
-def test_a_table_added_to_the_topology_is_read_during_the_log() -> None:
+def test_a_table_added_to_the_topology_is_read_while_the_log_is_streamed() -> None:
     """Its older rows are not missing, and no other table is read again."""
     broker = Broker()
     run(Script(), broker)

@@ -32,7 +32,7 @@ def test_a_snapshot_is_begun_filtered_and_stopped() -> None:
     assert snapshots.state == {}
 
 
-def test_a_snapshot_of_all_rows_ends_with_a_marker_of_its_begin() -> None:
+def test_a_snapshot_of_all_rows_ends_with_a_marker_of_its_start() -> None:
     """Rows that it does not see are deleted at its end; a condition that arrives while it runs does not limit it."""
     tables, snapshots = known()
     assert Signal(type="execute-snapshot", tables=("d.t",)).execute(snapshots, tables, number) == ""
@@ -58,7 +58,7 @@ def test_pause_and_resume() -> None:
     assert not snapshots.paused
 
 
-def test_a_schema_is_reported() -> None:
+def test_a_schema_signal_needs_a_table_and_columns() -> None:
     """schema-set requires one table and its columns."""
     columns = [{"name": "id", "column_type": "int", "nullable": False, "charset": None}]
     data = {"data-collections": ["d.t"], "columns": columns, "primary-key": ["id"]}

@@ -45,7 +45,7 @@ BEGAN = TransactionBegan(f"{UUID}:7", 1_700_000_000_123_456, 9, "f1", 20)
 ENDED = TransactionEnded("f1", 99)
 
 
-class Read:
+class EndedStream:
     """A stream that has ended the transactions of its GTID set."""
 
     gtid_set = f"{UUID}:1-7"
@@ -115,7 +115,7 @@ def test_an_update_in_debeziums_envelope() -> None:
         "ts_ms": 1_700_000_000_200,
         "transaction": {"id": f"{UUID}:7", "total_order": 2, "data_collection_order": 2},
     }  # fmt: skip
-    position = transactions.checkpoint(Read()).position
+    position = transactions.checkpoint(EndedStream()).position
     assert position == Position(file="f1", pos=99, gtid_set=f"{UUID}:1-7", sequence=102)
 
 
@@ -206,7 +206,7 @@ def test_a_schema_is_published_when_it_changes() -> None:
     assert records[0].value is not None
     assert orjson.loads(records[0].value)["sequence"] == 101
     assert envelopes(records)[0]["source"]["sequence"] == 102
-    assert transactions.checkpoint(Read()).position.sequence == 102
+    assert transactions.checkpoint(EndedStream()).position.sequence == 102
 
 
 def test_statements_about_other_things_take_no_number() -> None:
@@ -215,7 +215,7 @@ def test_statements_about_other_things_take_no_number() -> None:
         StatementLogged("d", "CREATE USER x", 1, 0), StatementLogged("d", "ANALYZE TABLE t", 1, 0)
     )
     assert records == []
-    assert transactions.checkpoint(Read()).position.sequence == 100
+    assert transactions.checkpoint(EndedStream()).position.sequence == 100
 
 
 def test_a_truncated_table_is_marked_in_every_partition() -> None:
@@ -280,7 +280,7 @@ def test_a_huge_transaction_resumes_at_the_next_row() -> None:
     first = Transactions(Recorder("top"), tables(), START)
     begun: list[LogEvent] = [BEGAN, *inserts[:2]]
     part = [record for log_event in begun for record in first.records(log_event, 1_700_000_000_200)]
-    stored = checkpoint_value(first.checkpoint(Read()), "s", {})
+    stored = checkpoint_value(first.checkpoint(EndedStream()), "s", {})
     checkpoint, _ = read_checkpoint(stored)
     assert (checkpoint.position.row, checkpoint.position.file, checkpoint.position.pos) == (6, "f1", 4)
     # after a failover the same rows may be in events of other sizes
@@ -310,7 +310,7 @@ def test_a_published_part_of_a_lost_transaction_is_repaired() -> None:
     first = Transactions(Recorder("top"), tables(), START)
     for log_event in (BEGAN, rows("insert", {"id": 1, "v": "x"})):
         first.records(log_event, 1)
-    checkpoint = first.checkpoint(Read())
+    checkpoint = first.checkpoint(EndedStream())
     other = BEGAN._replace(gtid=f"{UUID}:8")
     log_events: list[list[LogEvent]] = [[other, rows("insert", {"id": 2, "v": "x"}), ENDED], [BEGAN, ENDED]]
     for others in log_events:

@@ -53,7 +53,7 @@ CONTENDED = {ER.LOCK_DEADLOCK, ER.LOCK_WAIT_TIMEOUT, ER.TABLE_DEF_CHANGED}
 Statement = tuple[str, tuple[Any, ...]]
 
 
-class Alive:
+class LivePipeline:
     """A test's databases on both servers, their traffic, and the pipeline over them."""
 
     def __init__(

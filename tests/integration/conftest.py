@@ -33,7 +33,7 @@ UNAVAILABLE = {
 
 
 @dataclass
-class Captured:
+class CapturedDatabase:
     """A database of a test, a topology that captures it, and the processes that the test started."""
 
     name: str
@@ -204,10 +204,10 @@ def connection(database: str | None = None) -> pymysql.connections.Connection:
 
 
 @pytest.fixture
-def capture(stack: Stack, unique: Callable[[str], str], tmp_path: Path) -> Iterator[Callable[..., Captured]]:
-    made: list[Captured] = []
+def capture(stack: Stack, unique: Callable[[str], str], tmp_path: Path) -> Iterator[Callable[..., CapturedDatabase]]:
+    made: list[CapturedDatabase] = []
 
-    def make(*tables: str, extra: str = "") -> Captured:
+    def make(*tables: str, extra: str = "") -> CapturedDatabase:
         name = unique("cap")
         file = tmp_path / f"{name}.yml"
         file.write_text(
@@ -220,7 +220,7 @@ def capture(stack: Stack, unique: Callable[[str], str], tmp_path: Path) -> Itera
         )
         with connection() as connected, connected.cursor() as cursor:
             cursor.execute(f"CREATE DATABASE {name} DEFAULT CHARSET utf8mb4")
-        made.append(Captured(name, file, tables))
+        made.append(CapturedDatabase(name, file, tables))
         return made[-1]
 
     yield make
@@ -231,13 +231,13 @@ def capture(stack: Stack, unique: Callable[[str], str], tmp_path: Path) -> Itera
 @pytest.fixture
 def capture_postgres(
     stack: Stack, postgres_server: PgServer, unique: Callable[[str], str], tmp_path: Path
-) -> Iterator[Callable[..., Captured]]:
+) -> Iterator[Callable[..., CapturedDatabase]]:
     """Same as `capture`, for PostgreSQL."""
     from tests.integration.pg_database import make  # a local import, because that module imports this one
 
-    made: list[Captured] = []
+    made: list[CapturedDatabase] = []
 
-    def one(*tables: str, extra: str = "") -> Captured:
+    def one(*tables: str, extra: str = "") -> CapturedDatabase:
         name = unique("pgc")
         made.append(make(postgres_server, name, tmp_path / f"{name}.yml", *tables, extra=extra))
         return made[-1]

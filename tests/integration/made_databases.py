@@ -12,16 +12,16 @@ from typer.testing import CliRunner
 
 from tailorbird.cli.app import app
 from tests.integration.conftest import connection
-from tests.support.schemas_made import Made
+from tests.support.schemas_made import SampleDatabase
 
-Makes = Callable[[Made], str]
+Makes = Callable[[SampleDatabase], str]
 
 
 @pytest.fixture
 def made(stack: Any, unique: Callable[[str], str], request: pytest.FixtureRequest) -> Makes:
     """Create a database of a shape and return its URL; it is dropped at the end."""
 
-    def make(shape: Made) -> str:
+    def make(shape: SampleDatabase) -> str:
         name = unique(shape.name)
         with connection() as connected, connected.cursor() as cursor:
             cursor.execute(f"CREATE DATABASE `{name}` DEFAULT CHARSET utf8mb4")

@@ -1,4 +1,4 @@
-"""`Captured` for PostgreSQL: a database of a test, and capture processes that write to Kafka."""
+"""`CapturedDatabase` for PostgreSQL: a database of a test, and capture processes that write to Kafka."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from cdc.model.naming import change_topic
 from cdc.model.schema import TableId
 from ingest.postgres.messages import lsn_of
-from tests.integration.conftest import Captured, Row, servers
+from tests.integration.conftest import CapturedDatabase, Row, servers
 from tests.support.pg_captured import topology_text
 from tests.support.pg_servers import PgServer
 from tests.support.waiting import wait_for
 
 
 @dataclass
-class PgDatabase(Captured):
+class PgDatabase(CapturedDatabase):
     """A PostgreSQL database of a test; `sql` and `connection` log in as the owner of the data."""
 
     server: PgServer = field(kw_only=True)

@@ -12,7 +12,7 @@ import pytest
 
 from ingest.capture.signals import signal_value
 from ingest.log.kafka_signals import send
-from tests.integration.alive import Alive
+from tests.integration.alive import LivePipeline
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -20,9 +20,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 FAST, SLOW = 600.0, 150.0  # changes per second
 
 
-def begun(folder: Path, *, orders: int, python: bool = False, mode: str = "initial") -> Alive:
+def begun(folder: Path, *, orders: int, python: bool = False, mode: str = "initial") -> LivePipeline:
     """A pipeline whose snapshot starts during 600 changes per second; when its joins start, the traffic slows down."""
-    one = Alive(f"alive_{folder.stat().st_mtime_ns}", folder, orders=orders, python=python, mode=mode)
+    one = LivePipeline(f"alive_{folder.stat().st_mtime_ns}", folder, orders=orders, python=python, mode=mode)
     with one.traffic(FAST) as more:
         more(600)
         one.pipeline.start()
@@ -35,13 +35,13 @@ def begun(folder: Path, *, orders: int, python: bool = False, mode: str = "initi
 
 
 @pytest.fixture(scope="module")
-def alive(stack: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alive]:
+def alive(stack: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePipeline]:
     one = begun(tmp_path_factory.mktemp("alive"), orders=8_000)
     yield one
     one.close()
 
 
-def test_a_first_start_during_live_traffic(alive: Alive) -> None:
+def test_a_first_start_during_live_traffic(alive: LivePipeline) -> None:
     """Over 13,000 rows of three tables: no row differs, is missing or is extra."""
     assert alive.settled() == {}
 
@@ -75,7 +75,7 @@ def test_a_snapshot_of_rows_that_were_never_read(stack: object, tmp_path_factory
 
 
 @pytest.mark.matrix  # tables that were never read before: the test above
-def test_tables_are_read_again_during_live_traffic(alive: Alive) -> None:
+def test_tables_are_read_again_during_live_traffic(alive: LivePipeline) -> None:
     """`tailorbird snapshot` of two tables publishes every row again and changes nothing."""
     with alive.traffic(SLOW) as more:
         more(100)
@@ -85,7 +85,7 @@ def test_tables_are_read_again_during_live_traffic(alive: Alive) -> None:
     assert alive.settled() == {}
 
 
-def test_one_session_logs_partial_images(alive: Alive) -> None:
+def test_one_session_logs_partial_images(alive: LivePipeline) -> None:
     """`SET SESSION binlog_row_image = MINIMAL` in one session: its rows are read by key, all others continue to
     flow."""
     with alive.traffic(SLOW) as more:
@@ -102,7 +102,7 @@ def test_one_session_logs_partial_images(alive: Alive) -> None:
     assert alive.settled() == {}
 
 
-def test_a_column_is_added_used_and_the_table_rebuilt(alive: Alive) -> None:
+def test_a_column_is_added_used_and_the_table_rebuilt(alive: LivePipeline) -> None:
     """Older rows show the new column's default; values of a widened column appear in the new type."""
     with alive.traffic(SLOW) as more:
         more(100)
@@ -120,7 +120,7 @@ def test_a_column_is_added_used_and_the_table_rebuilt(alive: Alive) -> None:
 
 
 @pytest.mark.matrix  # lost logs: tests/laws/test_alive.py; rebuilds during traffic: the test above
-def test_a_topic_is_deleted_and_recovered(alive: Alive) -> None:
+def test_a_topic_is_deleted_and_recovered(alive: LivePipeline) -> None:
     """The capture re-reads the table of a deleted topic; the join reports that the topic was recreated, and the
     remedy."""
     with alive.traffic(SLOW) as more:

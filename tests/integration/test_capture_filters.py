@@ -18,7 +18,7 @@ def rewrite(captured: Any, tables: str) -> None:
     captured.file.write_text(text.replace("tables: [t]", tables))
 
 
-def test_under_accept_tables_are_captured_as_they_appear(capture: Callable[..., Any]) -> None:
+def test_with_accept_new_tables_are_captured(capture: Callable[..., Any]) -> None:
     """All tables except the listed ones are captured, also tables created, renamed or filled while the capture runs or
     is down. Ignored columns are not published.
     """

@@ -81,7 +81,7 @@ OPAQUE = (
 )
 
 
-def test_snapshot_and_log_report_the_same(capture: Callable[..., Any]) -> None:
+def test_snapshot_and_log_have_the_same_values(capture: Callable[..., Any]) -> None:
     """Each value of each type is equal from both and is read back from HBase unchanged; both refuse zero dates."""
     captured = capture("t", "n")
     captured.sql(f"CREATE TABLE t ({COLUMNS})", "CREATE TABLE n (id VARCHAR(9) PRIMARY KEY, y YEAR, u INT UNSIGNED)")

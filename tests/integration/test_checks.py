@@ -12,7 +12,7 @@ from cdc.process.file_topology import load_topology
 from tailorbird.operate.status.http_metrics import read_metrics
 from tailorbird.verify.checks.kafka_runs import RunsReader
 from tests.integration.test_index import TYPES, a_world, equal, row
-from tests.integration.test_verify_index import Planting
+from tests.integration.test_verify_index import PlantedWrites
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
@@ -36,7 +36,7 @@ def test_a_difference_is_reported_until_it_is_repaired(stack: object, tmp_path: 
         def metric(name: str) -> float:
             return read_metrics(port).get(f"tailorbird_check_{name}", -1.0)
 
-        with closing(Planting(world, codec)) as plant:
+        with closing(PlantedWrites(world, codec)) as plant:
             wait_for(lambda: metric("last_success_timestamp_seconds") > 0, "no run reports equality", 120)
             assert (metric("rows"), metric("differing_rows"), metric("interval_seconds")) == (50, 0, 1)
             document = plant.document(7)

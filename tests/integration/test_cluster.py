@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from joins.cluster.file_submit import cluster_command
-from tests.integration.test_join import History, Joined, joined, oracle
+from tests.integration.test_join import History, JoinPipeline, joined, oracle
 from tests.support.spark_cluster import spark_cluster
 from tests.support.waiting import wait_for
 
@@ -17,14 +17,14 @@ __all__ = ["joined"]  # a fixture
 pytestmark = [pytest.mark.integration, pytest.mark.kafka("hbase", "thrift"), pytest.mark.timeout(900)]
 
 
-def submitted(joined: Joined, master: str, *more: str) -> list[str]:
+def submitted(joined: JoinPipeline, master: str, *more: str) -> list[str]:
     """Return the command up to the topology's file, which `Joined.start` adds."""
     command = cluster_command(joined.topology, joined.topology.tables["wide"], master=master, more=more)
     return command[: command.index(str(joined.file))]
 
 
 @pytest.mark.matrix  # the command, its refusals, the files it ships: tests/joins/test_submit.py
-def test_executors_work_and_one_of_them_dies(joined: Joined) -> None:
+def test_executors_work_and_one_of_them_dies(joined: JoinPipeline) -> None:
     """`tailorbird submit --master spark://…` runs on the workers; one of them killed by SIGKILL loses nothing."""
     history = History(random.Random(21))
     with spark_cluster(joined.folder / "cluster", workers=2) as cluster:
@@ -42,7 +42,7 @@ def test_executors_work_and_one_of_them_dies(joined: Joined) -> None:
 
 
 @pytest.mark.matrix
-def test_executors_that_can_not_work_are_named(joined: Joined) -> None:
+def test_executors_that_can_not_work_are_named(joined: JoinPipeline) -> None:
     """Workers whose Python lacks our packages: one line says which packages are missing where, and the remedy."""
     with spark_cluster(joined.folder / "cluster", workers=1) as cluster:
         bare = f"{sys.base_prefix}/bin/python3"
@@ -55,7 +55,7 @@ def test_executors_that_can_not_work_are_named(joined: Joined) -> None:
     assert "--environment" in last
 
 
-def settles(joined: Joined, history: History) -> None:
+def settles(joined: JoinPipeline, history: History) -> None:
     """Wait until exactly the expected rows exist."""
     joined.publish_positions(history)
     wait_for(lambda: joined.barriers_report(history), "the barriers never arrive")

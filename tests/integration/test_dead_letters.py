@@ -19,26 +19,26 @@ from tailorbird.operate.status.kafka_dead_letters import DeadLetterReader, dead_
 from tests.support.commands import tailorbird
 
 if TYPE_CHECKING:
-    from tests.integration.conftest import Captured
+    from tests.integration.conftest import CapturedDatabase
 
 pytestmark = pytest.mark.integration
 
 
-def reported(captured: Captured, *words: str, code: int = 0) -> list[Any]:
+def reported(captured: CapturedDatabase, *words: str, code: int = 0) -> list[Any]:
     """Return the objects that `tailorbird dead-letters` prints."""
     ran = tailorbird("dead-letters", words[0], str(captured.file), *words[1:], "--json")
     assert ran.returncode == code, ran.stderr
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
 
-def refuse(captured: Captured, number: int) -> None:
+def refuse(captured: CapturedDatabase, number: int) -> None:
     """Insert a row with an invalid date, which a strict session would refuse."""
     with captured.connection() as connection, connection.cursor() as cursor:
         cursor.execute("SET sql_mode = ''")
         cursor.execute(f"INSERT INTO t VALUES ({number}, '0000-00-00')")
 
 
-def assert_incomplete(captured: Captured) -> None:
+def assert_incomplete(captured: CapturedDatabase) -> None:
     """`status` names the incomplete table and the command that shows why, although all processes run; so does
     `doctor`."""
     ran = tailorbird("status", str(captured.file))
@@ -170,7 +170,7 @@ def test_a_table_whose_columns_were_not_known_recovers_by_itself(capture: Callab
     assert process.poll() is None
 
 
-def test_a_rebuild_settles_what_a_join_refused(capture: Callable[..., Any]) -> None:
+def test_a_rebuild_settles_the_dead_letters_of_a_join(capture: Callable[..., Any]) -> None:
     """Its dead letters are settled; without a dead-letter topic there is nothing to settle, and no topic is created."""
     captured = capture("t")
     topology = load_topology(str(captured.file))

@@ -18,7 +18,7 @@ from ingest.changes.kafka_changes import KafkaChanges
 from ingest.export.cuts import ExportCut
 from ingest.export.kafka_export import TopicExport
 from ingest.export.run_export import ExportOptions, export, sinks
-from tests.support.changes_made import KafkaCommitted, SourceLog, schema_of, topology_named, topology_text
+from tests.support.changes_made import KafkaHistory, SourceLog, schema_of, topology_named, topology_text
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.timeout(180)]
@@ -34,7 +34,7 @@ def servers() -> str:
 def captured(unique: Callable[[str], str]) -> Iterator[tuple[str, SourceLog]]:
     """Publish a topology's table: inserts and deletes over two schemas."""
     name = unique("exported")
-    committed = KafkaCommitted(topology_named(name, servers()))
+    committed = KafkaHistory(topology_named(name, servers()))
     source = SourceLog(committed)
     for version in (1, 2):
         source.columns(schema_of(version=version, name="varchar(20)", **({"v": "int"} if version == 2 else {})))

@@ -106,7 +106,7 @@ def test_a_fleet_from_nothing_to_a_table_in_sync(fleet: FleetOnServers) -> None:
         assert expected in lines, lines
 
 
-def test_apply_writes_what_the_topology_says(capture: Callable[..., Any]) -> None:
+def test_apply_writes_the_topologys_configuration(capture: Callable[..., Any]) -> None:
     """It writes them once into the fleet's topic; a dry run writes nothing."""
     captured = capture("t")
     text = captured.file.read_text().replace("server_id:", "agent: {names: [paris], connection: db}, server_id:", 1)

@@ -86,7 +86,7 @@ def test_gateways_that_claim_at_once_agree(topology: Topology, states: list[Kafk
     late.close()
 
 
-def test_what_is_sent_is_read_by_all(topology: Topology, states: list[KafkaState]) -> None:
+def test_every_record_is_read_by_all(topology: Topology, states: list[KafkaState]) -> None:
     """All see the records in order, also without waiting for the write; `fresh` has all that was written before the
     call.
     """
@@ -148,7 +148,7 @@ def test_a_lease_that_moves_while_a_session_recovers_is_noticed(topology: Topolo
     log.close()
 
 
-def test_the_audit_keeps_what_was_said(topology: Topology) -> None:
+def test_the_audit_log_keeps_all_entries(topology: Topology) -> None:
     """Entries are in order, each with its time; only the last ones of many are returned."""
     audit = KafkaAudit(topology.log, topology.name)
     assert audit.newest(10) == []
@@ -160,7 +160,7 @@ def test_the_audit_keeps_what_was_said(topology: Topology) -> None:
     audit.close()
 
 
-def test_the_topics_are_kept_as_they_must_be(topology: Topology, states: list[KafkaState]) -> None:
+def test_the_topics_have_the_required_settings(topology: Topology, states: list[KafkaState]) -> None:
     """The state topic is compacted and has one partition, whose order decides; the audit topic is not compacted."""
     KafkaAudit(topology.log, topology.name).close()
     admin = AdminClient({"bootstrap.servers": topology.log.bootstrap_servers})
@@ -219,7 +219,7 @@ def test_a_transaction_that_no_process_ends_is_given_up(topology: Topology) -> N
 
 
 @pytest.mark.matrix
-def test_a_broker_that_was_killed_leads_again(topology: Topology, states: list[KafkaState], stack: Stack) -> None:
+def test_a_killed_broker_leads_again(topology: Topology, states: list[KafkaState], stack: Stack) -> None:
     """The broker has another epoch, which a client does not learn by itself; a gateway reads and writes as before."""
     states[0].write(lease_record(Lease(source="s", epoch=1, agent="a1", gateway="g1", claim="c")))
     assert states[1].fresh().leases["s"].agent == "a1"

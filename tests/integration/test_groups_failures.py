@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_join import Joined
+from tests.integration.test_join import JoinPipeline
 from tests.integration.test_join_failures import survives_a_lost_checkpoint, survives_kills
 
 pytestmark = [
@@ -29,24 +29,24 @@ QUERY = """SELECT n.id, n.name, count(*) AS facts, sum(f.price) AS price, min(f.
 
 
 @pytest.fixture
-def grouped(unique: Callable[[str], str], tmp_path: Path) -> Iterator[Joined]:
-    made = Joined(unique("groups"), tmp_path, query=QUERY, row_key="id, name")
+def grouped(unique: Callable[[str], str], tmp_path: Path) -> Iterator[JoinPipeline]:
+    made = JoinPipeline(unique("groups"), tmp_path, query=QUERY, row_key="id, name")
     yield made
     made.close()
 
 
 @pytest.mark.chaos
-def test_driver_killed_very_often(grouped: Joined) -> None:
+def test_driver_killed_very_often(grouped: JoinPipeline) -> None:
     """Send SIGKILL twenty times, at random moments."""
     survives_kills(grouped, 20, seed=23)
 
 
-def test_driver_killed(grouped: Joined) -> None:
+def test_driver_killed(grouped: JoinPipeline) -> None:
     """Send SIGKILL twice, at random moments."""
     survives_kills(grouped, 2, seed=29)
 
 
-def test_checkpoint_deleted(grouped: Joined) -> None:
+def test_checkpoint_deleted(grouped: JoinPipeline) -> None:
     """The whole checkpoint is lost while the join is down, and all groups vanish for a while: no outdated group
     remains.
     """

@@ -155,7 +155,7 @@ def eventually(what: Callable[[], object], expected: object, seconds: float = 60
         time.sleep(0.1)
 
 
-def test_rows_from_before_the_subscription_are_there(world: World) -> None:
+def test_rows_from_before_the_subscription_are_indexed(world: World) -> None:
     """A new index is filled and updated within its bounds; only the table's families are replicated."""
     eventually(lambda: world.shown("people").get("before"), {"key": "before", "name": "Ada", "age": 36})
     assert "zebra" not in world.shown("people")
@@ -279,7 +279,7 @@ def test_rows_never_read_have_hexadecimal_ids(world: World) -> None:
     eventually(lambda: world.shown("events").get("6bff00"), None)
 
 
-def test_a_dry_run_writes_nothing_and_a_reindex_does_as_it_said(world: World) -> None:
+def test_a_dry_run_writes_nothing_and_a_reindex_does_what_it_announced(world: World) -> None:
     """`--dry-run` counts what the real run then writes; live rows continue into the new collection."""
     before = world.shown("people")
     arguments = ("reindex", str(world.file), "--index", "people")

@@ -33,7 +33,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[ProgressStore]:
         withdraw(client, name)
 
 
-def test_what_was_noted_last_is_read_until_it_is_cleared(store: ProgressStore) -> None:
+def test_the_last_progress_is_read_until_it_is_cleared(store: ProgressStore) -> None:
     first, second = RegionProgress(5, 1, 1, 500, 0), RegionProgress(7, 2, 2, 999, 1)
     assert store.read(b"r1") is None
     store.write(b"r1", first)

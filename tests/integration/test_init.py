@@ -18,7 +18,7 @@ from tailorbird.deploy.draft.mysql_shape import count_keys, read_shape
 from tailorbird.deploy.draft.settle import settled
 from tests.integration.made_databases import Makes, made, reported
 from tests.support.pg_servers import PgServer
-from tests.support.schemas_made import SHAPES, Made
+from tests.support.schemas_made import SHAPES, SampleDatabase
 
 pytestmark = pytest.mark.integration
 __all__ = ["made"]  # the fixture
@@ -53,12 +53,12 @@ def test_a_database_becomes_a_topology(
 
 def test_databases_apart_are_joined_by_names(made: Makes) -> None:
     """No foreign key connects two servers: matching names do, if the values agree."""
-    shop = Made(
+    shop = SampleDatabase(
         name="shop",
         tables={"orders": "id INT PRIMARY KEY, customer_id BIGINT NOT NULL, city_id INT, note VARCHAR(80)"},
         rows={"orders": [{"id": n, "customer_id": n % 9 + 1, "city_id": 100 + n} for n in range(1, 40)]},
     )
-    crm = Made(
+    crm = SampleDatabase(
         name="crm",
         tables={"customers": "id INT PRIMARY KEY, name VARCHAR(60)", "cities": "id INT PRIMARY KEY, name VARCHAR(60)"},
         rows={key: [{"id": n, "name": f"Name {n}"} for n in range(1, 20)] for key in ("customers", "cities")},
@@ -77,7 +77,7 @@ def test_mysql_and_postgresql_are_one_topology(
     """Foreign keys of PostgreSQL are followed, matching names join the servers if the values agree, and tables that
     cannot be published are left out with the reason. The file validates against both servers.
     """
-    shop = Made(
+    shop = SampleDatabase(
         name="shop",
         tables={"orders": "id INT PRIMARY KEY, customer_id BIGINT NOT NULL, note VARCHAR(80)"},
         rows={"orders": [{"id": n, "customer_id": n % 9 + 1} for n in range(1, 40)]},

@@ -131,7 +131,7 @@ class History:
         return ChangeEvent(op=op, before=before, after=after, source=source, ts_ms=1)
 
 
-class Joined:
+class JoinPipeline:
     """A test's topology: its log, its table, and the join processes over them."""
 
     def __init__(
@@ -344,13 +344,13 @@ tables:
 
 
 @pytest.fixture
-def joined(unique: Callable[[str], str], tmp_path: Path) -> Iterator[Joined]:
-    made = Joined(unique("join"), tmp_path)
+def joined(unique: Callable[[str], str], tmp_path: Path) -> Iterator[JoinPipeline]:
+    made = JoinPipeline(unique("join"), tmp_path)
     yield made
     made.close()
 
 
-def oracle(joined: Joined, history: History) -> Mapping[tuple[Canonical, ...], Mapping[str, Canonical]]:
+def oracle(joined: JoinPipeline, history: History) -> Mapping[tuple[Canonical, ...], Mapping[str, Canonical]]:
     ordered = sorted(history.events, key=lambda event: (event.source.table_id.source, event.source.sequence))
     asked = Oracle(joined.topology, SCHEMAS)
     try:
@@ -360,7 +360,7 @@ def oracle(joined: Joined, history: History) -> Mapping[tuple[Canonical, ...], M
         asked.close()
 
 
-def test_join_through_crash_replay_and_bad_records(joined: Joined) -> None:
+def test_join_through_crash_replay_and_bad_records(joined: JoinPipeline) -> None:
     """The stored table equals the oracle and the simulation. A driver that died between HBase's write and Spark's
     commit replays the batch cell by cell. Rows of a run whose checkpoint was lost are deleted. Invalid records affect
     only themselves. TRUNCATE of facts and of a dimension removes the right rows. The join is started by `python -m

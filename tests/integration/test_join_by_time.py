@@ -14,7 +14,7 @@ import pytest
 from cdc.model import naming
 from cdc.model.event import ChangeEvent, SourceInfo
 from joins.oracle.sql_oracle import Oracle
-from tests.integration.test_join import FACT, FAR, NEAR, SCHEMAS, Cells, History, Joined
+from tests.integration.test_join import FACT, FAR, NEAR, SCHEMAS, Cells, History, JoinPipeline
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -28,9 +28,9 @@ START = 1_767_225_600_000  # 2026-01-01 in ms
 
 
 @pytest.fixture
-def joined(unique: Callable[[str], str], tmp_path: Path) -> Iterator[Joined]:
+def joined(unique: Callable[[str], str], tmp_path: Path) -> Iterator[JoinPipeline]:
     rules = "{facts: {append_only: true, watermark: 1m}, near: {}}"
-    made = Joined(unique("join"), tmp_path, query=QUERY, row_key="id, other", shop=rules)
+    made = JoinPipeline(unique("join"), tmp_path, query=QUERY, row_key="id, other", shop=rules)
     yield made
     made.close()
 
@@ -59,7 +59,7 @@ class Events:
 
 
 @pytest.mark.parametrize("dies", [False, pytest.param(True, marks=pytest.mark.matrix)])
-def test_by_time_on_real_servers(joined: Joined, dies: bool) -> None:
+def test_by_time_on_real_servers(joined: JoinPipeline, dies: bool) -> None:
     """Pairs appear at once, NULLs with the watermark, which the barriers carry. A driver that died between HBase's
     write and Spark's commit writes the same cells again. A late row and an UPDATE become dead letters.
     """
@@ -105,6 +105,6 @@ def test_by_time_on_real_servers(joined: Joined, dies: bool) -> None:
     assert barrier.incomplete == 2 * 2, "each side of a self-join reports what it refuses"
 
 
-def _watermark(joined: Joined, bucket: int) -> int | None:
+def _watermark(joined: JoinPipeline, bucket: int) -> int | None:
     found = joined.barrier(bucket)
     return None if found is None else found.watermark

@@ -19,7 +19,7 @@ from joins.steps.cuts import merged
 from joins.stores.hbase_table import JoinedTable
 from tailorbird.devtools.stack.bars import reporting
 from tailorbird.devtools.stack.proc_stack import Stack
-from tests.integration.test_join import History, Joined, joined, oracle
+from tests.integration.test_join import History, JoinPipeline, joined, oracle
 from tests.support.waiting import wait_for
 
 __all__ = ["joined"]  # a fixture
@@ -34,25 +34,25 @@ def kill_group(process: subprocess.Popen[str]) -> None:
     process.wait(30)
 
 
-def planned(joined: Joined) -> int:
+def planned(joined: JoinPipeline) -> int:
     """Return the newest batch that the query has started; -1 before the first."""
     offsets = joined.folder / "checkpoints" / joined.name / "wide" / "spark" / "offsets"
     return max((int(file.name) for file in offsets.glob("[0-9]*")), default=-1)
 
 
-def begins(joined: Joined, process: subprocess.Popen[str], *, after: int) -> None:
+def begins(joined: JoinPipeline, process: subprocess.Popen[str], *, after: int) -> None:
     """Wait until the query has started a batch after `after`, so that the kill hits it at work."""
     wait_for(lambda: planned(joined) > after or process.poll() is not None, "no batch begins")
     assert process.poll() is None, joined.said()
 
 
-def settles(joined: Joined, history: History) -> None:
+def settles(joined: JoinPipeline, history: History) -> None:
     joined.publish_positions(history)
     wait_for(lambda: joined.barriers_report(history), "the barriers never come", seconds=240)
     assert joined.live() == oracle(joined, history)
 
 
-def survives_kills(joined: Joined, kills: int, seed: int) -> None:
+def survives_kills(joined: JoinPipeline, kills: int, seed: int) -> None:
     history, chance = History(random.Random(seed)), random.Random(seed)
     for kill in range(kills):
         joined.publish(history.change(250, ids=6))
@@ -71,7 +71,7 @@ def survives_kills(joined: Joined, kills: int, seed: int) -> None:
     settles(joined, history)
 
 
-def survives_a_lost_checkpoint(joined: Joined, seed: int) -> None:
+def survives_a_lost_checkpoint(joined: JoinPipeline, seed: int) -> None:
     history = History(random.Random(seed))
     joined.publish(history.change(400, ids=6))
     first = joined.start(JOIN)
@@ -84,13 +84,13 @@ def survives_a_lost_checkpoint(joined: Joined, seed: int) -> None:
 
 
 @pytest.mark.matrix  # same as test_join.py, but at any moment
-def test_driver_killed_at_random(joined: Joined) -> None:
+def test_driver_killed_at_random(joined: JoinPipeline) -> None:
     """SIGKILL hits driver, JVM and workers alike, at a random moment of their work."""
     survives_kills(joined, 1, seed=11)
 
 
 @pytest.mark.matrix  # with many tables: test_many_tables.py
-def test_the_jvm_alone_killed(joined: Joined) -> None:
+def test_the_jvm_alone_killed(joined: JoinPipeline) -> None:
     """The join reports it in one line and exits instead of waiting for an answer; its next start resumes."""
     history = History(random.Random(17))
     joined.publish(history.change(250, ids=6))
@@ -119,7 +119,7 @@ def jvm_of(parent: int) -> int:
 
 
 @pytest.mark.matrix  # with every order of deaths: tests/laws/test_barriers.py
-def test_no_barrier_covers_a_batch_that_failed(joined: Joined) -> None:
+def test_no_barrier_covers_a_batch_that_failed(joined: JoinPipeline) -> None:
     """The driver dies in a batch with a bound timestamp, and positions move before its replay. Until the replay no
     barrier claims the batch; then its own barrier appears and names exactly where the batch ends in the log.
     """
@@ -159,7 +159,7 @@ def test_no_barrier_covers_a_batch_that_failed(joined: Joined) -> None:
     assert (merged(barrier.ends), barrier.incomplete) == (joined.all_ends(), 0)
 
 
-def stored_table(joined: Joined) -> JoinedTable:
+def stored_table(joined: JoinPipeline) -> JoinedTable:
     """Return the table as the driver sees it."""
     layouts = layouts_table(joined.name)
     return JoinedTable(joined.hbase, table=joined.table, layouts=layouts, name="wide", family="d", buckets=2)
@@ -167,13 +167,13 @@ def stored_table(joined: Joined) -> JoinedTable:
 
 @pytest.mark.matrix
 @pytest.mark.chaos
-def test_driver_killed_at_random_very_often(joined: Joined) -> None:
+def test_driver_killed_at_random_very_often(joined: JoinPipeline) -> None:
     """Send SIGKILL twenty times."""
     survives_kills(joined, 20, seed=12)
 
 
 @pytest.mark.matrix
-def test_executors_in_processes_of_their_own(joined: Joined) -> None:
+def test_executors_in_processes_of_their_own(joined: JoinPipeline) -> None:
     """The command of `tailorbird submit` on a cluster of two executors: kernel and sources reach them."""
     history = History(random.Random(16))
     joined.publish(history.change(300, ids=6))
@@ -184,7 +184,7 @@ def test_executors_in_processes_of_their_own(joined: Joined) -> None:
 
 @pytest.mark.matrix
 @pytest.mark.chaos
-def test_python_worker_killed(joined: Joined) -> None:
+def test_python_worker_killed(joined: JoinPipeline) -> None:
     """A worker that dies during a write is replaced: its task runs again and writes identical cells."""
     history = History(random.Random(13))
     joined.publish(history.change(3000, ids=200))
@@ -223,7 +223,7 @@ def workers_of(group: int) -> list[int]:
 
 @pytest.mark.matrix
 @pytest.mark.chaos
-def test_hbase_restarted(joined: Joined, stack: Stack) -> None:
+def test_hbase_restarted(joined: JoinPipeline, stack: Stack) -> None:
     """HBase is killed by SIGKILL during writes and restarts: the query waits, and no row is missing."""
     history = History(random.Random(17))
     joined.publish(history.change(2000, ids=100))
@@ -240,14 +240,14 @@ def test_hbase_restarted(joined: Joined, stack: Stack) -> None:
 
 @pytest.mark.matrix
 @pytest.mark.chaos
-def test_checkpoint_deleted(joined: Joined) -> None:
+def test_checkpoint_deleted(joined: JoinPipeline) -> None:
     """The whole checkpoint is lost while the join is down and rows are deleted: it rebuilds and sweeps them."""
     survives_a_lost_checkpoint(joined, seed=14)
 
 
 @pytest.mark.matrix
 @pytest.mark.chaos
-def test_checkpoint_volume_full(joined: Joined) -> None:
+def test_checkpoint_volume_full(joined: JoinPipeline) -> None:
     """A full volume under the checkpoint ends the join with the reason; with free space it resumes where it stopped."""
     volume = joined.folder / "checkpoints"
     volume.mkdir()

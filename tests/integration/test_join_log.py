@@ -22,7 +22,7 @@ from joins.stores.compaction import Reading
 from joins.stores.kafka_compaction import LogWatch
 from joins.stores.proc_retry import patiently
 from tests.integration.conftest import servers
-from tests.integration.test_join import FACT, History, Joined, joined, oracle
+from tests.integration.test_join import FACT, History, JoinPipeline, joined, oracle
 from tests.integration.test_join_failures import DYING, JOIN, kill_group, settles
 from tests.support.waiting import wait_for
 
@@ -32,11 +32,11 @@ pytestmark = [pytest.mark.integration, pytest.mark.kafka("hbase", "thrift"), pyt
 DAY = 86_400_000
 
 
-def record_file(joined: Joined) -> Path:
+def record_file(joined: JoinPipeline) -> Path:
     return joined.folder / "checkpoints" / joined.name / "wide" / "query.json"
 
 
-def make_compacted(joined: Joined) -> None:
+def make_compacted(joined: JoinPipeline) -> None:
     """Create topics as capture does, with the lag that the topology has by default."""
     settings = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(7 * DAY)}
     for topic in joined.topics:
@@ -48,7 +48,7 @@ def make_compacted(joined: Joined) -> None:
             future.result(30)
 
 
-def refused(joined: Joined, *said: str) -> None:
+def refused(joined: JoinPipeline, *said: str) -> None:
     """Start the join; it exits at once and reports the reason and the remedy."""
     process = joined.start(JOIN)
     assert process.wait(120) == 2, joined.said()
@@ -57,7 +57,7 @@ def refused(joined: Joined, *said: str) -> None:
 
 
 @pytest.mark.matrix  # the refusals by Kafka alone: test_the_watch_refuses_lost_records_and_recreated_topics
-def test_compacted_and_lost_logs(joined: Joined) -> None:
+def test_compacted_and_lost_logs(joined: JoinPipeline) -> None:
     """A join whose next records are older than the compaction lag is refused with the remedy, and so is one whose
     topics were recreated. A rebuild that finds fewer records than at its start restarts by itself, and publishes no
     barrier before. Each remedy leads to the result of the SELECT.
@@ -94,7 +94,7 @@ def test_compacted_and_lost_logs(joined: Joined) -> None:
 
 
 @pytest.mark.matrix  # one of two levels without records: test_a_level_without_records
-def test_tables_without_records(joined: Joined) -> None:
+def test_tables_without_records(joined: JoinPipeline) -> None:
     """Topics without records do not delay a table's first barrier: an empty result is complete as well. Later records
     are processed.
     """
@@ -115,7 +115,7 @@ def test_a_level_without_records(unique: Callable[[str], str], tmp_path: Path) -
     query = """SELECT f.id, f.price, n.name AS near, r.name AS far FROM shop.facts f
       LEFT JOIN shop.near n ON n.id = f.near_id
       LEFT JOIN crm.far r ON r.id = n.unused"""
-    joined = Joined(unique("join"), tmp_path, query=query)
+    joined = JoinPipeline(unique("join"), tmp_path, query=query)
     try:
         history = History(random.Random(31))
         events = history.change(120, ids=6)
@@ -134,7 +134,7 @@ def test_a_level_without_records(unique: Callable[[str], str], tmp_path: Path) -
 
 
 @pytest.mark.matrix  # it waits for Kafka's cleaner
-def test_the_cleaner_is_noticed(joined: Joined) -> None:
+def test_the_cleaner_is_noticed(joined: JoinPipeline) -> None:
     """Kafka's own cleaner removes records from a counted range: the second count reports how many, and the topic; a
     topic that is not cleaned keeps its count.
     """

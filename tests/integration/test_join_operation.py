@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from cdc.model import naming
-from tests.integration.test_join import History, Joined, oracle
+from tests.integration.test_join import History, JoinPipeline, oracle
 from tests.integration.test_operation import ask
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
@@ -25,11 +25,11 @@ JOIN = [sys.executable, "-m", "joins"]
 
 
 @pytest.fixture
-def make(unique: Callable[[str], str], tmp_path: Path) -> Iterator[Callable[..., Joined]]:
-    made: list[Joined] = []
+def make(unique: Callable[[str], str], tmp_path: Path) -> Iterator[Callable[..., JoinPipeline]]:
+    made: list[JoinPipeline] = []
 
-    def joined(**options: str) -> Joined:
-        made.append(Joined(unique("join"), tmp_path, **options))
+    def joined(**options: str) -> JoinPipeline:
+        made.append(JoinPipeline(unique("join"), tmp_path, **options))
         return made[-1]
 
     yield joined
@@ -37,7 +37,7 @@ def make(unique: Callable[[str], str], tmp_path: Path) -> Iterator[Callable[...,
         one.close()
 
 
-def upserted(joined: Joined) -> dict[tuple[Any, ...], dict[str, Any]]:
+def upserted(joined: JoinPipeline) -> dict[tuple[Any, ...], dict[str, Any]]:
     """Return the newest record of each key, as a reader of the upsert topic keeps them."""
     topic = naming.upsert_topic(joined.name, "wide")
     rows: dict[bytes, dict[str, Any]] = {}
@@ -51,7 +51,7 @@ def upserted(joined: Joined) -> dict[tuple[Any, ...], dict[str, Any]]:
     return {(row["id"],): row for row in rows.values()}
 
 
-def state_of(joined: Joined, *arguments: str) -> subprocess.CompletedProcess[str]:
+def state_of(joined: JoinPipeline, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [
         str(Path(sys.executable).parent / "tailorbird"),
         "state",
@@ -71,7 +71,7 @@ def gauges(port: int, name: str) -> dict[str, float]:
 
 
 @pytest.mark.matrix
-def test_rows_in_a_topic_metrics_and_state(make: Callable[..., Joined]) -> None:
+def test_rows_in_a_topic_metrics_and_state(make: Callable[..., JoinPipeline]) -> None:
     """`sink: kafka` holds the SELECT's rows, also after a lost checkpoint. The metrics count the state's rows. `state
     inspect` shows them, and exits with one line if Kafka is unavailable.
     """
@@ -118,13 +118,13 @@ def test_rows_in_a_topic_metrics_and_state(make: Callable[..., Joined]) -> None:
     wait_for(lambda: settled(joined, once_more) and upserted(joined) == oracle(joined, again), "former rows stay")
 
 
-def settled(joined: Joined, process: subprocess.Popen[str]) -> bool:
+def settled(joined: JoinPipeline, process: subprocess.Popen[str]) -> bool:
     assert process.poll() is None, f"exit {process.returncode}: {joined.said()[-2000:]}"
     return True
 
 
 @pytest.mark.matrix
-def test_late_changes_after_a_truncate(make: Callable[..., Joined]) -> None:
+def test_late_changes_after_a_truncate(make: Callable[..., JoinPipeline]) -> None:
     """A source that repeats and reorders sends records older than a TRUNCATE too late: in its batch, in later ones and
     after a restart.
     """

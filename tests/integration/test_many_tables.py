@@ -15,7 +15,7 @@ import pytest
 from cdc.process.file_running import ended, running
 from cdc.process.file_topology import load_topology
 from tailorbird.cli.change.cli_apply import provision
-from tests.integration.test_join import History, Joined, oracle
+from tests.integration.test_join import History, JoinPipeline, oracle
 from tests.integration.test_join_failures import jvm_of
 from tests.integration.test_operation import ask
 from tests.support.commands import tailorbird
@@ -40,7 +40,7 @@ def test_a_query_that_fails_leaves_the_others_alone(
     """A misspelt column and a checkpoint that can not be written stop their own tables, each with its reason. The
     others' queries, of one engine or of both, continue, and all resume where they were when the JVM is killed.
     """
-    joined = Joined(unique("many"), tmp_path)
+    joined = JoinPipeline(unique("many"), tmp_path)
     joined.file.write_text(joined.file.read_text() + MORE % engine)
     assert list(provision(load_topology(str(joined.file))))
     ports = {name: free_port() for name in TABLES}

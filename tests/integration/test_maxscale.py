@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.chaos.capture_run import Run, run_on, topology
-from tests.integration.conftest import Captured
+from tests.integration.conftest import CapturedDatabase
 from tests.support.cdc_client import CdcClient
 from tests.support.ports import free_port
 from tests.support.replication import promote, replicate
@@ -22,11 +22,11 @@ pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop"), pytest.m
 
 
 @pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Callable[[Captured], tuple[str, int]]]:
+def serve(tmp_path: Path) -> Iterator[Callable[[CapturedDatabase], tuple[str, int]]]:
     """Start `tailorbird serve maxscale` for a capture's topology, with one user; return its address."""
     processes = list[subprocess.Popen[str]]()
 
-    def start(captured: Captured) -> tuple[str, int]:
+    def start(captured: CapturedDatabase) -> tuple[str, int]:
         users, port = tmp_path / "cdcusers", free_port()
         run = [sys.executable, "-m", "tailorbird", "maxscale-users", "add", "foobar", str(captured.file)]
         subprocess.run([*run, "--users", str(users)], input="foopasswd\n", text=True, check=True)
@@ -50,8 +50,8 @@ def serve(tmp_path: Path) -> Iterator[Callable[[Captured], tuple[str, int]]]:
         assert process.returncode == 0, said
 
 
-def test_what_mysql_commits_is_reported(
-    capture: Callable[..., Captured], serve: Callable[[Captured], tuple[str, int]]
+def test_commits_of_mysql_are_streamed(
+    capture: Callable[..., CapturedDatabase], serve: Callable[[CapturedDatabase], tuple[str, int]]
 ) -> None:
     """Rows of the snapshot, then changes, a column added in mid-stream, and a resume at a transaction."""
     captured = capture("t")
@@ -117,7 +117,9 @@ def upto(client: CdcClient, last: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("two", ["mysql80", pytest.param("maria10", marks=pytest.mark.matrix)], indirect=True)
-def test_a_client_resumes_after_a_failover(two: tuple[Run, Run], serve: Callable[[Captured], tuple[str, int]]) -> None:
+def test_a_client_resumes_after_a_failover(
+    two: tuple[Run, Run], serve: Callable[[CapturedDatabase], tuple[str, int]]
+) -> None:
     """It resumes with the last GTID that it has seen. It receives that transaction again, then the old server's commits
     that capture had not read, then the new server's; each event once and in order, although the servers' ids differ.
     """

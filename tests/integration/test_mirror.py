@@ -18,13 +18,13 @@ from confluent_kafka.cimpl import NewTopic
 from cdc.model.naming import change_topic
 from cdc.model.schema import TableId
 from tailorbird.devtools.stack.proc_stack import Stack
-from tests.integration.conftest import Captured, servers
+from tests.integration.conftest import CapturedDatabase, servers
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.timeout(200)]
 
 
-class Mirrored(Captured):
+class MirroredTopic(CapturedDatabase):
     """A topic of an external writer, and the capture that mirrors it."""
 
     def topic(self, table: str) -> str:
@@ -45,10 +45,10 @@ class Mirrored(Captured):
 
 
 @pytest.fixture
-def mirror(stack: Stack, unique: Callable[[str], str], tmp_path: Path) -> Iterator[Callable[..., Mirrored]]:
-    made: list[Mirrored] = []
+def mirror(stack: Stack, unique: Callable[[str], str], tmp_path: Path) -> Iterator[Callable[..., MirroredTopic]]:
+    made: list[MirroredTopic] = []
 
-    def make(extra: str = "") -> Mirrored:
+    def make(extra: str = "") -> MirroredTopic:
         name = unique("mirror")
         file = tmp_path / f"{name}.yml"
         file.write_text(
@@ -61,7 +61,7 @@ def mirror(stack: Stack, unique: Callable[[str], str], tmp_path: Path) -> Iterat
         admin = AdminClient({"bootstrap.servers": servers()})
         for future in admin.create_topics([NewTopic(f"{name}_in", 3, 1)]).values():
             future.result()
-        made.append(Mirrored(name, file, ("t",)))
+        made.append(MirroredTopic(name, file, ("t",)))
         return made[-1]
 
     yield make
@@ -106,7 +106,7 @@ class Writer:
         self.events.append((json.dumps({"id": key}).encode(), json.dumps(value).encode()))
 
 
-def test_killed_and_repeated_each_change_is_reported_once(mirror: Callable[..., Mirrored]) -> None:
+def test_killed_and_repeated_each_change_is_published_once(mirror: Callable[..., MirroredTopic]) -> None:
     """Kill -9 at random while a connector writes and repeats earlier records: each change once, in order per key."""
     captured, random = mirror(), Random(3)
     writer = Writer(f"{captured.name}_in", 4)
@@ -143,7 +143,7 @@ def test_killed_and_repeated_each_change_is_reported_once(mirror: Callable[..., 
     assert written > len(writer.events) + 100
 
 
-def test_lost_offsets_are_reported_or_reading_starts_again(mirror: Callable[..., Mirrored]) -> None:
+def test_lost_offsets_are_reported_or_reading_starts_again(mirror: Callable[..., MirroredTopic]) -> None:
     """A deleted and recreated topic lacks the next offsets: by default the capture exits and reports it."""
     captured = mirror()
     writer = Writer(f"{captured.name}_in", 5)

@@ -24,7 +24,7 @@ from ingest.poll.mysql_reader import MySqlReader
 from ingest.poll.poll_interfaces import Ask
 from ingest.poll.window import Window
 from tests.ingest.binlog.binlog_servers import Server, start
-from tests.integration.conftest import Captured, servers
+from tests.integration.conftest import CapturedDatabase, servers
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
 
@@ -35,7 +35,7 @@ TABLE = (
 
 
 @dataclass
-class Elsewhere(Captured):
+class OtherServerDatabase(CapturedDatabase):
     """A database captured from a server of the test's own."""
 
     server: Server | None = None
@@ -77,7 +77,7 @@ def polled(
             f"log: {{bootstrap_servers: '{servers()}'}}\n"
             "tables:\n  wide: {query: SELECT a.id FROM shop.t a, row_key: [id]}\n"
         )
-        made = Elsewhere(name, file, ("t",), server=server)
+        made = OtherServerDatabase(name, file, ("t",), server=server)
         made.sql(TABLE)
         yield made
         made.close()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tailorbird.operate.status.http_metrics import read_metrics
-from tests.integration.alive import Alive
+from tests.integration.alive import LivePipeline
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -22,7 +22,7 @@ def test_columns_are_added_changed_and_dropped_under_traffic(
     Only values that the old type can not hold are dead letters, the drift is reported, and after the rebuild all is
     equal.
     """
-    one = Alive(unique("altered"), tmp_path_factory.mktemp("altered"), orders=2_000)
+    one = LivePipeline(unique("altered"), tmp_path_factory.mktemp("altered"), orders=2_000)
 
     def metrics() -> dict[str, float]:
         (join,) = [part for part in one.pipeline.parts if part.stage == "join"]

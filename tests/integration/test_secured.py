@@ -20,7 +20,7 @@ from kafka.errors import KafkaError
 from cdc.model.brokers import Brokers, KafkaSecurity, Mechanism
 from joins.engine.file_secrets import java_properties
 from tailorbird.operate.probes.kafka_probe import kafka_problem
-from tests.integration.alive import Alive
+from tests.integration.alive import LivePipeline
 from tests.support.secured_kafka import PASSWORD, USER, SecuredKafka, secured_kafka
 from tests.support.waiting import wait_for
 
@@ -50,7 +50,7 @@ def test_capture_joins_and_index_over_secured_links(
     """One engine or both, during live traffic: HBase and Solr equal the sources. The password is on no command line, in
     no log, plan or checkpoint: only in the topology's file and in one that only its owner can read.
     """
-    one = Alive(unique("secured"), tmp_path, orders=500, python=python, log=log_of(kafka, tmp_path))
+    one = LivePipeline(unique("secured"), tmp_path, orders=500, python=python, log=log_of(kafka, tmp_path))
     try:
         with one.traffic(SLOW) as more:
             one.pipeline.start()
@@ -71,7 +71,7 @@ def test_capture_joins_and_index_over_secured_links(
 
 
 @pytest.mark.parametrize(("password", "trusted"), [("wrong", True), (PASSWORD, False)], ids=["password", "certificate"])
-def test_what_is_refused_is_reported_in_a_line(
+def test_a_refused_connection_is_reported_in_one_line(
     kafka: SecuredKafka, unique: Callable[[str], str], tmp_path: Path, password: str, trusted: bool
 ) -> None:
     """`doctor` and the capture report it. The capture names `log.security` and waits, because the brokers may be
@@ -169,7 +169,7 @@ def read_in_spark(links: dict[str, Brokers], topic: str, folder: Path) -> dict[s
     return found
 
 
-def test_a_certificate_file_that_is_not_there_is_reported() -> None:
+def test_a_missing_certificate_file_is_reported() -> None:
     """librdkafka refuses to create a client at all; this also causes no traceback."""
     security = KafkaSecurity(protocol="SSL", ca_file="/nowhere/ca.pem")
     assert "ssl.ca.location" in kafka_problem(Brokers("127.0.0.1:1", security))

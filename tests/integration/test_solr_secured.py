@@ -51,7 +51,7 @@ def section(server: SolrServer, ca_file: Path | None, password: str = "${SOLR_PA
     return f"{{url: 'https://127.0.0.1:{server.port}/solr', username: {USER}, password: '{password}'{trust}}}"
 
 
-def test_an_index_behind_tls_and_a_password(
+def test_an_index_with_tls_and_a_password(
     server: SolrServer, trusted: Certificate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """apply, the indexer, reindex and status present the credentials; no output and no log shows them."""

@@ -24,7 +24,7 @@ from tailorbird.cli.change.cli_apply import provision
 from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.operate.pipeline.proc_pipeline import Pipeline
 from tailorbird.operate.status.kafka_captured import PositionsReader
-from tests.integration.conftest import Captured, connection, servers
+from tests.integration.conftest import CapturedDatabase, connection, servers
 from tests.support.commands import tailorbird
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
@@ -70,7 +70,7 @@ TRAFFIC = "10.0.0.7"  # the host of the messages sent while the capture is kille
 START = dt.datetime.now(dt.UTC).replace(microsecond=0) - dt.timedelta(hours=6)
 
 
-class Said(NamedTuple):
+class SentMessage(NamedTuple):
     """A message as its sender means it; `newer`: RFC 5424, else 3164."""
 
     host: str | None
@@ -94,7 +94,7 @@ def counted(data: Sequence[bytes]) -> bytes:
     return b"".join(b"%d %s" % (len(one), one) for one in data)
 
 
-class Heard(Captured):
+class SyslogPipeline(CapturedDatabase):
     """A source of syslog and one of MySQL, both captured, and two tables of one join over them."""
 
     def __init__(self, name: str, folder: Path) -> None:
@@ -198,7 +198,7 @@ class Sender(threading.Thread):
     connection again over the next one. It keeps its last connection open, so that it would notice its end.
     """
 
-    def __init__(self, heard: Heard) -> None:
+    def __init__(self, heard: SyslogPipeline) -> None:
         super().__init__(name="sender")
         self.heard, self.sent, self.connections = heard, Counter[str](), 0
         self.enough, self.over = threading.Event(), threading.Event()
@@ -237,23 +237,23 @@ class Sender(threading.Thread):
     @staticmethod
     def _send(stream: socket.socket, texts: Sequence[str]) -> None:
         stream.settimeout(30)
-        stream.sendall(lines([Said(TRAFFIC, 6, START, text, newer=True).data() for text in texts]))
+        stream.sendall(lines([SentMessage(TRAFFIC, 6, START, text, newer=True).data() for text in texts]))
         stream.settimeout(0.02)
 
 
 @pytest.fixture
-def heard(stack: Stack, unique: Callable[[str], str], tmp_path: Path) -> Iterator[Heard]:
-    made = Heard(unique("sys"), tmp_path)
+def heard(stack: Stack, unique: Callable[[str], str], tmp_path: Path) -> Iterator[SyslogPipeline]:
+    made = SyslogPipeline(unique("sys"), tmp_path)
     yield made
     made.close()
 
 
-def say_by_every_way(heard: Heard) -> list[Said]:
+def say_by_every_way(heard: SyslogPipeline) -> list[SentMessage]:
     """Send messages of both formats and of four hosts over every transport, and one that is invalid."""
     said = [
-        Said(f"web{n % 4}", n % 8, START + dt.timedelta(seconds=4 * n), f"message {n}: ü", newer=n % 3 > 0)
+        SentMessage(f"web{n % 4}", n % 8, START + dt.timedelta(seconds=4 * n), f"message {n}: ü", newer=n % 3 > 0)
         for n in range(120)
-    ] + [Said(None, 1, START, "from nowhere", newer=True)]
+    ] + [SentMessage(None, 1, START, "from nowhere", newer=True)]
     data = [one.data() for one in said]
     with heard.connected() as stream, heard.connected() as other:
         stream.sendall(lines(data[::4]) + b"no priority by tcp\n")
@@ -267,7 +267,7 @@ def say_by_every_way(heard: Heard) -> list[Said]:
     return said
 
 
-def settled(heard: Heard, sent: Mapping[str, int], watermark: int | None = None) -> list[dict[str, Any]]:
+def settled(heard: SyslogPipeline, sent: Mapping[str, int], watermark: int | None = None) -> list[dict[str, Any]]:
     """Wait until the log has every text and deploy, and both tables show them; return the rows of messages in the
     log."""
     wait_for(lambda: len(heard.events("deploys")) == heard.deploys, "some deploys are not in the log", seconds=120)
@@ -278,7 +278,7 @@ def settled(heard: Heard, sent: Mapping[str, int], watermark: int | None = None)
 
 
 @pytest.mark.parametrize("deaths", [1, pytest.param(8, marks=pytest.mark.matrix)])
-def test_messages_are_joined_by_time_and_grouped(heard: Heard, deaths: int) -> None:
+def test_messages_are_joined_by_time_and_grouped(heard: SyslogPipeline, deaths: int) -> None:
     """Messages of every transport end in HBase: pairs with MySQL's rows by time, and counts. An invalid message is a
     dead letter that cannot be replayed. If the sender repeats what it sent over a broken connection, a killed capture
     loses nothing, and the log has no message more often than it was sent.
@@ -333,7 +333,7 @@ def test_messages_are_joined_by_time_and_grouped(heard: Heard, deaths: int) -> N
 
     young = START + dt.timedelta(hours=2)
     with heard.connected() as stream:
-        stream.sendall(lines([Said("young", 6, young, "young", newer=True).data()]))
+        stream.sendall(lines([SentMessage("young", 6, young, "young", newer=True).data()]))
         heard.deployed(100, "young", young)
         settled(heard, {**sent, "young": 1}, int(young.timestamp() * 1000) - 600_000)
     left = [row for row in heard.joined("after_deploys") if row["text"] is None]

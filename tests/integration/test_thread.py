@@ -59,7 +59,7 @@ RATE = 60.0
 QUIET = 15.0  # changes per second, if they must only be distinguished from planted faults
 
 
-class Thread:
+class RunningPipeline:
     """A running pipeline over a small shop, and helpers for the steps."""
 
     def __init__(
@@ -117,7 +117,7 @@ class Thread:
 @contextmanager
 def a_thread(
     stack: Stack, folder: Path, *, orders: int, again: bool = False, most: int | None = None
-) -> Iterator[Thread]:
+) -> Iterator[RunningPipeline]:
     """Run a pipeline over a shop of `most` orders at the end, from its databases to its page; `again` drops what they
     had.
     """
@@ -143,17 +143,17 @@ def a_thread(
     page = free_port()
     with Pipeline(topology, home=folder, page_port=page) as pipeline:
         pipeline.start()
-        yield Thread(stack, topology, pipeline, shop, generator, f"http://127.0.0.1:{page}")
+        yield RunningPipeline(stack, topology, pipeline, shop, generator, f"http://127.0.0.1:{page}")
     shop.close()
 
 
 @pytest.fixture(scope="module")
-def thread(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Thread]:
+def thread(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPipeline]:
     with a_thread(stack, tmp_path_factory.mktemp("thread"), orders=1_500) as made:
         yield made
 
 
-def test_a_snapshot_arrives(thread: Thread) -> None:
+def test_a_snapshot_arrives(thread: RunningPipeline) -> None:
     """Rows from before the capture's start are captured, joined and indexed."""
     # on a busy machine the first batch of two queries takes longer than the limit for a standstill
     wait_for(lambda: counts(thread.pipeline)["joined"] > 0, "no row was joined", 400)
@@ -161,14 +161,14 @@ def test_a_snapshot_arrives(thread: Thread) -> None:
     assert counts(thread.pipeline)["captured"] >= 1_800
 
 
-def test_live_changes_arrive(thread: Thread) -> None:
+def test_live_changes_arrive(thread: RunningPipeline) -> None:
     """Inserts, updates, deletes, foreign-key moves and renames on both servers arrive while they happen."""
     with thread.live_traffic() as more:
         more(300)
     thread.must_be_equal()
 
 
-def test_a_plan_shows_what_runs_and_what_a_change_costs(thread: Thread) -> None:
+def test_a_plan_shows_what_runs_and_what_a_change_costs(thread: RunningPipeline) -> None:
     """While the topology runs unchanged, `plan` has nothing to do. For a changed file it lists, in order: the join that
     restarts (but not the groups that do not read it), its index, the number of rows in HBase, and the effect of the
     log.
@@ -194,7 +194,7 @@ def test_a_plan_shows_what_runs_and_what_a_change_costs(thread: Thread) -> None:
     assert 0 < found[0]["seconds"] < 3_600
 
 
-def test_a_write_is_read_after_its_wait(thread: Thread) -> None:
+def test_a_write_is_read_after_its_wait(thread: RunningPipeline) -> None:
     """The class, the command and the page of `wait`: a query after it shows an earlier commit in all rows that it
     changes, during other traffic. A position that is not reached ends the wait in time.
     """
@@ -231,7 +231,7 @@ def test_a_write_is_read_after_its_wait(thread: Thread) -> None:
 
 
 def test_verify_names_and_repairs_rows_that_are_wrong_during_live_traffic(
-    thread: Thread, monkeypatch: pytest.MonkeyPatch
+    thread: RunningPipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows are changed, deleted and added directly in HBase, without replication. Both stages report them, by column
     and both values, and no others, while orders change. The join writes them again, and the index follows.
@@ -294,7 +294,7 @@ def test_verify_names_and_repairs_rows_that_are_wrong_during_live_traffic(
 
 
 @pytest.mark.parametrize("changes", [20, pytest.param(200, marks=pytest.mark.matrix)])
-def test_explain_names_the_event_that_made_each_cell(thread: Thread, changes: int) -> None:
+def test_explain_names_the_event_that_made_each_cell(thread: RunningPipeline, changes: int) -> None:
     """Random changes with known GTIDs: for every cell of the rows that they touch, explain names the event that made
     its value, by the server's GTID and binlog position. Other cells name none of these events.
     """
@@ -362,7 +362,7 @@ def test_explain_names_the_event_that_made_each_cell(thread: Thread, changes: in
     assert cells > 10 * len(touched)
 
 
-def test_status_names_the_process_that_does_not_progress(thread: Thread) -> None:
+def test_status_names_the_process_that_does_not_progress(thread: RunningPipeline) -> None:
     """While all parts progress it exits with 0, and reports them complete after any idle time. A process of each kind
     stopped by a signal, and a killed one: it exits with 1 and names the remedy. All resume where they were.
     """
@@ -392,7 +392,7 @@ def test_status_names_the_process_that_does_not_progress(thread: Thread) -> None
 
 
 @pytest.mark.matrix  # groups through kill -9: tests/joins/test_conformance.py, tests/laws/test_groups.py
-def test_a_group_empties_and_reappears_around_a_killed_join(thread: Thread) -> None:
+def test_a_group_empties_and_reappears_around_a_killed_join(thread: RunningPipeline) -> None:
     """Kill -9 of the joins' process during live traffic: a group whose last order is deleted at that time disappears,
     and reappears with its next orders. Orders without a country form a group as well.
     """
@@ -430,7 +430,7 @@ def test_a_group_empties_and_reappears_around_a_killed_join(thread: Thread) -> N
 
 
 @pytest.mark.matrix  # same as tests/integration/test_join.py for the join alone
-def test_join_killed_between_write_and_commit(thread: Thread) -> None:
+def test_join_killed_between_write_and_commit(thread: RunningPipeline) -> None:
     """HBase holds a batch that Spark did not commit: the replay writes identical cells."""
     name = "joins"
     thread.pipeline.kill(name)
@@ -446,7 +446,7 @@ def test_join_killed_between_write_and_commit(thread: Thread) -> None:
     thread.must_be_equal()
 
 
-def test_capture_killed(thread: Thread) -> None:
+def test_capture_killed(thread: RunningPipeline) -> None:
     """Kill -9 of a capture: it resumes from the position that was committed with its rows."""
     with thread.live_traffic() as more:
         for source in thread.topology.sources:
@@ -458,7 +458,7 @@ def test_capture_killed(thread: Thread) -> None:
     thread.must_be_equal()
 
 
-def test_indexer_killed(thread: Thread) -> None:
+def test_indexer_killed(thread: RunningPipeline) -> None:
     """Kill -9 of the indexer: HBase resends what was not acknowledged."""
     with thread.live_traffic() as more:
         more(60)
@@ -470,7 +470,7 @@ def test_indexer_killed(thread: Thread) -> None:
 
 
 @pytest.mark.matrix  # same as tests/integration/test_index.py, but with a join
-def test_solr_unavailable(thread: Thread) -> None:
+def test_solr_unavailable(thread: RunningPipeline) -> None:
     """Solr is down for 20 s: HBase keeps the backlog, and the index catches up by itself."""
     with thread.live_traffic() as more:
         more(60)

@@ -46,7 +46,7 @@ SQL = (
 RIGHT = "SELECT o.*, c.name FROM shop.orders o LEFT JOIN shop.customers c ON c.id = o.customer_id"
 
 
-class Checked:
+class CheckedTopology:
     """A topology over a database of the test, and the output of the commands about it."""
 
     def __init__(self, file: Path, name: str) -> None:
@@ -63,9 +63,9 @@ class Checked:
 
 
 @pytest.fixture
-def checked(unique: Callable[[str], str], tmp_path: Path) -> Iterator[Checked]:
+def checked(unique: Callable[[str], str], tmp_path: Path) -> Iterator[CheckedTopology]:
     """Create the topology and its database, which is dropped at the end."""
-    found = Checked(tmp_path / "t.yml", unique("valid"))
+    found = CheckedTopology(tmp_path / "t.yml", unique("valid"))
     connection = pymysql.connect(host="127.0.0.1", port=found.port, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
     with connection, connection.cursor() as cursor:
         for statement in (f"CREATE DATABASE {found.name}", f"USE {found.name}", *SQL):
@@ -74,7 +74,7 @@ def checked(unique: Callable[[str], str], tmp_path: Path) -> Iterator[Checked]:
         cursor.execute(f"DROP DATABASE {found.name}")
 
 
-def test_queries_are_compiled_with_the_servers_columns(checked: Checked) -> None:
+def test_queries_are_compiled_with_the_servers_columns(checked: CheckedTopology) -> None:
     """Misspelt columns, joins that miss the key, views and geometries used as text are reported before anything
     runs."""
     assert "is right" in checked.said(RIGHT)
@@ -94,7 +94,7 @@ def test_queries_are_compiled_with_the_servers_columns(checked: Checked) -> None
     assert "ENGINE" not in view
 
 
-def test_unavailable_servers_and_missing_tables_are_reported(checked: Checked) -> None:
+def test_unavailable_servers_and_missing_tables_are_reported(checked: CheckedTopology) -> None:
     """They leave a topology valid, as far as it can be checked."""
     gone = checked.said("SELECT g.id, g.name FROM shop.gone g")
     assert "is right" in gone
@@ -105,7 +105,7 @@ def test_unavailable_servers_and_missing_tables_are_reported(checked: Checked) -
     assert "not checked" not in checked.said(RIGHT, "--offline", port=9)
 
 
-def test_a_plan_is_explained_before_anything_is_captured(checked: Checked) -> None:
+def test_a_plan_is_explained_before_anything_is_captured(checked: CheckedTopology) -> None:
     """Schemas that are not in the log are read from their servers; if neither has them, both are named."""
     reported = checked.said(RIGHT, command="explain-plan")
     assert f"read at the server: shop.{checked.name}.customers, shop.{checked.name}.orders" in reported

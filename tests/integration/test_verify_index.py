@@ -50,7 +50,7 @@ def live_writes(world: World, codec: RowCodec) -> Iterator[None]:
         writing.result()
 
 
-class Planting:
+class PlantedWrites:
     """Writes that bypass the pipeline: in HBase without the WAL, so that nothing is replicated; in Solr past the
     version fence.
     """
@@ -83,7 +83,7 @@ class Planting:
         return {name: value for name, value in self._world.documents()[key].items() if not name.startswith("_v")}
 
 
-class Yes:
+class YesPrompt:
     """Answers yes to every question."""
 
     @contextmanager
@@ -101,7 +101,7 @@ class Yes:
 
 def said(world: World, *, dry_run: bool = False) -> StageResult:
     """Run `verify --stage index` within this process, which saves its start; return its output."""
-    [one] = verify_indexes(parse_request(world.topology, ["index"], None, repair=True, dry_run=dry_run), Yes())
+    [one] = verify_indexes(parse_request(world.topology, ["index"], None, repair=True, dry_run=dry_run), YesPrompt())
     return one
 
 
@@ -121,7 +121,7 @@ def test_planted_faults_are_found_and_repaired_during_live_writes(
         world.start()
         world.write(codec, [row(n) for n in range(KEPT + 100)])
         equal(world)
-        with live_writes(world, codec), closing(Planting(world, codec)) as plant:
+        with live_writes(world, codec), closing(PlantedWrites(world, codec)) as plant:
             plant.post([{**plant.document(KEPT + 1), "amount": "12.34"}])  # with the fence of the row itself
             plant.post({"delete": {"id": plant.id(KEPT + 2)}})
             plant.post([{**plant.document(KEPT + 3), "_id": plant.id(9_003), "id": 9_003}])

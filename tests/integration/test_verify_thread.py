@@ -27,7 +27,7 @@ from tailorbird.verify.index.run_index_stage import verify_indexes
 from tailorbird.verify.request import SilentTerminal, StageResult, parse_request
 from tailorbird.verify.table import run_table_stage
 from tailorbird.verify.table.run_table_stage import verify_tables
-from tests.integration.test_thread import Thread, a_thread
+from tests.integration.test_thread import RunningPipeline, a_thread
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.timeout(7200)]
@@ -39,7 +39,7 @@ STARTS = 1200  # seconds: until a first batch of so many rows is written
 
 
 @pytest.fixture(scope="module")
-def wide(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Thread]:
+def wide(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPipeline]:
     """A pipeline with databases of its own: those of other tests are dropped before it, its own after it."""
     with a_thread(stack, tmp_path_factory.mktemp("wide"), orders=MANY, again=True, most=MANY) as made:
         wait_for(lambda: counts(made.pipeline)["joined"] > 0, "no row was joined", STARTS)
@@ -57,13 +57,13 @@ def settling(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SilentTerminal, "ask", lambda *_: True)
 
 
-def execute(thread: Thread, sql: str, *values: object, server: str = "shop") -> None:
+def execute(thread: RunningPipeline, sql: str, *values: object, server: str = "shop") -> None:
     """Run a statement at a source."""
     statement = ShopStatement(server="crm" if server == "crm" else "shop", sql=sql, values=values)
     thread.shop.apply(ShopTransaction(kind="order changed", statement=statement))
 
 
-def verified(thread: Thread, *stages: str, repair: bool = False, dry_run: bool = False) -> list[StageResult]:
+def verified(thread: RunningPipeline, *stages: str, repair: bool = False, dry_run: bool = False) -> list[StageResult]:
     """Run `verify` of the joined table and its index within this process; return its results."""
     which = list(stages) or ["table", "index"]
     asked = parse_request(thread.topology, which, ["orders_wide"], repair=repair, dry_run=dry_run)
@@ -75,7 +75,7 @@ def verified(thread: Thread, *stages: str, repair: bool = False, dry_run: bool =
     return found
 
 
-def committed(thread: Thread) -> int:
+def committed(thread: RunningPipeline) -> int:
     """Return the number of transactions that both servers have committed, each of one change here."""
     return sum(int(span.rpartition("-")[2]) for span in thread.shop.executed().values())
 
@@ -85,7 +85,7 @@ def reported(verdict: Verdict) -> dict[object, tuple[str, dict[str, object]]]:
     return {f.key["id"]: (f.kind, {**f.columns}) for f in verdict.findings}
 
 
-def test_no_false_alarm_during_traffic_and_deaths(wide: Thread) -> None:
+def test_no_false_alarm_during_traffic_and_deaths(wide: RunningPipeline) -> None:
     """300 changes per second, while joins and indexer are killed in turns: verify never reports a difference, and
     hardly a row that changes at every look.
     """
@@ -114,7 +114,7 @@ def test_no_false_alarm_during_traffic_and_deaths(wide: Thread) -> None:
     assert {one.verdict.outcome for one in verified(wide)} == {"equal"}
 
 
-def test_faults_among_many_rows_are_found_exactly_and_repaired(wide: Thread) -> None:
+def test_faults_among_many_rows_are_found_exactly_and_repaired(wide: RunningPipeline) -> None:
     """Rows are changed, deleted and added in HBase, documents in Solr: no other row is reported."""
     topology, table = wide.topology, wide.topology.tables["orders_wide"]
     layout = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=table.name).newest()
@@ -172,7 +172,7 @@ def test_faults_among_many_rows_are_found_exactly_and_repaired(wide: Thread) -> 
     assert {said.verdict.outcome for said in verified(wide)} == {"equal"}
 
 
-def test_a_bug_in_the_engine_is_found_and_not_covered_up(wide: Thread) -> None:
+def test_a_bug_in_the_engine_is_found_and_not_covered_up(wide: RunningPipeline) -> None:
     """Rows that it wrote are reported, by column and both values. A repair makes it write them again: still wrong,
     which is reported with the remedy. With a correct engine the same repair corrects them.
     """

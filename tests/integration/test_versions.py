@@ -44,7 +44,7 @@ TAILORBIRD = str(Path(sys.executable).parent / "tailorbird")
 RATE = 20.0
 
 
-class Evolving:
+class ChangingTopology:
     """A test's topology whose file changes while `tailorbird run` executes it."""
 
     def __init__(self, folder: Path) -> None:
@@ -93,13 +93,13 @@ class Evolving:
 
 
 @pytest.fixture
-def evolving(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Evolving:
+def evolving(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ChangingTopology:
     monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
-    return Evolving(tmp_path)
+    return ChangingTopology(tmp_path)
 
 
 @pytest.fixture
-def shop(evolving: Evolving) -> Iterator[tuple[MySqlShop, Shop]]:
+def shop(evolving: ChangingTopology) -> Iterator[tuple[MySqlShop, Shop]]:
     generator = Shop(random=Random(3))
     servers = MySqlShop(evolving.topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
     for server in SCHEMAS:  # documents that another test has left
@@ -112,7 +112,7 @@ def shop(evolving: Evolving) -> Iterator[tuple[MySqlShop, Shop]]:
     servers.close()
 
 
-def settled(evolving: Evolving, servers: MySqlShop) -> None:
+def settled(evolving: ChangingTopology, servers: MySqlShop) -> None:
     """Wait until every committed change is visible in every index that runs."""
     executed = servers.executed()
     with PositionsReader(evolving.topology) as positions:
@@ -121,7 +121,9 @@ def settled(evolving: Evolving, servers: MySqlShop) -> None:
         )
 
 
-def test_a_changed_select_is_built_swapped_in_and_rolled_back(evolving: Evolving, shop: tuple[MySqlShop, Shop]) -> None:
+def test_a_changed_select_is_built_swapped_in_and_rolled_back(
+    evolving: ChangingTopology, shop: tuple[MySqlShop, Shop]
+) -> None:
     """Under traffic, the name that queries use shows all old rows until it shows the new ones. Both versions equal the
     sources before and after the swap. It is rolled back without a rebuild and swapped again, and the retired version is
     removed.
@@ -193,7 +195,7 @@ def test_a_changed_select_is_built_swapped_in_and_rolled_back(evolving: Evolving
 
 
 def test_an_apply_killed_at_every_step_is_finished_by_the_next(
-    evolving: Evolving, shop: tuple[MySqlShop, Shop]
+    evolving: ChangingTopology, shop: tuple[MySqlShop, Shop]
 ) -> None:
     """Kill -9 of one apply after the other, each at the next step, under traffic: the last one ends like an undisturbed
     one. While one runs, another is refused.

@@ -131,7 +131,7 @@ dashboards:
         written.connection.close()
 
 
-def test_what_was_written_is_read(written: WrittenPipeline) -> None:
+def test_written_changes_are_read_after_a_wait(written: WrittenPipeline) -> None:
     """Random writes, some to a table that is not captured: after each wait a query shows the write, also at the first
     start.
     """

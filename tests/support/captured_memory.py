@@ -38,7 +38,7 @@ class Phases(Observer):
         self.said.append((what, details))
 
 
-class Killed(Retriable):
+class KilledError(Retriable):
     """The process is killed here; the next one starts at once."""
 
 
@@ -100,7 +100,7 @@ class MemoryCapture:
             if self._fuse < 0:
                 self._fuse = None
                 self.kills += 1
-                raise Killed(where)
+                raise KilledError(where)
 
     def start(self) -> None:
         """Start to capture."""
@@ -115,7 +115,7 @@ class MemoryCapture:
                 try:
                     self._session(source).run()
                 except Retriable as error:
-                    if not isinstance(error, Killed):
+                    if not isinstance(error, KilledError):
                         time.sleep(0.05)
         except BaseException as error:  # checked in the test's own thread
             self.failed = error

@@ -15,7 +15,7 @@ from ingest.maxscale.users import check_of
 from tests.support.cdc_client import CdcClient
 
 
-class Served:
+class MaxScaleServer:
     """A server that listens at `address`; `notify` notifies it of a commit."""
 
     def __init__(self, log: ChangeTables, limits: ServerLimits, tls: SSLContext | None) -> None:
@@ -52,9 +52,11 @@ class Served:
 
 
 @contextlib.contextmanager
-def served(log: ChangeTables, limits: ServerLimits | None = None, tls: SSLContext | None = None) -> Iterator[Served]:
+def served(
+    log: ChangeTables, limits: ServerLimits | None = None, tls: SSLContext | None = None
+) -> Iterator[MaxScaleServer]:
     """Serve a log while the block runs."""
-    one = Served(log, limits or ServerLimits(), tls)
+    one = MaxScaleServer(log, limits or ServerLimits(), tls)
     thread = threading.Thread(target=one.run, name="served")
     thread.start()
     assert one._ready.wait(10)

@@ -56,7 +56,7 @@ def schema_of(table: str = "t", version: int = 1, **columns: str) -> TableSchema
     )
 
 
-class Committed(Protocol):
+class HistoryTarget(Protocol):
     """Accepts a history."""
 
     def schema(self, schema: TableSchema, sequence: int) -> None: ...
@@ -70,7 +70,7 @@ class Committed(Protocol):
 class SourceLog:
     """The source: its transactions, one after another; `maria` gives them MariaDB's GTIDs of a domain."""
 
-    into: Committed
+    into: HistoryTarget
     maria: int | None = None
     sequence: int = 0
     transactions: int = 0
@@ -144,14 +144,14 @@ class MemoryChanges:
     _touched: set[tuple[TableId, int]] = field(default_factory=set)
 
     def schema(self, schema: TableSchema, sequence: int) -> None:
-        """See `Committed`."""
+        """See `HistoryTarget`."""
         known = self.found[schema.table_id].found if schema.table_id in self.found else ()
         self.found[schema.table_id] = SchemaVersions((*known, (sequence, schema)))
         self.records.setdefault(schema.table_id, [[] for _ in range(PARTITIONS)])
         self._next.setdefault(schema.table_id, [0] * PARTITIONS)
 
     def change(self, event: ChangeEvent, schema: TableSchema) -> None:
-        """See `Committed`."""
+        """See `HistoryTarget`."""
         image, value = event.after or event.before, orjson.dumps(to_envelope(event, "mem"))
         key = orjson.dumps(key_of(schema, image)) if image is not None else TRUNCATE_KEY
         places = range(PARTITIONS) if image is None else [crc32(key) % PARTITIONS]
@@ -163,7 +163,7 @@ class MemoryChanges:
                 self._touched.add((schema.table_id, place))
 
     def commit(self, position: Position) -> None:
-        """See `Committed`."""
+        """See `HistoryTarget`."""
         for table, following in self._next.items():
             self.ends[table] = dict(enumerate(following))
         for table, place in self._touched:
@@ -225,7 +225,7 @@ class MemoryChanges:
         return self.found[table]
 
 
-class KafkaCommitted:
+class KafkaHistory:
     """Commits a history as capture does."""
 
     def __init__(self, topology: Topology) -> None:
@@ -236,14 +236,14 @@ class KafkaCommitted:
         self._log.recover()
 
     def schema(self, schema: TableSchema, sequence: int) -> None:
-        """See `Committed`."""
+        """See `HistoryTarget`."""
         position = Position(file="f", pos=sequence, gtid_set="", sequence=sequence)
         state = TableState(table_id=schema.table_id, schema=schema, version=schema.version)
         change = SchemaChange(position=position, ddl="", tables=(state,))
         self._log.extend([*self._recorder.history(records(change)), self._recorder.schema(schema)])
 
     def change(self, event: ChangeEvent, schema: TableSchema) -> None:
-        """See `Committed`."""
+        """See `HistoryTarget`."""
         if event.op == "t":
             topic = change_topic(self._topology.name, schema.table_id)
             value = orjson.dumps(to_envelope(event, self._topology.name))
@@ -252,7 +252,7 @@ class KafkaCommitted:
             self._log.extend(self._recorder.change(event, schema))
 
     def commit(self, position: Position) -> None:
-        """See `Committed`."""
+        """See `HistoryTarget`."""
         self._log.commit(Checkpoint(position=position, snapshot="done", ts_ms=int(time.time() * 1000)))
 
     def close(self) -> None:

@@ -36,7 +36,7 @@ tables:
 """
 
 
-class Reported(Observer):
+class SessionReports(Observer):
     """Keeps the reports of a session."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class LiveCapture:
     extra: str = ""
     user: str = "cdc"
     broker: Broker = field(default_factory=Broker)
-    reported: Reported = field(default_factory=Reported)
+    reported: SessionReports = field(default_factory=SessionReports)
     failed: list[BaseException] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None

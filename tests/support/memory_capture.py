@@ -45,7 +45,7 @@ def topology_of(
     )
 
 
-class Heard(Observer):
+class SessionReports(Observer):
     """Remembers the reports of a session."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class MemoryCapture:
 
     topology: Topology
     broker: Broker = field(default_factory=Broker)
-    heard: Heard = field(default_factory=Heard)
+    heard: SessionReports = field(default_factory=SessionReports)
     failed: BaseException | None = None
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None

@@ -26,7 +26,7 @@ class Raw(str):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Made:
+class SampleDatabase:
     """A database: the bodies of its CREATE TABLE statements, its foreign keys, views and rows.
 
     A foreign key is (child, columns, parent, referenced, the actions on delete and update).
@@ -126,7 +126,7 @@ def _times(number: int) -> str:
 _CHANGED = "last_update TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP"
 
 
-def rental() -> Made:
+def rental() -> SampleDatabase:
     """Return the shape of sakila: a cycle of stores and staff, geometry, enum and set, a view, two paths to one
     table."""
     countries, cities, films = ["Peru", "Chad", "Oman", "Mali"], 8, 24
@@ -186,7 +186,7 @@ def rental() -> Made:
             for n in range(1, 91)
         ],
     }  # fmt: skip
-    return Made(
+    return SampleDatabase(
         name="rental",
         tables={
             "country": f"country_id SMALLINT UNSIGNED NOT NULL PRIMARY KEY, country VARCHAR(50) NOT NULL, {_CHANGED}",
@@ -250,7 +250,7 @@ def rental() -> Made:
     )
 
 
-def music() -> Made:
+def music() -> SampleDatabase:
     """Return the shape of chinook: capitalized names, an employee who reports to another, a key of two columns."""
     rows: dict[str, list[dict[str, Cell]]] = {
         "Artist": [{"ArtistId": n, "Name": f"The Band {n}"} for n in range(1, 8)],
@@ -288,7 +288,7 @@ def music() -> Made:
         "Playlist": [{"PlaylistId": n, "Name": f"Mix {n}"} for n in range(1, 4)],
         "PlaylistTrack": [{"PlaylistId": n % 3 + 1, "TrackId": n} for n in range(1, 31)],
     }  # fmt: skip
-    return Made(
+    return SampleDatabase(
         name="Music",
         tables={
             "Artist": "ArtistId INT NOT NULL PRIMARY KEY, Name VARCHAR(120)",
@@ -323,7 +323,7 @@ def music() -> Made:
     )
 
 
-def trade() -> Made:
+def trade() -> SampleDatabase:
     """Return the shape of northwind: text keys, a table name with a space, a table without a key, SQL's own words, a
     referenced key of two columns, a unique key that is not the primary one."""
     rows: dict[str, list[dict[str, Cell]]] = {
@@ -360,7 +360,7 @@ def trade() -> Made:
             for n in range(1, 61)
         ],
     }  # fmt: skip
-    return Made(
+    return SampleDatabase(
         name="trade-winds",
         tables={
             "Customers": "CustomerID VARCHAR(5) NOT NULL PRIMARY KEY, CompanyName VARCHAR(40) NOT NULL, "

@@ -19,12 +19,12 @@ from tailorbird.deploy.draft.naming import quoted, role, scalar, snake
 from tailorbird.deploy.draft.settle import schemas_of, settled
 from tailorbird.deploy.draft.shape import FoundServer
 from tailorbird.operate.doctor.validate import judged, validate
-from tests.support.schemas_made import SHAPES, Made, music, rental, trade
+from tests.support.schemas_made import SHAPES, SampleDatabase, music, rental, trade
 
 
-def begun(made: Made | FoundServer, most: int = 3) -> tuple[Draft, str, Topology]:
+def begun(made: SampleDatabase | FoundServer, most: int = 3) -> tuple[Draft, str, Topology]:
     """The draft of a database, its text, and what our reader makes of it."""
-    server = made.found(snake(made.name)) if isinstance(made, Made) else made
+    server = made.found(snake(made.name)) if isinstance(made, SampleDatabase) else made
     draft, text = settled(guess(snake(server.database), [server], most), "mine.yml")
     environ = {server.password_env: "secret"}
     return draft, text, read_topology(text, file="mine.yml", environ=environ)
@@ -60,7 +60,7 @@ def test_facts_are_what_nothing_refers_to() -> None:
 
 def test_each_database_is_read() -> None:
     """Whoever names two databases sees both, however few tables he wants; one that has nothing is told of."""
-    bare = Made(name="bare", tables={"Notes": "Said TEXT"})
+    bare = SampleDatabase(name="bare", tables={"Notes": "Said TEXT"})
     servers = [made.found(snake(made.name)) for made in (rental(), music(), bare)]
     draft, text = settled(guess("all", servers, 1), "all.yml")
     assert [each.name for each in draft.tables] == ["payment", "invoice_line"]
@@ -70,7 +70,7 @@ def test_each_database_is_read() -> None:
 
 def test_names_lead_where_no_key_does() -> None:
     """Most databases that live apart can have no foreign keys: names are believed where the values agree."""
-    shop = Made(
+    shop = SampleDatabase(
         name="shop",
         tables={
             "orders": "id INT PRIMARY KEY, customer_id BIGINT, city_id INT, product_no INT, status_id INT, up_id INT",
@@ -80,7 +80,7 @@ def test_names_lead_where_no_key_does() -> None:
         },
         rows={"orders": [{"id": n, "customer_id": n, "product_no": n, "status_id": 90 + n} for n in range(10)]},
     )
-    crm = Made(name="crm", tables={"customers": "id INT PRIMARY KEY, name VARCHAR(40)"})
+    crm = SampleDatabase(name="crm", tables={"customers": "id INT PRIMARY KEY, name VARCHAR(40)"})
     servers = [shop.found(), crm.found()]
     found = {str(each): each for each in likely(servers)}
     # of another type, or of no table's name: not even likely
@@ -192,7 +192,7 @@ def test_a_query_that_does_not_compile_is_made_simpler() -> None:
 def test_nothing_to_capture_is_said() -> None:
     """Exit 2, with what there is and why it does not do."""
     made = trade()
-    only = Made(name="bare", tables={"Notes": made.tables["Notes"]}, views={"v": "SELECT 1"})
+    only = SampleDatabase(name="bare", tables={"Notes": made.tables["Notes"]}, views={"v": "SELECT 1"})
     with pytest.raises(UsageError, match=r"no table that can be captured in bare .*Notes: has no primary key"):
         guess("bare", [only.found()], 3)
 

@@ -76,7 +76,7 @@ class Server:
 
 
 @dataclass
-class Installed:
+class ServerFiles:
     """The location of a server's files: `command` runs mysqld, `base` has its share folder."""
 
     command: list[str]
@@ -98,7 +98,7 @@ def _stack_cache() -> Path:
     return StackSettings.from_environ(os.environ, ROOT).cache
 
 
-def install(flavour: str) -> Installed:
+def install(flavour: str) -> ServerFiles:
     """Put a server's files into the cache."""
     if flavour == "mysql80":
         return _mysql80()
@@ -110,23 +110,25 @@ def install(flavour: str) -> Installed:
         (_from_maven if flavour in _MAVEN else _from_debian)(flavour, work)
         work.rename(folder)
     if flavour == "mysql57":
-        return Installed([str(folder / "bin/mysqld")], folder, _libraries(), folder / "share")
+        return ServerFiles([str(folder / "bin/mysqld")], folder, _libraries(), folder / "share")
     if flavour == "maria11":
         base = next(folder.rglob("mariadbd")).parent.parent
         environ = {"LD_LIBRARY_PATH": f"{base / 'libs'}:{_libraries()['LD_LIBRARY_PATH']}"}
-        return Installed([str(base / "bin/mariadbd")], base, environ, base / "share")
+        return ServerFiles([str(base / "bin/mariadbd")], base, environ, base / "share")
     base, lib = folder / "usr", folder / "usr/lib/x86_64-linux-gnu"
     if flavour == "maria10":
         flags = [f"--plugin-dir={base}/lib/mysql/plugin", f"--character-sets-dir={base}/share/mysql/charsets"]
-        return Installed(
+        return ServerFiles(
             [str(base / "sbin/mariadbd")], base, {"LD_LIBRARY_PATH": str(lib)}, base / "share/mysql", flags
         )
     loader = [str(base / "lib64/ld-linux-x86-64.so.2"), "--library-path", str(lib)]
     flags = [f"--plugin-dir={base}/lib/mysql/plugin", f"--character-sets-dir={base}/share/mysql/charsets"]
-    return Installed([*loader, str(base / "sbin/mysqld")], base, {}, base / "share/mysql", flags, base / "bin", loader)
+    return ServerFiles(
+        [*loader, str(base / "sbin/mysqld")], base, {}, base / "share/mysql", flags, base / "bin", loader
+    )
 
 
-def _mysql80() -> Installed:
+def _mysql80() -> ServerFiles:
     from tailorbird.devtools.stack.proc_stack import Stack
     from tailorbird.devtools.stack.proc_tools import find_java, find_tools
     from tailorbird.devtools.stack.progress import silent
@@ -137,7 +139,7 @@ def _mysql80() -> Installed:
     java = find_java(settings.cache, os.environ, silent)
     tools = find_tools(settings.cache, java, silent, with_mysql=True)
     environ = {"LD_LIBRARY_PATH": str(tools.libraries)} if tools.libraries else {}
-    return Installed([str(tools.mysql / "bin/mysqld")], tools.mysql, environ, tools.mysql / "share")
+    return ServerFiles([str(tools.mysql / "bin/mysqld")], tools.mysql, environ, tools.mysql / "share")
 
 
 def _libraries() -> dict[str, str]:
@@ -295,7 +297,7 @@ def wait_until_up(server: Server) -> None:
 
 
 def _bootstrap_maria(
-    installed: Installed, common: list[str], data: Path, folder: Path, environ: dict[str, str]
+    installed: ServerFiles, common: list[str], data: Path, folder: Path, environ: dict[str, str]
 ) -> None:
     (data / "mysql").mkdir(parents=True)
     parts = ["create database if not exists mysql;\nuse mysql;\n"]

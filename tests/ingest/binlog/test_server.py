@@ -122,7 +122,7 @@ def cut_and_compare(server: Server, database: str, by_gtid: bool) -> None:
     assert cuts >= 4
 
 
-def test_a_reader_without_reconnect_says_so(mysql80: Server, database: str) -> None:
+def test_a_reader_without_reconnect_raises_the_error(mysql80: Server, database: str) -> None:
     """With reconnect=0 a lost connection raises an error, and its checkpoint continues without loss."""
     start = transport_of(mysql80).head()
     with mysql80.session() as session, session.cursor() as cursor:

@@ -126,7 +126,7 @@ def test_servers_are_read_as_on_the_general_path(general: Any, rng: Random, dama
 
 
 @pytest.mark.parametrize("server", [True, False])
-def test_most_of_an_oltp_binlog_is_taken_whole(server: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_most_of_an_oltp_binlog_is_read_whole(server: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparisons above are valid only if the fast path is taken, which must be so for an OLTP binlog."""
     writer, rng = BinlogWriter(), Random(1)
     events = [writer.begin(NOW)[4:]]

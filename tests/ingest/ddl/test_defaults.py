@@ -157,7 +157,7 @@ def test_a_retyped_column_converts_the_value_of_older_rows(before: str, after: s
         ("uuid()", "", "varchar(36)", "YES", MARIA, UNKNOWN),
     ],
 )
-def test_information_schema_reports_defaults(
+def test_information_schema_has_the_same_defaults(
     shown: object, extra: str, column_type: str, nullable: str, dialect: Dialect, wanted: Canonical
 ) -> None:
     """The start of a snapshot knows the same defaults as statements give, in each server's notation."""

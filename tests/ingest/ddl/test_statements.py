@@ -101,7 +101,7 @@ def test_an_unknown_statement_quarantines_its_table_only(sql: str) -> None:
     assert applied.changed == {}
 
 
-def test_a_quarantine_lasts_until_the_columns_are_reported() -> None:
+def test_a_quarantine_lasts_until_the_columns_are_known() -> None:
     """Later statements on the table remain errors with the first reason, follow its renames, and end with a CREATE."""
     catalog = start("CREATE TABLE t (a INT)")
     first = run(catalog, "ALTER TABLE t ADD b NOSUCHTYPE")
@@ -214,7 +214,7 @@ def test_old_timestamps_are_not_null() -> None:
     assert [column.nullable for column in table.columns] == [False, True, True]
 
 
-def test_sql_mode_comes_as_names_or_as_the_logs_number() -> None:
+def test_sql_mode_is_given_as_names_or_as_the_logs_number() -> None:
     """Both forms of sql_mode mean the same dialect."""
     assert MYSQL.in_mode("ANSI_QUOTES,NO_BACKSLASH_ESCAPES,REAL_AS_FLOAT") == MYSQL.in_mode_bits(1 | 4 | 1 << 20)
     assert MYSQL.in_mode("") == MYSQL.in_mode_bits(2) == MYSQL

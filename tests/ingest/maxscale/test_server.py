@@ -15,7 +15,7 @@ import pytest
 
 from ingest.maxscale.tcp_server import STALLED, ServerLimits
 from tests.support.cdc_client import CdcClient
-from tests.support.cdc_served import Served, served
+from tests.support.cdc_served import MaxScaleServer, served
 from tests.support.changes_made import MemoryChanges, SourceLog, schema_of
 from tests.support.waiting import wait_for
 
@@ -264,7 +264,7 @@ def test_noise_partial_requests_and_long_lines_harm_no_other_client() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def _noise(server: Served) -> None:
+def _noise(server: MaxScaleServer) -> None:
     for said in (bytes(range(256)) * 64, b"\x16\x03\x01\x02\x00\x01" * 20, b"GET / HTTP/1.1\r\n\r\n"):
         with server.client() as client:
             client.send(said)

@@ -32,13 +32,13 @@ from ingest.maxscale.upstream_values import reads_reported
 from ingest.records.capture_interfaces import Checkpoint, OpenLog, PositionLost, Record
 from ingest.run_capture import ClosableSignals, capture
 from tests.support.cdc_recorded import recorded
-from tests.support.cdc_served import Served, served
+from tests.support.cdc_served import MaxScaleServer, served
 from tests.support.changes_made import MemoryChanges, SourceLog, schema_of
 
 TABLE = TableId(source="old", database="d", table="t")
 
 
-class Kept(MemoryLog):
+class MortalLog(MemoryLog):
     """The log in memory, as a session opens it; it dies at the commit that is configured as its last."""
 
     commits = -1
@@ -49,17 +49,17 @@ class Kept(MemoryLog):
         self.abort()
 
     def commit(self, checkpoint: Checkpoint) -> None:
-        if Kept.commits == 0:
-            raise DiedAtCommit
-        Kept.commits -= 1
+        if MortalLog.commits == 0:
+            raise KilledAtCommitError
+        MortalLog.commits -= 1
         super().commit(checkpoint)
 
 
-class DiedAtCommit(Exception):
+class KilledAtCommitError(Exception):
     """Represents kill -9."""
 
 
-class Replayed:
+class ReplayedServer:
     """Replays a server's answers, in turn, to every client that sends the recorded requests."""
 
     def __init__(self, said: list[tuple[str, bytes]]) -> None:
@@ -87,14 +87,14 @@ class Replayed:
 
 
 @pytest.fixture
-def maxscale() -> Iterator[Replayed]:
+def maxscale() -> Iterator[ReplayedServer]:
     """A recorded MaxScale 24.02 that sends a table."""
-    server = Replayed(recorded(Path(__file__).parents[2] / "cases" / "maxscale" / "maxscale-24.02.case"))
+    server = ReplayedServer(recorded(Path(__file__).parents[2] / "cases" / "maxscale" / "maxscale-24.02.case"))
     yield server
     server.end()
 
 
-class Quiet:
+class NoSignals:
     """Signals that never arrive."""
 
     def read(self, start: int | None) -> tuple[list[Signal], int | None]:
@@ -103,7 +103,7 @@ class Quiet:
     def close(self) -> None: ...
 
 
-def topology(server: Served | Replayed, password: str = "foopasswd", **more: Any) -> Topology:
+def topology(server: MaxScaleServer | ReplayedServer, password: str = "foopasswd", **more: Any) -> Topology:
     host, port = server.address
     rest = "".join(f", {name}: {value}" for name, value in more.items())
     text = (
@@ -119,7 +119,7 @@ def run(top: Topology, broker: Broker, wanted: int) -> list[dict[str, Any]]:
 
     class Into:
         def open(self) -> tuple[OpenLog, ClosableSignals]:
-            return Kept(broker, schemas_topic("top"), history_topic("top")), Quiet()
+            return MortalLog(broker, schemas_topic("top"), history_topic("top")), NoSignals()
 
     waits = threading.Event()
     capture(
@@ -186,7 +186,7 @@ def test_every_change_is_mirrored_with_its_columns() -> None:
     log = MemoryChanges()
     source = began(log)
     report(source, 0, 60)
-    Kept.commits = -1
+    MortalLog.commits = -1
     with served(log) as server:
         found = run(topology(server), Broker(), len(source.reported))
     assert by_row((e["op"], e["before"], e["after"]) for e in found) == expected(source)
@@ -195,9 +195,9 @@ def test_every_change_is_mirrored_with_its_columns() -> None:
     assert numbers == sorted(set(numbers))
 
 
-def test_the_quirks_of_a_maxscale_are_read(maxscale: Replayed) -> None:
+def test_the_quirks_of_a_maxscale_are_read(maxscale: ReplayedServer) -> None:
     """Two line ends after a login, decimals as doubles, texts for bytes; an ambiguous value is a dead letter."""
-    Kept.commits = -1
+    MortalLog.commits = -1
     broker, top = Broker(), topology(maxscale, unrepresentable="dead_letter")
     text = {TABLE: TableRule(message_key_columns=("id",), ignored_columns=("b",))}
     ignoring = replace(top, sources={"old": replace(top.sources["old"], rules=text)})
@@ -219,7 +219,7 @@ def test_the_quirks_of_a_maxscale_are_read(maxscale: Replayed) -> None:
 
 
 @pytest.mark.long
-def test_killed_at_any_commit_each_change_is_reported_once() -> None:
+def test_killed_at_any_commit_each_change_is_published_once() -> None:
     """It resumes at a GTID, and skips what it has published of that transaction, and of the snapshot rows after it."""
     log, random = MemoryChanges(most=2), Random(9)
     source, broker, deaths = began(log), Broker(), 0
@@ -228,12 +228,12 @@ def test_killed_at_any_commit_each_change_is_reported_once() -> None:
             report(source, first, first + 20)
             server.notify()
             while len(reported(broker)) < len(source.reported):
-                Kept.commits = random.randrange(2)
+                MortalLog.commits = random.randrange(2)
                 try:
                     run(topology(server), broker, len(source.reported))
-                except DiedAtCommit:
+                except KilledAtCommitError:
                     deaths += 1
-        Kept.commits = -1
+        MortalLog.commits = -1
     assert deaths > 1
     assert by_row((e["op"], e["before"], e["after"]) for e in reported(broker)) == expected(source)
 
@@ -243,7 +243,7 @@ def test_faults_are_named() -> None:
     log = MemoryChanges()
     source = began(log)
     report(source, 0, 60)
-    Kept.commits = -1
+    MortalLog.commits = -1
     broker = Broker()
     with served(log) as server:
         with pytest.raises(UsageError, match="Authentication failed"):

@@ -177,7 +177,7 @@ def test_a_dump_resumes_where_it_was_killed(database: PolledDatabase) -> None:
     assert numbers == sorted(set(numbers))
 
 
-def test_a_dump_never_overwrites_what_is_newer(database: PolledDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dump_never_overwrites_newer_rows(database: PolledDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page is published before anything else is read: rows that change just before or after it was read end
     correctly, and so do rows inserted and deleted after the walk has passed."""
     one = polled_table(database, limit=2)

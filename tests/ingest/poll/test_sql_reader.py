@@ -67,7 +67,7 @@ def run(top: Topology, broker: Broker, cycles: int = 3) -> list[dict[str, Any]]:
     return [orjson.loads(r.value) for r in broker.records if r.topic == change_topic("top", TABLE) and r.value]
 
 
-def test_every_type_is_reported_canonically_or_refused_by_name(file: Path) -> None:
+def test_every_type_is_published_canonically_or_refused_by_name(file: Path) -> None:
     """Values of a foreign database are published in canonical form; a value that has none is refused."""
     execute(
         file,

@@ -40,14 +40,14 @@ def topology(mode: str = "updated_at", port: int = 1433) -> Topology:
     return read_topology(text, file="top.yml", environ={})
 
 
-class Reported:
+class RecordedConnection:
     """A connection that records the text of each statement, as SQL Server would get it."""
 
     def __init__(self) -> None:
         self.dialect: Dialect = MSSQL.dialect()
         self.said: list[str] = []
 
-    def execute(self, statement: Any) -> Reported:
+    def execute(self, statement: Any) -> RecordedConnection:
         compiled = statement.compile(dialect=self.dialect, compile_kwargs={"literal_binds": True})
         self.said.append(" ".join(str(compiled).split()))
         return self
@@ -61,9 +61,9 @@ class Reported:
 
 def reader(
     cursor: TypeEngine[Any], mode: str = "updated_at", line: TypeEngine[Any] | None = None
-) -> tuple[Reported, SqlReader, Any]:
+) -> tuple[RecordedConnection, SqlReader, Any]:
     """Return a reader of a table with a composite key, whose second column is a number unless `line` declares it."""
-    source, reported = topology(mode).sources["s"], Reported()
+    source, reported = topology(mode).sources["s"], RecordedConnection()
     assert source.poll is not None
     one = SqlReader(reported, source, source.poll)  # type: ignore[arg-type]  # it stands for a connection
     described = sa.Table(

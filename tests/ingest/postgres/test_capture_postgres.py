@@ -110,7 +110,7 @@ def test_a_snapshot_under_traffic_loses_and_repeats_nothing(capture: Capture, id
         assert all(event["before"]["id"] == event["after"]["id"] for event in updates)
 
 
-def test_each_change_is_reported_once_and_in_order(capture: Capture) -> None:
+def test_each_change_is_published_once_and_in_order(capture: Capture) -> None:
     """Insert, update, delete and a changed key with the default identity: before images are the key, or none."""
     captured = capture()
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v TEXT)", "INSERT INTO t VALUES (1, 'old')")
@@ -138,7 +138,7 @@ def test_each_change_is_reported_once_and_in_order(capture: Capture) -> None:
     assert [r.value for r in captured.records("t") if r.key == b'{"id":3}'][-1] is None
 
 
-def test_full_identity_reports_rows_before(capture: Capture) -> None:
+def test_full_identity_has_before_images(capture: Capture) -> None:
     """With REPLICA IDENTITY FULL every change has a before image, so joins need no state for it."""
     captured = capture(extra=FULL)
     captured.sql(
@@ -406,7 +406,7 @@ def test_a_slot_that_lost_its_log_is_reported_or_recreated(capture: Capture, pol
     assert in_log(captured) == {1: 2}
 
 
-def test_only_what_is_committed_is_confirmed(capture: Capture) -> None:
+def test_only_committed_changes_are_confirmed(capture: Capture) -> None:
     """The server discards confirmed changes: a process that dies before its commit must receive all of them again."""
     captured = capture()
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")

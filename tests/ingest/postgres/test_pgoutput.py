@@ -199,7 +199,7 @@ def reported(log: Log) -> list[tuple[bytes, Any]]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_process_that_dies_anywhere_reports_each_change_once(seed: int) -> None:
+def test_a_process_that_dies_anywhere_publishes_each_change_once(seed: int) -> None:
     """Whatever ends a session, also inside a transaction, the next one neither loses nor repeats changes."""
     random = Random(seed)
     messages = random_messages(random)
@@ -236,7 +236,7 @@ def facts_of(*messages: bytes | int | None) -> list[Any]:
     )
 
 
-def test_one_list_of_rows_is_reported_with_its_transaction() -> None:
+def test_a_transaction_with_one_list_of_rows_is_one_event() -> None:
     """The most common kind of transaction takes one step of the loop."""
     (log_event,) = facts_of(begin(200), relation("id", "v"), insert(1, "a"), insert(2, None), commit(200))
     assert isinstance(log_event, TransactionLogged)

@@ -144,7 +144,7 @@ def topology(listen: str, tables: str = "") -> Any:
     return read_topology(text, file="logs.yml", environ={})
 
 
-class Asked:
+class RequestedSignals:
     """Implements `signals.Signals` with the requests of a test."""
 
     def __init__(self) -> None:
@@ -157,7 +157,7 @@ class Asked:
 
 @contextmanager
 def capturing(
-    source: Source, broker: Broker, asked: Asked | None = None
+    source: Source, broker: Broker, asked: RequestedSignals | None = None
 ) -> Iterator[Callable[[], list[dict[str, Any]]]]:
     """Run a session in a thread; yield a function that returns the rows in the log."""
     stop, failed = threading.Event(), list[BaseException]()
@@ -253,7 +253,7 @@ def test_a_fast_sender_is_slowed_down_and_nothing_of_tcp_is_lost() -> None:
 def test_a_message_table_cannot_be_read_again() -> None:
     """A snapshot would see no row, and its end would delete all rows downstream: the signal is refused, rows
     continue."""
-    port, broker, asked = free_port(), Broker(), Asked()
+    port, broker, asked = free_port(), Broker(), RequestedSignals()
     source = topology(f"{{tcp: '127.0.0.1:{port}'}}").sources["sys"]
     with capturing(source, broker, asked) as rows, connected(port) as stream:
         stream.sendall(b"<13>one\n")

@@ -85,7 +85,7 @@ def eventually(condition: Callable[[], bool], *, seconds: float = 20.0) -> bool:
 
 
 @dataclass
-class Line:
+class SolrProxy:
     """A proxy between page and Solr that counts the queries and can cut the connection, since other tests need Solr
     itself.
     """
@@ -139,7 +139,7 @@ class IndexedTable:
     url: str
     topology: Path
     process: subprocess.Popen[str]
-    line: Line
+    line: SolrProxy
     collection: SolrCollection
     fence: int = 100
 
@@ -193,7 +193,7 @@ def indexed(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     admin.create(name)
     collection = SolrCollection(Solr(url=url), name, commit_within=0.1)
     collection.ensure_fields(Mapper(LAYOUT, SEARCH).fields)
-    line = Line(solr=url)
+    line = SolrProxy(solr=url)
     line.repair()
     port = next(port for port in range(18_480, 18_580) if port_is_free("127.0.0.1", port))
     topology = tmp_path_factory.mktemp("desk") / "tickets.yml"

@@ -76,7 +76,7 @@ def served(url: str, process: subprocess.Popen[str]) -> bool:
     return False
 
 
-def test_without_solr_the_page_says_so_and_sigterm_ends_it(serve: Callable[..., subprocess.Popen[str]]) -> None:
+def test_without_solr_the_page_reports_it_and_sigterm_ends_it(serve: Callable[..., subprocess.Popen[str]]) -> None:
     """The page works before Solr does and shows the remedy; SIGTERM while a browser is open exits with 0 and no
     traceback.
     """

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 
-def test_every_panel_shows_what_duckdb_says(panels_page: Page, shop_page: SalesPage) -> None:
+def test_every_panel_equals_duckdb(panels_page: Page, shop_page: SalesPage) -> None:
     """Numbers, series, bars, histogram, heatmap, tables; markup in titles and values is text; the page shows the
     positions.
     """
@@ -186,7 +186,7 @@ def test_a_view_is_saved_as_yaml(panels_page: Page, shop_page: SalesPage) -> Non
     panels_page.get_by_test_id("yaml-close").click()
 
 
-def test_a_link_that_does_not_fit_says_so(chromium: Browser, shop_page: SalesPage) -> None:
+def test_an_invalid_link_shows_the_reason(chromium: Browser, shop_page: SalesPage) -> None:
     """Unknown columns, broken ranges and values of another type show a reason, not a broken page."""
     for query, said in (
         ("f.nope=1", "unknown column nope"),
@@ -360,7 +360,7 @@ def test_verification_and_dead_letters_have_pages(
     page.close()
 
 
-def test_the_overview_is_what_status_says(panels_page: Page, shop_page: SalesPage) -> None:
+def test_the_overview_equals_status(panels_page: Page, shop_page: SalesPage) -> None:
     """Parts that run here are shown as moving, parts that do not are shown as unknown, as text and as a graph of the
     data flow.
     """
