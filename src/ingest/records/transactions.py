@@ -277,10 +277,7 @@ class Transactions:
         return rows[skipped:]
 
     def _rows(self, event: RowsLogged, now_ms: int) -> list[Record]:
-        """Return the records of complete images, as bytes around the images' JSON.
-
-        Nearly all changes take this path.
-        """
+        """Return the records of complete images, as bytes around their JSON: the path of nearly all changes."""
         rows = self._not_skipped(event.rows) if self._skip else event.rows
         if not rows:
             return []
