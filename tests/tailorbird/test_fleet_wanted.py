@@ -14,7 +14,7 @@ from ingest.fleet.leases import Presence
 from ingest.fleet.state import presence_record
 from tailorbird.operate.pipeline.proc_pipeline import parts
 from tailorbird.operate.status.part_status import parts_of
-from tailorbird.web.fleet.file_fleet import said_of
+from tailorbird.web.fleet.file_fleet import declared_sources
 from tailorbird.web.fleet.wanted import WantedSource, wanted
 from tests.ingest.fleet.test_commands import WHO, SessionHandler
 
@@ -34,7 +34,7 @@ def topology(folder: Path, text: str = TEXT) -> Topology:
 
 
 def applied(session_handler: SessionHandler, made: Topology) -> list[WantedSource]:
-    found = list(wanted(made, said_of(made), session_handler.topic.state))
+    found = list(wanted(made, declared_sources(made), session_handler.topic.state))
     for one in found:
         if one.done == "made":
             session_handler.commands.add(WHO, one.source, one.reported)

@@ -80,8 +80,8 @@ def parquet_writer(kind: LogicalType) -> Callable[[Any], Any]:
 def parquet_reader(kind: LogicalType) -> Callable[[Any], Any]:
     """Return the inverse function of `parquet_writer`."""
     if kind.element is not None:
-        hear = parquet_reader(kind.element)
-        return lambda value: [hear(one) for one in value]
+        convert = parquet_reader(kind.element)
+        return lambda value: [convert(one) for one in value]
     match kind.kind:
         case "decimal":
             return lambda value: f"{value:f}"

@@ -110,14 +110,14 @@ class Brokers:
         return names
 
 
-def refuses(name: str, said: str) -> bool:
+def refuses(name: str, message: str) -> bool:
     """Return whether an error of librdkafka, by its name and message, means that either side rejects the other's
     credentials.
 
     In TLS 1.3 a broker verifies a client's certificate after the handshake, so its alert ends a connection that seemed
     open.
     """
-    return name in ("_AUTHENTICATION", "_SSL") or (name == "_TRANSPORT" and "SSL alert" in said)
+    return name in ("_AUTHENTICATION", "_SSL") or (name == "_TRANSPORT" and "SSL alert" in message)
 
 
 def _quoted(text: str) -> str:

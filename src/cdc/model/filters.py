@@ -44,8 +44,8 @@ class TableRule:
     @property
     def empty(self) -> bool:
         """Return whether the table is listed without options."""
-        said = self.ignored_columns or self.masks or self.where or self.message_key_columns or self.append_only
-        return not said and self.only_columns is None
+        options = self.ignored_columns or self.masks or self.where or self.message_key_columns or self.append_only
+        return not options and self.only_columns is None
 
     def leaves_out(self, column: str) -> bool:
         """Return whether a column of the table is not captured."""

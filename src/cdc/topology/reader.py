@@ -131,26 +131,26 @@ def _source(name: str, s: Section) -> Source:
 
     nothing: Mapping[TableId, TableRule] = {}
     named = policy == "drop" and kind != "syslog"
-    said = s.take("tables", rules) if named else s.take("tables", rules, nothing)
+    table_rules = s.take("tables", rules) if named else s.take("tables", rules, nothing)
     if kind == "syslog":
-        said = messages_alone(s, said, TableId(source=name, database=database, table="messages"))
+        table_rules = messages_alone(s, table_rules, TableId(source=name, database=database, table="messages"))
     polled = s.take("capture", lambda v: v.one_of("log", "poll"), "log") == "poll"
     check_capture(s, kind, polled=polled)
     if polled:
-        refuse_filters(s, policy, said)
+        refuse_filters(s, policy, table_rules)
     by_url, numbered = kind == "sql", kind in ("mysql", "mariadb") and not polled
     own = {**postgres, **syslog} if mirror is None else mirror.read()
     by_login = not by_url and mirror is None and not syslog
     if kind == "maxscale":
-        check_keys(s, said)
+        check_keys(s, table_rules)
     return Source(
         name=name,
         type=kind,
         url=s.take("url", read_url) if by_url else "",
         database=database,
-        tables=tuple(table for table, rule in said.items() if policy == "drop" or not rule.empty),
+        tables=tuple(table for table, rule in table_rules.items() if policy == "drop" or not rule.empty),
         filter_policy=policy,
-        rules=said,
+        rules=table_rules,
         position_lost=s.take("position_lost", lambda v: v.one_of("fail", "resnapshot"), "fail"),
         cascades=s.take("cascades", lambda v: v.one_of("follow", "ignore"), "follow"),
         snapshot_max_threads=s.take("snapshot_max_threads", lambda v: v.number(1, 64), 2),
@@ -181,17 +181,17 @@ def _rules(
     pairs = [(item.text(), None, item) for item in value.items()] if listed else [
         (text, item, item) for text, item in value.pairs().items()
     ]  # fmt: skip
-    for text, said, item in pairs:
+    for text, options, item in pairs:
         parts = table_parts(text, database)
         if not all(parts):
             item.fail(repr(text), "table, or database.table, a name with dots in backticks")
         table = TableId(source=source, database=parts[0], table=parts[1])
         if table in found:
             item.fail(f"table {text} twice", "each table once")
-        if mirror is not None and said is None:
+        if mirror is not None and options is None:
             mirror.listed(item)
         also = partial(mirror.table, table) if mirror is not None else lambda section: None
-        found[table] = read_rule(said, also, exact_case=exact_case) if said else TableRule(exact_case=exact_case)
+        found[table] = read_rule(options, also, exact_case=exact_case) if options else TableRule(exact_case=exact_case)
     return found
 
 

@@ -21,7 +21,7 @@ def _choice(value: Value) -> AgentChoice:
     nothing: Mapping[str, str] = {}
     found = AgentChoice(
         names=s.take("names", Value.texts, ()),
-        labels=s.take("labels", lambda v: {name: said.text() for name, said in v.pairs().items()}, nothing),
+        labels=s.take("labels", lambda v: {name: label.text() for name, label in v.pairs().items()}, nothing),
         connection=s.take("connection", Value.text),
     )
     s.end()

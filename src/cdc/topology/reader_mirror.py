@@ -47,9 +47,9 @@ class MirrorReader:
         }
 
 
-def check_keys(s: Section, said: Mapping[TableId, TableRule]) -> None:
+def check_keys(s: Section, rules: Mapping[TableId, TableRule]) -> None:
     """Raise TopologyError if a table of a MaxScale source lacks its key, which the stream does not contain."""
-    if lacking := [table.table for table, rule in said.items() if not rule.message_key_columns]:
+    if lacking := [table.table for table, rule in rules.items() if not rule.message_key_columns]:
         s.pairs["tables"].fail(f"table {lacking[0]} without its key", f"{lacking[0]}: {{message_key_columns: […]}}")
 
 

@@ -45,7 +45,7 @@ def read_dashboard(name: str, s: Section) -> Dashboard:
         time=time,
         columns=s.take("columns", Value.texts, ()),
         refresh=s.take("refresh", Value.duration, 1.0),
-        range=s.take("range", lambda v: _said(v, range_of, "all, or last 30 days (minutes, …, years)"), ALL_TIMES),
+        range=s.take("range", lambda v: _parsed(v, range_of, "all, or last 30 days (minutes, …, years)"), ALL_TIMES),
         panels=panels,
     )
 
@@ -141,7 +141,7 @@ def _table(s: Section, own: Value, panel: Panel) -> Panel:
     )
 
 
-def _said(value: Value, read: Callable[[str], T], expected: str) -> T:
+def _parsed(value: Value, read: Callable[[str], T], expected: str) -> T:
     try:
         return read(value.text())
     except ValueError as error:
@@ -149,7 +149,7 @@ def _said(value: Value, read: Callable[[str], T], expected: str) -> T:
 
 
 def _measure(value: Value) -> PanelMeasure:
-    return _said(value, measure_of, "count, sum(amount), avg, min, max, unique, or percentile(amount, 95)")
+    return _parsed(value, measure_of, "count, sum(amount), avg, min, max, unique, or percentile(amount, 95)")
 
 
 def _measures(value: Value) -> tuple[PanelMeasure, ...]:
@@ -167,7 +167,7 @@ def _columns(value: Value) -> tuple[str, ...]:
 def _filters(value: Value) -> tuple[PanelFilter, ...]:
     items = value.items() if isinstance(value.node, yaml.SequenceNode) else [value]
     expected = "column, operator, value: status = paid, amount >= 10, country in (DE, AT), note is null"
-    return tuple(_said(item, filter_of, expected) for item in items)
+    return tuple(_parsed(item, filter_of, expected) for item in items)
 
 
 def _format(value: Value) -> str:

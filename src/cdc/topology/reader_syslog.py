@@ -16,11 +16,11 @@ def read_syslog(s: Section) -> dict[str, Any]:
     return {"listen": s.take("listen", _listen)}
 
 
-def messages_alone(s: Section, said: Mapping[TableId, TableRule], table: TableId) -> Mapping[TableId, TableRule]:
+def messages_alone(s: Section, rules: Mapping[TableId, TableRule], table: TableId) -> Mapping[TableId, TableRule]:
     """Return the rules of the one table, `messages`, from what is declared under `tables`."""
-    if [one.table for one in said] not in ([], [table.table]):
+    if [one.table for one in rules] not in ([], [table.table]):
         s.pairs["tables"].fail(f"a table that is not {table.table}", f"{table.table}: the one that syslog has")
-    return {table: next(iter(said.values()), TableRule())}
+    return {table: next(iter(rules.values()), TableRule())}
 
 
 def _listen(value: Value) -> Listen:

@@ -98,8 +98,8 @@ class SolrCollection:
                     "field_type_differs",
                     collection=self._name,
                     field=field.name,
-                    has=_reported(*has),
-                    needs=_reported(field.type, field.many),
+                    has=_type_text(*has),
+                    needs=_type_text(field.type, field.many),
                     remedy="tailorbird index reindex TOPOLOGY",
                 )
         return list(missing.values())
@@ -169,7 +169,7 @@ class SolrCollection:
                 try:
                     changed[name] = fitted(changed[name], kind, many)
                 except (KeyError, ValueError, OverflowError) as error:
-                    what = f"field {name} is a {_reported(kind, many)}, which cannot hold {changed[name]!r:.60}"
+                    what = f"field {name} is a {_type_text(kind, many)}, which cannot hold {changed[name]!r:.60}"
                     raise ValueError(f"{what}: `tailorbird index reindex`") from error
         return changed
 
@@ -367,7 +367,7 @@ def visible_timestamp(solr: Solr, collection: str) -> int | None:
         found.close()
 
 
-def _reported(kind: str, many: bool) -> str:
+def _type_text(kind: str, many: bool) -> str:
     return f"{kind} of many values" if many else kind
 
 

@@ -76,9 +76,9 @@ class TwoEngineShop(MySqlShop):
                 user=login.user, password=login.password, autocommit=True,
             )  # fmt: skip
         except psycopg.OperationalError as error:
-            where_reported = f"PostgreSQL at {catalog.hostname}:{catalog.port}"
-            raise Retriable(f"{where_reported}: {error}", "tailorbird stack status") from error
-        self.crm, self._debezium, self._reported = crm, debezium, FenceReader(topology, CUSTOMERS)
+            address = f"PostgreSQL at {catalog.hostname}:{catalog.port}"
+            raise Retriable(f"{address}: {error}", "tailorbird stack status") from error
+        self.crm, self._debezium, self._fences = crm, debezium, FenceReader(topology, CUSTOMERS)
         self._fence = 0
 
     def prepare(self) -> None:
@@ -127,7 +127,7 @@ class TwoEngineShop(MySqlShop):
         self._execute(
             "crm",
             "UPDATE crm.customers SET name = %s WHERE id = %s",
-            (self._reported.name_of(self._fence), self._reported.row),
+            (self._fences.name_of(self._fence), self._fences.row),
         )
         return {**found, "crm": str(self._fence)}
 
@@ -137,13 +137,13 @@ class TwoEngineShop(MySqlShop):
             return position.pos >= int(wanted)
         self._debezium.check()
         if source == "crm":
-            reported = self._reported.newest()
+            reported = self._fences.newest()
             return reported[0] >= int(wanted) and position.sequence >= reported[1]
         return super().covers(source, position, wanted)
 
     def close(self) -> None:
         """Close all connections."""
-        self._reported.close()
+        self._fences.close()
         self._catalog.close()
         super().close()
 

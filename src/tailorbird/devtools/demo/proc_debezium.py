@@ -25,8 +25,8 @@ def build_with_maven(pom: Path, folder: Path) -> None:
     except FileNotFoundError as error:
         raise UsageError("Debezium's engine is built with Maven, and mvn is not installed", "install maven") from error
     if done.returncode:
-        said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        reason = next((line for line in said if "ERROR" in line), said[-1] if said else "no reason given")
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        reason = next((line for line in lines if "ERROR" in line), lines[-1] if lines else "no reason given")
         raise TailorbirdError(f"Debezium could not be built: {reason}", "check the network and repeat")
 
 

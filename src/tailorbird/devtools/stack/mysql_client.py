@@ -39,9 +39,9 @@ class MySqlClient:
                 raise Retriable(
                     f"the connection to the server was lost: {error}", "`tailorbird stack status`"
                 ) from error
-            raise UsageError(f"{_said(error)}: {_shown(statement)}") from error
+            raise UsageError(f"{_message(error)}: {_shown(statement)}") from error
         except pymysql.MySQLError as error:
-            raise UsageError(f"{_said(error)}: {_shown(statement)}") from error
+            raise UsageError(f"{_message(error)}: {_shown(statement)}") from error
 
     def batch(self, lines: Iterable[str]) -> None:
         """Run all statements of a text in order; stop at the first error."""
@@ -101,7 +101,7 @@ def opened(host: str, port: int, login: Login, database: str | None, favourite: 
     except pymysql.OperationalError as error:
         if error.args[0] >= 2000:
             raise Retriable(f"no MySQL at {host}:{port}: {error.args[-1]}", "`tailorbird stack up`") from error
-        raise UsageError(f"{host}:{port}: {_said(error)}", "correct `--user` or `--database`") from error
+        raise UsageError(f"{host}:{port}: {_message(error)}", "correct `--user` or `--database`") from error
     with connection.cursor() as cursor:
         if database is None and cursor.execute("SHOW DATABASES LIKE %s", [favourite]):
             connection.select_db(favourite)
@@ -117,7 +117,7 @@ def _text(value: Any) -> str:
         return f"0x{value.hex()}"
 
 
-def _said(error: pymysql.MySQLError) -> str:
+def _message(error: pymysql.MySQLError) -> str:
     return ": ".join(str(part) for part in error.args) or type(error).__name__
 
 

@@ -153,14 +153,14 @@ def _privileges(subject: str, source: Source, log_events: ServerInspection) -> l
     lacking = [*log_events.denied, *(f"SELECT on {name}" for name in unreadable)]
     if not lacking:
         return [*found, Checkup(subject=subject, check="grants", status="ok", found="all required privileges")]
-    said = [t.readable for t in log_events.tables if t.readable is not None and not t.absent]
+    refusals = [t.readable for t in log_events.tables if t.readable is not None and not t.absent]
     return [
         *found,
         Checkup(
             subject=subject,
             check="grants",
             status="fault",
-            found=f"lacks {', '.join(lacking)}" + (f" ({said[0]})" if said else ""),
+            found=f"lacks {', '.join(lacking)}" + (f" ({refusals[0]})" if refusals else ""),
             remedy="; ".join(grants(source)),
         ),
     ]

@@ -60,8 +60,8 @@ def server_inspection(source: Source) -> ServerInspection | UnreachableServer:
     try:
         return _log_events(source)
     except (pymysql.MySQLError, OSError) as error:
-        said = str(error.args[-1]) if error.args else str(error)
-        return UnreachableServer(problem=said, refused=bool(error.args) and error.args[0] in _REFUSED)
+        problem = str(error.args[-1]) if error.args else str(error)
+        return UnreachableServer(problem=problem, refused=bool(error.args) and error.args[0] in _REFUSED)
 
 
 def _log_events(source: Source) -> ServerInspection:
@@ -77,21 +77,21 @@ def _log_events(source: Source) -> ServerInspection:
         if source.poll is None:
             maria = "mariadb" in version.lower()
             newest = not maria and int(version.split(".")[0]) >= 9
-            if _said(cursor, "SHOW BINARY LOG STATUS" if newest else "SHOW MASTER STATUS"):
+            if _refusal(cursor, "SHOW BINARY LOG STATUS" if newest else "SHOW MASTER STATUS"):
                 denied.append("BINLOG MONITOR" if maria else "REPLICATION CLIENT")
-            if not _said(cursor, "SHOW REPLICAS" if newest else "SHOW SLAVE HOSTS"):
+            if not _refusal(cursor, "SHOW REPLICAS" if newest else "SHOW SLAVE HOSTS"):
                 replicas = [int(row[0]) for row in cursor.fetchall()]
             elif not maria or not _registers(connection, source.server_id):
                 denied.append("REPLICATION SLAVE")
         tables = [_table(cursor, source, table) for table in source.tables]
-        longest = 0 if _said(cursor, _LONGEST) else int((cursor.fetchone() or (0,))[0] or 0)
+        longest = 0 if _refusal(cursor, _LONGEST) else int((cursor.fetchone() or (0,))[0] or 0)
     return ServerInspection(
         version=version, variables=variables, denied=tuple(denied), replicas=tuple(replicas), tables=tables,
         longest=longest,
     )  # fmt: skip
 
 
-def _said(cursor: Any, sql: str) -> tuple[int, str] | None:
+def _refusal(cursor: Any, sql: str) -> tuple[int, str] | None:
     """Return the code and message of the server if it refuses a statement."""
     try:
         cursor.execute(sql)
@@ -114,7 +114,7 @@ def _registers(connection: Any, server_id: int) -> bool:
 def _table(cursor: Any, source: Source, table: TableId) -> TableInspection:
     name = f"{_quoted(table.database)}.{_quoted(table.table)}"
     shown = f"{table.database}.{table.table}"
-    refused = _said(cursor, f"SELECT 1 FROM {name} LIMIT 0")
+    refused = _refusal(cursor, f"SELECT 1 FROM {name} LIMIT 0")
     if refused is not None:
         absent = refused[0] in (ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR)
         return TableInspection(name=shown, readable=refused[1], engine="", absent=absent)

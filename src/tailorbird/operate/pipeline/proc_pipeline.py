@@ -219,13 +219,13 @@ class Pipeline:
             code = process.poll()
             if code is None or name in self.down or self._restarts.waits(name):
                 continue
-            said = self.last_words(name)
+            last_line = self.last_words(name)
             if code == _USAGE:
-                self._restarts.stays_down(name, said)
+                self._restarts.stays_down(name, last_line)
             elif self._restarts.ended(name, now, fatal=self._fatal(name)):
-                _log.warning("part ended, will be restarted", part=name, code=code, said=said)
+                _log.warning("part ended, will be restarted", part=name, code=code, output=last_line)
             if name in self.down:
-                _log.error("part stays down", part=name, said=self.down[name], log=str(self.part(name).log))
+                _log.error("part stays down", part=name, reason=self.down[name], log=str(self.part(name).log))
         for name in self._restarts.due(now):
             if any(part.name == name for part in self.parts):
                 self.start_part(name)
@@ -233,8 +233,8 @@ class Pipeline:
     def must_run(self) -> None:
         """Run `check`, and raise Fatal if a part stays down; for callers that need every part."""
         self.check()
-        for name, said in self.down.items():
-            raise Fatal(f"{name} cannot run: {said}", f"see {self.part(name).log}")
+        for name, reason in self.down.items():
+            raise Fatal(f"{name} cannot run: {reason}", f"see {self.part(name).log}")
 
     def _fatal(self, name: str) -> str | None:
         """Return the Fatal error that ended a part, or None. A part that was killed does not overwrite the file of an

@@ -188,5 +188,5 @@ def _translated(servers: Brokers, what: str) -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        said: Any = error.args[0]
-        raise Retriable(f"Kafka at {servers}: {what}: {said.str()}", _REMEDY) from error
+        kafka_error: Any = error.args[0]
+        raise Retriable(f"Kafka at {servers}: {what}: {kafka_error.str()}", _REMEDY) from error

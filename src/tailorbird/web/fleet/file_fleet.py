@@ -62,8 +62,8 @@ class LocalFleet:
     def specs(self) -> dict[str, dict[str, Any]]:
         """Return the configuration of each source from the topology's file."""
         return {
-            name: {**said, "agents": [agent_of(name)], "connection": name.replace("_", "-")}
-            for name, said in said_of(self.topology).items()
+            name: {**declared, "agents": [agent_of(name)], "connection": name.replace("_", "-")}
+            for name, declared in declared_sources(self.topology).items()
         }
 
 
@@ -85,7 +85,7 @@ def policy_of(source: Source) -> dict[str, Any]:
     return {"dumps": True, "locks": locks, "connections": {source.name.replace("_", "-"): connection}}
 
 
-def said_of(topology: Topology) -> dict[str, dict[str, Any]]:
+def declared_sources(topology: Topology) -> dict[str, dict[str, Any]]:
     """Return each source's configuration from the topology's file, without its address, login and agent."""
     reported = yaml.safe_load(Path(topology.file).read_text(encoding="utf-8"))["sources"]
     return {

@@ -12,7 +12,7 @@ from ingest.gateway.commands import FleetCommands, FleetOperator
 from ingest.gateway.kafka_audit import KafkaAudit
 from ingest.gateway.kafka_state import KafkaState
 from ingest.gateway.run_gateway import commands_of
-from tailorbird.web.fleet.file_fleet import said_of
+from tailorbird.web.fleet.file_fleet import declared_sources
 from tailorbird.web.fleet.wanted import WantedSource, wanted
 
 
@@ -32,7 +32,7 @@ def written(topology: Topology, *, dry_run: bool) -> Iterator[WantedSource]:
     """Write the differences between the file and the fleet. Raises the errors of `wanted`, and Retriable without
     Kafka."""
     with by_kafka(topology) as (topic, commands, who):
-        for one in list(wanted(topology, said_of(topology), topic.fresh())):
+        for one in list(wanted(topology, declared_sources(topology), topic.fresh())):
             if one.done == "made" and not dry_run:
                 commands.add(who, one.source, one.reported)
             elif one.done == "changed" and not dry_run:

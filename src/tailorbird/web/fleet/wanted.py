@@ -24,8 +24,8 @@ class WantedSource:
     note: str
 
 
-def wanted(topology: Topology, said: Mapping[str, Mapping[str, Any]], state: FleetState) -> Iterator[WantedSource]:
-    """Yield each source that agents capture. `said` is its configuration in the file, without address and login.
+def wanted(topology: Topology, declared: Mapping[str, Mapping[str, Any]], state: FleetState) -> Iterator[WantedSource]:
+    """Yield each source that agents capture. `declared` is its configuration in the file, without address and login.
 
     Other operators' commands hold until the next apply; whether a source runs is never changed. Raises UsageError if no
     agent has a label, or a configuration is invalid.
@@ -36,7 +36,7 @@ def wanted(topology: Topology, said: Mapping[str, Mapping[str, Any]], state: Fle
         held = state.spec(name)
         running = {} if held is None else {"running": held.running}
         reported = {
-            **said[name], **running, "agents": agents_of(name, source.agent, state),
+            **declared[name], **running, "agents": agents_of(name, source.agent, state),
             "connection": source.agent.connection,
         }  # fmt: skip
         now = orjson.dumps(spec_of(reported, topology.name, name).to_json())
@@ -54,7 +54,7 @@ def agents_of(source: str, choice: AgentChoice, state: FleetState) -> list[str]:
         if choice.labels.items() <= dict(one.labels or {}).items()
     ]  # fmt: skip
     if not found:
-        labels = ", ".join(f"{name}={said}" for name, said in choice.labels.items())
+        labels = ", ".join(f"{name}={value}" for name, value in choice.labels.items())
         raise UsageError(
             f"source {source}: no agent with {labels} has connected",
             "start it, and apply again: its policy contains its labels",

@@ -114,11 +114,11 @@ class LoginWall:
             body += part
             if len(body) > LONGEST_FORM:
                 return PlainTextResponse("the form is too long", 413)
-        said = {name: values[0] for name, values in parse_qs(body.decode(errors="replace")).items()}
-        wanted, token = said.get("next", "/"), request.cookies.get(self._form, "")
-        if not token or not hmac.compare_digest(token.encode(), said.get("token", "").encode()):
+        form = {name: values[0] for name, values in parse_qs(body.decode(errors="replace")).items()}
+        wanted, token = form.get("next", "/"), request.cookies.get(self._form, "")
+        if not token or not hmac.compare_digest(token.encode(), form.get("token", "").encode()):
             return self._page(request, "The form was too old: try again.", 403, wanted)
-        name, now = said.get("name", "")[:64], time.monotonic()
+        name, now = form.get("name", "")[:64], time.monotonic()
         address = request.client.host if request.client else ""
         wait = max(self._attempts.seconds_to_wait(who, now) for who in (f"address {address}", f"name {name}"))
         if wait:
@@ -129,7 +129,7 @@ class LoginWall:
         for who in (f"address {address}", f"name {name}"):
             self._attempts.wrong(who, now)
         async with self._hashing:
-            right = await asyncio.to_thread(is_right, self._users, name, said.get("password", ""))
+            right = await asyncio.to_thread(is_right, self._users, name, form.get("password", ""))
         if not right:
             return self._page(request, "Wrong name or password.", 401, wanted)
         for who in (f"address {address}", f"name {name}"):

@@ -171,8 +171,8 @@ async def _show(hub: Hub, viewer: Viewer) -> None:
 def _message(text: str) -> tuple[int, str, list[int]] | None:
     """Parse a message from the browser; None if it is invalid."""
     try:
-        said: Any = json.loads(text)
-        number, query, wanted = said["state"], said["query"], said["panels"]
+        message: Any = json.loads(text)
+        number, query, wanted = message["state"], message["query"], message["panels"]
     except (ValueError, KeyError, TypeError):
         return None
     whole = isinstance(wanted, list) and len(wanted) <= 100 and all(type(one) is int for one in wanted)

@@ -54,9 +54,9 @@ def proof_page(topology: Topology, statuses: Sequence[CheckStatus] | None, now_m
     """Return the last result of each check of a topology, by stage and table."""
     now = ListedPart(heading="Compare now", command=f"tailorbird verify {topology.file}")
     if not topology.checks:
-        said = "This topology declares no checks: nothing is compared automatically."
+        sentence = "This topology declares no checks: nothing is compared automatically."
         lines = ["Add `checks:` to the topology to compare on a schedule; topologies/README.md lists its keys."]
-        return ListedPage(sentence=said, well=True, parts=[ListedPart(heading="Checks", lines=lines), now])
+        return ListedPage(sentence=sentence, well=True, parts=[ListedPart(heading="Checks", lines=lines), now])
     if statuses is None:
         return unavailable(topology, "results of checks are unknown.")
     parts = [_check(topology.checks[one.check], one, now_ms) for one in statuses]
@@ -130,8 +130,8 @@ def dead_letters_page(
         rows=[_held(one, topology.file, now_ms) for one in dead_letters[:MOST_DEAD_LETTERS]],
         command=f"tailorbird dead-letters show {topology.file} {dead_letters[0].id}" if dead_letters else "",
     )
-    said = f"Rows are missing or out of date in {places}: {total:,} changes were refused."
-    return ListedPage(sentence=said, well=False, parts=[counted, newest])
+    sentence = f"Rows are missing or out of date in {places}: {total:,} changes were refused."
+    return ListedPage(sentence=sentence, well=False, parts=[counted, newest])
 
 
 def _held(one: DeadLetterRow, file: str, now_ms: int) -> Sequence[str]:
@@ -151,8 +151,8 @@ def fleet_page(topology: Topology) -> ListedPage:
             command="tailorbird fleet page",
         ),
     ]
-    said = f"Agents of a fleet capture {', '.join(captured)}."
-    return ListedPage(sentence=said, well=True, parts=parts)
+    sentence = f"Agents of a fleet capture {', '.join(captured)}."
+    return ListedPage(sentence=sentence, well=True, parts=parts)
 
 
 def _agents(source: Source) -> str:

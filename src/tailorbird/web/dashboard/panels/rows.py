@@ -34,17 +34,17 @@ class RowsRequest:
     panel: int | None
 
 
-def asked_of(board: FitBoard, said: Mapping[str, str]) -> RowsRequest:
+def asked_of(board: FitBoard, params: Mapping[str, str]) -> RowsRequest:
     """Parse the parameters `columns=a,b`, `sort=a` or `-a`, `page=2`, `panel=0` of a URL. Raises Misfit for invalid
     ones."""
-    names = [name for name in said.get("columns", "").split(",") if name] or [one.name for one in shown_first(board)]
+    names = [name for name in params.get("columns", "").split(",") if name] or [one.name for one in shown_first(board)]
     if len(names) > 200:
         raise Misfit(f"{len(names)} columns", "200 at most")
-    sort = said.get("sort", "")
+    sort = params.get("sort", "")
     by = board.column(sort.removeprefix("-")) if sort else None
     if by is not None and not sorts(by):
         raise Misfit(f"column {by.name} cannot be sorted by", "a column of another type")
-    page, panel = said.get("page", "1"), said.get("panel", "")
+    page, panel = params.get("page", "1"), params.get("panel", "")
     if not page.isascii() or not page.isdigit() or not 1 <= int(page[:6]) <= MOST_PAGES:
         raise Misfit(f"page {page[:20]!r}", f"1 to {MOST_PAGES}; download the rows, or narrow them down")
     if panel and (not panel.isascii() or not panel.isdigit() or int(panel[:6]) >= len(board.panels)):

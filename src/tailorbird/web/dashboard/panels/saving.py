@@ -20,17 +20,17 @@ def view_yaml(dashboard: Dashboard, chosen: Selection) -> str:
     filters = [_text(_filter(name, values)) for name, values in sorted(chosen.picks.items()) if values]
     for name, ends in sorted(chosen.between.items()):
         filters += [f"{name} {operator} '{end}'" for operator, end in zip((">=", "<"), ends, strict=True)]
-    said: dict[str, Any] = {"title": dashboard.title, "index": dashboard.index}
+    declared: dict[str, Any] = {"title": dashboard.title, "index": dashboard.index}
     if dashboard.time:
-        said["time"] = dashboard.time
+        declared["time"] = dashboard.time
     wanted = chosen.range if chosen.range is not None and chosen.span is None else dashboard.range
     if wanted != TimeRange():
-        said["range"] = str(wanted)
+        declared["range"] = str(wanted)
     for key, names in (("facets", dashboard.facets), ("columns", dashboard.columns)):
         if names:
-            said[key] = list(names)
-    said["panels"] = [_panel(panel, filters) for panel in dashboard.panels]
-    text = yaml.safe_dump({dashboard.name: said}, sort_keys=False, allow_unicode=True, width=110)
+            declared[key] = list(names)
+    declared["panels"] = [_panel(panel, filters) for panel in dashboard.panels]
+    text = yaml.safe_dump({dashboard.name: declared}, sort_keys=False, allow_unicode=True, width=110)
     left = [f"the words {chosen.words!r}"] if chosen.words else []
     left += ["the dragged time range"] if chosen.span is not None else []
     return (f"# not in it: {', '.join(left)}\n" if left else "") + text
@@ -59,28 +59,28 @@ def _panel(panel: Panel, filters: list[str]) -> dict[str, Any]:
         return {"text": panel.text, **_about(panel)}
     measures = [str(one) for one in panel.measures]
     one_or_all = measures[0] if len(measures) == 1 else measures
-    said: dict[str, Any]
+    declared: dict[str, Any]
     if panel.type in ("number", "timeseries"):
-        said = {panel.type: one_or_all}
+        declared = {panel.type: one_or_all}
     elif panel.type == "table":
-        said = {"table": list(panel.fields), **({"measures": measures} if measures else {}), "top": panel.top}
+        declared = {"table": list(panel.fields), **({"measures": measures} if measures else {}), "top": panel.top}
     else:
-        said = {panel.type: panel.fields[0]}
+        declared = {panel.type: panel.fields[0]}
         if panel.measures != (COUNT,):
-            said["measure"] = one_or_all
-        said |= {"buckets": panel.buckets} if panel.type == "histogram" else {"top": panel.top}
+            declared["measure"] = one_or_all
+        declared |= {"buckets": panel.buckets} if panel.type == "histogram" else {"top": panel.top}
     if panel.by:
-        said |= {"by": panel.by, "top": panel.top}
+        declared |= {"by": panel.by, "top": panel.top}
     if panel.interval != "auto":
-        said["interval"] = panel.interval
+        declared["interval"] = panel.interval
     where = [*(_text(one) for one in panel.where), *filters]
-    return {**said, **_about(panel), **({"where": where} if where else {})}
+    return {**declared, **_about(panel), **({"where": where} if where else {})}
 
 
 def _about(panel: Panel) -> dict[str, Any]:
-    said: dict[str, Any] = {"title": panel.title} if panel.title else {}
+    declared: dict[str, Any] = {"title": panel.title} if panel.title else {}
     if panel.width != WIDTHS[panel.type]:
-        said["width"] = panel.width
+        declared["width"] = panel.width
     if panel.format:
-        said["format"] = panel.format
-    return said
+        declared["format"] = panel.format
+    return declared

@@ -61,13 +61,13 @@ def chosen_of(query: str) -> Selection:
     chosen = [value for values in (*picks.values(), *between.values()) for value in values]
     if len(chosen) > MOST_CHOSEN or any(len(value or "") > LONGEST_VALUE for value in chosen):
         raise Misfit("too many values, or too long ones", f"{MOST_CHOSEN} values of {LONGEST_VALUE} characters at most")
-    said = dict(pairs)
+    params = dict(pairs)
     return Selection(
-        words=said.get("q", "")[:LONGEST_SEARCH],
+        words=params.get("q", "")[:LONGEST_SEARCH],
         picks={name: frozenset(values) for name, values in picks.items()},
         between=between,
-        range=_range(said["range"]) if "range" in said else None,
-        span=_span(said) if "from" in said or "to" in said else None,
+        range=_range(params["range"]) if "range" in params else None,
+        span=_span(params) if "from" in params or "to" in params else None,
     )
 
 
@@ -131,8 +131,8 @@ def _ends(column: str, text: str) -> tuple[str, str]:
     return low, high
 
 
-def _span(said: Mapping[str, str]) -> Span:
-    start, end = moment_of(said.get("from", "")), moment_of(said.get("to", ""))
+def _span(params: Mapping[str, str]) -> Span:
+    start, end = moment_of(params.get("from", "")), moment_of(params.get("to", ""))
     if start is None or end is None or start >= end:
         raise Misfit("a time range without start or end", "from=2026-01-01T00:00:00Z&to=2026-02-01T00:00:00Z")
     return Span(start=start, end=end)
