@@ -33,7 +33,7 @@ from cdc.model.naming import change_topic
 from cdc.model.schema import TableId
 from cdc.process.file_topology import load_topology
 from cdc.topology.topology import Topology
-from ingest.fleet.desired import Desired, spec_of
+from ingest.fleet.desired import DesiredSource, spec_of
 from ingest.fleet.fleet_pb2 import Ready, StreamRequest
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.state import desired_record
@@ -168,7 +168,9 @@ class Bench:
         for number, name in enumerate(names):
             reported = {"agents": [name], "connection": "db", "database": "d", "tables": {"t": {}}}
             spec = spec_of({**reported, "snapshot_max_threads": version}, self.name, f"s{number}")
-            records.append(desired_record(Desired(source=f"s{number}", version=version, spec=spec), f"bench {version}"))
+            records.append(
+                desired_record(DesiredSource(source=f"s{number}", version=version, spec=spec), f"bench {version}")
+            )
         topic.write(*records)
 
     def _used(self) -> float:

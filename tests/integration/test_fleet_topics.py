@@ -23,7 +23,7 @@ from cdc.model.errors import Retriable
 from cdc.model.naming import fleet_topic, schemas_topic
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
-from ingest.fleet.desired import Desired, SourceSpec, source_of
+from ingest.fleet.desired import DesiredSource, SourceSpec, source_of
 from ingest.fleet.leases import Lease
 from ingest.fleet.state import desired_record, lease_record
 from ingest.gateway.kafka_audit import KafkaAudit
@@ -93,8 +93,8 @@ def test_every_record_is_read_by_all(topology: Topology, states: list[KafkaState
     notify = threading.Event()
     states[1].changed = notify.set
     for version in range(1, 40):
-        states[0].send(desired_record(Desired(source="s", version=version, spec=SPEC), f"w{version}"))
-    states[0].write(desired_record(Desired(source="s", version=40, spec=None), "w40"))
+        states[0].send(desired_record(DesiredSource(source="s", version=version, spec=SPEC), f"w{version}"))
+    states[0].write(desired_record(DesiredSource(source="s", version=40, spec=None), "w40"))
     assert [one.version for one in states[1].fresh().desired["s"]] == list(range(1, 41))
     assert notify.wait(10)
 
@@ -105,7 +105,7 @@ def test_a_session_without_the_lease_fences_no_other_session(topology: Topology,
     """
     topic, source = states[0], source_of(SPEC, topology.name, "shop")
     topic.write(
-        desired_record(Desired(source="shop", version=1, spec=SPEC), "w"),
+        desired_record(DesiredSource(source="shop", version=1, spec=SPEC), "w"),
         lease_record(Lease(source="shop", epoch=1, agent="a1", gateway="g1", claim="c1")),
     )
     first = LeasedLog(topology, source, HeldLease(topic, "shop", "a1", 1))

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from ingest.fleet.certificate import Revoked, certified
+from ingest.fleet.certificate import RevokedCertificate, certified
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.state import revoked_record
 from ingest.gateway.grpc_session import ServedSource
@@ -120,5 +120,5 @@ def called(name: str) -> Callable[[GatewayWorld], grpc.ChannelCredentials]:
 def revoked(world: GatewayWorld) -> grpc.ChannelCredentials:
     folder = world.made("revoked", FleetIdentity(TENANT, "agents", "a1"))
     serial = certified((folder / "cert.pem").read_bytes()).serial
-    world.topic.write(revoked_record(Revoked(serial=serial, by="anna")))
+    world.topic.write(revoked_record(RevokedCertificate(serial=serial, by="anna")))
     return shown(folder)

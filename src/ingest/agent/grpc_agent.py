@@ -21,7 +21,7 @@ import structlog
 from cdc.model.errors import Retriable, TailorbirdError
 from cdc.topology.topology import Source
 from ingest.agent.conditions import condition
-from ingest.agent.policy import LocalConnection, Narrowed, Policy, narrowed
+from ingest.agent.policy import LocalConnection, NarrowedSource, Policy, narrowed
 from ingest.fleet.catalog import DatabaseSeen, packed
 from ingest.fleet.desired import SourceSpec, source_of, spec_of
 from ingest.fleet.fleet_pb2 import (
@@ -142,7 +142,7 @@ class _SourceTask:
     epoch: int
     version: int
     reported: TaskReport
-    runs: Narrowed | None = None
+    runs: NarrowedSource | None = None
     stopped: threading.Event = field(default_factory=threading.Event)
     thread: threading.Thread | None = None
 
@@ -274,7 +274,7 @@ class FleetAgent:
         self._report(report)
         self._start(assign, spec, source_task, before)
 
-    def narrowed(self, spec: SourceSpec, topology: str, name: str) -> Narrowed:
+    def narrowed(self, spec: SourceSpec, topology: str, name: str) -> NarrowedSource:
         """Narrow a configuration by the policy. Raises UsageError if it names data that must not leave."""
         return narrowed(self._policy, spec, source_of(spec, topology, name), condition)
 

@@ -91,7 +91,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Narrowed:
+class NarrowedSource:
     """The effective source, and sentences that say how the policy restricts the configuration."""
 
     source: Source
@@ -100,7 +100,7 @@ class Narrowed:
 
 def narrowed(
     policy: Policy, spec: SourceSpec, source: Source, condition: Callable[[str, Callable[[str], bool]], str]
-) -> Narrowed:
+) -> NarrowedSource:
     """Narrow a configuration by the policy. Raises UsageError if it names data that must not leave.
 
     `condition` returns a SQL condition that is safe to run. It raises UsageError for columns that must not be used.
@@ -129,7 +129,7 @@ def narrowed(
     if not policy.locks and made.snapshot_locking_mode != "none":
         made = replace(made, snapshot_locking_mode="none")
         restrictions.append("tables may not be locked")
-    return Narrowed(source=made, restrictions=tuple(restrictions))
+    return NarrowedSource(source=made, restrictions=tuple(restrictions))
 
 
 def _rule(

@@ -14,7 +14,7 @@ _SERIAL = re.compile(r"[1-9a-f][0-9a-f]{0,39}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Certified:
+class CertificateContent:
     """Content of a certificate.
 
     `who` is None if it is not an identity of a fleet. `serial` is in hex, `ends` in seconds since 1970.
@@ -26,7 +26,7 @@ class Certified:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Revoked:
+class RevokedCertificate:
     """A certificate that was revoked: by whom, and when (milliseconds since 1970)."""
 
     serial: str
@@ -34,7 +34,7 @@ class Revoked:
     at_ms: int = 0
 
 
-def certified(pem: bytes) -> Certified:
+def certified(pem: bytes) -> CertificateContent:
     """Read a PEM certificate. Raises ValueError if it is not one."""
     certificate = x509.load_pem_x509_certificate(pem)
     try:
@@ -44,7 +44,7 @@ def certified(pem: bytes) -> Certified:
     else:
         who = identity_of(names.get_values_for_type(x509.UniformResourceIdentifier))
     ends = certificate.not_valid_after_utc.timestamp()
-    return Certified(who=who, serial=f"{certificate.serial_number:x}", ends=ends)
+    return CertificateContent(who=who, serial=f"{certificate.serial_number:x}", ends=ends)
 
 
 def serial_of(text: str) -> str:

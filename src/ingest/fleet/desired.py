@@ -65,7 +65,7 @@ class SourceSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desired:
+class DesiredSource:
     """One version of a source's configuration.
 
     `spec` is None if the source was removed. `of` is the version that was rolled back to. `writer` is unique and part

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from ingest.fleet.desired import Desired, SourceSpec
+from ingest.fleet.desired import DesiredSource, SourceSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ def choose_agent(
 
 def claims(
     gateway: str,
-    desired: Mapping[str, Desired],
+    desired: Mapping[str, DesiredSource],
     leases: Mapping[str, Lease],
     presences: Mapping[str, Presence],
     *,

@@ -18,7 +18,7 @@ _REASON = 2000  # characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reported:
+class SourceReport:
     """Status of one source, reported by its agent: version, epoch, progress and effective configuration.
 
     `hash` identifies the effective configuration: the desired one, narrowed by the agent's policy. It is empty if
@@ -41,12 +41,12 @@ class Reported:
         return dataclasses.asdict(self)
 
 
-def reported_of(value: Mapping[str, Any]) -> Reported:
+def reported_of(value: Mapping[str, Any]) -> SourceReport:
     """Read a stored report. Raises KeyError, TypeError or ValueError if it is malformed."""
     if value["status"] not in APPLIED:
         raise ValueError(f"status {value['status']!r}")
-    known = {field.name: value[field.name] for field in dataclasses.fields(Reported) if field.name in value}
-    return Reported(**{**known, "reason": str(value.get("reason", ""))[:_REASON]})
+    known = {field.name: value[field.name] for field in dataclasses.fields(SourceReport) if field.name in value}
+    return SourceReport(**{**known, "reason": str(value.get("reason", ""))[:_REASON]})
 
 
 def effective_hash(source: Source) -> str:

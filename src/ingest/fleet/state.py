@@ -14,10 +14,10 @@ from typing import Any
 import orjson
 
 from ingest.fleet.catalog import DatabaseSeen, database_of
-from ingest.fleet.certificate import Revoked
-from ingest.fleet.desired import Desired, SourceSpec
+from ingest.fleet.certificate import RevokedCertificate
+from ingest.fleet.desired import DesiredSource, SourceSpec
 from ingest.fleet.leases import Lease, Presence, winning_claim
-from ingest.fleet.reported import Reported, reported_of
+from ingest.fleet.reported import SourceReport, reported_of
 from ingest.fleet.tokens import AGENT, ROLES, Token
 
 StateRecord = tuple[bytes, bytes | None]
@@ -34,18 +34,18 @@ class FleetState:
     records that could not be read.
     """
 
-    desired: Mapping[str, tuple[Desired, ...]] = field(default_factory=dict)
+    desired: Mapping[str, tuple[DesiredSource, ...]] = field(default_factory=dict)
     leases: Mapping[str, Lease] = field(default_factory=dict)
     presences: Mapping[str, Presence] = field(default_factory=dict)
-    reported: Mapping[tuple[str, str], Reported] = field(default_factory=dict)
+    reported: Mapping[tuple[str, str], SourceReport] = field(default_factory=dict)
     maps: Mapping[tuple[str, str, str], DatabaseSeen] = field(default_factory=dict)
     drained: Mapping[tuple[str, str], bool] = field(default_factory=dict)
     tokens: Mapping[str, Token] = field(default_factory=dict)
-    revoked: Mapping[str, Revoked] = field(default_factory=dict)
+    revoked: Mapping[str, RevokedCertificate] = field(default_factory=dict)
     beats: Mapping[str, int] = field(default_factory=dict)
     strange: int = 0
 
-    def newest(self) -> dict[str, Desired]:
+    def newest(self) -> dict[str, DesiredSource]:
         """Return the current version by source, including removed sources."""
         return {source: versions[-1] for source, versions in self.desired.items()}
 
@@ -107,19 +107,19 @@ def _lease_of(names: list[Any], value: Any) -> Lease:
     return Lease(source=source, epoch=int(epoch), agent=str(value["agent"]), gateway=value["gateway"], claim=claim)
 
 
-def _next_version(versions: dict[str, tuple[Desired, ...]], desired: Desired) -> None:
+def _next_version(versions: dict[str, tuple[DesiredSource, ...]], desired: DesiredSource) -> None:
     before = versions.get(desired.source, ())
     if not before or desired.version > before[-1].version:
         versions[desired.source] = (*before, desired)[-VERSIONS:]
 
 
-def _desired_of(names: list[Any], value: Any) -> Desired:
+def _desired_of(names: list[Any], value: Any) -> DesiredSource:
     spec = value["spec"]
     if spec is not None:
         keys = {key: content for key, content in spec.items() if key not in _SPEC}
         agents = tuple(str(agent) for agent in spec["agents"])
         spec = SourceSpec(agents=agents, connection=spec["connection"], running=bool(spec["running"]), keys=keys)
-    return Desired(
+    return DesiredSource(
         source=names[0], version=int(names[1]), spec=spec, by=str(value.get("by", "")),
         at_ms=int(value.get("at_ms", 0)), of=value.get("of"), writer=str(names[2]),
     )  # fmt: skip
@@ -145,7 +145,11 @@ _SIMPLE: dict[str, tuple[str, Any, Any]] = {
     "map": ("maps", lambda names: (names[0], names[1], names[2]), lambda n, value: database_of(value, n[0], n[1])),
     "drained": ("drained", lambda names: (names[0], names[1]), lambda names, value: bool(value)),
     "token": ("tokens", _first, _token_of),
-    "revoked": ("revoked", _first, lambda names, value: Revoked(**{**_known(Revoked, value), "serial": names[0]})),
+    "revoked": (
+        "revoked",
+        _first,
+        lambda names, value: RevokedCertificate(**{**_known(RevokedCertificate, value), "serial": names[0]}),
+    ),
     "gateway": ("beats", _first, lambda names, value: int(value["beat"])),
 }
 
@@ -168,14 +172,14 @@ def _lease_key(lease: Lease) -> bytes:
     return _key("lease", lease.source, lease.epoch, lease.claim)
 
 
-def desired_record(desired: Desired, writer: str) -> StateRecord:
+def desired_record(desired: DesiredSource, writer: str) -> StateRecord:
     """Return the record of a version. Another writer may win: read the topic after writing. `writer` must be unique."""
     spec = None if desired.spec is None else desired.spec.to_json()
     value = {"spec": spec, "by": desired.by, "at_ms": desired.at_ms, "of": desired.of}
     return _key("desired", desired.source, desired.version, writer), orjson.dumps(value)
 
 
-def desired_over(desired: Desired) -> StateRecord:
+def desired_over(desired: DesiredSource) -> StateRecord:
     """Return the tombstone of a version, as it was read."""
     return _key("desired", desired.source, desired.version, desired.writer), None
 
@@ -185,7 +189,7 @@ def presence_record(presence: Presence) -> StateRecord:
     return _key("agent", presence.agent), orjson.dumps(asdict(presence))
 
 
-def reported_record(reported: Reported) -> StateRecord:
+def reported_record(reported: SourceReport) -> StateRecord:
     """Return the record of an agent's status report."""
     return _key("reported", reported.agent, reported.source), orjson.dumps(reported.to_json())
 
@@ -211,7 +215,7 @@ def token_record(token: Token) -> StateRecord:
     return _key("token", token.id), orjson.dumps(value)
 
 
-def revoked_record(revoked: Revoked) -> StateRecord:
+def revoked_record(revoked: RevokedCertificate) -> StateRecord:
     """Return the record of a revoked certificate; it is never removed."""
     return _key("revoked", revoked.serial), orjson.dumps({"by": revoked.by, "at_ms": revoked.at_ms})
 

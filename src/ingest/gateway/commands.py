@@ -14,8 +14,8 @@ import orjson
 
 from cdc.model.errors import TailorbirdError, UsageError
 from cdc.model.schema import TableId
-from ingest.fleet.certificate import Revoked, serial_of
-from ingest.fleet.desired import Desired, SourceSpec, source_of, spec_of, table_named, tables_named, with_tables
+from ingest.fleet.certificate import RevokedCertificate, serial_of
+from ingest.fleet.desired import DesiredSource, SourceSpec, source_of, spec_of, table_named, tables_named, with_tables
 from ingest.fleet.identity import identity
 from ingest.fleet.state import (
     VERSIONS,
@@ -322,7 +322,7 @@ class FleetCommands:
         """Revoke a certificate permanently: new streams with it are refused, and its open streams end."""
 
         def do() -> dict[str, Any]:
-            made = Revoked(serial=serial_of(serial), by=who.name, at_ms=self._now_ms())
+            made = RevokedCertificate(serial=serial_of(serial), by=who.name, at_ms=self._now_ms())
             held = self._topic.fresh().revoked.get(made.serial)
             if held is None:
                 self._topic.write(revoked_record(made))
@@ -356,7 +356,7 @@ class FleetCommands:
                 raise UsageError(f"there are {count} sources, the limit is {SOURCES}", "remove others with source rm")
         versions = state.desired.get(source, ())
         number = versions[-1].version + 1 if versions else 1
-        made = Desired(source=source, version=number, spec=spec, by=who.name, at_ms=self._now_ms(), of=of)
+        made = DesiredSource(source=source, version=number, spec=spec, by=who.name, at_ms=self._now_ms(), of=of)
         oldest = map(desired_over, versions[: 1 - VERSIONS])
         found = self._topic.write(desired_record(made, self._number()), *oldest).desired.get(source, ())
         if next((one for one in found if one.version == number), None) != made:
@@ -369,7 +369,7 @@ class FleetCommands:
             raise NotFound(f"the fleet has no source {source[:80]}", "tailorbird fleet source add")
         return spec
 
-    def _shown(self, state: FleetState, name: str, newest: Desired) -> dict[str, Any]:
+    def _shown(self, state: FleetState, name: str, newest: DesiredSource) -> dict[str, Any]:
         lease = state.leases.get(name)
         shown = {**_version(newest), "agent": lease.agent if lease else "", "epoch": lease.epoch if lease else 0}
         report = state.reported.get((lease.agent, name)) if lease else None
@@ -394,6 +394,6 @@ def _running(state: FleetState, source: str, agent: str, epoch: int) -> dict[str
     return {"source": source, **shown}
 
 
-def _version(one: Desired, *, short: bool = False) -> dict[str, Any]:
+def _version(one: DesiredSource, *, short: bool = False) -> dict[str, Any]:
     shown = {"source": one.source, "version": one.version, "by": one.by, "at_ms": one.at_ms, "of": one.of}
     return shown if short else {**shown, "spec": None if one.spec is None else one.spec.to_json()}

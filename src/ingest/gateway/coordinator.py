@@ -17,7 +17,7 @@ from ingest.fleet.fleet_pb2 import APPLIED as REPORTED_APPLIED
 from ingest.fleet.fleet_pb2 import APPLYING, Assign, Control_Lease, MapPart, Progress, Report, StreamRequest, Withdraw
 from ingest.fleet.fleet_pb2 import FAILED as REPORTED_FAILED
 from ingest.fleet.leases import Lease, Presence, claims
-from ingest.fleet.reported import Applied, Reported
+from ingest.fleet.reported import Applied, SourceReport
 from ingest.fleet.state import (
     FleetState,
     beat_record,
@@ -256,7 +256,7 @@ class Coordinator:
         connected.runs[sent.source] = sent.epoch
         try:
             position = orjson.loads(sent.position) if 0 < len(sent.position) <= _POSITION else None
-            reported = Reported(
+            reported = SourceReport(
                 agent=agent_connection.agent.name, source=sent.source, epoch=sent.epoch, version=sent.version,
                 status=_STATUS[sent.progress], reason=sent.reason[:2000], hash=sent.hash[:64], narrowed=sent.narrowed,
                 position=position if isinstance(position, dict) else None, at_ms=self._now_ms(),

@@ -17,7 +17,7 @@ import structlog
 from google.protobuf.message import DecodeError
 
 from cdc.model.errors import UsageError
-from ingest.fleet.certificate import Certified, certified
+from ingest.fleet.certificate import CertificateContent, certified
 from ingest.fleet.fleet_pb2 import StreamRequest
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.message_checks import invalid_reason
@@ -189,7 +189,7 @@ class AgentServer:
         await reject(self._fleet, context, code, why, agent)
 
 
-def _shown(auth_context: Mapping[str, Any]) -> Certified | None:
+def _shown(auth_context: Mapping[str, Any]) -> CertificateContent | None:
     """Return the peer's certificate, which TLS has verified against the fleet's CA."""
     try:
         return certified(next(iter(auth_context.get("x509_pem_cert", ()))))

@@ -50,7 +50,7 @@ class GatewayLog:
         self._closed = False
 
     def recover(self) -> Recovered:
-        """See `interfaces.ChangeLog`."""
+        """See `ChangeLog`."""
         return recovered_of(self._channel.ask(recover=_EMPTY))
 
     def ensure_topic(self, name: str) -> None:
@@ -60,11 +60,11 @@ class GatewayLog:
             self._ensured.add(name)
 
     def append(self, record: Record) -> None:
-        """See `interfaces.ChangeLog`; waits while the gateway gives no credit."""
+        """See `ChangeLog`; waits while the gateway gives no credit."""
         self.extend((record,))
 
     def extend(self, records: Iterable[Record]) -> None:
-        """See `interfaces.ChangeLog`; waits while the gateway gives no credit."""
+        """See `ChangeLog`; waits while the gateway gives no credit."""
         try:
             for piece in self._frames.write(records):
                 self._send(piece)
@@ -72,30 +72,30 @@ class GatewayLog:
             raise Fatal(f"a gateway does not accept a record with {error}") from error
 
     def commit(self, checkpoint: Checkpoint) -> None:
-        """See `interfaces.ChangeLog`."""
+        """See `ChangeLog`."""
         self._flush()
         content = checkpoint_bytes(checkpoint, self._source)
         self._channel.ask(commit=Commit(records=self._frames.records, checkpoint=content))
         self._channel.uncommitted = False
 
     def kept(self) -> list[Mapping[str, Any]]:
-        """See `interfaces.ChangeLog`."""
+        """See `ChangeLog`."""
         found: list[Mapping[str, Any]] = self._channel.ask(kept=_EMPTY)
         return found
 
     def history(self) -> tuple[HistoryRecord, ...]:
-        """See `interfaces.ChangeLog`."""
+        """See `ChangeLog`."""
         return tuple((key, value) for key, value in self._channel.ask(history=_EMPTY))
 
     def restate(self, records: Iterable[Record]) -> None:
-        """See `interfaces.ChangeLog`."""
+        """See `ChangeLog`."""
         self._flush()
         self._channel.uncommitted = True
         self._channel.report(restate=_EMPTY)
         self.extend(records)
 
     def search(self, search: Search) -> None:
-        """See `interfaces.ChangeLog`. The gateway reads the topic and sends its records over the stream."""
+        """See `ChangeLog`. The gateway reads the topic and sends its records over the stream."""
         number = self._asked = self._asked + 1
         self._searches[number] = search
         self._channel.report(search=SearchCall(number=number, topic=search.topic, begin=search.begin))
@@ -111,7 +111,7 @@ class GatewayLog:
         return [signal_of(value) for value in answer["values"]], answer["next"]
 
     def abort(self) -> None:
-        """See `interfaces.ChangeLog`."""
+        """See `ChangeLog`."""
         self._frames = FrameWriter()  # the session handler's reader starts again, too
         self._give_up(abort=_EMPTY)
         self._channel.uncommitted = False

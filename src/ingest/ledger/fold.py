@@ -6,9 +6,9 @@ not greater than that of its row, or smaller than that of the newest marker; it 
 that ends a repeated snapshot, remove rows with smaller numbers. A tombstone after its delete is ignored. Without the
 delete, which compaction may have removed, it deletes its row.
 
-Each change of a leaf is kept for some time with its position at the source (`Tagged`). So the digest of a leaf can be
-computed as of any position of that time (`ingest.ledger.places`). A store commits the offset together with the data, so
-it resumes exactly.
+Each change of a leaf is stored for some time with its position at the source (`TaggedChange`). So the digest of a leaf
+can be computed as of any position of that time (`ingest.ledger.places`). A store commits the offset together with the
+data, so it resumes exactly.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class RowPlace(NamedTuple):
     key: bytes
 
 
-class Tagged(NamedTuple):
+class TaggedChange(NamedTuple):
     """The change of one leaf's digest by all changes with one source position."""
 
     leaf: int

@@ -16,7 +16,7 @@ from cdc.merkle.leaves import Grid, grid_of
 from cdc.merkle.tree import Digest, Leaves
 from cdc.model.event import Position
 from cdc.model.schema import TableId, TableSchema
-from ingest.ledger.fold import Fold, HeldRow, LogRecord, RowPlace, RowStore, Tagged
+from ingest.ledger.fold import Fold, HeldRow, LogRecord, RowPlace, RowStore, TaggedChange
 from ingest.ledger.places import Reach, as_of, tag_of
 
 Partition = tuple[str, int]  # topic, partition
@@ -38,13 +38,13 @@ class PartitionStore(RowStore, Protocol):
     def seen(self, next_offset: int) -> None:
         """Advance to an offset; no records were before it."""
 
-    def leaves(self, first: int, last: int) -> tuple[Leaves, list[Tagged]]:
+    def leaves(self, first: int, last: int) -> tuple[Leaves, list[TaggedChange]]:
         """Return leaves, and their recent changes."""
 
-    def rows_of(self, leaf: int) -> tuple[list[tuple[bytes, HeldRow]], list[Tagged]]:
+    def rows_of(self, leaf: int) -> tuple[list[tuple[bytes, HeldRow]], list[TaggedChange]]:
         """Return a leaf's rows by record key, and its recent changes."""
 
-    def rows_at(self, places: Iterable[RowPlace]) -> tuple[dict[RowPlace, HeldRow], list[Tagged]]:
+    def rows_at(self, places: Iterable[RowPlace]) -> tuple[dict[RowPlace, HeldRow], list[TaggedChange]]:
         """Return the rows at these places, and the table's recent changes."""
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from cdc.merkle.tree import Leaves
 from cdc.model.event import Position
 from ingest.binlog.format.gtid import AnyGtidSet, GtidSet, MariaGtidSet, parse_gtid_set
-from ingest.ledger.fold import Tagged
+from ingest.ledger.fold import TaggedChange
 
 READ = ""  # the tag of rows from a snapshot
 _MARIA = re.compile(r"(\d+)-(\d+)-(\d+)")
@@ -82,7 +82,7 @@ def place(file: str, pos: int) -> tuple[int, str, int]:
     return len(file), file, pos
 
 
-def as_of(leaves: Leaves, deltas: Iterable[Tagged], low: Reach, high: Reach) -> tuple[Leaves, frozenset[int]]:
+def as_of(leaves: Leaves, deltas: Iterable[TaggedChange], low: Reach, high: Reach) -> tuple[Leaves, frozenset[int]]:
     """Convert current leaves to those as of `low`. Also returns the leaves that changed between `low` and `high`."""
     unsure = set[int]()
     for one in deltas:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cdc.merkle.tree import NOTHING, Digest, Leaves, delta
 from cdc.model.errors import Fatal
-from ingest.ledger.fold import WINDOW_MS, Changes, HeldRow, RowPlace, Tagged
+from ingest.ledger.fold import WINDOW_MS, Changes, HeldRow, RowPlace, TaggedChange
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS held (leaf INTEGER, key BLOB, hash BLOB, sequence INTEGER, at INTEGER,
@@ -159,7 +159,7 @@ class SqlRows:
         if self._writes and next_offset > self._next:
             self.commit(Changes(next_offset, deleted=self._deleted), 0)
 
-    def leaves(self, first: int, last: int) -> tuple[Leaves, list[Tagged]]:
+    def leaves(self, first: int, last: int) -> tuple[Leaves, list[TaggedChange]]:
         """Return the current leaves from `first` to `last` and their recent changes, in one transaction."""
         with self._read_transaction():
             found = Leaves(
@@ -172,14 +172,14 @@ class SqlRows:
             )
             return found, self._tagged(first, last)
 
-    def rows_of(self, leaf: int) -> tuple[list[tuple[bytes, HeldRow]], list[Tagged]]:
+    def rows_of(self, leaf: int) -> tuple[list[tuple[bytes, HeldRow]], list[TaggedChange]]:
         """Return a leaf's rows by record key and its recent changes, in one transaction."""
         with self._read_transaction():
             found = self._db.execute("SELECT key, hash, sequence, at FROM held WHERE leaf = ?", (leaf,)).fetchall()
             tagged = self._tagged(leaf, leaf)
         return [(key, HeldRow(int.from_bytes(bits, "big"), sequence, at)) for key, bits, sequence, at in found], tagged
 
-    def rows_at(self, places: Iterable[RowPlace]) -> tuple[dict[RowPlace, HeldRow], list[Tagged]]:
+    def rows_at(self, places: Iterable[RowPlace]) -> tuple[dict[RowPlace, HeldRow], list[TaggedChange]]:
         """Return the rows at these places and the recent changes of all leaves, in one transaction."""
         with self._read_transaction():
             return self._at(places), self._tagged(0, _LAST)
@@ -192,9 +192,9 @@ class SqlRows:
                 found[place] = HeldRow(int.from_bytes(row[0], "big"), row[1], row[2])
         return found
 
-    def _tagged(self, first: int, last: int) -> list[Tagged]:
+    def _tagged(self, first: int, last: int) -> list[TaggedChange]:
         return [
-            Tagged(leaf, tag, Digest(rows, int.from_bytes(bits, "big")))
+            TaggedChange(leaf, tag, Digest(rows, int.from_bytes(bits, "big")))
             for leaf, tag, rows, bits in self._db.execute(
                 "SELECT leaf, tag, rows, bits FROM tagged WHERE leaf BETWEEN ? AND ?", (first, last)
             )

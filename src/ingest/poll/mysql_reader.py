@@ -18,7 +18,7 @@ from ingest.poll.ddl import check_cursor
 from ingest.poll.poll_interfaces import Ask, Look, PolledRow, cursor_of, fingerprint, moment_of
 from ingest.records.chunks import quoted, select_rows, stored, walkable
 
-_OLDEST = dt.datetime(1000, 1, 1)  # stands in for the zero date, which no calendar has
+_OLDEST = dt.datetime(1000, 1, 1)  # replaces the zero date, which no calendar has
 _UTC = "UTC_TIMESTAMP(6)"
 # a DATETIME contains the wall clock of its writer's session: the server's time zone, unless the application sets one
 _WALL = f"COALESCE(CONVERT_TZ({_UTC}, '+00:00', @@GLOBAL.time_zone), {_UTC})"

@@ -83,9 +83,9 @@ class Health:
             more = f": {self._head_trouble}" if self._head_trouble else ""
             return HealthVerdict(status="away", reason=f"the source has not reported its head for {silent:.0f} s{more}")
         if since <= self.settling:
-            return HealthVerdict(status="moving", reason="behind the source's head, and catching up")
+            return HealthVerdict(status="moving", reason="lags the source's head, and is catching up")
         return HealthVerdict(
-            status="stuck", reason=f"behind the source's head, and nothing was committed for {since:.0f} s"
+            status="stuck", reason=f"lags the source's head, and nothing was committed for {since:.0f} s"
         )
 
     def _compare(self) -> None:

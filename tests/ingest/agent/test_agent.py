@@ -1,5 +1,6 @@
-"""An agent and gateways over real sockets: what it is told to capture, as far as its policy goes, through whichever
-gateway is there; the fleet's topic in memory, captures that only say that they run.
+"""An agent and gateways over real sockets: assignments, the policy, and changes of gateways.
+
+The fleet's topic is in memory, and captures only report that they run.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ import structlog
 from cdc.model.errors import Fatal, Retriable
 from ingest.agent import grpc_agent
 from ingest.agent.grpc_agent import FleetAgent, Task
-from ingest.agent.policy import LocalConnection, Narrowed
+from ingest.agent.policy import LocalConnection, NarrowedSource
 from ingest.fleet.catalog import DatabaseSeen, TableSeen
-from ingest.fleet.desired import Desired, SourceSpec, spec_of
+from ingest.fleet.desired import DesiredSource, SourceSpec, spec_of
 from ingest.fleet.fleet_pb2 import APPLIED
 from ingest.fleet.identity import FleetIdentity
-from ingest.fleet.reported import Reported
+from ingest.fleet.reported import SourceReport
 from ingest.fleet.state import desired_record
 from ingest.gateway.grpc_session import ServedSource, SessionLog
 from ingest.gateway.kafka_sources import HeldLease
@@ -44,12 +45,12 @@ def until(holds: Callable[[], object], why: str = "") -> None:
     """Wait for a condition, half a minute at most."""
     deadline = time.monotonic() + 30
     while not holds():
-        assert time.monotonic() < deadline, why or "it never held"
+        assert time.monotonic() < deadline, why or "the condition was never met"
         time.sleep(0.02)
 
 
 class LeasedMemory(Source):
-    """A source in memory that is recovered under a lease."""
+    """A source in memory that recovers under a lease."""
 
     def __init__(self, held: HeldLease, broker: Any) -> None:
         self.held, self.broker = held, broker
@@ -60,7 +61,7 @@ class LeasedMemory(Source):
 
 
 class World:
-    """A topic, gateways over it that a test opens and closes, one agent, and what it captures."""
+    """A topic, its gateways, which a test opens and closes, one agent, and its captures."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.topic, self.audit = folder, NearbyTopic(), NearbyAudit()
@@ -74,7 +75,7 @@ class World:
         self.agent = FleetAgent("a1", policy(), self.capture, self.catalog_seen)
 
     def gateway(self, name: str) -> str:
-        """Open a gateway; its address."""
+        """Open a gateway and return its address."""
         coordinator = coordinator_of(f"{name}#{secrets.token_hex(2)}", "acme", "t", self.topic, self.audit)
 
         def source(agent: FleetIdentity, source: str, epoch: int) -> ServedSource | None:
@@ -101,7 +102,7 @@ class World:
     def desire(self, source: str = "s", **said: Any) -> int:
         version = next(self._versions)
         spec = spec_of({**SPEC, **said}, "t", source)
-        self.topic.write(desired_record(Desired(source=source, version=version, spec=spec), f"test {version}"))
+        self.topic.write(desired_record(DesiredSource(source=source, version=version, spec=spec), f"test {version}"))
         return version
 
     def capture(self, task: Task) -> None:
@@ -121,7 +122,7 @@ class World:
         table = TableSeen(name="orders", rows=3, columns=(("id", "int"),))
         yield DatabaseSeen(agent=agent, connection=local.alias, database="shop", tables=(table,))
 
-    def reported(self, source: str = "s") -> Reported | None:
+    def reported(self, source: str = "s") -> SourceReport | None:
         return self.topic.state.reported.get(("a1", source))
 
     def applied(self, version: int, source: str = "s") -> None:
@@ -150,11 +151,11 @@ def world(folder: Path) -> Iterator[World]:
 
 
 def test_a_source_is_captured_changed_stopped(world: World) -> None:
-    """By what the topic says, behind the policy; one session at a time, and the hash of what runs is told."""
+    """The agent applies the topic's configuration within its policy, one session at a time, and reports its hash."""
     world.dial(world.gateway("g1"))
     world.applied(world.desire())
     assert world.running["s"].source.hostname == "10.0.0.5"
-    until(lambda: world.topic.state.maps, "the map is told without being asked for")
+    until(lambda: world.topic.state.maps, "the catalog is reported unasked")
     world.applied(world.desire(tables={"users": {}}))
     reported_now = world.reported()
     assert reported_now is not None
@@ -164,8 +165,8 @@ def test_a_source_is_captured_changed_stopped(world: World) -> None:
     until(lambda: not world.running, "it was not stopped")
 
 
-def test_a_map_that_can_not_be_drawn_stops_nothing(world: World) -> None:
-    """A server's catalog of a kind that nobody has seen: the sources of the host are captured."""
+def test_an_unreadable_catalog_stops_no_source(world: World) -> None:
+    """If the catalog cannot be read, the sources of the host are still captured."""
 
     def broken(local: LocalConnection, agent: str) -> Iterator[DatabaseSeen]:
         raise KeyError("internal error")
@@ -177,8 +178,8 @@ def test_a_map_that_can_not_be_drawn_stops_nothing(world: World) -> None:
 
 
 @pytest.mark.long
-def test_what_the_policy_refuses_does_not_run_and_what_ran_goes_on(world: World) -> None:
-    """The reason is told; the next version that is allowed runs."""
+def test_a_refused_version_does_not_run_and_the_previous_one_keeps_running(world: World) -> None:
+    """The gateway receives the reason. The next allowed version runs."""
     world.dial(world.gateway("g1"))
     world.applied(world.desire())
     version = world.desire(tables={"salaries": {}})
@@ -193,18 +194,20 @@ def test_what_the_policy_refuses_does_not_run_and_what_ran_goes_on(world: World)
     assert "salaries may not leave" in reported_now.reason
     assert "the previous configuration keeps running" in reported_now.reason
     assert [str(table) for table in world.running["s"].source.tables] == ["s.shop.orders"]
-    world.running["s"].reported.now(APPLIED, "its session says something")
+    world.running["s"].reported.now(APPLIED, "its session reports")
     world.applied(world.desire())
-    assert len(world.began) == 1, "it is what ran all the time"
+    assert len(world.began) == 1, "the same session has run all the time"
     world.applied(world.desire(tables={"cards": {}}))
     assert [str(table) for table in world.running["s"].source.tables] == ["s.shop.cards"]
 
 
-def test_a_configuration_that_trips_a_bug_is_that_sources_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is told; the stream goes on, and with it all other sources."""
+def test_an_internal_error_in_one_configuration_does_not_affect_other_sources(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is reported. The stream and all other sources continue."""
     narrowed = world.agent.narrowed
 
-    def broken(spec: SourceSpec, topology: str, name: str) -> Narrowed:
+    def broken(spec: SourceSpec, topology: str, name: str) -> NarrowedSource:
         if name == "bad":
             raise KeyError("internal error")
         return narrowed(spec, topology, name)
@@ -223,8 +226,8 @@ def test_a_configuration_that_trips_a_bug_is_that_sources_alone(world: World, mo
     assert len(world.began) == 1
 
 
-def test_a_source_that_is_refused_from_the_first_does_not_run(world: World) -> None:
-    """Others of the same agent do."""
+def test_a_source_that_is_refused_at_first_does_not_run(world: World) -> None:
+    """Other sources of the same agent run."""
     world.dial(world.gateway("g1"))
     world.desire("bad", connection="root-db")
     world.applied(world.desire("good"), "good")
@@ -233,7 +236,7 @@ def test_a_source_that_is_refused_from_the_first_does_not_run(world: World) -> N
 
 
 def test_a_session_that_fails_is_reported_and_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as the agent has the source."""
+    """It is tried again as long as the source is assigned to the agent."""
     monkeypatch.setattr(grpc_agent, "AGAIN", 0.1)
     world.fails = Fatal("the server writes no binary log", "set log_bin")
     world.dial(world.gateway("g1"))
@@ -249,10 +252,10 @@ def test_a_session_that_fails_is_reported_and_tried_again(world: World, monkeypa
     world.applied(version)
 
 
-def test_a_session_that_ends_of_a_bug_is_reported_and_begun_again(
+def test_a_session_that_ends_with_an_internal_error_is_reported_and_restarted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its thread dies of nothing: else nobody would capture the source, while the agent holds its lease."""
+    """No error ends the thread. Otherwise the source would stay uncaptured while the agent holds its lease."""
     monkeypatch.setattr(grpc_agent, "AGAIN", 0.1)
     world.fails = KeyError("a value")
     world.dial(world.gateway("g1"))
@@ -266,13 +269,17 @@ def test_a_session_that_ends_of_a_bug_is_reported_and_begun_again(
     )
     reported_now = world.reported()
     assert reported_now is not None
-    assert "a value" not in reported_now.reason, "what internal error says may hold rows, which may not leave"
+    assert "a value" not in reported_now.reason, (
+        "the message of an internal error may contain rows, so it is not reported"
+    )
     world.fails = None
     world.applied(version)
 
 
 def test_a_gateway_that_dies_is_replaced_and_the_older_epoch_is_refused(world: World) -> None:
-    """The agent dials the next one, under a new epoch: lanes of the older one are told so, and its stream goes on."""
+    """The agent connects to the next one, with a new epoch. Session channels of the older epoch fail; the stream
+    continues.
+    """
     first, second = world.gateway("g1"), world.gateway("g2")
     world.dial(first, second)
     world.applied(world.desire())
@@ -283,8 +290,8 @@ def test_a_gateway_that_dies_is_replaced_and_the_older_epoch_is_refused(world: W
     log.commit(AT)
     assert world.topic.state.leases["s"].epoch == 1
     world.close_gateway("g1")
-    until(lambda: world.topic.state.leases["s"].epoch == 2, "the lease did not move")
-    until(lambda: len(world.began) == 2, "no session under the new lease")
+    until(lambda: world.topic.state.leases["s"].epoch == 2, "the lease has not moved")
+    until(lambda: len(world.began) == 2, "there is no session with the new lease")
     with pytest.raises(Retriable):
         log.commit(AT)
     again = GatewayLog(world.began[1].channels(), "s")
@@ -297,8 +304,8 @@ def test_a_gateway_that_dies_is_replaced_and_the_older_epoch_is_refused(world: W
     assert len(world.broker.records) == 3
 
 
-def test_what_another_agent_has_got_meanwhile_is_let_go(world: World) -> None:
-    """A session under a lease that ended while the agent was away ends when it comes back."""
+def test_a_source_that_another_agent_took_over_is_released(world: World) -> None:
+    """If the lease ended while the agent was disconnected, its session ends when it reconnects."""
     address = world.gateway("g1")
     world.dial(address)
     world.applied(world.desire())
@@ -309,7 +316,7 @@ def test_what_another_agent_has_got_meanwhile_is_let_go(world: World) -> None:
         [second], Credentials.of(world.folder / "agent"), opened=world.agent.opened, commanded=world.agent.commanded
     )
     until(lambda: _dialled(streams))
-    until(lambda: not world.running, "it goes on without a lease")
+    until(lambda: not world.running, "it continues without a lease")
     streams.close()
 
 

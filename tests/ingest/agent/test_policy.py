@@ -1,4 +1,4 @@
-"""The owner of a database's host has the last word: nothing that a gateway says makes more leave it."""
+"""The agent's policy takes precedence: no configuration of a gateway makes more data leave the host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cdc.model.event import Position
 from cdc.model.filters import shape_of
 from cdc.model.schema import Column, TableId, TableSchema
 from ingest.agent.conditions import condition
-from ingest.agent.policy import Narrowed, narrowed, refused_signal
+from ingest.agent.policy import NarrowedSource, narrowed, refused_signal
 from ingest.agent.policy_reader import read_policy
 from ingest.events.published import published
 from ingest.fleet.desired import LOCAL, source_of, spec_of
@@ -55,8 +55,8 @@ def policy(text: str = POLICY, **replaced: str) -> Any:
     return read_policy(text, file="policy.yml", environ={}, content=content)
 
 
-def run(reported: Mapping[str, Any], text: str = POLICY) -> Narrowed:
-    """What runs of a configuration that a gateway tells."""
+def run(reported: Mapping[str, Any], text: str = POLICY) -> NarrowedSource:
+    """Return the effective configuration of a gateway's configuration."""
     base = {"agents": ["a1"], "connection": "shop-db", "database": "shop"}
     spec = spec_of({**base, **reported}, "t", "s")
     return narrowed(policy(text), spec, source_of(spec, "t", "s"), condition)
@@ -66,8 +66,8 @@ def table(name: str, database: str = "shop") -> TableId:
     return TableId(source="s", database=database, table=name)
 
 
-def row_of(effective: Narrowed, name: str, row: dict[str, object]) -> dict[str, object]:
-    """A row of a table as it leaves."""
+def row_of(effective: NarrowedSource, name: str, row: dict[str, object]) -> dict[str, object]:
+    """Return a row of a table as it is published."""
     shape = shape_of(effective.source.rules[table(name)])
     if shape is not None:
         shape(row)
@@ -78,7 +78,7 @@ USER: dict[str, object] = {"id": 1, "name": "n", "mail": "m@x", "phone": "555"}
 
 
 def test_columns_can_not_be_widened() -> None:
-    """Only those of the list leave, whatever the configuration says of the table, and one that comes later neither."""
+    """Only listed columns leave, whatever the configuration contains. A column that is added later does not leave."""
     every: list[dict[str, Any]] = [{}, {"ignored_columns": []}, {"mask": {}}, {"message_key_columns": ["phone"]}]
     for said in every:
         effective = run({"tables": {"users": said, "cards": said}})
@@ -89,9 +89,11 @@ def test_columns_can_not_be_widened() -> None:
     assert set(row_of(run({"tables": {"users": {"ignored_columns": ["name"]}}}), "users", dict(USER))) == {"id", "mail"}
 
 
-def test_columns_are_meant_in_any_case() -> None:
-    """MySQL's column names are: one that the server writes otherwise than the policy does is hidden and masked as it is
-    meant, and a gateway's mask under such a name does not take the place of the policy's.
+def test_column_names_are_case_insensitive() -> None:
+    """MySQL's column names are case-insensitive.
+
+    A column whose name has another case on the server is hidden and masked, too. A gateway's mask with such a name does
+    not replace the policy's mask.
     """
     text = POLICY.replace("[number]", "[Number]").replace(
         "[id, name, mail], mask: {mail:", "[ID, name, Mail], mask: {MAIL:"
@@ -115,7 +117,7 @@ def test_columns_are_meant_in_any_case() -> None:
 
 
 def test_columns_that_do_not_leave_are_in_no_schema_and_no_key() -> None:
-    """Neither their names nor their values: a key of one that is hidden is refused by the capture."""
+    """Neither names nor values of hidden columns leave. The capture refuses a key with a hidden column."""
     columns = tuple(Column(name=name, column_type="varchar(9)", nullable=False) for name in USER)
     schema = TableSchema(table_id=table("users"), version=1, columns=columns, primary_key=("id",))
     rule = run({"tables": {"users": {}}}).source.rules[table("users")]
@@ -126,8 +128,9 @@ def test_columns_that_do_not_leave_are_in_no_schema_and_no_key() -> None:
 
 
 def test_tables_can_not_be_widened() -> None:
-    """One that the policy does not name, a database that it does not name, all tables of a database whose tables it
-    lists, a connection that is not there: the configuration is refused whole.
+    """A configuration is refused as a whole if it names more than the policy.
+
+    Cases: an unlisted table or database, all tables of a database with listed tables, an unknown connection.
     """
     for reported, why in (
         ({"tables": {"orders": {}, "salaries": {}}}, r"table shop\.salaries may not leave shop-db"),
@@ -145,7 +148,7 @@ def test_tables_can_not_be_widened() -> None:
 
 
 def test_masks_can_not_be_widened() -> None:
-    """A mask of the policy stays, another one of the gateway's does not replace it; it may mask more."""
+    """A gateway's mask does not replace the policy's. A gateway may mask further columns."""
     for said in ({}, {"mask": {"mail": "truncate(100)"}}, {"mask": {"mail": "sha256(known)"}}):
         left = row_of(run({"tables": {"users": said}}), "users", dict(USER))
         expected = row_of(run({"tables": {"users": {}}}), "users", dict(USER))["mail"]
@@ -155,9 +158,7 @@ def test_masks_can_not_be_widened() -> None:
 
 
 def test_dumps_can_not_be_widened() -> None:
-    """Where tables may not be read, no configuration and no signal has one read; and were it tried, the reader itself
-    refuses.
-    """
+    """If tables must not be read, no configuration and no signal reads one. The reader itself refuses, too."""
     text = POLICY.replace("dumps: true", "dumps: false")
     effective = run({"tables": {"orders": {}}, "snapshot_mode": "initial", "position_lost": "resnapshot"}, text)
     source = effective.source
@@ -171,7 +172,7 @@ def test_dumps_can_not_be_widened() -> None:
     assert refused_signal(policy(), local, source, "execute-snapshot", (table("orders"),)) == ""
     with pytest.raises(Skippable, match="capture needs to read table"):
         MySqlChunks(source).request(chunk(""))
-    # a gateway's checkpoint may name some
+    # a gateway's checkpoint may contain some
     with pytest.raises(Skippable, match=r"needs to read rows of table s\.shop\.users"):
         MySqlChunks(source).request(replace(chunk(""), keys=({"id": 1},)))
 
@@ -184,7 +185,7 @@ def chunk(where: str) -> ChunkRequest:
 
 @pytest.mark.parametrize("key", sorted(LOCAL))
 def test_an_alias_is_not_another_host(key: str) -> None:
-    """The address, the user, the password, TLS: the policy's, and a configuration that names one is refused."""
+    """Address, user, password and TLS come from the policy. A configuration with one of them is refused."""
     with pytest.raises(UsageError, match="cannot be set by the gateway"):
         run({"tables": {"orders": {}}, key: "evil"})
     source = run({"tables": {"orders": {}}}).source
@@ -193,9 +194,10 @@ def test_an_alias_is_not_another_host(key: str) -> None:
     assert "hidden" not in repr(source)
 
 
-def test_conditions_ask_for_nothing_that_may_not_leave() -> None:
-    """Of a configuration, and of a signal: the answer would tell it row by row. Also where a checkpoint of the log's
-    brings one back, the reader asks none that was not looked at.
+def test_conditions_use_no_column_that_must_not_leave() -> None:
+    """Conditions of configurations and signals are checked, because their results would reveal hidden values.
+
+    The reader also checks a condition that comes from a checkpoint.
     """
     for where, why in (
         ("phone = '555'", "must not use column phone"),
@@ -212,8 +214,8 @@ def test_conditions_ask_for_nothing_that_may_not_leave() -> None:
     )
 
 
-def test_who_says_what_columns_are_called_could_unmask_them() -> None:
-    """So that is refused of a table whose columns do not all leave as they are."""
+def test_a_schema_set_by_hand_could_unmask_columns() -> None:
+    """So it is refused for a table with hidden or masked columns."""
     source, local = (
         run({"tables": {"users": {}, "orders": {"mask": {"a": "redact"}}}}).source,
         policy().connections["shop-db"],
@@ -227,15 +229,15 @@ def test_who_says_what_columns_are_called_could_unmask_them() -> None:
     assert "may not leave" in refused_signal(policy(), local, source, "schema-set", (table("salaries"),))
 
 
-def test_locks_are_the_owners_to_allow() -> None:
-    """FLUSH TABLES WITH READ LOCK stops a server's writers."""
+def test_locks_must_be_allowed_by_the_policy() -> None:
+    """FLUSH TABLES WITH READ LOCK blocks a server's writers."""
     reported = {"tables": {"orders": {}}, "snapshot_locking_mode": "minimal"}
     assert run(reported).source.snapshot_locking_mode == "none"
     assert run(reported, "locks: true" + POLICY).source.snapshot_locking_mode == "minimal"
 
 
 def test_the_hash_reports_what_runs() -> None:
-    """Two configurations of which the same is left have one; a narrower policy has another; passwords have no part."""
+    """Equal effective configurations have one hash; a narrower policy has another. Passwords are not part of it."""
     one, same = run({"tables": {"users": {}}}), run({"tables": {"users": {"mask": {"mail": "sha256(pepper)"}}}})
     assert effective_hash(one.source) == effective_hash(same.source)
     narrower = run({"tables": {"users": {}}}, POLICY.replace("[id, name, mail]", "[id, mail]"))
@@ -260,13 +262,13 @@ def test_the_hash_reports_what_runs() -> None:
     ],
 )
 def test_a_policy_is_read_strictly(change: tuple[str, str], why: str) -> None:
-    """A word that is misspelt would let something leave."""
+    """A misspelt key could let data leave."""
     with pytest.raises(TopologyError, match=why):
         policy(POLICY.replace(*change))
 
 
-def test_more_databases_than_an_agent_can_report_of_are_refused() -> None:
-    """It says in one message what it may tell of: one that is too long would end each of its streams."""
+def test_more_databases_than_an_agent_can_report_are_refused() -> None:
+    """The agent sends the names of its databases in one message. If it were too long, each stream would end."""
 
     def reported(databases: list[str]) -> list[MapPlace]:
         read = policy(POLICY.replace("open: all", "\n      ".join(f"{name}: all" for name in databases)))
@@ -292,8 +294,8 @@ def test_more_databases_than_an_agent_can_report_of_are_refused() -> None:
         ("paid", "paid"),
     ],
 )
-def test_conditions_that_are_asked(text: str, asked: str) -> None:
-    """Written anew from what was understood: a comment that a server would execute is not there any more."""
+def test_conditions_that_are_allowed(text: str, asked: str) -> None:
+    """The condition is generated from the parsed tree. An executable comment is removed."""
     assert condition(text, lambda column: True) == asked
 
 
@@ -307,6 +309,6 @@ def test_conditions_that_are_asked(text: str, asked: str) -> None:
     ],
 )  # fmt: skip
 def test_conditions_that_are_refused(text: str) -> None:
-    """Functions, other tables, variables, statements, and what only looks like a condition."""
+    """Functions, other tables, variables, statements, and invalid conditions are refused."""
     with pytest.raises(UsageError):
         condition(text, lambda column: True)

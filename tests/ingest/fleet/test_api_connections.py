@@ -1,4 +1,4 @@
-"""The API's places for connections are for those who ask."""
+"""The API closes connections that send no request."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def port(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Of an API that waits half a second for whoever has begun to ask."""
+    """The port of an API that waits half a second for a request."""
     monkeypatch.setattr(http_api, "_REQUEST_TIMEOUT", 0.5)
     port, stopped, loops = free_port(), asyncio.Event(), list[Any]()
 
@@ -56,15 +56,15 @@ async def ended(writer: asyncio.StreamWriter) -> None:
 
 
 def answers(port: int, folder: Path) -> int:
-    """The status that somebody without a token is given; 0 where nobody answers."""
+    """Return the status of a request without a token; 0 if there is no answer."""
     try:
         return httpx.get(f"https://127.0.0.1:{port}/v1/agents", verify=trusted(folder), timeout=10).status_code
     except httpx.TransportError:
         return 0
 
 
-def test_who_does_not_ask_loses_his_place(port: int, folder: Path) -> None:
-    """Whoever says nothing, half a request, or half of its body; 200 of them would shut everybody else out."""
+def test_a_client_without_a_request_is_disconnected(port: int, folder: Path) -> None:
+    """Clients send nothing, an incomplete request or an incomplete body. 200 of them would block all others."""
     wait_for(lambda: answers(port, folder) == 401, "the API does not serve", seconds=20)
 
     body = b"POST /v1/tokens HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{"
@@ -85,8 +85,8 @@ def test_who_does_not_ask_loses_his_place(port: int, folder: Path) -> None:
 
 
 @pytest.mark.long
-def test_who_asks_now_and_then_keeps_his_connection(port: int, folder: Path) -> None:
-    """A page asks every second; what is silent behind an answer is nobody's enemy."""
+def test_a_client_with_regular_requests_keeps_its_connection(port: int, folder: Path) -> None:
+    """A page sends a request every second. A client may be idle after an answer."""
     wait_for(lambda: answers(port, folder) == 401, "the API does not serve", seconds=20)
 
     async def ask() -> None:
@@ -97,7 +97,7 @@ def test_who_asks_now_and_then_keeps_his_connection(port: int, folder: Path) -> 
             length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
             await reader.readexactly(int(length.split(b":")[1]))
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(reader.read(1), 1.6)  # it would be told of the connection's end
+                await asyncio.wait_for(reader.read(1), 1.6)  # it would notice the connection's end
         await ended(writer)
 
     asyncio.run(ask())

@@ -1,5 +1,6 @@
-"""Whatever comes to a gateway that no agent of the fleet's would say: refused with gRPC's status for it, one line of
-audit, nothing written; an honest agent's session goes on beside it all the time.
+"""Input that no valid agent sends is refused with its gRPC status and one audit line, and nothing is written.
+
+The session of a valid agent continues at the same time.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pytest
 import structlog
 
 from cdc.model.compression import zstd
-from ingest.fleet.certificate import Revoked, certified
+from ingest.fleet.certificate import RevokedCertificate, certified
 from ingest.fleet.fleet_pb2 import (
     Commit,
     Control_MSSQLClient,
@@ -73,7 +74,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayWorld]:
 def speaks(
     address: str, shown: grpc.ChannelCredentials, said: Sequence[StreamRequest | bytes], bearer: str = ""
 ) -> Any:
-    """What the gateway says last to an agent of no code of ours, or the error with which it turned it away."""
+    """Return the gateway's last reply to an arbitrary client, or the error with which it refused the client."""
     with grpc.secure_channel(address, shown) as channel:
         outgoing: queue.Queue[bytes | None] = queue.Queue()
         for one in said:
@@ -89,20 +90,20 @@ def speaks(
             return error
         finally:
             outgoing.put(None)
-    raise AssertionError("the gateway ended the stream without a word")
+    raise AssertionError("the gateway ended the stream without a reason")
 
 
 @dataclass(frozen=True)
 class Bad:
-    """What is said, by whom; the status, or the lane's failure (None), and the line of audit."""
+    """Messages of a client, its credentials, the expected status (None: the channel fails) and the audit line."""
 
     what: str
     code: grpc.StatusCode | None
     why: str
     said: Sequence[StreamRequest | bytes] = ()
     shown: Callable[[GatewayWorld], grpc.ChannelCredentials] = agent
-    begun: bool = True  # whether it says hello first
-    held: bool = False  # whether the log takes nothing meanwhile
+    begun: bool = True  # it sends hello first
+    held: bool = False  # the log accepts nothing
 
 
 def log_call(source: str = "s", **what: Any) -> StreamRequest:
@@ -119,7 +120,7 @@ def framed(topic: str, key: bytes = b"1") -> Records:
 
 
 def without_credit() -> Iterator[StreamRequest]:
-    """Small records that say they are large, more of them than there is credit for."""
+    """Small records that claim to be large, and exceed the credit."""
     writer = FrameWriter()
     for record in records(FIRST // PIECE + 4):
         for piece in [*writer.write([record]), *writer.rest()]:
@@ -132,7 +133,7 @@ def half() -> Records:
 
 
 def bad_names() -> Iterator[Bad]:
-    """Names that are none, wherever an agent may say one."""
+    """Invalid names, in every place where an agent sends one."""
     for what, name in NAMES.items():
         yield Bad(
             f"a source: {what}",
@@ -231,9 +232,9 @@ BAD = [
     ),
     Bad("an unknown search", None, "there is no search 7", [RECOVER, log_call(stop_search=7)]),
     Bad("a flood of records", Status.RESOURCE_EXHAUSTED, "records without credit", NO_CREDIT, held=True),
-    Bad("a flood of words", Status.RESOURCE_EXHAUSTED, "too many messages", [SEATED, *([MAP] * 700)]),
+    Bad("a flood of messages", Status.RESOURCE_EXHAUSTED, "too many messages", [SEATED, *([MAP] * 700)]),
     Bad(
-        "a map of a place that it did not name",
+        "the catalog of a database that it did not announce",
         Status.INVALID_ARGUMENT,
         "did not announce",
         [StreamRequest(ready=Ready()), MAP],
@@ -244,7 +245,7 @@ BAD = [
 
 
 def unharmed(world: GatewayWorld, before: Sequence[Any]) -> None:
-    """The honest agent's session goes on, and nothing else was written."""
+    """Check that the valid agent's session continues and that nothing else was written."""
     world.honest.extend(records(1))
     world.honest.commit(AT)
     assert world.source.broker.records == [*before, *records(1)]
@@ -254,13 +255,13 @@ def unharmed(world: GatewayWorld, before: Sequence[Any]) -> None:
 
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.what)
 def test_bad_input(world: GatewayWorld, bad: Bad) -> None:
-    """Each with its status and one line that names who, and what."""
+    """Each is refused with its status and one audit line with the identity and the reason."""
     credentials = bad.shown(world)
     lines, state, before = len(world.audit.lines), world.topic.state, list(world.source.broker.records)
     said = [hello("9"), *bad.said] if bad.begun else bad.said
     if bad.held:
         Log.waits.clear()
-    with handshakes(world.runtime.handshake_failed):  # in the test's own call: pytest, too, catches standard error
+    with handshakes(world.runtime.handshake_failed):  # inside the test, because pytest also captures standard error
         answer = speaks(world.address, credentials, said)
     Log.waits.set()
     if bad.code is None:
@@ -280,12 +281,12 @@ _WENT = f"the agent disconnected without closing, or sent more than {MESSAGE} by
 
 
 def test_a_stream_that_is_open_is_cut(world: GatewayWorld) -> None:
-    """By who revokes its certificate: within seconds, the others go on."""
+    """Revoking its certificate ends it within seconds. Other streams continue."""
     folder = world.made("cut", FleetIdentity(TENANT, "agents", "a3"))
     stream = GrpcStream(world.address, Credentials.of(folder))
     before = list(world.source.broker.records)
     serial = certified((folder / "cert.pem").read_bytes()).serial
-    world.topic.write(revoked_record(Revoked(serial=serial, by="anna")))
+    world.topic.write(revoked_record(RevokedCertificate(serial=serial, by="anna")))
     wait_for(lambda: not stream.open, "it is still open", seconds=10)
     with pytest.raises(Exception, match=f"certificate {serial} was revoked"):
         stream.report(StreamRequest())
@@ -301,8 +302,10 @@ def token(number: int, **said: Any) -> Token:
 
 
 def test_tokens_of_agents(world: GatewayWorld) -> None:
-    """A right one is who it says, until it is revoked; a wrong, an expired, a revoked, an operator's is turned away;
-    of a hundred guesses ten have a line, and the address is not heard any more.
+    """A valid token identifies its agent until it is revoked. Wrong, expired, revoked and operators' tokens are
+    refused.
+
+    Of a hundred guesses, ten are audited, and then the address is refused.
     """
     plain = grpc.ssl_channel_credentials((world.folder / "authority" / "ca.pem").read_bytes())
     right = token(1)
@@ -343,7 +346,7 @@ def _guess(channel: grpc.Channel, number: int) -> Any:
 
 
 def test_a_flood_of_strangers_has_few_lines(world: GatewayWorld) -> None:
-    """Whoever has no certificate can not fill the audit."""
+    """Clients without a certificate cannot fill the audit log."""
     lines = len(world.audit.lines)
     for _ in range(200):
         world.runtime.handshake_failed("CERTIFICATE_VERIFY_FAILED")

@@ -1,4 +1,4 @@
-"""What operators command: each is written, audited, or refused with the reason; by REST as well."""
+"""Commands of operators are written, audited, or refused with the reason; by REST as well."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 
 from cdc.model.errors import Retriable, TailorbirdError, UsageError
 from ingest.fleet.catalog import DatabaseSeen, TableSeen
-from ingest.fleet.desired import Desired, SourceSpec
+from ingest.fleet.desired import DesiredSource, SourceSpec
 from ingest.fleet.leases import Lease, Presence
-from ingest.fleet.reported import Reported
+from ingest.fleet.reported import SourceReport
 from ingest.fleet.state import (
     VERSIONS,
     FleetState,
@@ -48,7 +48,7 @@ class Positions:
 
     def set_back(self, source: str, spec: SourceSpec, sequence: int | None, ts_ms: float | None) -> Mapping[str, Any]:
         if sequence is None:
-            raise UsageError("no position that is kept is so old")
+            raise UsageError("no stored position is so old")
         return {"sequence": sequence}
 
     def signal(self, source: str, kind: str, tables: Sequence[str], where: str) -> None:
@@ -80,7 +80,7 @@ def session_handler() -> SessionHandler:
 
 
 def test_a_tenant_has_so_many_sources_at_most(session_handler: SessionHandler, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is no more makes room, and does not come back by a roll-back where there is none."""
+    """A removed source frees a place. A rollback does not restore it if no place is free."""
     monkeypatch.setattr(commands, "SOURCES", 1)
     session_handler.commands.add(WHO, "s", SPEC)
     with pytest.raises(UsageError, match="the limit is 1"):
@@ -92,7 +92,7 @@ def test_a_tenant_has_so_many_sources_at_most(session_handler: SessionHandler, m
 
 
 def test_a_source_is_added_changed_rolled_back_and_removed(session_handler: SessionHandler) -> None:
-    """Each a version with the name of who wrote it, and a line of audit."""
+    """Each change is a version with its author, and an audit line."""
     commands = session_handler.commands
     assert commands.add(WHO, "s", SPEC)["version"] == 1
     commands.configure(WHO, "s", {"agents": ["a2"], "snapshot_mode": "never"}, change=True)
@@ -114,7 +114,7 @@ def test_a_source_is_added_changed_rolled_back_and_removed(session_handler: Sess
 
 
 def test_tables_are_started_stopped_and_read_again(session_handler: SessionHandler) -> None:
-    """By one name or two; a table that stands there already is said anew."""
+    """Tables are named by one or two parts. The settings of a listed table are replaced."""
     commands = session_handler.commands
     commands.add(WHO, "s", {**SPEC, "tables": {}})
     commands.start(WHO, "s", {"t": {}, "e.u": {"mask": {"a": "redact"}}})
@@ -154,10 +154,10 @@ def test_tables_are_started_stopped_and_read_again(session_handler: SessionHandl
         (lambda c: c.revoke(WHO, "x"), "no token x"),
     ],
 )
-def test_what_can_not_be_is_refused(
+def test_invalid_commands_are_refused(
     session_handler: SessionHandler, do: Callable[[FleetCommands], object], why: str
 ) -> None:
-    """With the reason, one line of audit, and nothing written."""
+    """Each is refused with the reason and one audit line, and nothing is written."""
     session_handler.commands.add(WHO, "s", SPEC)
     before = list(session_handler.topic.records)
     with pytest.raises(TailorbirdError, match=why):
@@ -167,10 +167,12 @@ def test_what_can_not_be_is_refused(
     assert why in session_handler.last["why"]
 
 
-def test_of_two_commands_at_once_one_is_reported(session_handler: SessionHandler) -> None:
-    """Another gateway wrote the same version a moment before: that one holds, ours is not mistaken for it."""
+def test_of_two_commands_at_once_one_fails(session_handler: SessionHandler) -> None:
+    """Another gateway has just written the same version. That one wins, and this command fails."""
     session_handler.commands.add(WHO, "s", SPEC)
-    other = Desired(source="s", version=2, spec=SourceSpec(agents=("a9",), connection="db", keys={"database": "d"}))
+    other = DesiredSource(
+        source="s", version=2, spec=SourceSpec(agents=("a9",), connection="db", keys={"database": "d"})
+    )
 
     def first(record: Any) -> None:
         if desired_record(other, "theirs") not in session_handler.topic.records:
@@ -185,7 +187,7 @@ def test_of_two_commands_at_once_one_is_reported(session_handler: SessionHandler
 
 
 def test_the_newest_versions_are_kept(session_handler: SessionHandler) -> None:
-    """What is configured every hour for a year fills no gateway and no topic: old ones go, with their numbers."""
+    """A configuration that changes hourly for a year fills no gateway and no topic: old versions are removed."""
     session_handler.commands.add(WHO, "s", SPEC)
     for number in range(VERSIONS + 20):
         session_handler.commands.configure(WHO, "s", {"connection": f"c{number}"}, change=True)
@@ -199,8 +201,8 @@ def test_the_newest_versions_are_kept(session_handler: SessionHandler) -> None:
     assert session_handler.commands.roll_back(WHO, "s", 22)["version"] == VERSIONS + 22
 
 
-def test_a_source_that_is_set_back_begins_a_session_again(session_handler: SessionHandler) -> None:
-    """The same agent, at the next epoch."""
+def test_a_source_that_is_set_back_starts_a_new_session(session_handler: SessionHandler) -> None:
+    """The same agent captures it, at the next epoch."""
     session_handler.commands.add(WHO, "s", SPEC)
     session_handler.topic.write(lease_record(Lease(source="s", epoch=4, agent="a1", gateway="g1#1", claim="c")))
     assert session_handler.commands.set_position(WHO, "s", 7, None) == {"sequence": 7}
@@ -209,7 +211,7 @@ def test_a_source_that_is_set_back_begins_a_session_again(session_handler: Sessi
 
 
 def test_agents_sources_and_the_map(session_handler: SessionHandler) -> None:
-    """What is asked: who is there and runs what; which tables there are, and which of them are captured."""
+    """Queries return agents with their sources, and tables with the sources that capture them."""
     session_handler.commands.add(WHO, "s", SPEC)
     tables = (TableSeen(name="t", rows=5, columns=(("id", "int"),)), TableSeen(name="u", rows=None, columns=()))
     session_handler.topic.write(
@@ -222,7 +224,9 @@ def test_agents_sources_and_the_map(session_handler: SessionHandler) -> None:
     (agent,) = session_handler.commands.agents()
     assert agent["sources"][0]["reason"] == "no report yet"
     session_handler.topic.write(
-        reported_record(Reported(agent="a1", source="s", epoch=1, version=1, status="applied", hash="h", narrowed=True))
+        reported_record(
+            SourceReport(agent="a1", source="s", epoch=1, version=1, status="applied", hash="h", narrowed=True)
+        )
     )
     (agent,) = session_handler.commands.agents()
     assert (agent["connected"], agent["labels"], agent["sources"][0]["status"]) == (True, {"site": "x"}, "applied")
@@ -237,8 +241,8 @@ def test_agents_sources_and_the_map(session_handler: SessionHandler) -> None:
     assert session_handler.commands.gateways() == [{"gateway": "g1", "heard_ms": 1, "agents": 1, "drained": True}]
 
 
-def test_while_kafka_is_away_a_command_fails_and_says_so(session_handler: SessionHandler) -> None:
-    """It is not refused: later it may be done."""
+def test_while_kafka_is_unavailable_a_command_fails_with_the_reason(session_handler: SessionHandler) -> None:
+    """It has failed and is not refused: it may succeed later."""
     session_handler.topic.unavailable = True
     with pytest.raises(Retriable):
         session_handler.commands.add(WHO, "s", SPEC)
@@ -246,7 +250,7 @@ def test_while_kafka_is_away_a_command_fails_and_says_so(session_handler: Sessio
 
 
 class Http:
-    """Asks an application, without a socket."""
+    """Calls an application without a socket."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -308,7 +312,7 @@ def test_rest_does_what_commands_do(client: Client) -> None:
 
 
 def test_tokens_are_issued_used_and_revoked(client: Client) -> None:
-    """Told once, kept as a hash, gone at once."""
+    """A token is returned once, stored as a hash, and invalid as soon as it is revoked."""
     reported = client.ask("POST", "/v1/tokens", body={"name": "ci", "role": "view", "days": 1}).json()
     assert client.ask("GET", "/v1/agents", token=reported["token"]).status_code == 200
     listed = client.ask("GET", "/v1/tokens").text
@@ -323,7 +327,7 @@ def test_tokens_are_issued_used_and_revoked(client: Client) -> None:
 
 
 def test_certificates_are_revoked_for_good(client: Client) -> None:
-    """By number, as it is written anywhere; once; with a line; a token of an agent does nothing here."""
+    """A certificate is revoked by its number in any format, once, with an audit line. An agent's token cannot do it."""
     reported = client.ask("PUT", "/v1/revoked-certificates/0A:B1", body={}).json()
     assert reported == {"serial": "ab1", "by": "the-admin", "at_ms": 1000}
     client.ask("PUT", "/v1/revoked-certificates/ab1", "admin", {})
@@ -347,7 +351,7 @@ def test_certificates_are_revoked_for_good(client: Client) -> None:
     ],
 )  # fmt: skip
 def test_a_role_that_is_too_small_is_refused(client: Client, method: str, path: str, role: Role) -> None:
-    """Whatever the body says; one line of audit, nothing written."""
+    """It is refused whatever the body contains, with one audit line, and nothing is written."""
     before = list(client.session_handler.topic.records)
     assert client.ask(method, path, role, {}).status_code == 403
     assert (client.session_handler.topic.records, len(client.session_handler.audit.lines)) == (before, 1)
@@ -355,13 +359,13 @@ def test_a_role_that_is_too_small_is_refused(client: Client, method: str, path: 
 
 
 def test_every_route_asks_for_a_token(client: Client) -> None:
-    """All that OpenAPI names, each by the same security scheme."""
+    """All routes in OpenAPI have the same security scheme."""
     api = client.http.request("GET", "/openapi.json").json()
     routes = [(path, method) for path, methods in api["paths"].items() for method in methods]
     assert len(routes) > 15
     for path, method in routes:
         assert api["paths"][path][method]["security"] == [{"HTTPBearer": []}]
-        client.now += 1000.0  # else the address would not be heard any more
+        client.now += 1000.0  # otherwise the address would be refused
         assert client.http.request(
             method, path.replace("{source}", "s").replace("{number}", "x").replace("{serial}", "a")
         ).status_code in (
@@ -370,9 +374,10 @@ def test_every_route_asks_for_a_token(client: Client) -> None:
         )
 
 
-def test_guesses_are_cut_off(client: Client) -> None:
-    """A hundred of them: ten are answered 401 with a line each, one line says that the rest is not heard; a right token
-    from there waits too, and is heard when a minute is over.
+def test_failed_attempts_are_limited(client: Client) -> None:
+    """Ten of a hundred attempts receive 401 and are audited, and one line reports that the address is refused.
+
+    A valid token from that address is also refused until the minute ends.
     """
     codes = [client.ask("GET", "/v1/agents", token=f"tb_{n:016x}_{'x' * 43}").status_code for n in range(100)]
     assert codes == [401] * 10 + [429] * 90
@@ -399,7 +404,7 @@ def test_guesses_are_cut_off(client: Client) -> None:
     ],
 )  # fmt: skip
 def test_bad_input_has_its_status(client: Client, method: str, path: str, body: Any, code: int) -> None:
-    """And nothing is written."""
+    """Bad input receives its status, and nothing is written."""
     before = list(client.session_handler.topic.records)
     answer = client.ask(method, path, body=body)
     assert answer.status_code == code, answer.text
@@ -407,12 +412,12 @@ def test_bad_input_has_its_status(client: Client, method: str, path: str, body: 
     assert client.session_handler.topic.records == before
 
 
-def test_kafka_away_is_503(client: Client) -> None:
+def test_an_unavailable_kafka_is_503(client: Client) -> None:
     """So that a client may try again."""
     client.session_handler.topic.unavailable = True
     assert client.ask("POST", "/v1/sources/s", body=SPEC).status_code == 503
 
 
-def test_what_is_not_there_is_a_kind_of_usage_error() -> None:
-    """The CLI ends with 2 for both."""
+def test_not_found_is_a_kind_of_usage_error() -> None:
+    """The CLI exits with 2 for both."""
     assert NotFound("x").exit_code == VersionConflict("x").exit_code == 2

@@ -1,4 +1,4 @@
-"""Stewards over one topic: agents come, go, dial elsewhere; each source has one holder, who is told so."""
+"""Coordinators over one topic: agents connect, disconnect and change gateways; each source has one holder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from cdc.model.errors import Retriable
 from ingest.fleet.catalog import DatabaseSeen, TableSeen, packed
-from ingest.fleet.desired import Desired, SourceSpec
+from ingest.fleet.desired import DesiredSource, SourceSpec
 from ingest.fleet.fleet_pb2 import FAILED, MapPart, Report, StreamRequest
 from ingest.fleet.leases import Lease
 from ingest.fleet.state import StateRecord, desired_record, drained_record, lease_record, map_record
@@ -22,7 +22,7 @@ from tests.support.nearby_fleet import NearbyAudit, NearbyConnection, NearbyTopi
 
 
 class Prompt(Coordinator):
-    """Takes a turn for each agent that comes, as a gateway does that has nothing else to do."""
+    """Takes a turn for each agent that connects, like an idle gateway."""
 
     def joined(
         self,
@@ -36,7 +36,7 @@ class Prompt(Coordinator):
 
 
 class World:
-    """Some gateways over one topic, and a clock that a test moves."""
+    """Gateways over one topic, and a clock that the test sets."""
 
     def __init__(self, *gateways: str) -> None:
         self.topic, self.audit, self.now = NearbyTopic(), NearbyAudit(), 0.0
@@ -52,7 +52,7 @@ class World:
 
     def desire(self, source: str, *agents: str, version: int = 1, running: bool = True) -> None:
         spec = SourceSpec(agents=agents, connection="db", running=running, keys={"database": "d", "tables": {"t": {}}})
-        self.topic.write(desired_record(Desired(source=source, version=version, spec=spec), f"test {version}"))
+        self.topic.write(desired_record(DesiredSource(source=source, version=version, spec=spec), f"test {version}"))
 
     def turns(self, seconds: float = 0.0, *, without: str = "") -> None:
         for _ in range(max(1, int(seconds))):
@@ -62,8 +62,8 @@ class World:
                     coordinator.turn()
 
 
-def test_an_agent_is_reported_what_to_capture() -> None:
-    """When it comes, when the configuration changes, when it is stopped; each once."""
+def test_an_agent_receives_its_assignments() -> None:
+    """It receives them once when it connects, when the configuration changes, and when the source is stopped."""
     world = World("g1")
     world.desire("s", "a1")
     there = agent_connection("a1")
@@ -82,8 +82,8 @@ def test_an_agent_is_reported_what_to_capture() -> None:
     assert [line["how"] for line in world.audit.lines] == ["epoch 1", "epoch 2", "epoch 3"]
 
 
-def test_an_agent_that_has_much_to_take_is_reported_the_rest_later() -> None:
-    """The gateway's memory holds no thousand configurations for it meanwhile."""
+def test_a_full_agent_receives_the_rest_later() -> None:
+    """The gateway does not queue a thousand configurations in memory."""
     world = World("g1")
     for number in range(3):
         world.desire(f"s{number}", "a1")
@@ -96,8 +96,8 @@ def test_an_agent_that_has_much_to_take_is_reported_the_rest_later() -> None:
     assert set(there.holds) == {"s0", "s1", "s2"}
 
 
-def test_who_dials_another_gateway_takes_its_sources_along() -> None:
-    """Also where the first gateway hears late that the stream has ended, and says so."""
+def test_an_agent_that_changes_gateways_keeps_its_sources() -> None:
+    """Also if the first gateway notices the end of the stream late, and writes it."""
     world = World("g1", "g2")
     world.desire("s", "a1")
     old, new = agent_connection("a1"), agent_connection("a1")
@@ -113,8 +113,8 @@ def test_who_dials_another_gateway_takes_its_sources_along() -> None:
     assert world.topic.state.presences["a1"].gateway == "g2#1"
 
 
-def test_a_late_word_that_an_agent_left_is_said_better() -> None:
-    """Two gateways write at once: the one that has the stream has the last word."""
+def test_a_late_record_that_an_agent_left_is_corrected() -> None:
+    """If two gateways write at once, the one with the stream writes again."""
     world = World("g1", "g2")
     world.desire("s", "a1")
     old, new = agent_connection("a1"), agent_connection("a1")
@@ -130,8 +130,8 @@ def test_a_late_word_that_an_agent_left_is_said_better() -> None:
     assert world.topic.state.leases["s"].gateway == "g2#1"
 
 
-def test_an_agent_that_dials_again_has_one_connection() -> None:
-    """The older stream is ended, the lease stays."""
+def test_an_agent_that_connects_again_has_one_connection() -> None:
+    """The older stream ends, and the lease stays."""
     world = World("g1")
     world.desire("s", "a1")
     old, new = agent_connection("a1"), agent_connection("a1")
@@ -145,7 +145,7 @@ def test_an_agent_that_dials_again_has_one_connection() -> None:
 
 
 def test_another_agent_takes_over_after_a_while() -> None:
-    """Not at once: streams break; and not while the first one is there."""
+    """It waits, because streams break, and does nothing while the first agent is connected."""
     world = World("g1", "g2")
     world.desire("s", "a1", "a2")
     first, second = agent_connection("a1"), agent_connection("a2")
@@ -160,8 +160,8 @@ def test_another_agent_takes_over_after_a_while() -> None:
     assert second.holds == {"s": (2, 1)}
 
 
-def test_a_gateway_that_dies_loses_its_agents_to_others() -> None:
-    """Killed, so that it says nothing: an agent that nobody has seen since is away, another one takes over."""
+def test_agents_of_a_crashed_gateway_are_replaced() -> None:
+    """The gateway is killed and writes nothing. Its agents count as disconnected, and another agent takes over."""
     world = World("g1", "g2")
     world.desire("s", "a1", "a2")
     first, second = agent_connection("a1"), agent_connection("a2")
@@ -173,11 +173,11 @@ def test_a_gateway_that_dies_loses_its_agents_to_others() -> None:
     world.turns(20, without="g1")
     assert second.holds == {"s": (2, 1)}
     world.turns(3)
-    assert first.holds == {}, "the gateway was only slow: it takes its agent what it has no more"
+    assert first.holds == {}, "the gateway was only slow: it withdraws the source from its agent"
 
 
-def test_an_agent_that_leaves_while_kafka_is_away_is_said_to_have_left() -> None:
-    """Once Kafka is there again; else it would be shown as connected, and its sources be given to nobody, for ever."""
+def test_an_agent_that_leaves_while_kafka_is_unavailable_is_recorded_later() -> None:
+    """It is recorded when Kafka is available again. Otherwise its sources would never be assigned to another agent."""
     world = World("g1", "g2")
     world.desire("s", "a1", "a2")
     first, second = agent_connection("a1"), agent_connection("a2")
@@ -195,8 +195,8 @@ def test_an_agent_that_leaves_while_kafka_is_away_is_said_to_have_left() -> None
     assert second.holds == {"s": (2, 1)}
 
 
-def test_a_word_that_came_too_late_does_not_leave_an_agent_connected() -> None:
-    """Kafka takes the record that an agent is here when it is there no more."""
+def test_a_late_record_does_not_leave_an_agent_connected() -> None:
+    """Kafka accepts the record of an agent's presence after the agent has disconnected."""
     world = World("g1")
     there = agent_connection("a1")
     world.stewards["g1"].joined(there, {}, "1")
@@ -208,8 +208,8 @@ def test_a_word_that_came_too_late_does_not_leave_an_agent_connected() -> None:
     assert not world.topic.state.presences["a1"].connected
 
 
-def test_no_gateway_is_taken_for_dead_while_kafka_is_away() -> None:
-    """Nobody could be heard then: no lease moves, and nobody is said to have left."""
+def test_no_gateway_counts_as_gone_while_kafka_is_unavailable() -> None:
+    """No heartbeat can arrive then. So no lease moves, and no agent is recorded as disconnected."""
     world = World("g1", "g2")
     world.desire("s", "a1", "a2")
     first, second = agent_connection("a1"), agent_connection("a2")
@@ -229,8 +229,8 @@ def test_no_gateway_is_taken_for_dead_while_kafka_is_away() -> None:
     assert (first.holds, second.holds, first.ended, second.ended) == ({"s": (1, 1)}, {}, "", "")
 
 
-def test_agents_of_a_dead_gateway_are_shown_as_gone() -> None:
-    """Nobody else would say it; a gateway that was only slow corrects it."""
+def test_agents_of_a_crashed_gateway_are_shown_as_disconnected() -> None:
+    """Another gateway records it. A gateway that was only slow corrects it."""
     world = World("g1", "g2")
     there = agent_connection("a1")
     world.stewards["g1"].joined(there, {}, "1")
@@ -242,7 +242,7 @@ def test_agents_of_a_dead_gateway_are_shown_as_gone() -> None:
 
 
 def test_drained_agents_and_gateways() -> None:
-    """An agent's sources go to another one, or to nobody; a gateway's agents are sent away, and find it shut."""
+    """Sources of a drained agent move to another one, or to none. A drained gateway ends and refuses streams."""
     world = World("g1", "g2")
     world.desire("s", "a1", "a2")
     world.desire("only", "a1")
@@ -263,8 +263,8 @@ def test_drained_agents_and_gateways() -> None:
     assert "drained" in late.ended
 
 
-def test_a_claim_that_loses_is_not_obeyed() -> None:
-    """Another gateway's claim of the same epoch stands before ours: our agent is told nothing."""
+def test_a_claim_that_loses_is_not_applied() -> None:
+    """If another gateway's claim of the same epoch is earlier, this agent receives no assignment."""
     world = World("g1")
     world.desire("s", "a1", "a9")
     other = lease_record(Lease(source="s", epoch=1, agent="a9", gateway="g9#1", claim="theirs"))
@@ -277,11 +277,11 @@ def test_a_claim_that_loses_is_not_obeyed() -> None:
     world.topic.before_write = first
     world.stewards["g1"].joined(there, {}, "1")
     assert (world.topic.state.leases["s"].agent, there.holds) == ("a9", {})
-    assert not world.audit.lines, "it gave nobody anything"
+    assert not world.audit.lines, "it assigned nothing"
 
 
 def test_another_tenants_agent_has_no_connection() -> None:
-    """With a line of audit; nothing is written of it."""
+    """It is audited, and nothing about it is written to the topic."""
     world = World("g1")
     stranger = agent_connection("a1", "other")
     world.stewards["g1"].joined(stranger, {}, "1")
@@ -289,8 +289,8 @@ def test_another_tenants_agent_has_no_connection() -> None:
     assert (world.topic.state.presences, [line["outcome"] for line in world.audit.lines]) == ({}, ["refused"])
 
 
-def test_what_agents_report_and_see_is_kept() -> None:
-    """Of sources that they have, at the epoch that they have; noise is refused, with a line."""
+def test_reports_and_catalogs_of_agents_are_stored() -> None:
+    """Reports are stored for assigned sources at the current epoch. Others are refused and audited."""
     world = World("g1")
     world.desire("s", "a1")
     there, coordinator = agent_connection("a1"), world.stewards["g1"]
@@ -301,7 +301,7 @@ def test_what_agents_report_and_see_is_kept() -> None:
     assert (kept.status, kept.reason, kept.position) == ("failed", "no", {"file": "b.1"})
     coordinator.heard(there, StreamRequest(report=Report(source="s", epoch=0, version=9)))
     assert world.topic.state.reported["a1", "s"] == kept, "of another epoch"
-    assert (there.holds, set(there.why)) == ({"s": (1, 1)}, {"s"}), "the older lease alone is over"
+    assert (there.holds, set(there.why)) == ({"s": (1, 1)}, {"s"}), "only the older lease has ended"
     coordinator.heard(there, StreamRequest(report=Report(source="crm", epoch=1)))
     coordinator.heard(there, StreamRequest(report=Report(source="s", epoch=1, position=b"{")))
     seen = DatabaseSeen(agent="a1", connection="db", database="d", tables=(TableSeen(name="t", rows=1, columns=()),))
@@ -317,11 +317,11 @@ def test_what_agents_report_and_see_is_kept() -> None:
     assert [line["what"] for line in world.audit.lines if line["outcome"] == "refused"] == ["report", "report", "map"]
     stranger = agent_connection("a1")
     coordinator.heard(stranger, StreamRequest(map_part=MapPart(connection="db", database="d", content=b"x", last=True)))
-    assert there.ended == "", "words of a stream without the seat are not heard"
+    assert there.ended == "", "messages of an unregistered stream are ignored"
 
 
-def test_what_an_agent_may_report_no_more_is_forgotten() -> None:
-    """Its host's owner has taken a database out of the policy: what was told of it before is in no map any more."""
+def test_databases_that_an_agent_must_no_longer_report_are_removed() -> None:
+    """If a database is removed from the policy, its earlier reports are removed from the catalog."""
     world = World("g1")
     for agent, database in (("a1", "kept"), ("a1", "gone"), ("a2", "gone")):
         world.topic.write(map_record(DatabaseSeen(agent=agent, connection="db", database=database, tables=())))
@@ -329,12 +329,12 @@ def test_what_an_agent_may_report_no_more_is_forgotten() -> None:
     assert set(world.topic.state.maps) == {("a1", "db", "kept"), ("a2", "db", "gone")}
 
 
-def test_a_map_that_is_too_large_ends_the_stream() -> None:
-    """The gateway's memory is not the agent's."""
+def test_a_catalog_that_is_too_large_ends_the_stream() -> None:
+    """An agent cannot exhaust the gateway's memory."""
     world = World("g1")
     there, coordinator = agent_connection("a1"), world.stewards["g1"]
     coordinator.joined(there, {}, "1")
-    for number in range(40):  # also of many databases at once
+    for number in range(40):  # also for many databases at once
         part = MapPart(connection="c", database=f"d{number % 5}", content=bytes(500_000))
         coordinator.heard(there, StreamRequest(map_part=part))
     assert there.ended == "its catalog is too large"
@@ -344,11 +344,11 @@ def test_a_map_that_is_too_large_ends_the_stream() -> None:
         for _ in range(30):
             part = MapPart(connection="c", database="d", content=bytes(500_000))
             coordinator.heard(one, StreamRequest(map_part=part))
-    assert [bool(one.ended) for one in agent_connections] == [False] * 4 + [True] * 5, "64 MiB of all agents' together"
+    assert [bool(one.ended) for one in agent_connections] == [False] * 4 + [True] * 5, "64 MiB for all agents together"
 
 
-def test_while_kafka_is_away_nothing_is_reported_and_later_all_is() -> None:
-    """What a turn could not do, the next one does."""
+def test_while_kafka_is_unavailable_nothing_is_assigned_and_later_everything() -> None:
+    """The next turn repeats what a turn could not do."""
     world = World("g1")
     world.desire("s", "a1")
     there, coordinator = agent_connection("a1"), world.stewards["g1"]
@@ -362,9 +362,10 @@ def test_while_kafka_is_away_nothing_is_reported_and_later_all_is() -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_random_days_of_a_fleet(seed: int) -> None:
-    """Agents dial, vanish, dial elsewhere, gateways pause; then all is quiet, and each source that one of the agents
-    there may have is held by one of them, who was told its epoch; nobody else's is the newest.
+def test_random_histories_of_a_fleet(seed: int) -> None:
+    """Agents connect, vanish and change gateways, and gateways pause. Then all is quiet.
+
+    In the end each source is held by one allowed and connected agent, which received the newest epoch.
     """
     chance = random.Random(seed)
     world = World("g1", "g2", "g3")
@@ -385,12 +386,12 @@ def test_random_days_of_a_fleet(seed: int) -> None:
             world.desire(chance.choice(("s1", "s2")), *able, version=next(versions))
         else:
             world.turns(chance.choice((1, 5, 40)), without=chance.choice(("", "g1", "g2")))
-    for gateway, gone in dead:  # the gateway notices late, and maybe last, that the older stream is dead
+    for gateway, gone in dead:  # the gateway may notice late that the older stream is broken
         world.stewards[gateway].left(gone)
     world.turns(GRACE + SILENT + 20)
     state = world.topic.state
     there = {agent for agent, (_, one) in agent_connections.items() if not one.ended}
-    assert there == set(agent_connections), "nobody's newest stream was ended"
+    assert there == set(agent_connections), "no newest stream was ended"
     for source, newest in state.newest().items():
         may = set(newest.spec.agents) & there if newest.spec else set[str]()
         lease = state.leases.get(source)

@@ -1,4 +1,4 @@
-"""A gateway holds so many bytes of agents' records, whatever they send and however long Kafka is away."""
+"""A gateway buffers a limited number of bytes of agents' records, even while Kafka is unavailable."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MIB = 1024 * 1024
 
 
 def test_a_window_grows_by_use_and_shrinks_without() -> None:
-    """From little to the most where there is room; a lane that needs little gives the rest back."""
+    """It grows up to the maximum if the budget allows. A channel that needs little gives the rest back."""
     budget = CreditBudget(64 * MIB)
     channel, records = ChannelCredit(budget), 0
     assert channel.window == FIRST
@@ -48,8 +48,8 @@ def test_a_window_grows_by_use_and_shrinks_without() -> None:
     assert budget.held == 0
 
 
-def test_a_thousand_channels_share_what_there_is() -> None:
-    """Windows have half of the budget; each lane goes on, with its first bytes at least, and all is given back."""
+def test_a_thousand_channels_share_the_budget() -> None:
+    """Windows share half of the budget. Each channel can always send its first bytes. In the end all is given back."""
     budget, chance = CreditBudget(64 * MIB), random.Random(3)
     channels = [ChannelCredit(budget) for _ in range(1000)]
     open_, number = [FIRST] * 1000, [0] * 1000
@@ -70,8 +70,8 @@ def test_a_thousand_channels_share_what_there_is() -> None:
     assert budget.held == 0
 
 
-def test_more_than_there_was_credit_for_is_reported() -> None:
-    """One message may overdraw it, by no more than a message's bytes."""
+def test_records_beyond_the_credit_are_detected() -> None:
+    """One message may overdraw the credit by at most its own size."""
     channel = ChannelCredit(CreditBudget())
     assert channel.receive(FIRST)
     assert channel.receive(PIECE)
@@ -79,7 +79,7 @@ def test_more_than_there_was_credit_for_is_reported() -> None:
 
 
 class Unavailable(Log):
-    """A log that takes records, of which Kafka has none until `there`."""
+    """A log that accepts records, none of which Kafka confirms until `there` is set."""
 
     there = threading.Event()
     taken = 0
@@ -97,8 +97,8 @@ class UnavailableSource(Source):
         return Unavailable(self.broker, "t.schemas", "t.history")
 
 
-def test_while_kafka_is_away_channels_hold_what_the_budget_has() -> None:
-    """Also what the client has taken counts; once Kafka is there, each goes on, and nothing is lost."""
+def test_while_kafka_is_unavailable_channels_stay_within_the_budget() -> None:
+    """Records in the client's queue count, too. When Kafka is available, all channels continue and nothing is lost."""
     Unavailable.there.clear()
     Unavailable.taken = 0
     budget, channels = CreditBudget(4 * MIB), 6
@@ -118,7 +118,7 @@ def test_while_kafka_is_away_channels_hold_what_the_budget_has() -> None:
             thread.join(0.1)
         return Unavailable.taken == before > 0
 
-    wait_for(stuck, "it takes more and more", seconds=20)
+    wait_for(stuck, "it buffers more and more", seconds=20)
     assert all(thread.is_alive() for thread in writing)
     assert Unavailable.taken <= most
     Unavailable.there.set()
@@ -142,8 +142,8 @@ def test_while_kafka_is_away_channels_hold_what_the_budget_has() -> None:
         ("empty records", lambda: LogCall(channel=1, records={"frames": b"x" * 900_000, "size": 1})),
     ],
 )
-def test_calls_that_wait_are_bounded(what: str, call: Callable[[], LogCall]) -> None:
-    """By how many they are, and by their bytes, which are those that came and not those that they claim."""
+def test_queued_calls_are_limited(what: str, call: Callable[[], LogCall]) -> None:
+    """Their number is limited, and their bytes: those received, not those claimed."""
     session_handler = SessionHandler(Source(), 1, lambda reply: None, lambda reported: None, CreditBudget())
     put = [session_handler.put(call()) for _ in range(1100)]
     refused = next(n for n, why in enumerate(put) if why)
@@ -152,13 +152,13 @@ def test_calls_that_wait_are_bounded(what: str, call: Callable[[], LogCall]) -> 
 
 
 def test_a_channel_that_sends_more_than_its_credit_ends() -> None:
-    """The session is told, and begins anew."""
+    """The session receives the reason and starts again."""
     gateway = NearbyGateway(Source())
     log = GatewayLog(gateway, "s")
     log.recover()
     Log.waits.clear()
     try:
-        log._channel._credit = 100 * MIB  # what no gateway has given
+        log._channel._credit = 100 * MIB  # more than any gateway grants
         with pytest.raises(Retriable, match="without credit"):
             log.extend([Record(TOPIC, b"%d" % n, random.Random(n).randbytes(200_000)) for n in range(20)])
     finally:
@@ -167,7 +167,7 @@ def test_a_channel_that_sends_more_than_its_credit_ends() -> None:
 
 
 class Slow(NearbyTopic):
-    """A topic that takes its time."""
+    """A slow topic."""
 
     resumes = threading.Event()
 
@@ -176,8 +176,8 @@ class Slow(NearbyTopic):
         super().send(record)
 
 
-def test_words_that_the_coordinator_has_not_heard_are_bounded() -> None:
-    """By their bytes: whoever says more loses his stream, and says it again."""
+def test_queued_messages_to_the_coordinator_are_limited() -> None:
+    """Their bytes are limited. An agent that sends more loses its stream and reports again."""
     Slow.resumes.clear()
     topic, audit, there = Slow(), NearbyAudit(), agent_connection("a1")
     runtime = GatewayRuntime(coordinator_of("g1#1", "acme", "t", topic, audit), lambda *_: None, audit, topic)

@@ -1,4 +1,4 @@
-"""What a source's configuration may say, and what only the owner of a host says."""
+"""Allowed keys of a source's configuration, and keys that only the agent's policy may set."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from cdc.model.errors import TailorbirdError
 from cdc.model.schema import TableId
-from ingest.fleet.desired import LOCAL, Desired, source_of, spec_of, table_named, with_tables
+from ingest.fleet.desired import LOCAL, DesiredSource, source_of, spec_of, table_named, with_tables
 from ingest.fleet.reported import effective_hash
 from ingest.fleet.state import FleetState, desired_record, folded
 
@@ -19,18 +19,18 @@ GOOD: dict[str, Any] = {
 
 
 def test_a_configuration_is_a_source_of_a_topology() -> None:
-    """The same keys, read by the same reader; a server_id is found where none is named."""
+    """The same reader reads the same keys. A missing server_id is derived."""
     spec = spec_of(GOOD, "t", "shop")
     source = source_of(spec, "t", "shop")
     assert {(table.database, table.table) for table in source.tables} == {("shop", "orders"), ("crm", "users")}
     assert source.rules[TableId(source="shop", database="shop", table="orders")].masks == {"mail": "redact"}
     assert source.server_id == source_of(spec, "t", "shop").server_id != source_of(spec, "t", "crm").server_id
-    state = folded(FleetState(), [desired_record(Desired(source="shop", version=1, spec=spec), "g")])
+    state = folded(FleetState(), [desired_record(DesiredSource(source="shop", version=1, spec=spec), "g")])
     assert state.spec("shop") == spec
 
 
-def test_a_source_without_tables_is_looked_at_only() -> None:
-    """Its agent maps it; tables come by a command."""
+def test_for_a_source_without_tables_only_the_catalog_is_read() -> None:
+    """Its agent reports the catalog. A command adds tables later."""
     spec = spec_of({**GOOD, "tables": {}}, "t", "shop")
     assert (spec.captures, source_of(spec, "t", "shop").tables) == (False, ())
     more = with_tables(spec, {"orders": {}})
@@ -44,8 +44,8 @@ for _ in range(240):
 
 
 @pytest.mark.parametrize("key", sorted(LOCAL))
-def test_what_only_the_hosts_owner_says_is_refused(key: str) -> None:
-    """Another host for an alias, its user, its password, what the server is: never from the gateway."""
+def test_keys_of_the_policy_are_refused(key: str) -> None:
+    """Host, user, password and type of a server never come from the gateway."""
     with pytest.raises(TailorbirdError, match=f"{key} cannot be set by the gateway"):
         spec_of({**GOOD, key: "evil.example.org"}, "t", "shop")
 
@@ -80,14 +80,14 @@ def test_what_only_the_hosts_owner_says_is_refused(key: str) -> None:
     ],
 )
 def test_bad_configurations_are_refused(change: dict[str, Any], why: str) -> None:
-    """By the rule that they break."""
+    """The error names the broken rule."""
     with pytest.raises(TailorbirdError, match=why):
         spec_of({**GOOD, **change}, "t", "shop")
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", "a\0", "x" * 300, "Shop", "sh\u043ep"])
 def test_names_of_sources(name: str) -> None:
-    """They are parts of topics' names."""
+    """They are parts of topic names."""
     with pytest.raises(TailorbirdError, match="is not a valid source name"):
         spec_of(GOOD, "t", name)
     with pytest.raises(TailorbirdError, match="not a configuration"):
@@ -95,7 +95,7 @@ def test_names_of_sources(name: str) -> None:
 
 
 def test_tables_are_named_by_one_part_or_two() -> None:
-    """As in a topology."""
+    """Names have the same form as in a topology."""
     source = source_of(spec_of(GOOD, "t", "shop"), "t", "shop")
     assert str(table_named(source, "orders")) == "shop.shop.orders"
     assert str(table_named(source, "crm.users")) == "shop.crm.users"

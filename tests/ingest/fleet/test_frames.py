@@ -1,4 +1,4 @@
-"""Records pass as bytes, wherever these are cut; what is none is refused."""
+"""Records are encoded as bytes, which may be split anywhere. Invalid bytes are refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def packed(records: list[Record]) -> tuple[bytes, int]:
 
 @given(RECORDS, st.lists(st.integers(1, 300), max_size=30))
 def test_records_pass_wherever_they_are_cut(records: list[Record], sizes: list[int]) -> None:
-    """The same records in the same order, tombstones and empty values told apart."""
+    """The same records arrive in the same order. Tombstones and empty values are distinguished."""
     data, count = packed(records)
     reader, cuts = FrameReader(), [0, *accumulate(sizes), len(data)]
     found = [record for begin, end in pairwise(cuts) for record in reader.read(data[begin:end])]
@@ -42,7 +42,7 @@ def test_records_pass_wherever_they_are_cut(records: list[Record], sizes: list[i
 
 
 def test_a_record_of_megabytes_passes_in_pieces() -> None:
-    """No message is longer than a piece, whatever a record holds."""
+    """No message is longer than a piece, whatever the record's size."""
     big = Record("t", b"k", random.Random(1).randbytes(3 * PIECE + 17), 3)
     writer, reader = FrameWriter(), FrameReader()
     pieces = [*writer.write([big, Record("t", b"k", None)]), *writer.rest()]
@@ -51,7 +51,7 @@ def test_a_record_of_megabytes_passes_in_pieces() -> None:
 
 
 def test_half_a_record_is_not_complete() -> None:
-    """What was cut off is noticed by whoever would commit."""
+    """A truncated record is detected before a commit."""
     data, _ = packed([Record("t", b"key", b"value")])
     reader = FrameReader()
     assert reader.read(data[:-1]) == []
@@ -60,7 +60,7 @@ def test_half_a_record_is_not_complete() -> None:
 
 @given(st.binary(min_size=13, max_size=200))
 def test_noise_is_refused_or_waits_for_more(noise: bytes) -> None:
-    """No bytes end in anything but Fatal, and none in a record of a topic that nobody named."""
+    """Random bytes raise only Fatal, and never give a record of an unknown topic."""
     try:
         found = FrameReader().read(noise)
     except Fatal:
@@ -68,8 +68,8 @@ def test_noise_is_refused_or_waits_for_more(noise: bytes) -> None:
     assert all(record.topic for record in found) or not found
 
 
-def test_a_topic_is_named_before_its_records() -> None:
-    """A session that begins in the middle of another's is refused."""
+def test_a_topic_must_be_named_before_its_records() -> None:
+    """A session that begins in the middle of another one is refused."""
     first, second = FrameWriter(), FrameReader()
     list(first.write([Record("t", b"", b"")]))
     head = next(iter(first.rest()))

@@ -1,5 +1,6 @@
-"""The front door on a real socket: a session, a seat, and what is answered to what is not known. What is refused:
-test_bad_input.py.
+"""The gRPC server on a real socket: sessions, agent connections and unknown messages.
+
+For refused input see test_bad_input.py.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def address(folder: Path, served: Served) -> Iterator[str]:
 
 
 def speak(address: str, credentials: grpc.ChannelCredentials, *requests: StreamRequest) -> list[StreamRequest]:
-    """What the gateway says to an agent of no code of ours; raises how it turned it away."""
+    """Return the gateway's replies to an arbitrary client. Raises the error with which it refused the client."""
     with grpc.secure_channel(address, credentials) as channel:
         outgoing: queue.Queue[StreamRequest | None] = queue.Queue()
         for request in requests:
@@ -117,7 +118,7 @@ def speak(address: str, credentials: grpc.ChannelCredentials, *requests: StreamR
 
 
 def test_a_session_over_a_socket(address: str, folder: Path, served: Served) -> None:
-    """Recover, append megabytes, commit, find it again: through TLS and the event loop."""
+    """Recover, append megabytes, commit and search them, over TLS and the event loop."""
     stream = GrpcStream(address, Credentials.of(folder / "agent"))
     log = GatewayLog(stream, "s")
     log.recover()
@@ -133,7 +134,7 @@ def test_a_session_over_a_socket(address: str, folder: Path, served: Served) -> 
 
 
 class Heard(Search):
-    """Keeps every record that it is shown; `fails` raises at the first one."""
+    """Keeps every record that it sees; with `fails` it raises at the first one."""
 
     def __init__(self, topic: str, *, fails: bool = False) -> None:
         self.records, self._fails = list[tuple[bytes, bytes | None]](), fails
@@ -146,8 +147,9 @@ class Heard(Search):
 
 
 def test_large_records_are_searched(address: str, folder: Path, served: Served) -> None:
-    """One that no message holds whole passes in parts; the stream goes on, which other sources share. So it does where
-    whoever searches fails: he alone is told.
+    """A record that is too long for a message is sent in parts.
+
+    If the search itself fails, only the search receives the error. The stream, which other sources share, continues.
     """
     sizes = [10, 2 * MESSAGE, 262_144, 0, 3 * MESSAGE + 7, 800_000, 300_000]
     reported: list[tuple[bytes, bytes | None]] = [(b"%d" % n, b"x" * size) for n, size in enumerate(sizes)]
@@ -170,17 +172,17 @@ def test_large_records_are_searched(address: str, folder: Path, served: Served) 
 
 
 def test_a_gateway_of_another_fleet_is_not_trusted(address: str, tmp_path: Path) -> None:
-    """An agent tells it nothing."""
+    """An agent sends it nothing."""
     init(tmp_path / "authority", TENANT)
     issue(tmp_path / "authority", FleetIdentity(TENANT, "agents", "a1"), tmp_path / "agent")
     with pytest.raises(Retriable, match="check that the gateway runs there"):
         GrpcStream(address, Credentials.of(tmp_path / "agent"))
 
 
-def test_a_session_too_many_fails_by_itself(
+def test_only_a_session_beyond_the_limit_fails(
     address: str, folder: Path, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The others of its stream go on; when one ends, there is room."""
+    """Other sessions of the stream continue. When one ends, a new one is accepted."""
     monkeypatch.setattr(grpc_streams, "_CHANNELS", 2)
     stream = GrpcStream(address, Credentials.of(folder / "agent"))
     logs = [GatewayLog(stream, "s") for _ in range(2)]
@@ -199,8 +201,8 @@ def test_a_session_too_many_fails_by_itself(
     stream.close()
 
 
-def test_a_stream_that_no_one_gets_is_closed(address: str, folder: Path) -> None:
-    """It broke while its agent said who it is: its connection does not stay."""
+def test_a_stream_that_fails_at_its_start_is_closed(address: str, folder: Path) -> None:
+    """It broke while its agent announced itself. Its connection is closed."""
     made = list[GrpcStream]()
 
     def opened(stream: GrpcStream) -> None:
@@ -214,7 +216,7 @@ def test_a_stream_that_no_one_gets_is_closed(address: str, folder: Path) -> None
 
 
 def test_sources_dial_together(folder: Path) -> None:
-    """While no gateway is there a host's fifty sources are no flood of connections."""
+    """While no gateway is reachable, fifty sources of a host share the attempts to connect."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         no_one = f"127.0.0.1:{server.getsockname()[1]}"
     tried = list[str]()
@@ -234,7 +236,7 @@ def test_sources_dial_together(folder: Path) -> None:
 
 
 def test_an_agent_has_so_many_streams_at_most(address: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has lanes, threads, memory; those that it has go on."""
+    """Each stream costs threads and memory. The existing ones continue."""
     monkeypatch.setattr(grpc_server, "_STREAMS", 1)
     stream = GrpcStream(address, Credentials.of(folder / "agent"))
     with pytest.raises(Retriable, match="more than 1 streams of one agent"):
@@ -243,8 +245,8 @@ def test_an_agent_has_so_many_streams_at_most(address: str, folder: Path, monkey
     stream.close()
 
 
-def test_an_unknown_type_is_answered_and_the_stream_goes_on(address: str, folder: Path) -> None:
-    """A newer agent is told, and may do without."""
+def test_an_unknown_type_is_answered_and_the_stream_continues(address: str, folder: Path) -> None:
+    """A newer agent receives the answer and may continue without that feature."""
     credentials = Credentials.of(folder / "agent").channel()
     heard = speak(
         address, credentials, hello("9"), StreamRequest(type=Control_MSSQLClient), StreamRequest(type=Control_Syslog)
@@ -254,7 +256,7 @@ def test_an_unknown_type_is_answered_and_the_stream_goes_on(address: str, folder
 
 
 def test_a_connection_is_commanded_and_ended(address: str, folder: Path, served: Served) -> None:
-    """What the steward says goes out, a lane whose lease is withdrawn ends, a stream that it ends says why."""
+    """The coordinator's commands are sent, a withdrawn session channel ends, and an ended stream reports the reason."""
     said, heard = queue.Queue[StreamRequest](), list[StreamRequest]()
     with grpc.secure_channel(address, Credentials.of(folder / "agent").channel()) as channel:
         call = channel.stream_stream(
@@ -275,9 +277,9 @@ def test_a_connection_is_commanded_and_ended(address: str, folder: Path, served:
         assert served.said.get(timeout=10)[0] == "heard"
         agent_connection.send(StreamRequest(withdraw=Withdraw(source="s", epoch=1, why="stopped")))
         assert next(call).withdraw.why == "stopped"
-        assert "was withdrawn" in next(call).log_reply.failure.message, "its session hears it when it asks next"
+        assert "was withdrawn" in next(call).log_reply.failure.message, "its session receives it at the next call"
         said.put(StreamRequest(header=Header(source="s"), log_call=LogCall(channel=1, call=2, history=Empty())))
-        assert "was withdrawn" in next(call).log_reply.failure.message, "the lane's desk is still there"
+        assert "was withdrawn" in next(call).log_reply.failure.message, "the session handler still exists"
         agent_connection.end("drained")
         with pytest.raises(grpc.RpcError) as ended:
             next(call)
@@ -285,8 +287,8 @@ def test_a_connection_is_commanded_and_ended(address: str, folder: Path, served:
     assert served.said.get(timeout=10)[:2] == ("left", agent_connection)
 
 
-def test_a_session_that_waits_for_credit_hears_of_its_end(address: str, folder: Path, served: Served) -> None:
-    """It sends nothing that could be answered: it would wait for two minutes, and its successor behind it."""
+def test_a_session_that_waits_for_credit_is_notified_of_its_end(address: str, folder: Path, served: Served) -> None:
+    """It sends no call that could be answered. Without the notice, it and its successor would wait for two minutes."""
     stream = GrpcStream(address, Credentials.of(folder / "agent"), lambda command: None)
     stream.report(StreamRequest(ready=Ready()))
     what, agent_connection, _ = served.said.get(timeout=10)
@@ -304,10 +306,10 @@ def test_a_session_that_waits_for_credit_hears_of_its_end(address: str, folder: 
     try:
         appending = threading.Thread(target=append)
         appending.start()
-        wait_for(lambda: log._channel._credit <= 0, "it has credit for all", seconds=20)
+        wait_for(lambda: log._channel._credit <= 0, "it has credit for everything", seconds=20)
         agent_connection.send(StreamRequest(withdraw=Withdraw(source="s", epoch=1, why="another agent has it")))
         appending.join(20)
-        assert not appending.is_alive(), "nobody told it"
+        assert not appending.is_alive(), "it was not notified"
     finally:
         Log.waits.set()
     assert [error.message for error in failed] == ["source s was withdrawn"]
@@ -321,8 +323,9 @@ def test_a_session_that_waits_for_credit_hears_of_its_end(address: str, folder: 
 def test_a_silent_agent_leaves_no_commit_open(
     address: str, folder: Path, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Readers would wait for one that is suspended until Kafka gives its transaction up, a minute later. Who is there
-    says so, however long a commit takes it; of who has nothing uncommitted nothing is wanted.
+    """Consumers would otherwise wait for the transaction timeout of a suspended agent.
+
+    A running agent sends heartbeats, however long its commit takes. Agents without uncommitted records need not.
     """
     looks, silent = list[object](), grpc_streams.AgentStream.check_silence
 
@@ -367,8 +370,8 @@ def test_a_silent_agent_leaves_no_commit_open(
     served.opened.broker.records.clear()
 
 
-def test_words_of_one_that_is_not_seated_are_not_heard(address: str, folder: Path) -> None:
-    """It is told that they are not known."""
+def test_messages_of_an_unregistered_agent_are_unsupported(address: str, folder: Path) -> None:
+    """The agent receives the answer that they are unsupported."""
     credentials = Credentials.of(folder / "agent").channel()
     heard = speak(address, credentials, hello("9"), StreamRequest(report=Report(source="s")))
     assert heard[1].WhichOneof("payload") == "unsupported"
@@ -377,7 +380,7 @@ def test_words_of_one_that_is_not_seated_are_not_heard(address: str, folder: Pat
 def test_a_command_that_an_agent_does_not_know_ends_nothing(
     address: str, folder: Path, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says so, and both go on: neither answers the other for ever, nor gives the stream up."""
+    """It answers so, and the stream continues without an endless exchange of answers."""
     counted, count = threading.Event(), grpc_streams.AgentStream._count
 
     async def noted(stream: grpc_streams.AgentStream) -> None:

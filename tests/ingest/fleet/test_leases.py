@@ -1,4 +1,4 @@
-"""Leases, over random histories: gateways that claim at once with old views, readers of what compaction has left."""
+"""Leases over random histories: concurrent claims with outdated views, and reads after compaction."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.fleet.desired import Desired, SourceSpec
+from ingest.fleet.desired import DesiredSource, SourceSpec
 from ingest.fleet.leases import Lease, Presence, choose_agent, claims, next_epoch
 from ingest.fleet.state import (
     FleetState,
@@ -25,13 +25,13 @@ AGENTS, GATEWAYS, SOURCES = ("a1", "a2", "a3"), ("g1", "g2", "g3"), ("s1", "s2")
 
 
 def compacted(records: list[StateRecord], keep: int) -> list[StateRecord]:
-    """What Kafka's cleaner leaves of the first `keep` records: the newest of each key, in order; then all others."""
+    """Compact the first `keep` records as Kafka does: the newest of each key, in order; then all others."""
     last = {key: place for place, (key, _) in enumerate(records[:keep])}
     return [one for place, one in enumerate(records[:keep]) if last[one[0]] == place] + records[keep:]
 
 
 class Gateway:
-    """Claims by the rules, for agents whose stream it has, with a view that may be old."""
+    """Claims for its connected agents with a view that may be outdated."""
 
     def __init__(self, name: str) -> None:
         self.name, self.state, self.read = name, FleetState(), 0
@@ -53,7 +53,7 @@ class Gateway:
 
 
 def history(chance: random.Random, steps: int) -> tuple[list[StateRecord], list[Gateway]]:
-    """A log that gateways wrote who read it late, believed one another gone, and forgot what counted no more."""
+    """A log of gateways that read it late, considered each other gone, and removed old claims."""
     log: list[StateRecord] = []
     gateways = [Gateway(name) for name in GATEWAYS]
     versions = dict.fromkeys(SOURCES, 0)
@@ -69,7 +69,9 @@ def history(chance: random.Random, steps: int) -> tuple[list[StateRecord], list[
             versions[source] += 1
             agents = tuple(chance.sample(AGENTS, chance.randint(1, 3)))
             spec = SourceSpec(agents=agents, connection="c", running=chance.random() < 0.8)
-            desired = Desired(source=source, version=versions[source], spec=spec if chance.random() < 0.9 else None)
+            desired = DesiredSource(
+                source=source, version=versions[source], spec=spec if chance.random() < 0.9 else None
+            )
             log.append(desired_record(desired, gateway.name))
         elif what < 0.7:
             gateway.catch_up(log, chance.randint(1, 6))
@@ -87,8 +89,8 @@ def history(chance: random.Random, steps: int) -> tuple[list[StateRecord], list[
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 2**32), st.integers(10, 120))
-def test_two_agents_are_never_entitled_at_one_epoch(seed: int, steps: int) -> None:
-    """Whichever prefix of the topic a gateway has read, and whatever is left of it: one holder an epoch and source."""
+def test_two_agents_never_hold_one_epoch(seed: int, steps: int) -> None:
+    """For every prefix of the topic, and after every compaction, each epoch of a source has one holder."""
     log, _ = history(random.Random(seed), steps)
     holders: dict[tuple[str, int], tuple[str, str]] = {}
     state = FleetState()
@@ -99,13 +101,13 @@ def test_two_agents_are_never_entitled_at_one_epoch(seed: int, steps: int) -> No
             assert reported == (lease.agent, lease.gateway)
     for keep in {0, len(log) // 2, len(log)}:
         left = folded(FleetState(), compacted(log, keep))
-        assert left.leases == state.leases, "who reads what compaction left, reads the same"
+        assert left.leases == state.leases, "readers after compaction see the same"
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32), st.integers(10, 120))
 def test_epochs_only_grow_and_an_older_one_is_refused(seed: int, steps: int) -> None:
-    """Also for the agent that has the newest one, and also a claim that comes late."""
+    """Also for the holder of the newest epoch, and for a late claim."""
     log, _ = history(random.Random(seed), steps)
     state = FleetState()
     for record in log:
@@ -123,10 +125,8 @@ def test_epochs_only_grow_and_an_older_one_is_refused(seed: int, steps: int) -> 
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32), st.integers(10, 80))
-def test_gateways_that_read_all_agree_and_come_to_rest(seed: int, steps: int) -> None:
-    """However they disagreed before: each running source ends with an agent that may have it and is there, and nobody
-    claims any more.
-    """
+def test_gateways_that_read_everything_agree_and_stop_to_claim(seed: int, steps: int) -> None:
+    """In the end each running source has an allowed and connected agent, and no gateway claims again."""
     log, gateways = history(random.Random(seed), steps)
     for _ in range(6):
         for gateway in gateways:
@@ -146,13 +146,13 @@ def test_gateways_that_read_all_agree_and_come_to_rest(seed: int, steps: int) ->
             assert lease.gateway == state.presences[lease.agent].gateway
         elif able & present:
             assert lease is not None
-            assert lease.agent in able, "kept for one who may come back"
+            assert lease.agent in able, "kept for an agent that may reconnect"
 
 
-def test_an_agent_that_dials_another_gateway_takes_its_lease_along() -> None:
-    """A new epoch, so that what is left of its older stream has none."""
+def test_an_agent_that_changes_gateways_keeps_its_source() -> None:
+    """It gets a new epoch, so that its older stream has none."""
     spec = SourceSpec(agents=("a1",), connection="c")
-    desired = {"s1": Desired(source="s1", version=1, spec=spec)}
+    desired = {"s1": DesiredSource(source="s1", version=1, spec=spec)}
     held = {"s1": Lease(source="s1", epoch=3, agent="a1", gateway="g1")}
     there = {"a1": Presence(agent="a1", gateway="g2", connected=True)}
     none = {"drained": (), "gone": (), "unavailable": ()}
@@ -176,10 +176,10 @@ def test_an_agent_that_dials_another_gateway_takes_its_lease_along() -> None:
         (None, set(), (), (), None),
     ],
 )
-def test_who_ought_to_have_a_source(
+def test_the_choice_of_the_agent_for_a_source(
     held: str | None, present: set[str], drained: tuple[str, ...], unavailable: set[str], who: str | None
 ) -> None:
-    """Its holder while it may; another one when it was away for long; nobody where the only one is drained."""
+    """The holder while allowed, another one after a long absence, none if the only agent is drained."""
     spec = SourceSpec(agents=("a1", "a2"), connection="c")
     lease = Lease(source="s", epoch=1, agent=held, gateway="g1") if held else None
     assert choose_agent(spec, lease, present, drained, unavailable) == who

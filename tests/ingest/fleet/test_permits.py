@@ -1,4 +1,4 @@
-"""What a source's sessions may write, and who an agent is."""
+"""Permissions of a source's sessions, and identities of agents."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OPEN = Permits("t", "shop", frozenset(), True)
     ],
 )
 def test_a_source_writes_its_own(record: Record, may: bool) -> None:
-    """Its topics, and its keys in the topics of all; never positions, which the gateway writes, nor signals."""
+    """It may write its topics, and its keys in shared topics; never signals or positions, which the gateway writes."""
     assert LISTED.record(record) is may
 
 
@@ -52,20 +52,20 @@ def test_a_source_writes_its_own(record: Record, may: bool) -> None:
     ],
 )
 def test_a_source_that_lists_no_tables_has_topics_under_its_name(topic: str, may: bool) -> None:
-    """And under no other, however it is written."""
+    """It has topics under no other name, in any notation."""
     assert OPEN.topic(topic) is may
 
 
 @pytest.mark.parametrize("name", ["../x", "A", "a/b", "", "-a", "a" * 65, "\u0430", "a\0b"])
-def test_names_that_are_none(name: str) -> None:
-    """Neither as a person gives them nor in a certificate."""
+def test_invalid_names(name: str) -> None:
+    """They are refused from users and in certificates."""
     with pytest.raises(UsageError, match="is not a valid"):
         identity("acme", "agents", name)
     assert identity_of([f"tailorbird://acme/agents/{name}"]) is None
 
 
 def test_an_identity_is_one_name_of_a_certificate() -> None:
-    """Two would be a choice, and other names are none."""
+    """Two identities would be ambiguous. Other names are ignored."""
     who = FleetIdentity("acme", "agents", "paris-1")
     assert identity_of(["https://acme", who.uri]) == who
     assert identity_of([who.uri, who.uri]) is None

@@ -1,4 +1,4 @@
-"""proto/fleet.proto only grows: an agent of yesterday speaks with a gateway of tomorrow."""
+"""proto/fleet.proto only grows, so that older agents work with newer gateways."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RELEASED = Path(__file__).with_name("released.json")
 
 
 def fields(message: Descriptor) -> dict[str, str]:
-    """Number and type of each field, by `message.field`."""
+    """Return number and type of each field, by `message.field`."""
     found = {}
     for field in message.fields:
         of = field.message_type or field.enum_type
@@ -28,7 +28,7 @@ def values(enum: EnumDescriptor) -> dict[str, str]:
 
 
 def test_what_was_released_is_unchanged() -> None:
-    """No field or value is taken away, renamed, numbered or typed anew; new ones are written into released.json."""
+    """No field or value is removed, renamed or changed in number or type. Add new ones to released.json."""
     file = fleet_pb2.DESCRIPTOR
     now = {
         name: reported for message in file.message_types_by_name.values() for name, reported in fields(message).items()
@@ -37,8 +37,8 @@ def test_what_was_released_is_unchanged() -> None:
     assert json.loads(RELEASED.read_text()) == now
 
 
-def test_the_ancestors_numbers_are_kept() -> None:
-    """Agents of its design would find their plugins under them."""
+def test_reserved_numbers_are_kept() -> None:
+    """They are reserved for plugins."""
     kept = {value.name: value.number for value in fleet_pb2.DESCRIPTOR.enum_types_by_name["RequestType"].values}
     assert {name: number for name, number in kept.items() if number < 100} == {
         "Control_Config": 0, "Control_Heartbeat": 1, "Control_MySQLClient": 10, "Control_MySQLBinlog": 11,

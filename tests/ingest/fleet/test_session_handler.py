@@ -1,4 +1,4 @@
-"""A desk does what a lane asks, in order, and gives up the session for anything that does not add up."""
+"""A session handler executes calls in order, and ends the session if anything is inconsistent."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ TOPIC = "t.s.d.t"
 
 
 class Log(MemoryLog):
-    """The log in memory, as a desk opens it; `waits` holds up what it is given."""
+    """The log in memory, as a session handler opens it; `waits` blocks appends."""
 
     waits = threading.Event()
     waits.set()
 
     def ensure_topic(self, name: str) -> None:
-        """All topics are there."""
+        """Do nothing: all topics exist."""
 
     def close(self) -> None:
-        """Give up what is uncommitted."""
+        """Abort uncommitted records."""
         self.abort()
 
     def append(self, record: Record) -> None:
@@ -53,7 +53,7 @@ class Signalled:
         return ([fresh] if start is None else []), 7
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
 
 class Source:
@@ -82,7 +82,7 @@ def gateway(source: Source) -> Iterator[NearbyGateway]:
     yield (made := NearbyGateway(source))
     for session_handler in made.desks:
         session_handler.join(10)
-        assert not session_handler.is_alive(), "a desk is left"
+        assert not session_handler.is_alive(), "a session handler is still running"
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def sent(*pieces: bytes) -> Iterator[Records]:
 
 
 def test_a_commit_of_other_records_than_came_is_refused(gateway: NearbyGateway, log: GatewayLog) -> None:
-    """A message that is lost on the way moves no position over its rows."""
+    """A lost message does not advance the position over its rows."""
     log.recover()
     writer = FrameWriter()
     pieces = [*writer.write(records(3)), *writer.rest()]
@@ -114,7 +114,7 @@ def test_a_commit_of_other_records_than_came_is_refused(gateway: NearbyGateway, 
 
 
 def test_a_commit_over_half_a_record_is_refused(gateway: NearbyGateway, log: GatewayLog) -> None:
-    """Also where the count is right."""
+    """It is refused even if the count is correct."""
     log.recover()
     writer = FrameWriter()
     data = b"".join([*writer.write(records(3)), *writer.rest()])
@@ -125,7 +125,7 @@ def test_a_commit_over_half_a_record_is_refused(gateway: NearbyGateway, log: Gat
 
 
 def test_anothers_topic_is_refused_and_reported(gateway: NearbyGateway, log: GatewayLog) -> None:
-    """Nothing of that commit is written; one line of audit."""
+    """Nothing of that commit is written, and it is audited once."""
     log.recover()
     log.extend([*records(2), *records(1, "t.crm.d.t")])
     with pytest.raises(Fatal, match=r"may not write a record of topic t\.crm\.d\.t"):
@@ -136,7 +136,7 @@ def test_anothers_topic_is_refused_and_reported(gateway: NearbyGateway, log: Gat
 
 
 def test_anothers_topic_is_neither_made_nor_read(gateway: NearbyGateway) -> None:
-    """By name, and by search."""
+    """Neither by name nor by search."""
     log = GatewayLog(gateway, "s")
     log.recover()
     with pytest.raises(Fatal, match="may not write"):
@@ -145,7 +145,7 @@ def test_anothers_topic_is_neither_made_nor_read(gateway: NearbyGateway) -> None
 
 
 def test_a_session_recovers_first_and_once(gateway: NearbyGateway) -> None:
-    """Else it would write over a predecessor's open commit."""
+    """Otherwise it would interfere with a predecessor's open commit."""
     first = GatewayLog(gateway, "s")
     with pytest.raises(Fatal, match="must recover first"):
         first.commit(AT)
@@ -171,8 +171,8 @@ def test_noise_is_refused(gateway: NearbyGateway, log: GatewayLog) -> None:
     other.close()
 
 
-def test_bytes_that_swell_are_refused_unmade(gateway: NearbyGateway, log: GatewayLog) -> None:
-    """A small message that would be a gigabyte: what it says of its own length is looked at first."""
+def test_a_decompression_bomb_is_refused(gateway: NearbyGateway, log: GatewayLog) -> None:
+    """A small message claims to contain a gigabyte. Its declared length is checked first."""
     log.recover()
     bomb = zstd.compress(bytes(256 * 1024 * 1024))
     assert len(bomb) < 100_000
@@ -181,23 +181,23 @@ def test_bytes_that_swell_are_refused_unmade(gateway: NearbyGateway, log: Gatewa
         log.commit(AT)
 
 
-def test_more_records_than_the_gateway_takes_wait(source: Source, log: GatewayLog) -> None:
-    """Whoever appends waits for credit, and goes on as soon as the log takes more."""
+def test_more_records_than_the_gateway_accepts_wait(source: Source, log: GatewayLog) -> None:
+    """Appends wait for credit and continue as soon as the log accepts more."""
     log.recover()
     Log.waits.clear()
     big = [Record(TOPIC, b"%d" % n, b"v" * 100_000) for n in range(3 * MOST // 100_000)]
     appending = threading.Thread(target=log.extend, args=(big,))
     appending.start()
     appending.join(0.5)
-    assert appending.is_alive(), "nothing holds it up"
+    assert appending.is_alive(), "nothing blocks it"
     Log.waits.set()
     appending.join(30)
     log.commit(AT)
     assert len(source.broker.records) == len(big)
 
 
-def test_a_channel_that_ends_ends_whoever_waits(gateway: NearbyGateway, log: GatewayLog) -> None:
-    """A stream that is lost is told to the session at once, in the words of whoever lost it."""
+def test_the_end_of_a_channel_ends_waiting_calls(gateway: NearbyGateway, log: GatewayLog) -> None:
+    """The session receives the error of a lost stream at once."""
     log.recover()
     log._channel.end(Retriable("the stream is cut"))
     log.append(records(1)[0])
@@ -208,7 +208,7 @@ def test_a_channel_that_ends_ends_whoever_waits(gateway: NearbyGateway, log: Gat
 
 
 def test_signals_pass(gateway: NearbyGateway, log: GatewayLog) -> None:
-    """The first answer is waited for, later ones are not."""
+    """The first read waits for the answer, later ones do not."""
     log.recover()
     found, behind = log.read(None)
     assert ([one.type for one in found], behind) == (["pause-snapshot"], 7)
@@ -216,14 +216,14 @@ def test_signals_pass(gateway: NearbyGateway, log: GatewayLog) -> None:
 
 
 def test_an_unknown_call_is_reported(gateway: NearbyGateway, log: GatewayLog) -> None:
-    """A newer agent is told what this gateway does not know."""
+    """A newer agent receives the call that this gateway does not know."""
     log.recover()
     with pytest.raises(Fatal, match="does not know the call"):
         log._channel.ask()
 
 
 def test_abort_begins_again(source: Source, log: GatewayLog) -> None:
-    """What was appended before is nowhere, also where it had not been sent yet."""
+    """Records appended before are dropped, including unsent ones."""
     log.recover()
     log.extend(records(2))
     log.abort()
@@ -232,8 +232,8 @@ def test_abort_begins_again(source: Source, log: GatewayLog) -> None:
     assert [record.key for record in source.broker.records] == [b"0"]
 
 
-def test_a_bug_is_reported_to_whoever_waits() -> None:
-    """Else its agent would wait for two minutes, with nothing to say why."""
+def test_an_internal_error_is_reported_to_the_agent() -> None:
+    """Otherwise its agent would wait for two minutes without a reason."""
 
     class Broken(Source):
         def log(self) -> SessionLog:
@@ -245,8 +245,8 @@ def test_a_bug_is_reported_to_whoever_waits() -> None:
     log.close()
 
 
-def test_who_has_left_locks_no_one_out() -> None:
-    """A desk that had to wait for Kafka, longer than its agent had patience: the agent's next session is there."""
+def test_a_disconnected_session_fences_no_other() -> None:
+    """A session handler waited for Kafka longer than its agent. The agent's next session is not fenced."""
     opening, resumes = threading.Event(), threading.Event()
 
     class Slow(Source):
@@ -267,8 +267,8 @@ def test_who_has_left_locks_no_one_out() -> None:
     assert source.broker.epoch == 0
 
 
-def test_a_usage_error_of_the_gateways_is_the_agents() -> None:
-    """A topic whose partitions are not the topology's, say: the capture ends with the same words."""
+def test_a_usage_error_of_the_gateway_reaches_the_agent() -> None:
+    """For example, if a topic has other partitions than the topology: the capture ends with the same message."""
 
     class Mistaken(Source):
         def log(self) -> SessionLog:

@@ -1,4 +1,4 @@
-"""The fleet's topic as a state: what is written is read again, versions are never changed, noise is passed over."""
+"""The state of the fleet's topic: records are read back, versions are immutable, invalid records are skipped."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingest.fleet.catalog import DatabaseSeen, TableSeen
-from ingest.fleet.certificate import Revoked
-from ingest.fleet.desired import Desired, SourceSpec
+from ingest.fleet.certificate import RevokedCertificate
+from ingest.fleet.desired import DesiredSource, SourceSpec
 from ingest.fleet.leases import Lease, Presence
-from ingest.fleet.reported import Reported
+from ingest.fleet.reported import SourceReport
 from ingest.fleet.state import (
     FleetState,
     StateRecord,
@@ -30,17 +30,17 @@ from ingest.fleet.tokens import Token
 from tests.ingest.fleet.test_leases import compacted
 
 SPEC = SourceSpec(agents=("a1",), connection="db", keys={"database": "shop", "tables": {"orders": {}}})
-REPORTED = Reported(agent="a1", source="s", epoch=2, version=3, status="failed", reason="no such table", hash="x")
+REPORTED = SourceReport(agent="a1", source="s", epoch=2, version=3, status="failed", reason="no such table", hash="x")
 SEEN = DatabaseSeen(
     agent="a1", connection="db", database="shop", tables=(TableSeen(name="t", rows=None, columns=(("id", "int"),)),)
 )
-REVOKED = Revoked(serial="ab12", by="ops", at_ms=9)
+REVOKED = RevokedCertificate(serial="ab12", by="ops", at_ms=9)
 TOKEN = Token(id="00ff", name="ops", role="admin", sha256="ab", issued_ms=1, expires_ms=2)
 
 
 def test_what_is_written_is_read() -> None:
-    """Of every kind."""
-    desired = Desired(source="s", version=1, spec=SPEC, by="ops", at_ms=5, of=None)
+    """Records of every kind are read back."""
+    desired = DesiredSource(source="s", version=1, spec=SPEC, by="ops", at_ms=5, of=None)
     lease = Lease(source="s", epoch=1, agent="a1", gateway="g1")
     presence = Presence(agent="a1", gateway="g1", connected=True, version="1", labels={"site": "x"}, at_ms=3)
     state = folded(
@@ -61,8 +61,8 @@ def test_what_is_written_is_read() -> None:
     assert state.captured("a2", "db") == {}
 
 
-def test_noise_is_counted_and_passed_over() -> None:
-    """Whoever can write to Kafka can end no gateway; a kind of a later version is no noise."""
+def test_invalid_records_are_counted_and_skipped() -> None:
+    """Invalid records cannot stop a gateway. Kinds of later versions are not counted."""
     noise: list[StateRecord] = [
         (b"noise", b"{}"), (b"{}", b"{}"), (b'["lease","s"]', b"{}"), (b'["reported","a","s"]', b'{"status":"fine"}'),
         (b'["token","x"]', b'{"role":"god"}'), (b'["desired","s","one","g"]', b'{"spec":null}'), (b"[]", b"1"),
@@ -76,8 +76,9 @@ def test_noise_is_counted_and_passed_over() -> None:
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 60))
 def test_versions_are_never_changed_and_roll_back_is_a_version(seed: int, steps: int) -> None:
-    """Two that write one number at once: the first counts, for readers of all and of what compaction left; behind a
-    roll-back the older words hold under a greater number, and every version before is there as it was.
+    """If two versions are written with one number, the first one wins, before and after compaction.
+
+    A rollback writes the older content with a greater number, and all earlier versions stay unchanged.
     """
     log, chance = list[StateRecord](), random.Random(seed)
     views = [FleetState(), FleetState()]
@@ -87,11 +88,11 @@ def test_versions_are_never_changed_and_roll_back_is_a_version(seed: int, steps:
         of = chance.choice(versions) if versions and chance.random() < 0.4 else None
         spec = of.spec if of else SourceSpec(agents=("a1",), connection=f"c{step}")
         number = versions[-1].version + 1 if versions else 1
-        made = Desired(source="s", version=number, spec=spec, of=of.version if of else None)
+        made = DesiredSource(source="s", version=number, spec=spec, of=of.version if of else None)
         log.append(desired_record(made, f"w{step}"))
         if chance.random() < 0.6:
             views[chance.randrange(2)] = folded(FleetState(), log)
-    state, before = FleetState(), tuple[Desired, ...]()
+    state, before = FleetState(), tuple[DesiredSource, ...]()
     for record in log:
         state = folded(state, [record])
         now = state.desired.get("s", ())
@@ -107,13 +108,13 @@ def test_versions_are_never_changed_and_roll_back_is_a_version(seed: int, steps:
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 7), max_size=30), st.integers(0, 30))
 def test_it_does_not_matter_where_reading_paused(which: list[int], at: int) -> None:
-    """A gateway folds what a poll brings, be it one record or thousands."""
+    """A gateway folds each poll's records, whether one or thousands."""
     every = [
         lease_record(Lease(source="s", epoch=1, agent="a1", gateway="g1")),
         lease_record(Lease(source="s", epoch=1, agent="a2", gateway="g2")),
         lease_record(Lease(source="s", epoch=2, agent="a2", gateway="g2")),
-        desired_record(Desired(source="s", version=1, spec=SPEC), "g1"),
-        desired_record(Desired(source="s", version=1, spec=None), "g2"),
+        desired_record(DesiredSource(source="s", version=1, spec=SPEC), "g1"),
+        desired_record(DesiredSource(source="s", version=1, spec=None), "g2"),
         drained_record("agents", "a1", True), drained_record("agents", "a1", False), beat_record("g1", 1),
     ]  # fmt: skip
     log = [every[n] for n in which]

@@ -1,4 +1,4 @@
-"""Two tenants behind one gateway: each has its own sources, commands, revocations and audit, nothing of the other's."""
+"""Two tenants of one gateway: each has only its own sources, commands, revocations and audit log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import structlog
 
 from cdc.model.errors import Retriable
-from ingest.fleet.certificate import Revoked
+from ingest.fleet.certificate import RevokedCertificate
 from ingest.fleet.fleet_pb2 import Ready, StreamRequest
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.state import revoked_record, token_record
@@ -38,7 +38,7 @@ NAMES = ("acme", "beta")
 
 
 class OfTenant:
-    """What a gateway has for one tenant, in memory, and an operator's token."""
+    """The parts of a gateway for one tenant, in memory, and an operator's token."""
 
     def __init__(self, name: str, number: int, exit: ExitStack) -> None:
         self.name, self.topic, self.audit, self.source = name, NearbyTopic(), NearbyAudit(), Source()
@@ -76,8 +76,8 @@ def dialled(address: str, folder: Path, tenant: str, name: str = "rome") -> tupl
     return GrpcStream(address, Credentials.of(into)), serial
 
 
-def test_each_agent_meets_its_own_fleet(both: tuple[list[OfTenant], str, Path]) -> None:
-    """Under the same names of agents and sources; whose tenant is not served is turned away, and audited by the own."""
+def test_each_agent_has_access_to_its_own_fleet(both: tuple[list[OfTenant], str, Path]) -> None:
+    """Names of agents and sources may be equal. Agents of other tenants are refused, and audited by the own tenant."""
     (acme, beta), address, folder = both
     streams = [dialled(address, folder, name)[0] for name in NAMES]
     for count, stream in enumerate(streams, 1):
@@ -100,19 +100,19 @@ def test_each_agent_meets_its_own_fleet(both: tuple[list[OfTenant], str, Path]) 
     streams[0].close()
 
 
-def test_a_tenant_revokes_its_own_alone(both: tuple[list[OfTenant], str, Path]) -> None:
-    """A number that another tenant has revoked is none of its business."""
+def test_a_tenant_revokes_only_its_own_certificates(both: tuple[list[OfTenant], str, Path]) -> None:
+    """A number that another tenant has revoked has no effect."""
     (acme, beta), address, folder = both
     stream, serial = dialled(address, folder, "beta")
-    acme.topic.write(revoked_record(Revoked(serial=serial)))
+    acme.topic.write(revoked_record(RevokedCertificate(serial=serial)))
     log = GatewayLog(stream, "s")
     log.recover()
-    beta.topic.write(revoked_record(Revoked(serial=serial)))
+    beta.topic.write(revoked_record(RevokedCertificate(serial=serial)))
     wait_for(lambda: not stream.open, "it is still open", seconds=10)
 
 
 def test_a_token_commands_its_own_tenant(both: tuple[list[OfTenant], str, Path]) -> None:
-    """What one adds, another one does not see; a stranger is refused by the gateway's own."""
+    """One tenant does not see another's sources. The gateway's own tenant refuses unknown tokens."""
     acme, beta = both[0]
     app: Any = TenantApis([acme.commands, beta.commands])
 

@@ -1,4 +1,4 @@
-"""Operators' tokens: who may do what, until when, and how often one may guess."""
+"""Operators' tokens: roles, expiry, and the limit on failed attempts."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ SHOWN = written(GOOD.id, SECRET)
         (GOOD.sha256, 0, "no such token"),
     ],
 )
-def test_what_is_no_token(text: str, now: int, why: str) -> None:
-    """Wrong, of another id, expired, empty, or the hash that is kept of it."""
+def test_invalid_tokens(text: str, now: int, why: str) -> None:
+    """Wrong, of another id, expired, empty, or the stored hash."""
     reported = checked(text, {GOOD.id: GOOD}, now)
     assert isinstance(reported, str)
     assert why in reported
 
 
-def test_a_token_that_is_right() -> None:
-    """Until it expires; not once it is revoked, and what is kept of it is not it."""
+def test_a_valid_token() -> None:
+    """It is valid until it expires or is revoked. Its stored form is not a token."""
     assert checked(SHOWN, {GOOD.id: GOOD}, 999) == GOOD
     gone = Token(**{**GOOD.shown(), "sha256": GOOD.sha256, "revoked": True})
     assert checked(SHOWN, {GOOD.id: gone}, 0) == f"token {GOOD.id} was revoked"
@@ -39,13 +39,13 @@ def test_a_token_that_is_right() -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_roles_cover_those_below(role: Role) -> None:
-    """Who operates may look, who administers may do all."""
+    """Operators may also view, and administrators may do everything."""
     token = Token(**{**GOOD.shown(), "sha256": "", "role": role})
     assert [token.may(other) for other in ROLES] == [ROLES.index(role) >= n for n in range(len(ROLES))]
 
 
-def test_guesses_are_counted_by_address() -> None:
-    """Ten within a minute, then none is heard till the minute is over; other addresses are."""
+def test_failed_attempts_are_counted_by_address() -> None:
+    """After ten within a minute the address is refused until the minute ends. Other addresses are not."""
     guesses = Guesses(most=10, window=60.0)
     for _ in range(10):
         assert guesses.shut("1.2.3.4", 5.0) == 0
@@ -57,8 +57,8 @@ def test_guesses_are_counted_by_address() -> None:
     assert guesses.shut("1.2.3.4", 65.2) == 0
 
 
-def test_guesses_take_no_more_memory_than_they_may() -> None:
-    """However many addresses there are."""
+def test_failed_attempts_use_limited_memory() -> None:
+    """Memory is limited for any number of addresses."""
     guesses = Guesses(most=1, addresses=100)
     for n in range(1000):
         guesses.failed(str(n), 0.0)

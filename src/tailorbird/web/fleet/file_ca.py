@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from cdc.model.errors import UsageError
-from ingest.fleet.certificate import Certified, certified
+from ingest.fleet.certificate import CertificateContent, certified
 from ingest.fleet.identity import FleetIdentity
 
 _BEFORE = datetime.timedelta(minutes=5)  # clocks differ
@@ -96,7 +96,7 @@ def sign(
     return _handed(authority, certificate, into)
 
 
-def issued(authority: Path) -> Iterator[Certified]:
+def issued(authority: Path) -> Iterator[CertificateContent]:
     """Yield the certificates that an authority has signed."""
     for file in sorted((authority / "issued").glob("*.pem"), key=lambda file: file.stat().st_mtime):
         yield certified(file.read_bytes())

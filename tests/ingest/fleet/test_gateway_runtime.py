@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from cdc.model.brokers import Brokers
 from cdc.topology.reader import read_topology
-from ingest.fleet.desired import Desired, SourceSpec, source_of
+from ingest.fleet.desired import DesiredSource, SourceSpec, source_of
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.state import FleetState, StateRecord, beat_record, desired_record
 from ingest.gateway import kafka_sources, kafka_state
@@ -32,8 +32,8 @@ tables: {w: {query: SELECT o.id FROM s.orders o, row_key: [id]}}
 
 
 @pytest.mark.long
-def test_a_coordinator_goes_on_behind_a_bug() -> None:
-    """Else the gateway would serve sessions, and give nobody a lease, until somebody looks."""
+def test_a_coordinator_continues_after_an_internal_error() -> None:
+    """Otherwise the gateway would serve sessions but assign no leases."""
 
     class Broken(NearbyTopic):
         turns = 0
@@ -46,12 +46,12 @@ def test_a_coordinator_goes_on_behind_a_bug() -> None:
 
     topic, audit = Broken(), NearbyAudit()
     runtime = GatewayRuntime(coordinator_of("g1#1", "acme", "t", topic, audit), lambda *_: None, audit, topic)
-    wait_for(lambda: topic.state.beats, "the steward is gone", seconds=20)
+    wait_for(lambda: topic.state.beats, "the coordinator has stopped", seconds=20)
     runtime.close()
 
 
 class Message:
-    """Of a consumer's: a record, or an error."""
+    """A consumer's message: a record or an error."""
 
     def __init__(self, offset: int, record: StateRecord | None, error: int = 0) -> None:
         self._offset, self._record, self._error = offset, record, error
@@ -69,8 +69,8 @@ class Message:
         return self._offset
 
 
-def test_what_comes_with_an_error_is_read() -> None:
-    """It is not read again: a lease that is missed would be given twice."""
+def test_records_that_arrive_with_an_error_are_read() -> None:
+    """They are not read again. A missed lease would be assigned twice."""
     state: Any = object.__new__(KafkaState)
     state._topic, state._state, state._next, state._read = "t.fleet", FleetState(), 0, threading.Condition()
     with pytest.raises(KafkaException):
@@ -82,7 +82,7 @@ def test_what_comes_with_an_error_is_read() -> None:
 
 
 class OneLeader:
-    """An admin's client that asks for the leader of when it was made, as librdkafka's does."""
+    """An admin client that keeps the leader known at its creation, like librdkafka's."""
 
     leader = 0
 
@@ -98,8 +98,8 @@ class OneLeader:
         return dict.fromkeys(asked, answer)
 
 
-def test_a_broker_that_was_away_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has another leader's epoch then, which no answer tells the client: no desk would ever hold its lease again."""
+def test_a_restarted_broker_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has a new leader epoch, which no response reports. Without a new client no lease check succeeds."""
     monkeypatch.setattr(kafka_state, "AdminClient", OneLeader)
     state: Any = object.__new__(KafkaState)
     state._topic, state._state, state._next, state._read = "t.fleet", FleetState(), 7, threading.Condition()
@@ -116,7 +116,7 @@ def test_a_broker_that_was_away_is_asked_again(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_configuration_is_read_by_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The event loop has all streams: half a megabyte of YAML takes it seconds."""
+    """The event loop serves all streams, and half a megabyte of YAML takes seconds to parse."""
     read: Callable[..., Any] = source_of
     by = list[str]()
 
@@ -127,7 +127,7 @@ def test_a_configuration_is_read_by_its_session(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(kafka_sources, "source_of", noted)
     topic = NearbyTopic()
     spec = SourceSpec(agents=("paris",), connection="db", keys={"database": "d", "tables": {"orders": {}}})
-    topic.write(desired_record(Desired(source="s", version=1, spec=spec), "test"))
+    topic.write(desired_record(DesiredSource(source="s", version=1, spec=spec), "test"))
     opened = KafkaFleet(read_topology(TOPOLOGY, file="t.yml", environ={}), "acme", topic).source(PARIS, "s", 1)
     assert opened is not None
     assert (opened.name, by) == ("s", [])
@@ -141,8 +141,8 @@ def test_a_configuration_is_read_by_its_session(monkeypatch: pytest.MonkeyPatch)
     assert by == ["desk s"]
 
 
-def test_a_source_that_agents_shall_capture_is_nobodys_before_it_is_applied() -> None:
-    """Any agent of the tenant could take it else, as one that a capture of its own topology has."""
+def test_a_source_for_agents_is_not_served_before_it_is_applied() -> None:
+    """Otherwise any agent of the tenant could capture it, like a source of the gateway's own topology."""
     text = TOPOLOGY.replace("database: d,", "database: d, agent: {names: [paris], connection: db},")
     for said, opens in ((TOPOLOGY, True), (text, False)):
         opened = KafkaFleet(read_topology(said, file="t.yml", environ={}), "acme", NearbyTopic()).source(PARIS, "s", 0)
