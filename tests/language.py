@@ -55,7 +55,7 @@ class Found(NamedTuple):
 
 
 def prose_of(path: Path) -> list[tuple[int, str]]:
-    """The texts of a file that people read, each with its line."""
+    """Return the texts of a file that people read, each with its line."""
     source = path.read_text()
     if path.suffix == ".md":
         blanked = FENCE.sub(lambda found: "\n" * found[0].count("\n"), source)
@@ -80,7 +80,7 @@ def _comments(source: str) -> Iterator[tuple[int, str]]:
 
 
 def dialect_of(path: Path) -> tuple[int, list[Found]]:
-    """How many words of prose a file has, and which of them are dialect."""
+    """Return the number of words of prose in a file, and the dialect words among them."""
     words, found = 0, []
     for line, text in prose_of(path):
         words += len(re.findall(r"[A-Za-z][A-Za-z'-]*", text))

@@ -27,7 +27,7 @@ def reported(batches: int, milliseconds: dict[str, int]) -> str:
 
 
 def test_phases_are_the_mean_batch_of_the_joins_log() -> None:
-    """Every batch counts once, whichever line reports it; other lines are ignored."""
+    """Every batch counts once, in any line that reports it; other lines are ignored."""
     assert mean_milliseconds(REPORTS) == {"triggerExecution": 400, "addBatch": 100}
     log = (
         reported(2, mean_milliseconds(REPORTS))

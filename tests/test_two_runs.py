@@ -27,7 +27,7 @@ def test_of_none():
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout with what pytest needs of ours and a test of servers."""
+    """A checkout with the files that pytest needs and a test of servers."""
     shutil.copytree(ROOT / "tests" / "support", tmp_path / "tests" / "support")
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path / "tests")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)

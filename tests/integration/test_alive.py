@@ -127,7 +127,7 @@ def test_a_topic_is_deleted_and_recovered(alive: LivePipeline) -> None:
         more(100)
         alive.lose_topic("products")
         said = alive.end_of_join()
-        assert "was deleted and made anew" in said
+        assert "was deleted and recreated" in said
         assert "--rebuild" in said
         alive.joined("--rebuild")
         more(300)

@@ -90,7 +90,7 @@ def test_compacted_and_lost_logs(joined: JoinPipeline) -> None:
     for future in joined.admin.delete_topics(joined.topics, operation_timeout=30).values():
         future.result(60)
     joined.make_topics()
-    refused(joined, "was deleted and made anew")
+    refused(joined, "was deleted and recreated")
 
 
 @pytest.mark.matrix  # one of two levels without records: test_a_level_without_records
@@ -211,7 +211,7 @@ def test_the_watch_refuses_lost_records_and_recreated_topics(unique: Callable[[s
         future.result(30)
     wait_for(lambda: topic not in admin.list_topics(timeout=10).topics, "the topic is never gone")
     make()
-    with pytest.raises(UsageError, match="was deleted and made anew"):
+    with pytest.raises(UsageError, match="was deleted and recreated"):
         check(0)
 
 

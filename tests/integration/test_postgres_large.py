@@ -14,7 +14,7 @@ ROWS, MOST_MB = 300_000, 150
 
 
 def test_a_huge_transaction_takes_bounded_memory(capture_postgres: Callable[..., Any]) -> None:
-    """As with MySQL, the server spills it, and published parts are released."""
+    """The server spills it, as MySQL does, and published parts are released."""
     captured = capture_postgres("t")
     captured.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v TEXT)")
     process = captured.start()

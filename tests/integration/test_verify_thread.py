@@ -162,8 +162,8 @@ def test_faults_among_many_rows_are_found_exactly_and_repaired(wide: RunningPipe
     assert all("stamp" in f.position and " at " in f.position for f in of_table.verdict.findings if f.kind != "missing")
     (would,) = verified(wide, "table", repair=True, dry_run=True)
     assert would.repair == (
-        "would delete 1 row of HBase at their versions, and have rows of shop.shop.orders read again,"
-        " so that the join writes 2 rows anew"
+        "would read rows of shop.shop.orders again, so that the join writes 2 rows again, and then delete those of"
+        " 1 row of HBase that the join has not written again"
     )
     began = time.monotonic()
     repaired = verified(wide, repair=True)

@@ -184,7 +184,7 @@ def test_a_wait_times_out(written: WrittenPipeline) -> None:
         with Waiter(written.topology) as waiter:
             goal = waiter.now("shop")
             assert waiter.wait(goal, until="log", timeout=30).offset > 0
-            with pytest.raises(NotYet, match=r"after 1\.5 s table wide has not all of shop up to"):
+            with pytest.raises(NotYet, match=r"after 1\.5 s table wide does not contain all of shop up to"):
                 waiter.wait(goal, until="table", timeout=1.5)
     finally:
         os.kill(stopped, signal.SIGCONT)
