@@ -17,7 +17,7 @@ from cdc.model.event import Position
 from ingest.binlog import BinlogReader, StreamOptions
 from ingest.binlog.format.codes import ColumnType as T
 from ingest.binlog.format.columns import LoggedColumn
-from ingest.binlog.reading.whole import ReadBuffer, Whole, WholeTransactions
+from ingest.binlog.reading.whole import ReadBuffer, WholeTransaction, WholeTransactions
 from ingest.binlog.transports.file_transport import FileTransport
 from ingest.binlog.writer.writer import BinlogWriter
 from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition
@@ -73,7 +73,7 @@ def records_of(path: Path) -> int:
     return count
 
 
-def never(self: WholeTransactions, buffer: ReadBuffer) -> Iterator[Whole]:
+def never(self: WholeTransactions, buffer: ReadBuffer) -> Iterator[WholeTransaction]:
     """Replace the fast loop: take no transaction whole."""
     return iter(())
 

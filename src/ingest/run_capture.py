@@ -26,7 +26,7 @@ from ingest.events.tables import Tables
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_signals import KafkaSignals
 from ingest.log.kafka_topics import make_topics
-from ingest.records.capture_interfaces import OpenLog, Seen
+from ingest.records.capture_interfaces import OpenLog, ServerTables
 from ingest.records.records import Recorder
 from ingest.report.http_reports import RESTARTS, Reports
 from ingest.sources import log_end, server_of
@@ -85,13 +85,13 @@ def _reports(topology: Topology, source: Source) -> Reports:
     return Reports(topology.name, source, structlog.get_logger().bind(topology=topology.name, source=source.name))
 
 
-def tables_of(source: Source) -> Callable[[Seen], Tables]:
+def tables_of(source: Source) -> Callable[[ServerTables], Tables]:
     """Return a function that creates the tables of a source from the server's catalog."""
 
     def captured(database: str, table: str) -> bool:
         return source.captures(TableId(source=source.name, database=database, table=table))
 
-    def make(seen: Seen) -> Tables:
+    def make(seen: ServerTables) -> Tables:
         charset = seen.catalog.default_charset
         return Tables(
             source.name, source.databases, captured, seen.dialect, charset, source.rules, source.tables, seen.kinds,

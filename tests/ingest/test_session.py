@@ -35,7 +35,7 @@ from ingest.events.log_events import (
 )
 from ingest.events.tables import Tables
 from ingest.log.memory_log import Broker, MemoryLog
-from ingest.records.capture_interfaces import Checkpoint, LogDamaged, PositionLost, Seen, Stream
+from ingest.records.capture_interfaces import Checkpoint, LogDamaged, PositionLost, ServerTables, Stream
 from ingest.records.records import Recorder
 from ingest.records.snapshots import Chunk, ChunkRequest
 
@@ -71,8 +71,10 @@ class Script:
     def head(self) -> Position:
         return Position(file="f", pos=4, gtid_set="", sequence=0)
 
-    def seen(self) -> Seen:
-        return Seen(catalog=shown("bigint" if self.altered else "int", *self.names), dialect=dialect_of("mysql"))
+    def seen(self) -> ServerTables:
+        return ServerTables(
+            catalog=shown("bigint" if self.altered else "int", *self.names), dialect=dialect_of("mysql")
+        )
 
     def release(self, position: Position) -> None:
         pass

@@ -13,7 +13,7 @@ from cdc.model.schema import Column
 from cdc.topology.reader import read_topology
 from ingest.events.log_events import CaughtUp, StatementLogged
 from ingest.mysql.mysql_source import MySqlSource
-from ingest.records.capture_interfaces import Checkpoint, Seen
+from ingest.records.capture_interfaces import Checkpoint, ServerTables
 from ingest.run_capture import tables_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop")]
@@ -39,7 +39,7 @@ ALTER TABLE b RENAME TO bb
 Shown = dict[str, list[tuple[str, str, bool, str | None]]]
 
 
-def shown(seen: Seen) -> Shown:
+def shown(seen: ServerTables) -> Shown:
     """Return every table's columns: name, type, whether NULL is allowed, character set."""
     return {
         name: [(c.name, c.column_type, c.nullable, c.charset) for c in table.columns]

@@ -36,7 +36,7 @@ from ingest.capture.signals import Signal
 from ingest.events.foreign_keys import ForeignKey
 from ingest.events.tables import Tables
 from ingest.log.memory_log import Broker
-from ingest.records.capture_interfaces import EVERY_PARTITION, Seen
+from ingest.records.capture_interfaces import EVERY_PARTITION, ServerTables
 from ingest.records.records import Recorder
 from joins.oracle.oracle import Rows
 from tests.joins.joincase import PARTITIONS, Case, comparable, prepared, table_id
@@ -273,7 +273,7 @@ class World:
         self.broken.discard(name)
         ticks = iter(range(10**9))
 
-        def tables(seen: Seen) -> Tables:
+        def tables(seen: ServerTables) -> Tables:
             return Tables(name, [name], lambda database, table: database == name and table in wanted, seen.dialect)
 
         def stopped() -> bool:

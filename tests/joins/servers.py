@@ -33,7 +33,7 @@ from ingest.events.log_events import (
 )
 from ingest.events.tables import Tables
 from ingest.log.memory_log import Broker, MemoryLog
-from ingest.records.capture_interfaces import Checkpoint, PositionLost, Record, Seen, Stream
+from ingest.records.capture_interfaces import Checkpoint, PositionLost, Record, ServerTables, Stream
 from ingest.records.snapshots import Chunk, ChunkRequest
 
 UUID = "1e4be0df-e594-11f1-ae82-02fc00000001"
@@ -151,8 +151,8 @@ class Server:
         number = len(self.log)
         return Position(file="f", pos=number, gtid_set=gtid_set(number), sequence=0)
 
-    def seen(self) -> Seen:
-        return Seen(catalog=self.catalog, dialect=DIALECT)
+    def seen(self) -> ServerTables:
+        return ServerTables(catalog=self.catalog, dialect=DIALECT)
 
     def release(self, position: Position) -> None:
         pass

@@ -25,7 +25,7 @@ from ingest.events.foreign_keys import ForeignKeys
 from ingest.events.log_events import CaughtUp, LogEvent, RowsLogged, TransactionBegan, TransactionEnded
 from ingest.events.tables import Tables
 from ingest.log.memory_log import Broker, MemoryLog
-from ingest.records.capture_interfaces import Checkpoint, Record, Seen, Stream
+from ingest.records.capture_interfaces import Checkpoint, Record, ServerTables, Stream
 from ingest.records.records import Recorder
 from ingest.records.snapshots import Chunk, ChunkRequest
 
@@ -99,8 +99,8 @@ class Server:
         gtids = f"{UUID}:1-{self.committed}" if self.committed else ""
         return Position(file="f", pos=self.committed, gtid_set=gtids, sequence=0)
 
-    def seen(self) -> Seen:
-        return Seen(catalog=CATALOG, dialect=dialect_of("mysql"))
+    def seen(self) -> ServerTables:
+        return ServerTables(catalog=CATALOG, dialect=dialect_of("mysql"))
 
     def release(self, position: Position) -> None:
         pass

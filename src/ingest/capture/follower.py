@@ -27,7 +27,7 @@ from ingest.events.log_events import (
 )
 from ingest.events.redecode import waiting
 from ingest.events.tables import Tables
-from ingest.records.capture_interfaces import ChangeLog, Checkpoint, Record, Seen, SourceServer, Stream
+from ingest.records.capture_interfaces import ChangeLog, Checkpoint, Record, ServerTables, SourceServer, Stream
 from ingest.records.records import Recorder
 from ingest.repair.repairing import RepairingTransactions
 from ingest.repair.repairs import name_of
@@ -269,7 +269,7 @@ class Follower:
         ask = self._session.limits.ask
         self._settling = ask if kept or any(news) else min(2 * self._settling, 12 * ask)
 
-    def _adopt_shown(self, table: TableId, seen: Seen) -> bool:
+    def _adopt_shown(self, table: TableId, seen: ServerTables) -> bool:
         """Adopt the server's schema of a table that the log did not contain. Returns True if it has changed."""
         transactions, name = self._transactions, (table.database, table.table)
         tables, found = transactions.tables, seen.catalog.tables.get(name)

@@ -14,7 +14,7 @@ from cdc.model.schema import TableId
 from ingest.capture.observer import Observer
 from ingest.ddl.catalog import TableDefinition
 from ingest.events.columns import same_columns
-from ingest.events.left_out import LeftOut
+from ingest.events.left_out import LeftOutTable
 from ingest.events.tables import Tables
 from ingest.records.capture_interfaces import Record
 from ingest.records.records import Recorder
@@ -61,7 +61,7 @@ def update_left_out(
         repairs.drop(table)
         if held is None or not _is_same(held, why):
             since, rows = (held["since_ms"], held["rows"]) if held else (now_ms, 0)
-            left = LeftOut(since_ms=since, rows=rows, why=why.message, remedy=why.hint)
+            left = LeftOutTable(since_ms=since, rows=rows, why=why.message, remedy=why.hint)
             tables.passed[name_of(table)] = left
             number()
         if name_of(table) not in tables.reported:
@@ -71,7 +71,7 @@ def update_left_out(
     return records
 
 
-def _is_same(held: LeftOut, why: Skippable) -> bool:
+def _is_same(held: LeftOutTable, why: Skippable) -> bool:
     return (held["why"], held["remedy"]) == (why.message, why.hint)
 
 

@@ -31,7 +31,7 @@ from ingest.records.capture_interfaces import (
     LogDamaged,
     PositionLost,
     Recovered,
-    Seen,
+    ServerTables,
     SourceServer,
 )
 from ingest.records.records import Recorder
@@ -60,7 +60,7 @@ class Session:
     source: ReadableSource
     log: ChangeLog
     recorder: Recorder
-    tables: Callable[[Seen], Tables]
+    tables: Callable[[ServerTables], Tables]
     mode: SnapshotMode
     clock: Callable[[], float]
     stopped: Callable[[], bool]
@@ -122,7 +122,7 @@ class Session:
                     self.observer.phase(f"{what}: all tables are read again", why=str(lost))
                     checkpoint = self._begin_again(checkpoint, tables, repairs)
 
-    def _look(self) -> tuple[Seen, Position]:
+    def _look(self) -> tuple[ServerTables, Position]:
         """Return the server's catalog, and a position in its log at which it is valid."""
         for _ in range(20):
             before, head, after = self.source.seen(), self.source.head(), self.source.seen()
@@ -137,7 +137,7 @@ class Session:
         recovered: Recovered,
         tables: Tables,
         repairs: RepairRunner,
-        seen: Seen,
+        seen: ServerTables,
     ) -> Checkpoint:
         """Start the history with the server's catalog, and a snapshot of every table."""
         change = tables.begin(seen.catalog)
@@ -154,7 +154,7 @@ class Session:
         return self.commit(checkpoint, repairs)
 
     def _adopt(
-        self, seen: Seen, checkpoint: Checkpoint, tables: Tables, repairs: RepairRunner, recovered: Recovered
+        self, seen: ServerTables, checkpoint: Checkpoint, tables: Tables, repairs: RepairRunner, recovered: Recovered
     ) -> Checkpoint:
         """Adopt the server's catalog for sources whose log contains a new schema only with the table's next rows.
 

@@ -16,7 +16,7 @@ Kind = tuple[str, str]  # TABLE_TYPE and ENGINE, as information_schema.TABLES sh
 _INSTEAD = "leave it out of `tables:` (under `filter_policy: accept`, list it there without options)"
 
 
-class LeftOut(TypedDict):
+class LeftOutTable(TypedDict):
     """State of a table that is left out: commit time at its source (or the clock's) since when, skipped rows since
     then, reason and remedy.
     """
@@ -27,10 +27,10 @@ class LeftOut(TypedDict):
     remedy: str
 
 
-def left_out_of(state: Mapping[str, Any]) -> dict[str, LeftOut]:
+def left_out_of(state: Mapping[str, Any]) -> dict[str, LeftOutTable]:
     """Return the tables that are left out, by `database.table`, from a position's state."""
     return {
-        name: LeftOut(
+        name: LeftOutTable(
             since_ms=found.get("since_ms", 0), rows=found.get("rows", 0), why=found["why"], remedy=found["remedy"]
         )
         for name, found in state.get("left_out", {}).items()

@@ -42,7 +42,7 @@ from ingest.events.log_events import (
 from ingest.events.prepared import PreparedTransaction, PreparedTransactions, xid_of_event, xid_of_statement
 from ingest.events.row_events import ENVELOPE, OPERATION, RowEvents, RowsEvent
 from ingest.events.tables import Tables
-from ingest.events.withheld import Withheld
+from ingest.events.withheld import WithheldRows
 
 __all__ = ["ENVELOPE", "BinlogEvents"]
 T = EventType
@@ -72,7 +72,7 @@ class BinlogEvents:
         self._stream = reader.stream
         self._rows = RowEvents(reader.stream, tables)
         self._prepared, self._read_again = PreparedTransactions(state or {}, tables.source), read_again
-        self._withheld = Withheld()
+        self._withheld = WithheldRows()
         # Events before this place are already processed, although a server that is queried by GTIDs sends them again:
         # events outside transactions, after the last processed transaction. None once a transaction has begun.
         self._done: tuple[str, int] | None = self.place
@@ -147,7 +147,7 @@ class BinlogEvents:
             raise self._stream.broken(raw, error) from error
 
     def _began(self, raw: RawEvent) -> TransactionBegan:
-        self._withheld, self._done = Withheld(), None
+        self._withheld, self._done = WithheldRows(), None
         self._texts.clear()
         self._open, self._spilled = True, False
         self._xa = raw.code == T.MARIA_GTID and bool(maria_gtid_identity(raw.data[HEADER_SIZE:])[2] & _PREPARED_XA)
@@ -325,7 +325,7 @@ class BinlogEvents:
 
     def group(self, transaction: PreparedTransaction) -> Iterator[Any]:
         """Yield the rows of a prepared transaction whose group is here. Raises BinlogError if it is not."""
-        self._xa = False  # the rows are committed: Withheld alone decides how long they are kept
+        self._xa = False  # the rows are committed: WithheldRows alone decides how long they are kept
         for raw in self._reader.raw_events():
             code = raw[0]
             if code in ROWS_EVENTS:

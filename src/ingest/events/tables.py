@@ -25,7 +25,7 @@ from ingest.ddl.dialect import Dialect
 from ingest.ddl.schema_history import Followed, adopted, begun, catalog_at, follow, reported
 from ingest.events.columns import same_columns
 from ingest.events.hidden import Trim, hints_of, trim_of
-from ingest.events.left_out import Kind, LeftOut, absent, refused_kind
+from ingest.events.left_out import Kind, LeftOutTable, absent, refused_kind
 from ingest.events.log_events import Row, StatementLogged, TableAltered, TableDescribed
 from ingest.events.published import not_captured, published
 
@@ -72,7 +72,7 @@ class Tables:
     ) -> None:
         self._rules = rules or {}
         self._listed, self._kinds, self._refused = frozenset(listed), dict(kinds or {}), dict(refused or {})
-        self.passed, self.reported, self.unsettled = dict[str, LeftOut](), set[str](), True
+        self.passed, self.reported, self.unsettled = dict[str, LeftOutTable](), set[str](), True
         self._unread: dict[TableId, Skippable] = {}
         self._pause = self._again = 0.0
         self.source, self._captured = source, captured
@@ -175,7 +175,7 @@ class Tables:
         name = table.name
         held = self.passed.get(name)
         since, before = (held["since_ms"], held["rows"]) if held else (ms, 0)
-        self.passed[name] = LeftOut(since_ms=since, rows=before + rows, why=why.message, remedy=why.hint)
+        self.passed[name] = LeftOutTable(since_ms=since, rows=before + rows, why=why.message, remedy=why.hint)
         self.unsettled = self.unsettled or held is None
 
     def cannot_read(self, tables: Mapping[TableId, Skippable], now: float, ask: float) -> None:

@@ -17,7 +17,7 @@ _SAVEPOINT = re.compile(r"\s*SAVEPOINT\s+(.+?)\s*", re.IGNORECASE | re.DOTALL)
 _ROLLBACK_TO = re.compile(r"\s*ROLLBACK\s+(?:WORK\s+)?TO\s+(?:SAVEPOINT\s+)?(.+?)\s*", re.IGNORECASE | re.DOTALL)
 
 
-class Withheld:
+class WithheldRows:
     """Rows events of one transaction. `bytes` is their size; `released` are tables of which events were handed out."""
 
     def __init__(self) -> None:

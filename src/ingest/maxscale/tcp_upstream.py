@@ -22,7 +22,7 @@ from ingest.ddl.dialect import Dialect
 from ingest.events.tables import Tables
 from ingest.maxscale.upstream import LOG, UpstreamEvents, UpstreamLine, marks_of, table_name
 from ingest.maxscale.upstream_values import reads_reported
-from ingest.records.capture_interfaces import Checkpoint, PositionLost, Seen, Stream
+from ingest.records.capture_interfaces import Checkpoint, PositionLost, ServerTables, Stream
 
 _TIMEOUT = 10.0  # seconds for an answer
 _IDLE, _GAP = 1.0, 0.05
@@ -40,7 +40,7 @@ class UpstreamSource(StreamOnlySource):
         """Return the beginning: a MaxScale sends everything that it has."""
         return Position(file=LOG, pos=0, gtid_set="", sequence=0)
 
-    def seen(self) -> Seen:
+    def seen(self) -> ServerTables:
         """Return each table from the schema line that begins its stream. Raises Retriable if none arrives."""
         tables: dict[tuple[str, str], TableDefinition] = {}
         for table, rule in self._rules.items():
@@ -58,7 +58,7 @@ class UpstreamSource(StreamOnlySource):
             ]:
                 raise UsageError(f"{self._where(table)} has no column {lacking[0]}", "correct its message_key_columns")
             tables[table.database, table.table] = found
-        return Seen(catalog=Catalog(tables=tables), dialect=Dialect(server="maxscale", version=0))
+        return ServerTables(catalog=Catalog(tables=tables), dialect=Dialect(server="maxscale", version=0))
 
     @contextmanager
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:

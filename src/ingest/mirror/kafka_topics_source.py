@@ -18,8 +18,8 @@ from ingest.ddl.catalog import Catalog, TableDefinition
 from ingest.ddl.dialect import Dialect
 from ingest.events.tables import Tables
 from ingest.mirror.formats import FORMATS
-from ingest.mirror.topics import LOG, OFFSETS, InputRecord, Mirrored, PartitionEnd, TopicEvents, reads_of
-from ingest.records.capture_interfaces import Checkpoint, PositionLost, Seen, Stream
+from ingest.mirror.topics import LOG, OFFSETS, InputRecord, MirroredTable, PartitionEnd, TopicEvents, reads_of
+from ingest.records.capture_interfaces import Checkpoint, PositionLost, ServerTables, Stream
 
 REPEATED = Counter(
     "tailorbird_mirror_repeated_records", "Records skipped because their writer had published them before", ["source"]
@@ -36,7 +36,7 @@ class TopicsSource(StreamOnlySource):
     def __init__(self, settings: Source, mirror: Mirror) -> None:
         self._settings, self._mirror = settings, mirror
         self._mirrored = tuple(
-            Mirrored(
+            MirroredTable(
                 table=table,
                 topic=mirror.topics[table],
                 columns=tuple(mirror.columns.get(table, {}).items()),
@@ -55,7 +55,7 @@ class TopicsSource(StreamOnlySource):
             ends = [self._marks(consumer, part)[1] for part in self._parts(consumer)]
         return Position(file=LOG, pos=sum(ends), gtid_set="", sequence=0)
 
-    def seen(self) -> Seen:
+    def seen(self) -> ServerTables:
         """See `interfaces.SourceServer`: tables by the topology, else by the inline schema of a first record."""
         tables: dict[tuple[str, str], TableDefinition] = {}
         for one in self._mirrored:
@@ -72,9 +72,9 @@ class TopicsSource(StreamOnlySource):
             if not found.definition.primary_key:
                 raise UsageError(f"{where} has no key in its records", "message_key_columns: […]")
             tables[one.table.database, one.table.table] = found.definition
-        return Seen(catalog=Catalog(tables=tables), dialect=Dialect(server="kafka", version=0))
+        return ServerTables(catalog=Catalog(tables=tables), dialect=Dialect(server="kafka", version=0))
 
-    def _first(self, one: Mirrored) -> Any:
+    def _first(self, one: MirroredTable) -> Any:
         """Return a table's decoded first record. Raises Retriable while there is none."""
         with self._consumer() as consumer:
             parts = [part for part in self._parts(consumer) if part.topic == one.topic]

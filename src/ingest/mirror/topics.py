@@ -65,7 +65,7 @@ class TopicFeed(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mirrored:
+class MirroredTable:
     """Source of a table: its topic, its columns (empty: those of the inline schema) and its key."""
 
     table: TableId
@@ -81,7 +81,7 @@ class TableReads(NamedTuple):
     reads: tuple[tuple[str, Read], ...]
 
 
-def reads_of(one: Mirrored, reported: UpstreamChange | None, decimals: str) -> TableReads | None:
+def reads_of(one: MirroredTable, reported: UpstreamChange | None, decimals: str) -> TableReads | None:
     """Return a table's columns by the topology, else by a record's inline schema; None if both lack them."""
     if one.columns:
         columns = tuple(
@@ -106,11 +106,11 @@ class TopicEvents:
     gtid_set = ""
 
     def __init__(
-        self, feed: TopicFeed, tables: Tables, mirrored: tuple[Mirrored, ...], start: Checkpoint, *,
+        self, feed: TopicFeed, tables: Tables, mirrored: tuple[MirroredTable, ...], start: Checkpoint, *,
         starts: Mapping[str, int], form: str, decimals: str, skipped: Callable[[], object] = lambda: None,
     ) -> None:  # fmt: skip
         self._feed, self._tables, self._format, self._decimals = feed, tables, FORMATS[form], decimals
-        self._by_topic: dict[str, list[Mirrored]] = {}
+        self._by_topic: dict[str, list[MirroredTable]] = {}
         for one in mirrored:
             self._by_topic.setdefault(one.topic, []).append(one)
         known = start.state.get(OFFSETS, {}) if start.position.pos else {}
@@ -192,7 +192,7 @@ class TopicEvents:
         yield self._change(one.table, reported, reads, file, pos)
 
     @staticmethod
-    def _named(candidates: list[Mirrored], reported: UpstreamChange) -> Mirrored | None:
+    def _named(candidates: list[MirroredTable], reported: UpstreamChange) -> MirroredTable | None:
         """Return the table of a record.
 
         A topic of one table has no other; with several tables, each record names its own.
@@ -201,7 +201,7 @@ class TopicEvents:
             return candidates[0]
         return next((one for one in candidates if (one.table.database, one.table.table) == reported.table), None)
 
-    def _reads(self, one: Mirrored, reported: UpstreamChange) -> TableReads | None:
+    def _reads(self, one: MirroredTable, reported: UpstreamChange) -> TableReads | None:
         known = self._known.get(one.table)
         if reported.schema is None or one.columns:
             if known is None and (known := reads_of(one, reported, self._decimals)) is not None:

@@ -15,7 +15,7 @@ from ingest.ddl.schema_history import catalog_of
 from ingest.events.columns import same_columns
 from ingest.events.tables import Tables, TablesChanged
 from ingest.mysql.mysql_connection import Connection, query, translated
-from ingest.records.capture_interfaces import PositionLost, Seen
+from ingest.records.capture_interfaces import PositionLost, ServerTables
 
 # variable → required value; an absent variable counts as the empty text
 _REQUIRED = {
@@ -141,7 +141,7 @@ _TABLE_TYPES = frozenset({"BASE TABLE", "SYSTEM VERSIONED", "SEQUENCE"})
 _TABLE_NAMES = ("table_schema", "table_name", "character_set_name", "table_type", "engine", "table_collation")
 
 
-def seen(connection: Connection, source: Source) -> Seen:
+def seen(connection: Connection, source: Source) -> ServerTables:
     """Return all tables of the captured databases as information_schema shows them, and the server's dialect."""
     with translated(source, "read the tables' columns"):
         dialect, charset = dialect_of(connection, source)
@@ -165,7 +165,7 @@ def seen(connection: Connection, source: Source) -> Seen:
     names = {(t["table_schema"], t["table_name"]) for t in base}
     columns = [c for c in columns if (c["table_schema"], c["table_name"]) in names]
     catalog = catalog_of(columns, statistics, base, schemata, charset, dialect)
-    return Seen(catalog=catalog, dialect=dialect, kinds=kinds, reads=_can_read(connection, source, dialect))
+    return ServerTables(catalog=catalog, dialect=dialect, kinds=kinds, reads=_can_read(connection, source, dialect))
 
 
 def dialect_of(connection: Connection, source: Source) -> tuple[Dialect, str]:

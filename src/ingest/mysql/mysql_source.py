@@ -31,7 +31,7 @@ from ingest.mysql import mysql_schema
 from ingest.mysql.mysql_connection import connected, ssl_of
 from ingest.mysql.mysql_foreign_keys import foreign_keys
 from ingest.mysql.mysql_snapshot import MySqlChunks
-from ingest.records.capture_interfaces import Checkpoint, LogDamaged, PositionLost, Seen, Stream
+from ingest.records.capture_interfaces import Checkpoint, LogDamaged, PositionLost, ServerTables, Stream
 
 HEARTBEAT = 1.0  # seconds between heartbeats of an idle server, and so between CaughtUp events
 BUSY = 0.02  # `HEARTBEAT` while a snapshot waits for its turns
@@ -50,7 +50,7 @@ class MySqlSource:
         with connected(self._settings) as connection:
             return mysql_schema.head(connection, self._settings)
 
-    def seen(self) -> Seen:
+    def seen(self) -> ServerTables:
         """See `interfaces.SourceServer`.
 
         Raises Fatal or UsageError, with the remedy, if server or tables cannot be captured.

@@ -50,7 +50,7 @@ class LoggedRelation(NamedTuple):
     columns: tuple[RelationColumn, ...]
 
 
-class Emptied(NamedTuple):
+class Truncation(NamedTuple):
     """TRUNCATE of tables, by OID."""
 
     oids: tuple[int, ...]
@@ -87,10 +87,10 @@ def relation(data: bytes) -> LoggedRelation:
     return LoggedRelation(oid, schema or "pg_catalog", table, identity, tuple(columns))
 
 
-def emptied(data: bytes) -> Emptied:
+def emptied(data: bytes) -> Truncation:
     """Decode `T`."""
     (count,) = U32(data, 1)
-    return Emptied(tuple(U32(data, 6 + 4 * n)[0] for n in range(count)))
+    return Truncation(tuple(U32(data, 6 + 4 * n)[0] for n in range(count)))
 
 
 def lsn_text(lsn: int) -> str:

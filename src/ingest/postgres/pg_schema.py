@@ -17,7 +17,7 @@ from ingest.postgres.messages import lsn_of, record_end
 from ingest.postgres.pg_connection import PgConnection, connected, translated
 from ingest.postgres.relations import TableShown
 from ingest.postgres.selects import literal
-from ingest.records.capture_interfaces import Seen
+from ingest.records.capture_interfaces import ServerTables
 
 OLDEST = 150_000
 _TYPES = "SELECT oid, typname, typtype, typelem, typbasetype, typtypmod FROM pg_type WHERE typtype <> 'c'"
@@ -241,11 +241,11 @@ def refused(source: Source, table: TableId, one: TableShown, version: int, *, st
 
 def seen_of(
     connection: PgConnection, tables: Mapping[TableName, TableShown], left_out: Mapping[TableName, Refusal]
-) -> Seen:
+) -> ServerTables:
     """Return the catalog in capture's form, without the tables that are left out."""
     catalog = Catalog(
         databases={schema: None for schema, _ in tables},
         tables={name: one.definition for name, one in tables.items() if name not in left_out},
     )
     dialect = Dialect(server="postgresql", version=connection.version)
-    return Seen(catalog=catalog, dialect=dialect, decides=True, complete=True, left_out=left_out)
+    return ServerTables(catalog=catalog, dialect=dialect, decides=True, complete=True, left_out=left_out)

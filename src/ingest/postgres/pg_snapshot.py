@@ -31,7 +31,7 @@ from ingest.postgres.pg_connection import PgConnection, connected, translated
 from ingest.postgres.pg_schema import shown, types_of
 from ingest.postgres.pg_slot import TIMEOUT, held_up
 from ingest.postgres.relations import TableShown, image_of
-from ingest.postgres.visible import Visible, visible_of
+from ingest.postgres.visible import VisibleTransactions, visible_of
 from ingest.records.snapshots import PASS, Chunk, ChunkRequest
 
 CHUNK = 4096  # rows held at a time, per table
@@ -42,7 +42,7 @@ _NUDGE = "SELECT pg_logical_emit_message(true, 'tailorbird', '')"
 
 
 @dataclass(slots=True)
-class Streamed:
+class StreamedTransactions:
     """Recently streamed transactions, by their 32-bit numbers in the stream."""
 
     xids: deque[int] = field(default_factory=lambda: deque(maxlen=10_000))
@@ -51,7 +51,7 @@ class Streamed:
         """Add a transaction. Called by the stream's thread while others read."""
         self.xids.append(xid)
 
-    def unseen(self, visible: Visible) -> bool:
+    def unseen(self, visible: VisibleTransactions) -> bool:
         """Return whether a snapshot does not show one of them."""
         return not all(map(visible.shows, tuple(self.xids)))
 
@@ -59,12 +59,12 @@ class Streamed:
 class PgChunks(ChunkThreads):
     """Implements `snapshots.ChunkReader`. `close` ends its threads."""
 
-    def __init__(self, source: Source, streamed: Streamed, *, rows: int = CHUNK) -> None:
+    def __init__(self, source: Source, streamed: StreamedTransactions, *, rows: int = CHUNK) -> None:
         super().__init__(lambda: _reading(source, streamed, rows))
 
 
 @contextmanager
-def _reading(source: Source, streamed: Streamed, rows: int) -> Iterator[_Reading]:
+def _reading(source: Source, streamed: StreamedTransactions, rows: int) -> Iterator[_Reading]:
     with connected(source) as connection:
         yield _Reading(connection, source, streamed, rows)
 
@@ -72,7 +72,7 @@ def _reading(source: Source, streamed: Streamed, rows: int) -> Iterator[_Reading
 class _Reading:
     """Reads one table's chunks, one after the other."""
 
-    def __init__(self, connection: PgConnection, source: Source, streamed: Streamed, rows: int) -> None:
+    def __init__(self, connection: PgConnection, source: Source, streamed: StreamedTransactions, rows: int) -> None:
         self._connection, self._source, self._streamed, self._rows = connection, source, streamed, rows
         self._types: PgTypes = types_of(connection, source)
         self._passed = False
@@ -194,7 +194,7 @@ class _Reading:
                 raise held_up(self._connection, self._source, "a table cannot be read for the first time")
             time.sleep(0.02)
 
-    def _visible(self) -> Visible:
+    def _visible(self) -> VisibleTransactions:
         ((text,),) = self._connection.texts("SELECT pg_current_snapshot()")
         return visible_of(text)
 

@@ -18,11 +18,11 @@ from ingest.events.foreign_keys import ForeignKeys
 from ingest.events.tables import Tables
 from ingest.postgres import pg_publication, pg_schema, pg_slot
 from ingest.postgres.pg_connection import connected
-from ingest.postgres.pg_snapshot import PgChunks, Streamed
+from ingest.postgres.pg_snapshot import PgChunks, StreamedTransactions
 from ingest.postgres.pg_stream import PgFeed
 from ingest.postgres.pg_watch import PgWatch
 from ingest.postgres.pgoutput import WATCHED, PgEvents
-from ingest.records.capture_interfaces import Checkpoint, Seen, Stream
+from ingest.records.capture_interfaces import Checkpoint, ServerTables, Stream
 
 KEPT = Gauge("tailorbird_slot_kept_bytes", "Bytes of its log that the server keeps for a slot", ["source"])
 HEARTBEAT = 1.0  # seconds between queries of an idle server's place, and so between CaughtUp events
@@ -36,7 +36,7 @@ class PgSource:
 
     def __init__(self, settings: Source, topology: str) -> None:
         self._settings, self._names = settings, pg_slot.names_of(topology, settings)
-        self._streamed = Streamed()
+        self._streamed = StreamedTransactions()
         self._feed: PgFeed | None = None
         self._left_out: frozenset[TableName] = frozenset()
 
@@ -49,7 +49,7 @@ class PgSource:
             pg_slot.have_slot(connection, self._settings, self._names)
             return pg_schema.end_of_log(connection, self._settings)
 
-    def seen(self) -> Seen:
+    def seen(self) -> ServerTables:
         """See `interfaces.SourceServer`. Raises UsageError, with the remedy, if the server cannot be captured, or a
         listed table at a first start.
 

@@ -8,7 +8,7 @@ _EPOCH, _HALF = 1 << 32, 1 << 31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Visible:
+class VisibleTransactions:
     """`pg_current_snapshot()`: all below `xmin` have ended, none from `xmax` on, and between them all but `running`.
 
     Numbers have 64 bits.
@@ -26,7 +26,9 @@ class Visible:
         return wide < self.xmax and wide not in self.running
 
 
-def visible_of(text: str) -> Visible:
+def visible_of(text: str) -> VisibleTransactions:
     """Parse the server's `xmin:xmax:xid,xid`. Raises ValueError for anything else."""
     xmin, xmax, running = text.split(":")
-    return Visible(xmin=int(xmin), xmax=int(xmax), running=frozenset(int(xid) for xid in running.split(",") if xid))
+    return VisibleTransactions(
+        xmin=int(xmin), xmax=int(xmax), running=frozenset(int(xid) for xid in running.split(",") if xid)
+    )

@@ -64,7 +64,7 @@ class Recovered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class ServerTables:
     """Snapshot of a server's tables and of its SQL dialect at one moment.
 
     `decides`: the log has no statements, so these tables are authoritative where a session begins. `complete`: a table
@@ -122,7 +122,7 @@ class SourceServer(Protocol):
     def head(self) -> Position:
         """Return the log's current end. A snapshot that begins later sees everything up to it. Its `sequence` is 0."""
 
-    def seen(self) -> Seen:
+    def seen(self) -> ServerTables:
         """Return all tables of the captured databases now.
 
         Raises UsageError if the server or a table cannot be captured.

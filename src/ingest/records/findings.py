@@ -25,7 +25,7 @@ def same(image: Mapping[str, Any]) -> bytes:
 
 
 @dataclass(slots=True)
-class Found:
+class KeyImages:
     """Images of one key. `live` is the row in the log (None: no row), `number` its sequence.
 
     `ended`: a row that a marker ended, and its sequence; no delete was published for it.
@@ -61,7 +61,7 @@ class Found:
         return [image for known, image in self.images.items() if known != live]
 
 
-class Vanished(NamedTuple):
+class EndedRow(NamedTuple):
     """A searched child row that a marker ended: its image, its image after the parent's change (None: deleted), its
     sequence.
 
@@ -84,8 +84,8 @@ class Search:
         self.topic, self.begin = topic, dict[int, int]()
         self.done = self.full = self.given_up = False
         self.failed: BaseException | None = None
-        self.found: dict[bytes, Found] = {}
-        self.vanished: list[Vanished] = []
+        self.found: dict[bytes, KeyImages] = {}
+        self.vanished: list[EndedRow] = []
         self._keys, self._most = frozenset(keys), most
         self._wanted: dict[tuple[str, ...], dict[tuple[Any, ...], list[ChangedChildren]]] = {}
         for one in wanted:
@@ -120,18 +120,18 @@ class Search:
             if len(self.found) >= self._most:
                 self.full = True
                 return
-            known = self.found[key] = Found(partition)
+            known = self.found[key] = KeyImages(partition)
         else:
             change = orjson.loads(value)
         known.see(change)
         self._forget(key)
 
-    def _ended(self, found: Found, number: int) -> None:
+    def _ended(self, found: KeyImages, number: int) -> None:
         if found.live is None or found.number >= number:
             return
         for one in self._matching(found.live):
             after = None if one.new is None else {**found.live, **dict(zip(one.columns, one.new, strict=True))}
-            self.vanished.append(Vanished(found.live, after, found.number))
+            self.vanished.append(EndedRow(found.live, after, found.number))
 
     def _forget(self, key: bytes) -> None:
         """Drop a key that is not searched for and has no wanted image."""

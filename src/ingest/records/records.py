@@ -22,7 +22,7 @@ from cdc.model.history import Record as HistoryRecord
 from cdc.model.schema import TableSchema
 from ingest.events.log_events import RefusedImage, Row, RowsQuarantined
 from ingest.records.capture_interfaces import EVERY_PARTITION, Checkpoint, Record
-from ingest.records.refused import Refused
+from ingest.records.refused import RefusedRows
 
 FORMAT = 1
 _dumps = orjson.dumps
@@ -51,10 +51,10 @@ class TableWriter:
         shape: Callable[[Row], None] | None = None,
         *,
         unrepresentable: Unrepresentable = "null",
-        refused: Refused | None = None,
+        refused: RefusedRows | None = None,
     ) -> None:
         self.schema, self.shape = schema, shape
-        self.unrepresentable, self.refused = unrepresentable, refused or Refused("")
+        self.unrepresentable, self.refused = unrepresentable, refused or RefusedRows("")
         self.topic = naming.change_topic(topology, schema.table_id)
         self.key = _key_function(schema.primary_key)
         self.format = EnvelopeWriter(topology, schema.table_id, connector)
@@ -104,7 +104,7 @@ class Recorder:
         self.dead_letters = naming.dead_letter_topic(topology)
         self.quarantine = naming.quarantine_topic(topology)
         self.unrepresentable = unrepresentable
-        self.refused = Refused(self.dead_letters)
+        self.refused = RefusedRows(self.dead_letters)
 
     def writer(self, schema: TableSchema, shape: Callable[[Row], None] | None = None) -> TableWriter:
         """Return the writer of a table's changes."""

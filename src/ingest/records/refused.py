@@ -23,7 +23,7 @@ MOST_KEYS = 2000
 COUNTS, OPEN = "unrepresentable", "refused"
 
 
-class Refused:
+class RefusedRows:
     """Refused rows of one source. `counts`: `database.table` → column → values published in another form."""
 
     def __init__(self, dead_letters: str) -> None:

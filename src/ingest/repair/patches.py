@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from ingest.events.log_events import Image, Operation, RefusedImage
-from ingest.records.findings import Found, same
+from ingest.records.findings import KeyImages, same
 
 Row = dict[str, Any]
 Kind = Literal["set", "whole", "unknown"]
@@ -64,7 +64,7 @@ class Correction(NamedTuple):
     stale: bool
 
 
-def corrections(found: Found | None, row: Row | None, *, anyway: bool) -> Iterator[Correction]:
+def corrections(found: KeyImages | None, row: Row | None, *, anyway: bool) -> Iterator[Correction]:
     """Yield the records that lead from the images in the log to the current row.
 
     `anyway`: publish the row even if it is unchanged.

@@ -31,7 +31,7 @@ from ingest.capture.groups import IdleDetector
 from ingest.ddl.catalog import Catalog
 from ingest.ddl.dialect import Dialect
 from ingest.events.tables import Tables
-from ingest.records.capture_interfaces import Checkpoint, Seen, Stream
+from ingest.records.capture_interfaces import Checkpoint, ServerTables, Stream
 from ingest.syslog.frames import LARGEST, FrameError, SyslogFrames
 from ingest.syslog.rows import DEFINITION, LOG, TABLE, ReceivedMessage, SyslogEvents
 
@@ -60,10 +60,10 @@ class SyslogSource(StreamOnlySource):
         """Return the beginning: nothing was received before."""
         return Position(file=LOG, pos=0, gtid_set="", sequence=0)
 
-    def seen(self) -> Seen:
+    def seen(self) -> ServerTables:
         """Return the single table."""
         catalog = Catalog(tables={(self._table.database, TABLE): DEFINITION})
-        return Seen(catalog=catalog, dialect=Dialect(server="syslog", version=0))
+        return ServerTables(catalog=catalog, dialect=Dialect(server="syslog", version=0))
 
     @contextmanager
     def chunks(self) -> Iterator[NoChunks]:

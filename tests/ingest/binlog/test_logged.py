@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cdc.model.errors import TailorbirdError
 from cdc.model.event import Position
 from ingest.binlog import BinlogReader, StreamOptions
-from ingest.binlog.reading.whole import ReadBuffer, Whole, WholeTransactions
+from ingest.binlog.reading.whole import ReadBuffer, WholeTransaction, WholeTransactions
 from ingest.binlog.transports.file_transport import FileTransport
 from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition
 from ingest.ddl.dialect import dialect_of
@@ -90,7 +90,7 @@ def recorded(path: Path) -> list[tuple[LogEvent | None, list[Record], Checkpoint
 def general(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Call a function while no transaction is read whole."""
 
-    def none(self: WholeTransactions, buffer: ReadBuffer) -> Iterator[Whole]:
+    def none(self: WholeTransactions, buffer: ReadBuffer) -> Iterator[WholeTransaction]:
         return iter(())
 
     def run(function: Any, *arguments: Any) -> Any:

@@ -19,7 +19,7 @@ from ingest.events.log_events import CaughtUp, LogEvent, RefusedImage, RowsLogge
 from ingest.events.tables import Tables
 from ingest.mirror.connect import columns_of
 from ingest.mirror.formats import debezium, maxwell, upsert
-from ingest.mirror.topics import OFFSETS, InputRecord, Mirrored, PartitionEnd, TopicEvents, reads_of
+from ingest.mirror.topics import OFFSETS, InputRecord, MirroredTable, PartitionEnd, TopicEvents, reads_of
 from ingest.mirror.values import reader_of
 from ingest.records.capture_interfaces import Checkpoint
 
@@ -51,7 +51,7 @@ def log_events(
     start: Checkpoint | None = None, key: tuple[str, ...] = (),
 ) -> tuple[list[LogEvent], TopicEvents]:  # fmt: skip
     """Return the log events of records of one partition, without the transaction events around them."""
-    one = Mirrored(table=TABLE, topic="in", columns=columns, key=key)
+    one = MirroredTable(table=TABLE, topic="in", columns=columns, key=key)
     tables = Tables("crm", {"crm"}, lambda d, t: (d, t) == ("crm", "customers"), Dialect(server="kafka", version=0))
     known = reads_of(one, None, "string")
     if known is not None:

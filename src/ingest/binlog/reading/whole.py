@@ -43,7 +43,7 @@ _GTIDS: Final = frozenset({int(T.GTID), int(T.ANONYMOUS_GTID)})
 _ROWS: Final[dict[int, Operation]] = {30: "insert", 31: "update", 32: "delete"}
 
 
-class Whole(NamedTuple):
+class WholeTransaction(NamedTuple):
     """A transaction with one rows event, in one file: GTID, BEGIN, TABLE_MAP, rows, XID.
 
     `commit_us` and `server_id` are from its GTID; `rows` (None: not wanted) are those of the event `code`. `begin`,
@@ -188,7 +188,7 @@ class WholeTransactions:
             progress.close(identity, file, end)
             yield new(Committed, (identity, new(RawEvent, (16, xid, file, xid_at, end))))
 
-    def transactions(self, buffer: ReadBuffer) -> Iterator[Whole]:
+    def transactions(self, buffer: ReadBuffer) -> Iterator[WholeTransaction]:
         """Yield each matching transaction as it is taken out of the buffer.
 
         The caller updates the stream's position, because it knows when it has handed out the transactions.
@@ -263,7 +263,10 @@ class WholeTransactions:
                 buffer.at = at = stop + behind
                 buffer.position = position = p5
                 xid = block[stop + gap : at - CHECKSUM_SIZE]
-                yield new(Whole, (identity, commit_us, server_id, decoder, code, rows, begin, p3, p4, p5, data, xid))
+                yield new(
+                    WholeTransaction,
+                    (identity, commit_us, server_id, decoder, code, rows, begin, p3, p4, p5, data, xid),
+                )
             else:
                 return
 

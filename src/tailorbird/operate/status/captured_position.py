@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ingest.events.left_out import LeftOut
+from ingest.events.left_out import LeftOutTable
 from ingest.events.quarantine_state import QuarantinedTable
 
 
@@ -30,7 +30,7 @@ class CapturedPosition:
     snapshots: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     repairing: tuple[str, ...] = ()
     quarantine: Mapping[str, QuarantinedTable] = field(default_factory=dict)
-    left_out: Mapping[str, LeftOut] = field(default_factory=dict)
+    left_out: Mapping[str, LeftOutTable] = field(default_factory=dict)
     file: str = ""
     pos: int = 0
     offset: int = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-from ingest.events.left_out import LeftOut
+from ingest.events.left_out import LeftOutTable
 from tailorbird.operate.status.captured_position import CapturedPosition
 from tailorbird.operate.status.dead_letters import LEFT_OUT, QUARANTINE, DeadLetterRow, OpenDeadLetters
 
@@ -29,7 +29,7 @@ def quarantined(positions: Mapping[str, CapturedPosition]) -> list[OpenDeadLette
     return kept + left_out
 
 
-def _reason(left: LeftOut) -> str:
+def _reason(left: LeftOutTable) -> str:
     return f"{left['why']}; {left['remedy']}"
 
 
