@@ -33,5 +33,5 @@ def test_a_file_that_can_not_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(TopologyError, match=r"t\.yml:2: sources\.s\.password: file none: No such file"):
         loaded(tmp_path, "${file:none}")
     (tmp_path / "secret").write_bytes(b"\xff")
-    with pytest.raises(TopologyError, match=r"t\.yml:2: sources\.s\.password: file secret: no text in UTF-8"):
+    with pytest.raises(TopologyError, match=r"t\.yml:2: sources\.s\.password: file secret: not UTF-8 text"):
         loaded(tmp_path, "${file:secret}")

@@ -73,7 +73,7 @@ def test_columns_are_the_same_in_any_case_unless_the_server_reports_them_apart(
     assert row == left
 
 
-def test_a_topology_says_it_by_table() -> None:
+def test_a_topology_has_options_by_table() -> None:
     """`tables` is a list of names, or a mapping with options for each."""
     text = """
 name: t

@@ -81,14 +81,14 @@ def test_both_byte_orders_and_every_type() -> None:
         {"wkb": wkb("<", 7, b"\xff\xff\xff\xff")}, {"wkb": base64.b64encode(raw("<", 7, b"\1\0\0\0") * 50).decode()},
     ],
 )  # fmt: skip
-def test_what_is_no_geometry_is_refused(value: dict[str, Any]) -> None:
+def test_an_invalid_geometry_is_refused(value: dict[str, Any]) -> None:
     """A value that is not a geometry is refused and never becomes another one."""
     with pytest.raises(NoGeometry):
         ewkt_of(value)
 
 
 @pytest.mark.parametrize("stored", [b"", bytes(8), bytes(25), struct.pack("<IBIdd", 0, 1, 1, float("nan"), 0)])
-def test_what_is_no_point_is_refused(stored: bytes) -> None:
+def test_an_invalid_point_is_refused(stored: bytes) -> None:
     """A point without finite coordinates is refused, because JSON cannot represent them."""
     with pytest.raises(NoGeometry):
         struct_of(stored, point=True)

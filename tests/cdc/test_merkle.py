@@ -59,7 +59,7 @@ def test_each_form(column_type: str, value: Canonical, part: str) -> None:
     assert RowText(what.forms)({"id": 1, "v": value}) == f"1,{part}"
 
 
-def test_what_is_left_out_says_why() -> None:
+def test_left_out_columns_have_a_reason() -> None:
     """Columns that stores print differently are not in a digest, and a table with such a key has none."""
     what = covered(schema("id int", "f float", "d double", "j json", "m varchar(9)", "v int"), masked=["m"])
     assert what.names == ("id", "v")
@@ -119,7 +119,7 @@ def test_a_grid_of_hashes_takes_every_other_key() -> None:
     assert all(0 <= leaf({"a": "x", "b": number}) <= grid.last for number in range(100))
 
 
-def test_a_digest_is_an_xor_away() -> None:
+def test_inserts_and_deletes_cancel_out_in_a_digest() -> None:
     """Inserted and deleted rows cancel out; an empty leaf is not kept."""
     leaves = Leaves()
     leaves.add(3, delta(None, 10))

@@ -21,7 +21,7 @@ def test_published_topologies_are_read(path: Path) -> None:
     assert topology.name == path.stem.replace("-", "_")
 
 
-def test_shop_says_what_it_says() -> None:
+def test_values_of_shop_are_read() -> None:
     """Values are read as written, and missing ones are defaults."""
     topology = read_topology(
         (TOPOLOGIES / "shop.yml").read_text(), file="shop.yml", environ={"TAILORBIRD_PORT_MYSQL_CRM": "9"}

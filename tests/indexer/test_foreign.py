@@ -118,7 +118,7 @@ def three_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foreign, "ROWS_AT_A_TIME", 3)
 
 
-def test_a_batch_sent_again_goes_on_where_it_was() -> None:
+def test_a_batch_that_is_sent_again_resumes() -> None:
     """A batch resumes in another process after the first one died: rows read after its events are not read again, no
     dead letter is lost, and the tally covers the whole batch."""
     servers, store = Servers(), Store()
@@ -155,7 +155,7 @@ def test_what_was_answered_is_not_remembered() -> None:
     assert servers.read == 2 * [b"r%d" % number for number in range(6)]
 
 
-def test_a_row_that_was_read_behind_a_write_is_not_read_for_it() -> None:
+def test_a_row_that_was_read_after_a_write_is_not_read_for_it() -> None:
     cells = [Cell(b"r%d" % (number % 6), b"d", b"age", 7, PUT, bytes(4)) for number in range(60)]
     edits = Edits.of([Edit(table=b"t", region=b"r", sequence=1, write_time=0, cells=cells)])
     servers = Servers()

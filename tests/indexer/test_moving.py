@@ -82,7 +82,7 @@ class Of:
         return self._servers.targets[self._name]
 
     def write(self, targets: Targets) -> None:
-        assert targets.epoch > self.read().epoch, "who posts would not hear of it"
+        assert targets.epoch > self.read().epoch, "indexers would not notice the change"
         self._servers.act(lambda: self._servers.targets.update({self._name: targets}))
 
 

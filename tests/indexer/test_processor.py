@@ -126,7 +126,7 @@ def names(documents: Iterable[Document]) -> list[object]:
     return [document.get("name", document["_id"]) for document in documents]
 
 
-def test_a_barrier_is_posted_behind_every_row_of_its_batch(indexer: Processor, solr: FakeSolr) -> None:
+def test_a_barrier_is_posted_after_every_row_of_its_batch(indexer: Processor, solr: FakeSolr) -> None:
     """A reader that sees a barrier sees its rows, although its key sorts before theirs and it was first in the
     batch."""
     tally = indexer.process(Edits.of([edit(barrier()), edit(*row(1)), edit(*row(2, "Bob"))]), give_up=NEVER)
@@ -223,7 +223,7 @@ def test_other_tables_are_left_out(indexer: Processor, solr: FakeSolr) -> None:
     assert solr.posts == []
 
 
-def test_a_batch_sent_again_goes_on_where_it_was(
+def test_a_batch_that_is_sent_again_resumes(
     indexer: Processor, solr: FakeSolr, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A batch that takes longer than HBase waits completes eventually, and counts each row once."""

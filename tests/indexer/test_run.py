@@ -48,7 +48,7 @@ def test_a_batch_is_held_while_a_server_is_unavailable() -> None:
     health = HealthTracker()
     health.ready()
     assert holding(process, threading.Event(), health)(NOTHING).accepted == 7
-    assert health.judge(1e12).healthy, "what went through is not waited for"
+    assert health.judge(1e12).healthy, "a finished batch still counts as waiting"
     assert len(set(attempts)) == 1, "the time when HBase stops waiting does not move"
 
 
@@ -64,7 +64,7 @@ def test_a_batch_goes_back_when_time_is_up_or_the_process_ends(monkeypatch: pyte
     health = HealthTracker()
     with pytest.raises(Retriable):
         holding(process, stopped, health)(NOTHING)
-    assert "Solr is unavailable" in health.judge(1e12).reason, "a batch that went back is still waited for"
+    assert "Solr is unavailable" in health.judge(1e12).reason, "a batch that was sent back no longer counts as waiting"
     monkeypatch.setattr(run_indexer, "_HOLD_SECONDS", 0.25)
     with pytest.raises(Retriable):
         holding(process, threading.Event(), HealthTracker())(NOTHING)

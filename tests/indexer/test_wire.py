@@ -43,7 +43,7 @@ def test_cells_are_read_as_hbase_writes_them() -> None:
     ]
 
 
-def test_tags_behind_a_value_are_skipped() -> None:
+def test_tags_after_a_value_are_skipped() -> None:
     """A cell ends at its total length, not at its value: TTLs and cell ACLs are tags."""
     plain, following = wire.write_cells(CELLS[:1]), wire.write_cells(CELLS[1:2])
     tagged = (int.from_bytes(plain[:4], "big") + 6).to_bytes(4, "big") + plain[4:] + b"\x00\x04tags"
@@ -101,7 +101,7 @@ def test_varints_round_trip(number: int) -> None:
     assert wire.read_varint(data, 1) == (number, len(data) - 1)
 
 
-def test_a_message_that_is_none_is_refused() -> None:
+def test_an_invalid_message_is_refused() -> None:
     """Bytes that are not the expected message end the connection, not the process."""
     with pytest.raises(WireError):
         wire.read_delimited(wire.varint(200) + b"short", 0, pb.RequestHeader)

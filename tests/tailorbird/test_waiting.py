@@ -151,6 +151,4 @@ def test_what_is_said_when_the_time_is_over() -> None:
     """The stage that lacks it, and why where that is known."""
     assert "table wide does not contain all of shop" in str(lacking(goal(5), "table", 3, ["wide"], captured(9)))
     assert "after 3 s the log does not" in str(lacking(goal(5), "index", 3, (), captured(2)))
-    assert "while a snapshot of its tables is under way" in str(
-        lacking(goal(5), "log", 3, (), captured(9, whole=False))
-    )
+    assert "during a snapshot of its tables" in str(lacking(goal(5), "log", 3, (), captured(9, whole=False)))

@@ -41,7 +41,7 @@ class Value:
                 try:
                     return self.reader.content(file)
                 except (OSError, UnicodeDecodeError) as error:
-                    why = error.strerror if isinstance(error, OSError) else "no text in UTF-8"
+                    why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
                     self.fail(f"file {file}: {why}", "a readable file with the value in it")
             value = self.reader.environ.get(name, default)
             if value is None:

@@ -73,7 +73,7 @@ class SolrCollection:
                 if not missing:
                     return added
                 added |= self._add_fields(missing)
-        raise Retriable(f"other processes add fields to collection {self._name}", "it ends by itself")
+        raise Retriable(f"other processes add fields to collection {self._name}", "wait: this ends without action")
 
     def know_fields(self, wanted: Iterable[Field]) -> list[Field]:
         """Record the schema's version of some fields, for `converted`, and return those that it lacks; writes
@@ -337,7 +337,7 @@ class SolrCollection:
         if status != 200:
             raise Retriable(f"Solr at {self._url} is not ready: HTTP {status}: {answer[:200]!r}", UNAVAILABLE)
         if not orjson.loads(answer)["response"]["numFound"]:
-            raise Retriable(f"Solr at {self._url} replays its transaction log", "it ends by itself")
+            raise Retriable(f"Solr at {self._url} replays its transaction log", "wait: this ends without action")
 
     def _schema(self, method: str, path: str, body: object) -> dict[str, Any]:
         status, answer = self._reads.json(method, f"{self._path}{path}?wt=json", body)

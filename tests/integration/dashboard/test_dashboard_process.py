@@ -111,7 +111,7 @@ def test_a_port_in_use_ends_in_one_line(serve: Callable[..., subprocess.Popen[st
     second = serve("--port", str(port))
     output, _ = second.communicate(timeout=60)
     assert second.returncode == 2
-    assert output == f"tailorbird: 127.0.0.1:{port} can not be served: the port is in use; try --port {port + 1}\n"
+    assert output == f"tailorbird: 127.0.0.1:{port} cannot be served: the port is in use; try --port {port + 1}\n"
 
 
 def test_an_unknown_dashboard_ends_in_one_line(serve: Callable[..., subprocess.Popen[str]]) -> None:
@@ -128,5 +128,5 @@ def test_an_address_of_another_machine_ends_in_one_line(serve: Callable[..., sub
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 2
     assert output == (
-        "tailorbird: 192.0.2.1 can not be served: it is no IPv4 address of this machine; try --host 127.0.0.1\n"
+        "tailorbird: 192.0.2.1 cannot be served: it is not an IPv4 address of this machine; try --host 127.0.0.1\n"
     )

@@ -143,7 +143,7 @@ def lacking(
     if behind:
         what = f"{until} {', '.join(behind)}"
     elif captured is not None and (captured.snapshot != "done" or not captured.whole):
-        what = "the log, while a snapshot of its tables is under way,"
+        what = "the log, during a snapshot of its tables,"
     else:
         what = "the log"
     return NotYet(

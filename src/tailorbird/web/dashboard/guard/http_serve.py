@@ -29,9 +29,9 @@ ICON = (
 def refuse_taken(host: str, port: int) -> None:
     """Raise UsageError if the address is not one of this machine or the port is taken."""
     if not port_is_free(host, 0):
-        raise UsageError(f"{host} can not be served: it is no IPv4 address of this machine", "try --host 127.0.0.1")
+        raise UsageError(f"{host} cannot be served: it is not an IPv4 address of this machine", "try --host 127.0.0.1")
     if not port_is_free(host, port):
-        raise UsageError(f"{host}:{port} can not be served: the port is in use", f"try --port {port + 1}")
+        raise UsageError(f"{host}:{port} cannot be served: the port is in use", f"try --port {port + 1}")
 
 
 def serve_pages(
