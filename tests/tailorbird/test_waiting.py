@@ -137,7 +137,7 @@ def test_which_tables_and_indexes_are_waited_for(topology: Topology) -> None:
         ("slow", f"{UUID}:1", "source slow is polled"),
         ("shop", "", "'' is not a GTID set: it is empty; SELECT @@gtid_executed"),
         ("shop", "nonsense", "'nonsense' is not a GTID set"),
-        ("shop", f"{UUID}:0", "no interval"),
+        ("shop", f"{UUID}:0", "not an interval"),
     ],
 )
 def test_goals_that_can_not_be_waited_for(topology: Topology, source: str, gtid_set: str, said: str) -> None:
