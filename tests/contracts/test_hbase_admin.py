@@ -116,7 +116,7 @@ def test_a_second_apply_is_refused_and_a_plan_is_not(topology: Topology, tmp_pat
     file.write_text(TOPOLOGY.format(name=topology.name))
     first = provision(topology)
     assert next(first).kind == "namespace"
-    with pytest.raises(UsageError, match=rf"another apply is at work: process {os.getpid()} on .*, at step 1 of 5"):
+    with pytest.raises(UsageError, match=rf"another apply is running: process {os.getpid()} on .*, at step 1 of 5"):
         list(provision(topology))
     planned = CliRunner().invoke(app, ["plan", str(file), "--json"])
     assert planned.exit_code == 0, planned.output
@@ -128,7 +128,7 @@ def test_a_second_apply_is_refused_and_a_plan_is_not(topology: Topology, tmp_pat
     first.close()
     next_one = CliRunner().invoke(app, ["apply", str(file)])
     assert (next_one.exit_code, len(next_one.stdout.splitlines())) == (0, 5)
-    assert f"an apply was cut off (process {os.getpid()} on " in next_one.stderr
+    assert f"an earlier apply was interrupted (process {os.getpid()} on " in next_one.stderr
 
 
 @pytest.mark.parametrize("lines", [3, *(pytest.param(n, marks=pytest.mark.matrix) for n in (1, 2, 4, 5))])

@@ -38,8 +38,8 @@ def test_sources_without_tables_are_captured_watched_and_proved(
 
     assert "1 sources, 0 tables, 0 indexes" in run("validate", str(file))
     assert "0 faults" in run("doctor", str(file))
-    assert "nothing to make" in run("plan", str(file))
-    assert "nothing to make" in run("apply", str(file))
+    assert "nothing to create" in run("plan", str(file))
+    assert "nothing to create" in run("apply", str(file))
     command = (sys.executable, "-m", "tailorbird", "run", str(file))
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:

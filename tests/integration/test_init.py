@@ -36,7 +36,7 @@ def test_a_database_becomes_a_topology(
     assert f"tailorbird run {file} --page-port 8080" in said
     # the password is "cdc", too: the file has the word only as the user name
     assert not re.search(r"\bcdc\b", file.read_text().replace("username: cdc", ""))
-    assert f"{file} is right: 1 sources" in reported("validate", str(file))
+    assert f"{file} is valid: 1 sources" in reported("validate", str(file))
     server, _ = address_of(url)
     topology = load_topology(str(file))
     (source,) = topology.sources.values()
@@ -108,7 +108,7 @@ def test_mysql_and_postgresql_are_one_topology(
     assert "database: sales" in text
     for reason in ("heap: has no replica identity", "scratch: a unlogged table", "shown: a view"):
         assert reason in text, text
-    assert f"{file} is right: 2 sources" in reported("validate", str(file))
+    assert f"{file} is valid: 2 sources" in reported("validate", str(file))
     topology = load_topology(str(file))
     assert {(s.type, len(s.tables)) for s in topology.sources.values()} == {("mysql", 1), ("postgresql", 2)}
     runner = CliRunner()
@@ -133,11 +133,11 @@ def test_two_databases_and_wrong_arguments(made: Makes, tmp_path: Path, monkeypa
     nowhere = first.rpartition("/")[0] + "/nowhere"
     unavailable = "mysql://cdc:cdc@127.0.0.1:1/shop"
     for wrong, reason in (
-        ([*words], "is there already"),
+        ([*words], "already exists"),
         (["init", first, "--out", str(tmp_path / "a.yml")], "no password for cdc"),
         (["init", first.replace("cdc@", "cdc:no@"), "--out", "-"], "Access denied"),
         (["init", nowhere.replace("cdc@", "cdc:cdc@"), "--out", "-"], "no database nowhere"),
-        (["init", first, "--out", "-", "--password-env", "a-b"], "no name of a variable"),
+        (["init", first, "--out", "-", "--password-env", "a-b"], "not a variable name"),
         (["init", unavailable, "--out", "-"], "127.0.0.1:1"),
     ):
         result = runner.invoke(app, wrong)

@@ -108,7 +108,7 @@ def test_unavailable_servers_and_missing_tables_are_reported(checked: CheckedTop
 def test_a_plan_is_explained_before_anything_is_captured(checked: CheckedTopology) -> None:
     """Schemas that are not in the log are read from their servers; if neither has them, both are named."""
     reported = checked.said(RIGHT, command="explain-plan")
-    assert f"read at the server: shop.{checked.name}.customers, shop.{checked.name}.orders" in reported
+    assert f"read from the server: shop.{checked.name}.customers, shop.{checked.name}.orders" in reported
     assert "status" in reported
     neither = checked.said("SELECT g.id, g.name FROM shop.gone g", command="explain-plan")
     assert f"no schema of shop.{checked.name}.gone in the log at 127.0.0.1:9" in neither

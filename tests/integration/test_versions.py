@@ -182,7 +182,7 @@ def test_a_changed_select_is_built_swapped_in_and_rolled_back(
         retired = evolving.command("apply", "--retire")
         assert retired.returncode == 0, retired.stderr
         refused = evolving.command("apply", "--rollback")
-        assert (refused.returncode, "nothing to go back to" in refused.stderr) == (2, True)
+        assert (refused.returncode, "nothing to roll back to" in refused.stderr) == (2, True)
         settled(evolving, servers)
         assert set(evolving.outcomes()) == {key for key in both if key[1] != "orders_wide"}
         assert set(evolving.outcomes().values()) == {"equal"}
@@ -216,7 +216,7 @@ def test_an_apply_killed_at_every_step_is_finished_by_the_next(
                         if entry and entry.who.pid == process.pid and entry.doing.startswith(step):
                             if step == "wait for":
                                 refused = evolving.command("apply")
-                                assert (refused.returncode, "another apply is at work" in refused.stderr) == (2, True)
+                                assert (refused.returncode, "another apply is running" in refused.stderr) == (2, True)
                             process.kill()
                             killed.append(step)
                             break

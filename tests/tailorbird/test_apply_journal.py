@@ -102,7 +102,7 @@ def test_a_second_apply_during_one_is_refused(done: int) -> None:
     first = OneApply(servers, place, 1)
     for _ in range(done):
         next(first.steps)
-    with pytest.raises(UsageError, match=rf"another apply is at work: process 1 on h, at step {done} of 5: "):
+    with pytest.raises(UsageError, match=rf"another apply is running: process 1 on h, at step {done} of 5: "):
         next(OneApply(servers, place, 2).steps)
     first.rest()
     third = OneApply(servers, place, 3)
@@ -157,7 +157,7 @@ def test_a_session_that_expired_while_no_one_came_is_made_good() -> None:
     next(first.steps)
     first.place.expire()
     next(first.steps)
-    with pytest.raises(UsageError, match="another apply is at work"):
+    with pytest.raises(UsageError, match="another apply is running"):
         next(OneApply(servers, place, 2).steps)
     first.rest()
     assert servers.made == MADE

@@ -65,5 +65,5 @@ def test_a_name_of_several_tables_lists_them(tmp_path: Path, sent: list[Any]) ->
     file = tmp_path / "t.yml"
     file.write_text(TOPOLOGY)
     error = str(CliRunner().invoke(app, ["snapshot", str(file), "users"]).exception)
-    assert error == "users may be shop.shop.users, crm.people.users; say which, e.g. shop.shop.users, or --source shop"
+    assert error == "users is ambiguous: shop.shop.users, crm.people.users; write shop.shop.users, or add --source shop"
     assert sent == []

@@ -14,7 +14,7 @@ from cdc.model.errors import Fatal, UsageError
 from cdc.topology.topology import Index, Topology
 from cdc.topology.versions import Versions, in_versions
 from tailorbird.cli.change import cli_versions
-from tailorbird.cli.change.cli_versions import VersionsAtWork
+from tailorbird.cli.change.cli_versions import VersionRollout
 from tailorbird.deploy.plan.planner import changes
 from tailorbird.deploy.plan.rollout import IndexVersions, bring, retire, roll_back
 from tailorbird.deploy.plan.side_by_side import choose
@@ -31,7 +31,7 @@ class Killed(BaseException):
     """kill -9."""
 
 
-class Hands:
+class RolloutActions:
     """A topology's servers in memory; the process dies before the step number `dies_at`, or right behind it."""
 
     def __init__(self) -> None:
@@ -107,11 +107,11 @@ class Hands:
         return versions.tables, shown, sorted(servers.specs), sorted(servers.known_peers), sorted(servers.collections)
 
 
-def undisturbed(*texts: str) -> Hands:
-    hands = Hands()
+def undisturbed(*texts: str) -> RolloutActions:
+    actions = RolloutActions()
     for text in texts:
-        hands.run(text)
-    return hands
+        actions.run(text)
+    return actions
 
 
 @pytest.mark.parametrize(
@@ -124,95 +124,95 @@ def test_an_apply_that_is_killed_is_finished_by_the_next(text: str) -> None:
     assert whole.names == {"main": 2}
     for call in range(1, whole.calls + 1):
         for behind in (-1, 1):
-            hands = Hands()
-            hands.dies_at = behind * call
+            actions = RolloutActions()
+            actions.dies_at = behind * call
             with pytest.raises(Killed):
-                hands.run(text)
-            hands.dies_at = 0
-            hands.run(text)
-            assert hands.reported() == whole.reported(), (call, behind)
+                actions.run(text)
+            actions.dies_at = 0
+            actions.run(text)
+            assert actions.reported() == whole.reported(), (call, behind)
 
 
 def test_there_and_back_and_there_again() -> None:
     """A rollback serves the old one, an apply of the same file the new one, not built anew; killed anywhere."""
     for call in range(1, 5):
         for behind in (-1, 1):
-            hands = undisturbed(NOTE)
-            there = hands.reported()
-            hands.calls, hands.dies_at = 0, behind * call
+            actions = undisturbed(NOTE)
+            there = actions.reported()
+            actions.calls, actions.dies_at = 0, behind * call
             try:
-                roll_back(read(NOTE), hands)
+                roll_back(read(NOTE), actions)
             except Killed:
-                hands.dies_at = 0
-                if hands.versions.tables["wide"].serving == 2:
-                    roll_back(read(NOTE), hands)
-            hands.dies_at = 0
-            assert (hands.versions.tables["wide"].serving, hands.names) == (1, {"main": 1})
-            hands.run(NOTE)
-            assert hands.reported() == there, (call, behind)
+                actions.dies_at = 0
+                if actions.versions.tables["wide"].serving == 2:
+                    roll_back(read(NOTE), actions)
+            actions.dies_at = 0
+            assert (actions.versions.tables["wide"].serving, actions.names) == (1, {"main": 1})
+            actions.run(NOTE)
+            assert actions.reported() == there, (call, behind)
 
 
 def test_what_is_retired_is_gone_and_there_is_no_way_back() -> None:
     """First it runs no more, then it is removed, then it is forgotten; killed anywhere, once more does the rest."""
     for call in range(1, 4):
         for behind in (-1, 1):
-            hands = undisturbed(NOTE)
-            hands.calls, hands.dies_at = 0, behind * call
+            actions = undisturbed(NOTE)
+            actions.calls, actions.dies_at = 0, behind * call
             with pytest.raises(Killed):
-                retire(hands)
-            assert set(in_versions(read(NOTE), hands.versions).tables) <= {"wide", "wide.v2", "sums"}
-            hands.dies_at = 0
-            retire(hands)
-            one = hands.versions.tables["wide"]
-            assert (one.serving, list(one.tables), one.retiring, set(hands.removed)) == (2, [2], (), {("wide", 1)})
-    hands = undisturbed(NOTE)
-    retire(hands)
-    with pytest.raises(UsageError, match="nothing to go back to"):
-        roll_back(read(NOTE), hands)
-    before = hands.versions
-    hands.run(NOTE)
-    assert hands.versions == before, "the file is what runs"
+                retire(actions)
+            assert set(in_versions(read(NOTE), actions.versions).tables) <= {"wide", "wide.v2", "sums"}
+            actions.dies_at = 0
+            retire(actions)
+            one = actions.versions.tables["wide"]
+            assert (one.serving, list(one.tables), one.retiring, set(actions.removed)) == (2, [2], (), {("wide", 1)})
+    actions = undisturbed(NOTE)
+    retire(actions)
+    with pytest.raises(UsageError, match="nothing to roll back to"):
+        roll_back(read(NOTE), actions)
+    before = actions.versions
+    actions.run(NOTE)
+    assert actions.versions == before, "the file is what runs"
     assert before.tables["wide"].indexes["main"][2].collection == "t_main"
-    hands.run(FILE)
-    assert (hands.versions.tables["wide"].serving, hands.names) == (3, {"main": 3})
+    actions.run(FILE)
+    assert (actions.versions.tables["wide"].serving, actions.names) == (3, {"main": 3})
 
 
 def test_what_leaves_the_file_runs_no_more_and_a_refusal_changes_nothing() -> None:
     """A table or an index that the file no longer has ends with the apply; what contradicts it, changes nothing."""
-    hands = undisturbed(NOTE)
-    before = hands.versions
+    actions = undisturbed(NOTE)
+    before = actions.versions
     with pytest.raises(UsageError, match="the file says 4"):
-        hands.run(NOTE.replace("tables:\n  wide", "log: {partitions: 4}\ntables:\n  wide"))
-    assert hands.versions == before
+        actions.run(NOTE.replace("tables:\n  wide", "log: {partitions: 4}\ntables:\n  wide"))
+    assert actions.versions == before
     without = NOTE.replace(NOTE[NOTE.index("  sums:") : NOTE.index("indexes:")], "")
-    hands.run(without)
-    assert list(in_versions(read(without), hands.versions).tables) == ["wide", "wide.v2"]
+    actions.run(without)
+    assert list(in_versions(read(without), actions.versions).tables) == ["wide", "wide.v2"]
     alone = NOTE.partition("indexes:")[0]
-    hands.run(alone)
-    assert in_versions(read(alone), hands.versions).indexes == {}
+    actions.run(alone)
+    assert in_versions(read(alone), actions.versions).indexes == {}
 
 
 def test_what_differs_is_not_moved_to() -> None:
     """The old one serves, and goes on."""
-    hands = Hands()
-    hands.wrong.add("wide")
+    actions = RolloutActions()
+    actions.wrong.add("wide")
     with pytest.raises(Fatal):
-        hands.run(NOTE)
-    assert (hands.versions.tables["wide"].serving, hands.names) == (1, {"main": 1})
-    hands.run(FILE)
-    assert hands.versions.tables["wide"].serving == 1, "the file has its former query again"
+        actions.run(NOTE)
+    assert (actions.versions.tables["wide"].serving, actions.names) == (1, {"main": 1})
+    actions.run(FILE)
+    assert actions.versions.tables["wide"].serving == 1, "the file has its former query again"
 
 
 def test_an_apply_that_does_not_wait_leaves_the_swap_to_the_next() -> None:
     """`--no-wait`: the new version is made and noted, queries see the old one; a later apply verifies and swaps."""
-    hands = Hands()
+    actions = RolloutActions()
     topology = read(NOTE)
-    choice = choose(topology, hands.versions, lambda one: changes(one, hands.world.seen(one)))
-    bring(topology, choice, hands, wait=False)
-    assert (hands.versions.tables["wide"].serving, hands.versions.tables["wide"].live) == (1, (1, 2))
-    assert (hands.names, hands.verified) == ({"main": 1}, set())
-    hands.run(NOTE)
-    assert hands.reported() == undisturbed(NOTE).reported()
+    choice = choose(topology, actions.versions, lambda one: changes(one, actions.world.seen(one)))
+    bring(topology, choice, actions, wait=False)
+    assert (actions.versions.tables["wide"].serving, actions.versions.tables["wide"].live) == (1, (1, 2))
+    assert (actions.names, actions.verified) == ({"main": 1}, set())
+    actions.run(NOTE)
+    assert actions.reported() == undisturbed(NOTE).reported()
 
 
 def test_a_version_that_does_not_become_fresh_is_named_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,14 +228,14 @@ def test_a_version_that_does_not_become_fresh_is_named_in_time(monkeypatch: pyte
     monkeypatch.setattr("joins.stores.hbase_table.joined_table", lambda topology, table: Table(table.name))
     monkeypatch.setattr(cli_versions, "_LOOK_EVERY", 0.01)
     monkeypatch.setattr(cli_versions, "_REPORT_AFTER", 0.0)
-    hands, said = Hands(), list[str]()
+    actions, said = RolloutActions(), list[str]()
     topology = read(NOTE)
-    choice = choose(topology, hands.versions, lambda one: changes(one, hands.world.seen(one)))
-    bring(topology, choice, hands, wait=False)
+    choice = choose(topology, actions.versions, lambda one: changes(one, actions.world.seen(one)))
+    bring(topology, choice, actions, wait=False)
     nothing: Any = SimpleNamespace(stores=None, client=None, hbase=None, at=lambda *_: None)
-    work = VersionsAtWork(
-        topology, hands.versions, nothing, nothing, made=lambda _: None, report=said.append, timeout=0.2
+    work = VersionRollout(
+        topology, actions.versions, nothing, nothing, made=lambda _: None, report=said.append, timeout=0.2
     )
-    with pytest.raises(NotYet, match=r"wide.* has not come to its first complete cut") as error:
+    with pytest.raises(NotYet, match=r"wide.* has not completed its first cut") as error:
         work.until_fresh("wide", 2)
     assert (error.value.exit_code, "tailorbird run" in error.value.hint, len(said)) == (1, True, 1)

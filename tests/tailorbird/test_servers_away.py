@@ -18,7 +18,7 @@ COMMANDS = {
     "index rm --yes": "ZooKeeper at {away} does not answer; is HBase running? `tailorbird stack status`",
     "apply": "ZooKeeper at {away} does not answer; is HBase running? `tailorbird stack status`",
     "dead-letters list": "Kafka at {away}: the dead letters cannot be read: ",
-    "explain-plan": "no schema of shop.shop.orders in the log at {away}, nor can its server tell; ",
+    "explain-plan": "no schema of shop.shop.orders in the log at {away}, or on its server; ",
     "verify": "Kafka at {away}: ",
     "state inspect": "Kafka at {away} has no schema of shop.shop.orders; check that Kafka runs, ",
 }

@@ -12,7 +12,7 @@ from joins.process.declared import declared, recorded, serving
 from joins.process.renaming import renamed
 from joins.select.compiler import compile_plan
 from tailorbird.deploy.plan.planner import changes
-from tailorbird.deploy.plan.side_by_side import Choice, choose
+from tailorbird.deploy.plan.side_by_side import VersionChoice, choose
 from tests.support.planned import World
 from tests.tailorbird.test_planning import FILE, SELECT, edited, read, steps, world_of
 
@@ -26,7 +26,7 @@ def first(text: str = FILE) -> Versions:
     return recorded(topology, Versions(), {}, list(topology.tables))
 
 
-def chosen(text: str, versions: Versions, world: World) -> Choice:
+def chosen(text: str, versions: Versions, world: World) -> VersionChoice:
     return choose(read(text), versions, lambda one: changes(one, world.seen(one)))
 
 

@@ -65,7 +65,7 @@ def test_each_database_is_read() -> None:
     draft, text = settled(guess("all", servers, 1), "all.yml")
     assert [each.name for each in draft.tables] == ["payment", "invoice_line"]
     assert [each.server.source for each in draft.sources] == ["rental", "music"]
-    assert "# bare is left out: no joined table reads any of its tables" in text
+    assert "# bare is omitted: no joined table reads any of its tables" in text
 
 
 def test_names_lead_where_no_key_does() -> None:
@@ -92,7 +92,7 @@ def test_names_lead_where_no_key_does() -> None:
     assert [each.name for each in draft.tables] == ["orders"]
     assert joins(draft, "orders") == {"customer": "customers", "product": "products"}
     assert "LEFT JOIN crm.customers customer ON customer.id = orders.customer_id" in text
-    assert "orders.customer_id → customers: no foreign key says so, but its name does: 9 of 10 values" in text
+    assert "orders.customer_id → customers: no foreign key, guessed from its name: 9 of 10 values" in text
 
 
 def test_joins_follow_the_keys_from_near_to_far() -> None:

@@ -1,1 +1,1 @@
-"""What people type: arguments and printing."""
+"""The command line: parse arguments, call the packages below, print results."""

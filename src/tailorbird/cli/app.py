@@ -1,4 +1,4 @@
-"""Everything people type. Each sub-command lives in a `cli_*.py` of its own and is mounted here."""
+"""The `tailorbird` command. Each sub-command is defined in its own `cli_*.py` file and registered here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tailorbird dashboard`: the live pages of indexes."""
+"""`tailorbird dashboard`: serve the live pages of indexes."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 def dashboard(
     topology: Annotated[str, typer.Argument(help="Topology file, e.g. topologies/shop.yml.")],
     name: Annotated[
-        str | None, typer.Option("--dashboard", help="Only this dashboard; else all of them, the first at /.")
+        str | None, typer.Option("--dashboard", help="Only this dashboard. Default: all, the first one at /.")
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to serve on; other machines reach only what is not loopback.")] = (
+    host: Annotated[str, typer.Option(help="Address to listen on. Other machines cannot reach a loopback address.")] = (
         "127.0.0.1"
     ),
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to serve on.")] = 8080,
     auth: Annotated[
-        str | None, typer.Option("--auth", help="File of who may look, as `tailorbird password` writes its lines.")
+        str | None, typer.Option("--auth", help="File of users, with lines printed by `tailorbird password`.")
     ] = None,
     tls_cert: Annotated[str, typer.Option("--tls-cert", help="Certificate of the server (PEM).")] = "",
-    tls_key: Annotated[str, typer.Option("--tls-key", help="Its key.")] = "",
+    tls_key: Annotated[str, typer.Option("--tls-key", help="Private key of the server (PEM).")] = "",
     behind_proxy: Annotated[
-        bool, typer.Option("--behind-proxy", help="A proxy of yours asks who they are, and speaks TLS.")
+        bool, typer.Option("--behind-proxy", help="Your reverse proxy authenticates users and terminates TLS.")
     ] = False,
 ) -> None:
     """Serve dashboards over indexes: panels, search, facets, rows and freshness.
@@ -66,7 +66,7 @@ def dashboard(
     serve_wait(loaded)
     users = load_passwords(auth) if auth else {}
     access = Access(users=users, certificate=tls_cert, key=tls_key, behind_proxy=behind_proxy)
-    # where `status` can ask it
+    # the port at which `status` can query this process
     asked = port if host in ("127.0.0.1", "localhost", "0.0.0.0") and not access.secure else 0
     with ExitStack() as reported:
         for one in chosen:
@@ -78,7 +78,7 @@ def dashboard(
 
 
 def _look(topology: Topology, watched: _Watched) -> Callable[[], dict[str, Any]]:
-    """A function that tells the topology's graph, as `tailorbird status` sees its processes and servers."""
+    """Return a function that builds the topology's graph from the state of its processes and servers."""
     from joins.select.parser import tables_of
     from tailorbird.cli.cli_status import asked_parts
     from tailorbird.web.dashboard.panels.flow import FlowState, Rates
@@ -108,7 +108,7 @@ def _look(topology: Topology, watched: _Watched) -> Callable[[], dict[str, Any]]
 
 
 def _explained(topology: Topology, table: str, row_key: bytes) -> dict[str, Any] | None:
-    """What `tailorbird explain --json` tells of the row at a row key; None if there is none."""
+    """Return the output of `tailorbird explain --json` for the row at a row key, or None if it does not exist."""
     from cdc.model.extras import extras_named
 
     with extras_named("joins"):
@@ -120,7 +120,7 @@ def _explained(topology: Topology, table: str, row_key: bytes) -> dict[str, Any]
 
 
 class _Watched:
-    """What Kafka tells of a topology, asked every few seconds beside the pages: dead letters, quarantine, checks."""
+    """State of a topology in Kafka, read every few seconds for the pages: dead letters, quarantine, checks."""
 
     def __init__(self, topology: Topology) -> None:
         from tailorbird.cli.cli_dead_letters import joined_from
@@ -135,30 +135,34 @@ class _Watched:
         self._runs = runs_watched(topology) if topology.checks else None
 
     def captured(self) -> dict[str, CapturedPosition] | None:
-        """The newest position by source; None while Kafka does not tell."""
+        """Return the newest position by source; None while Kafka is unavailable."""
         return self._positions.last()
 
     def visible(self) -> dict[str, VisibleCut] | None:
-        """What queries of each index see for certain; None while Solr does not tell. It is asked only now: a page that
-        nobody looks at asks Solr nothing.
+        """Return the visible cut of each index; None while Solr is unavailable.
+
+        Solr is queried only on this call, so a page without viewers causes no load.
         """
         from cdc.model.errors import Retriable
         from tailorbird.operate.status.solr_barriers import visible_cuts
 
         try:
             return visible_cuts(self._topology)
-        except Retriable:  # the parts that lack it say so
+        except Retriable:  # the affected parts show the missing values
             return None
 
     def waiting(self, index: Index) -> int | None:
-        """How much of an index's rows is refused or in quarantine; None while Kafka does not tell."""
+        """Return how many rows of an index are dead letters or in quarantine; None while Kafka is unavailable."""
         from tailorbird.operate.status.dead_letters import affected
 
         found, _ = self.dead_letters()
         return None if found is None else affected(found, self._reads, index.table, index.name)
 
     def dead_letters(self) -> tuple[Sequence[OpenDeadLetters] | None, Sequence[DeadLetterRow]]:
-        """All that waits, counted, tables in quarantine first, and the newest of it; None while Kafka does not tell."""
+        """Return the counts of open records, quarantined tables first, and the newest records.
+
+        The counts are None while Kafka is unavailable.
+        """
         from tailorbird.operate.status.quarantine import quarantine_dead_letters, quarantined
 
         found, positions = self._dead_letters.last(), self._positions.last() or {}
@@ -167,7 +171,7 @@ class _Watched:
         return [*quarantined(positions), *found[0]], [*quarantine_dead_letters(positions), *found[1]]
 
     def checked(self, index: Index) -> PageCheck:
-        """What checks found of the tables behind an index; nothing while Kafka does not tell."""
+        """Return the results of checks for an index and the tables that it is built from; empty without Kafka."""
         from tailorbird.verify.checks.check_status import PageCheck, page_text
 
         now_ms = time.time_ns() // 1_000_000
@@ -179,14 +183,14 @@ class _Watched:
         return page_text(found, tables, self._topology.file, now_ms)
 
     def statuses(self, now_ms: int) -> list[CheckStatus] | None:
-        """How each check stands; None while Kafka does not tell."""
+        """Return the state of each check; None while Kafka is unavailable."""
         from tailorbird.verify.checks.check_status import check_statuses
 
         runs = {} if self._runs is None else self._runs.last()
         return None if runs is None else check_statuses(self._topology, runs, now_ms)
 
     def pages(self) -> dict[str, tuple[str, Callable[[int], ListedPage]]]:
-        """Pages by path: title, and what tells one; Fleet where agents capture a source."""
+        """Return pages by path, each with its title and builder. Includes Fleet if agents capture a source."""
         from tailorbird.web.dashboard.panels.listed import dead_letters_page, fleet_page, proof_page
 
         topology = self._topology

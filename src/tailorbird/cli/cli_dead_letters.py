@@ -1,4 +1,4 @@
-"""`tailorbird dead-letters`: what capture, joins and indexers refused; looked at, put through again, settled."""
+"""`tailorbird dead-letters`: list, replay and resolve records that capture, joins or indexers refused."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ app = typer.Typer(
 
 File = Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, one object a line.")]
-Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID...]", help="Letters, as `list` names them.")]
-All = Annotated[bool, typer.Option("--all", help="All that wait.")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID...]", help="Ids of dead-letter records, from `list`.")]
+All = Annotated[bool, typer.Option("--all", help="All open records.")]
 
 
 @app.command("list")
 def list_(
     file: File,
-    limit: Annotated[int, typer.Option(help="The newest so many.", min=1)] = 50,
-    settled: Annotated[bool, typer.Option("--settled", help="Those that were replayed or resolved instead.")] = False,
+    limit: Annotated[int, typer.Option(help="Show at most this many of the newest records.", min=1)] = 50,
+    settled: Annotated[bool, typer.Option("--settled", help="Show replayed and resolved records instead.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List open dead-letter records, newest first, with reason and remedy.
 
-    Tables in quarantine, whose rows captures can not decode and keep raw, are told before them, a letter each.
+    Tables in quarantine are listed before the others, one record each. Captures keep their raw rows because they cannot
+    decode them.
 
     Example: tailorbird dead-letters list topologies/shop.yml --limit 20
     """
@@ -56,13 +57,13 @@ def list_(
         return
     total = sum(one.dead_letters for one in dead_letters.waiting)
     if not settled and total > len(dead_letters.dead_letters):
-        typer.echo(f"{total - len(dead_letters.dead_letters)} more wait: --limit {total}")
+        typer.echo(f"{total - len(dead_letters.dead_letters)} more are open: --limit {total}")
     elif not found:
-        typer.echo("no letter was settled" if settled else "no dead letter waits")
+        typer.echo("no settled dead-letter records" if settled else "no open dead-letter records")
 
 
 @app.command("show")
-def show(file: File, id_: Annotated[str, typer.Argument(metavar="ID", help="As `list` names it.")]) -> None:
+def show(file: File, id_: Annotated[str, typer.Argument(metavar="ID", help="Id from `list`.")]) -> None:
     """Print everything that a dead-letter record contains, as JSON.
 
     Example: tailorbird dead-letters show topologies/shop.yml 3f2a9c01de
@@ -84,8 +85,8 @@ def show(file: File, id_: Annotated[str, typer.Argument(metavar="ID", help="As `
 def replay(file: File, ids: Ids = None, all_: All = False, as_json: AsJson = False) -> None:
     """Process dead-letter records again: read the rows again, or index them again.
 
-    A letter that was put through waits no longer; what is refused again is a letter again. Where that can not be done
-    the command that helps is printed, and the exit code is 1. Captures obey when they run.
+    A record that succeeds is closed. A record that is refused again becomes a new dead-letter record. If a record
+    cannot be replayed, the command prints how to fix it and exits with 1. Captures process the request when they run.
 
     Example: tailorbird dead-letters replay topologies/shop.yml --all
     """
@@ -125,7 +126,7 @@ def replay(file: File, ids: Ids = None, all_: All = False, as_json: AsJson = Fal
 def resolve(file: File, ids: Ids = None, all_: All = False, as_json: AsJson = False) -> None:
     """Mark dead-letter records as settled without processing them.
 
-    A table in quarantine stays there: only its columns end that. The command is printed then, and the exit code is 1.
+    A table in quarantine stays there until its columns are known. The command then prints the remedy and exits with 1.
 
     Example: tailorbird dead-letters resolve topologies/shop.yml 3f2a9c01de
     """
@@ -137,15 +138,15 @@ def resolve(file: File, ids: Ids = None, all_: All = False, as_json: AsJson = Fa
     for one in _wanted(topology, ids, all_):
         (kept if one.stage == QUARANTINE else dead_letters).append(one)
     settle(topology, dead_letters, "resolved")
-    _report(as_json, f"{len(dead_letters)} letters are resolved", settled=dead_letters)
-    for one in kept:  # all later rows of the table wait with them
+    _report(as_json, f"{len(dead_letters)} dead-letter records are resolved", settled=dead_letters)
+    for one in kept:  # all later rows of the table are held too
         _report(as_json, f"{one.id}: not resolved; {remedy_of(one, file)}", id=one.id, remedy=remedy_of(one, file))
     if kept:
         raise typer.Exit(1)
 
 
 def joined_from(topology: Topology) -> dict[str, frozenset[str]]:
-    """The captured tables that each joined table reads."""
+    """Return the captured tables that each joined table reads."""
     from joins.select.parser import tables_of
 
     return {name: frozenset(map(str, tables_of(topology, table))) for name, table in topology.tables.items()}
@@ -173,9 +174,9 @@ def _quarantine(topology: Topology) -> list[DeadLetterRow]:
 
 
 def _wanted(topology: Topology, ids: Sequence[str] | None, all_: bool) -> list[DeadLetterRow]:
-    """The letters that wait among those that are named; one that was settled is passed over with a word."""
+    """Return the open records among the given ids, and print a note for each settled one."""
     if bool(ids) == all_:
-        raise UsageError("which letters?", "name them as `tailorbird dead-letters list` does, or --all")
+        raise UsageError("no dead-letter records given", "give ids from `tailorbird dead-letters list`, or --all")
     dead_letters, kept = _read(topology, None), _quarantine(topology)
     if all_:
         return [*kept, *dead_letters.dead_letters]
@@ -189,10 +190,10 @@ def _wanted(topology: Topology, ids: Sequence[str] | None, all_: bool) -> list[D
 def _chosen(dead_letters: DeadLetterList, kept: Sequence[DeadLetterRow], ids: Sequence[str]) -> list[DeadLetterRow]:
     known = {one.id: one for one in (*kept, *dead_letters.dead_letters, *dead_letters.settled)}
     if unknown := [each for each in ids if each not in known]:
-        raise UsageError(f"no dead letter {', '.join(unknown)}", "`tailorbird dead-letters list` names them")
+        raise UsageError(f"no dead-letter record {', '.join(unknown)}", "`tailorbird dead-letters list` shows the ids")
     return [known[each] for each in dict.fromkeys(ids)]
 
 
 def _report(as_json: bool, said: str, *, settled: Sequence[DeadLetterRow] = (), **reported: Any) -> None:
-    """A line for a person, or an object for a program, with the ids of what was settled."""
+    """Print a line, or with `--json` an object that includes the ids of settled records."""
     typer.echo(json.dumps({**reported, "settled": [one.id for one in settled]}) if as_json else said)

@@ -1,4 +1,4 @@
-"""`tailorbird demo`: the whole pipeline of a topology of the shop on live traffic, and the proof that it was right."""
+"""`tailorbird demo`: run the shop's pipeline over live traffic and verify the result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from cdc.model.errors import UsageError
 
 
 def demo(
-    duration: str = typer.Option("", "--for", metavar="60s", help="Stop the traffic after this time; else Ctrl-C."),
+    duration: str = typer.Option(
+        "", "--for", metavar="60s", help="Stop the traffic after this time. Default: at Ctrl-C."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print the outcome as one JSON object on the last line."),
     rate: float = typer.Option(110.0, help="Source changes per second."),
     customers: int = typer.Option(5_000, min=1, help="Customers of the catalogue."),
@@ -24,14 +26,16 @@ def demo(
     orders: int = typer.Option(50_000, min=1, help="Orders of the catalogue."),
     seed: int = typer.Option(7, help="Seed of catalogue and traffic."),
     page_port: int = typer.Option(8080, "--port", help="Port of the page."),
-    file: str = typer.Option("", "--topology", help="Another of the shop's, by file or name: revenue, two-engines."),
+    file: str = typer.Option(
+        "", "--topology", help="Another topology of the shop, by file or name: revenue, two-engines."
+    ),
     fleet: bool = typer.Option(False, "--fleet", help="Capture by agents, through a gateway over mTLS: docs/fleet.md."),
-    keep: bool = typer.Option(False, "--keep", help="Leave the local stack running at the end."),
+    keep: bool = typer.Option(False, "--keep", help="Keep the local stack running at the end."),
 ) -> None:
     """Run the whole pipeline over live traffic on local servers and compare the result.
 
-    Exit 0 only if every table in HBase and Solr equals, row by row and field by field, what both databases answer to
-    the same query.
+    Exit code 0 only if every table in HBase and Solr equals, row by row and field by field, the answer of the same
+    query over both databases.
 
     Example: tailorbird demo --for 60s --json
 
@@ -47,9 +51,9 @@ def demo(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     # imported here so that `tailorbird --help` stays quick
-    from tailorbird.cli.cli_demo_show import Wishes, show
+    from tailorbird.cli.cli_demo_show import DemoOptions, show
 
-    wishes = Wishes(
+    options = DemoOptions(
         file=_topology_file(file or "shop"),
         seconds=for_seconds,
         rate=rate,
@@ -60,14 +64,14 @@ def demo(
         keep=keep,
     )
     with ExitStack() as closing:
-        outcome, equal = show(wishes, console, closing, stop)
+        outcome, equal = show(options, console, closing, stop)
     if as_json:
         typer.echo(json.dumps(outcome))
     raise typer.Exit(0 if equal else 1)
 
 
 def _topology_file(named: str) -> str:
-    """A file as it is named; a bare name means one of the checkout's topologies, or of the working folder's."""
+    """Return the topology's file. A bare name means a topology of the checkout or of the working folder."""
     if "/" in named or named.endswith(".yml"):
         return named
     ours = Path(__file__).parents[3] / "topologies" / f"{named}.yml"

@@ -1,4 +1,4 @@
-"""The demo through the fleet: a gateway and an agent for each source, over mTLS, in place of the captures."""
+"""Run the demo with a fleet: a gateway and one agent per source, over mTLS, instead of captures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TIMEOUT = 60.0  # seconds until the gateway serves
 
 
 class DemoFleet:
-    """A fleet of the demo's own, made anew in `home`."""
+    """A fleet for the demo, created in `home`."""
 
     def __init__(self, topology: Topology, home: Path) -> None:
         listen, api = (f"127.0.0.1:{free_port()}" for _ in range(2))
@@ -25,7 +25,7 @@ class DemoFleet:
         self._topology, self._logs = topology, home / "logs" / topology.name
 
     def parts(self) -> list[Part]:
-        """The processes in place of the captures; whose counters are the same."""
+        """Create the fleet and return its processes, which replace the captures and have the same counters."""
         self._fleet.make()
         found = [self._part("gateway", "gateway", self._fleet.gateway(), {})]
         for source in self._topology.sources:
@@ -35,7 +35,7 @@ class DemoFleet:
         return found
 
     def command(self) -> None:
-        """Have the agents capture what the topology says, once the gateway serves; Retriable where it does not."""
+        """Configure the sources of the topology once the gateway serves. Retriable if it does not."""
         token = written(self._topology.file, "demo", "operate", 1)["token"]
         api = FleetApi(self._fleet.api, self._fleet.ca, token)
         there = self._there(api)

@@ -1,4 +1,4 @@
-"""The demo, act by act: servers, both databases, a first start beside traffic, warm-up, live traffic, comparison."""
+"""The steps of the demo: servers, databases, first start during traffic, warm-up, live traffic, comparison."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ _WITHHELD_REPORTED = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    """What the person asked for; `seconds` None: until Ctrl-C."""
+class DemoOptions:
+    """Options of the demo. `seconds` None: until Ctrl-C."""
 
     file: str
     seconds: float | None
@@ -64,8 +64,8 @@ class Wishes:
 
 
 @dataclass(slots=True)
-class Live:
-    """What the live traffic came to."""
+class TrafficResult:
+    """Counts and freshness samples of the live traffic."""
 
     kinds: dict[str, int] = field(default_factory=dict)
     totals: dict[str, int] = field(default_factory=dict)
@@ -73,17 +73,22 @@ class Live:
     withheld: float = 0.0
 
 
-def show(wishes: Wishes, console: Console, closing: ExitStack, stop: threading.Event) -> tuple[dict[str, Any], bool]:
-    """The outcome as `--json` prints it, and whether both far ends equal the near end. `closing` cleans up."""
+def show(
+    options: DemoOptions, console: Console, closing: ExitStack, stop: threading.Event
+) -> tuple[dict[str, Any], bool]:
+    """Run the demo. Return the outcome for `--json`, and whether both far ends equal the near end.
+
+    `closing` receives the cleanup.
+    """
     began = time.monotonic()
-    settings = _servers(wishes, console, closing)
-    topology = load_topology(wishes.file)
+    settings = _servers(options, console, closing)
+    topology = load_topology(options.file)
     two = _two_engines(topology, settings, console, closing) if is_two_engines(topology) else None
-    one = _Demo(wishes, console, closing, stop, topology, two)
+    one = _Demo(options, console, closing, stop, topology, two)
     beside = one.first_start()
     rounds = one.warm_up()
     ready = time.monotonic() - began
-    page = f"http://127.0.0.1:{wishes.page_port}/"
+    page = f"http://127.0.0.1:{options.page_port}/"
     console.print(f"page: {page}   (ready after {ready:.0f} s, warm after {rounds} rounds)")
     live = one.live(page)
     with console.status("verify: databases, HBase and Solr, row by row and field by field"):
@@ -105,12 +110,12 @@ def show(wishes: Wishes, console: Console, closing: ExitStack, stop: threading.E
     return outcome, bool(found) and all(table.equal for table in found.values())
 
 
-def _servers(wishes: Wishes, console: Console, closing: ExitStack) -> StackSettings:
+def _servers(options: DemoOptions, console: Console, closing: ExitStack) -> StackSettings:
     settings = StackSettings.from_environ(os.environ, Path.cwd(), former=local_ports(home()))
     os.environ.update(settings.environ())
-    besides: list[ServiceName] = ["postgres"] if is_two_engines(load_topology(wishes.file)) else []
+    besides: list[ServiceName] = ["postgres"] if is_two_engines(load_topology(options.file)) else []
     stack = Stack(settings)
-    if not wishes.keep and not any(service.pid for service in stack.status()):
+    if not options.keep and not any(service.pid for service in stack.status()):
         closing.callback(stack.down)
     with reporting(console) as progress:
         stack.fetch(progress)
@@ -119,7 +124,7 @@ def _servers(wishes: Wishes, console: Console, closing: ExitStack) -> StackSetti
 
 
 def _two_engines(topology: Topology, settings: StackSettings, console: Console, closing: ExitStack) -> TwoEngineShop:
-    """Its engine runs once the shop is filled (`first_start`), and ends with the demo."""
+    """Build the shop with Debezium's engine. The engine starts in `first_start` and ends with the demo."""
     crm = crm_of(topology, settings.ports.mysql_crm)
     with reporting(console) as progress:
         java = find_java(settings.cache, os.environ, progress)
@@ -135,34 +140,34 @@ class _Demo:
 
     def __init__(
         self,
-        wishes: Wishes,
+        options: DemoOptions,
         console: Console,
         closing: ExitStack,
         stop: threading.Event,
         topology: Topology,
         shop: MySqlShop | None,
     ) -> None:
-        self._wishes, self._console, self._closing, self._stop = wishes, console, closing, stop
+        self._options, self._console, self._closing, self._stop = options, console, closing, stop
         self._topology = topology
         self.index: Index = next(iter(topology.indexes.values()))
-        self._generator = Shop(random=Random(wishes.seed))
+        self._generator = Shop(random=Random(options.seed))
         self._shop = shop or MySqlShop(topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
         closing.callback(self._shop.close)
         self._fill()
         list(provision(topology))
-        self._fleet = DemoFleet(topology, home()) if wishes.fleet else None
+        self._fleet = DemoFleet(topology, home()) if options.fleet else None
         captures = self._fleet.parts() if self._fleet else ()
         self._pipeline = closing.enter_context(
-            Pipeline(topology, home=home(), page_port=wishes.page_port, captures=captures)
+            Pipeline(topology, home=home(), page_port=options.page_port, captures=captures)
         )
 
     def _fill(self) -> None:
-        shop, generator, sizes = self._shop, self._generator, self._wishes.sizes
+        shop, generator, sizes = self._shop, self._generator, self._options.sizes
         shop.prepare()
         shop.recall(generator)
         lacks = generator.lacks(**sizes)
         if not lacks:
-            self._console.print(f"an earlier demo has left {len(generator.orders):,} orders; this one uses them")
+            self._console.print(f"using {len(generator.orders):,} orders of an earlier demo")
             return
         with _bar(self._console) as bar:
             task = bar.add_task("loading the databases", total=lacks)
@@ -170,28 +175,28 @@ class _Demo:
             shop.load(batches, lambda rows: bar.advance(task, rows))
 
     def first_start(self) -> int:
-        """As in life, nobody holds still for the first snapshot: how many changes it and the join began beside."""
+        """Start the pipeline while traffic runs. Return the number of changes made during the first snapshot."""
         pipeline, orders = self._pipeline, len(self._generator.orders)
-        with background_traffic(self._generator, self._shop, rate=self._wishes.rate) as changes:
+        with background_traffic(self._generator, self._shop, rate=self._options.rate) as changes:
             self._shop.begin()
             pipeline.start(lambda part: self._console.print(f"started {part.name}"))
             if self._fleet:
                 self._fleet.command()
             with _bar(self._console) as bar:
-                task = bar.add_task("the first snapshot, beside live traffic", total=orders)
+                task = bar.add_task("the first snapshot, during live traffic", total=orders)
                 while (found := counts(pipeline))["indexed"] == 0 and not self._stop.wait(0.3):
                     pipeline.must_run()
                     bar.update(task, completed=min(found["captured"], orders))
             begun = changes()
-        self._console.print(f"{begun:,} changes were made beside the first snapshot")
+        self._console.print(f"{begun:,} changes were made during the first snapshot")
         with _bar(self._console) as bar:
             task = bar.add_task("database → Kafka → HBase → Solr", total=orders)
             self._quiet(lambda why: bar.update(task, completed=counts(pipeline)["indexed"], description=why))
         return begun
 
     def warm_up(self) -> int:
-        """Rounds of traffic until changes are visible soon; how many."""
-        rate = self._wishes.rate
+        """Run rounds of traffic until changes become visible quickly. Return the number of rounds."""
+        rate = self._options.rate
 
         def a_round() -> float:
             for change in islice(traffic(self._generator, rate=rate, until=self._stop.is_set), round(rate)):
@@ -203,23 +208,23 @@ class _Demo:
         with self._console.status("warming up"):
             return rounds_until_warm(a_round)
 
-    def live(self, page: str) -> Live:
-        """Traffic until it is enough, its freshness measured, and until every change of it is visible."""
-        wishes, topology = self._wishes, self._topology
+    def live(self, page: str) -> TrafficResult:
+        """Run the live traffic, measure its freshness, and wait until every change is visible."""
+        options, topology = self._options, self._topology
         session = reading_session(topology.solr)
         url = f"{topology.solr.url}/{self.index.collection}"
         freshness = FreshnessMeter(url, key="id", version="revision", session=session)
         freshness.start()
         self._closing.callback(freshness.stop)
-        sampler = Sampler(freshness, per_second=_SAMPLES_PER_SECOND, random=Random(wishes.seed + 1))
-        ends = time.monotonic() + wishes.seconds if wishes.seconds else None
-        found, cpu_steal = Live(), CpuSteal()
+        sampler = Sampler(freshness, per_second=_SAMPLES_PER_SECOND, random=Random(options.seed + 1))
+        ends = time.monotonic() + options.seconds if options.seconds else None
+        found, cpu_steal = TrafficResult(), CpuSteal()
 
         def over() -> bool:
             return self._stop.is_set() or (ends is not None and time.monotonic() >= ends)
 
         with _Line(self._console) as line:
-            for change in traffic(self._generator, rate=wishes.rate, until=over):
+            for change in traffic(self._generator, rate=options.rate, until=over):
                 sampler.committed(change, self._shop.apply(change))
                 found.kinds[change.kind] = found.kinds.get(change.kind, 0) + 1
                 if line.is_due():
@@ -239,7 +244,7 @@ class _Demo:
 
 
 class _Line:
-    """One line that is written anew every second; where that cannot be, a new one now and then."""
+    """A status line that is updated every second on a terminal. Elsewhere it prints a new line now and then."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -254,11 +259,11 @@ class _Line:
         self._status.__exit__(*error)
 
     def is_due(self) -> bool:
-        """Whether a second has passed."""
+        """Return whether a second has passed."""
         return time.monotonic() - self._shown >= 1.0
 
     def say(self, text: str) -> None:
-        """Show a text."""
+        """Show the text."""
         self._shown = time.monotonic()
         if not isinstance(self._status, nullcontext):
             self._status.update(text)
@@ -267,7 +272,7 @@ class _Line:
             self._console.print(text, soft_wrap=True)
 
 
-def _report(console: Console, proof: Proof, live: Live) -> None:
+def _report(console: Console, proof: Proof, live: TrafficResult) -> None:
     for line in proof.lines:
         console.print(line, markup=False, soft_wrap=True)
     for table, result in proof.found.items():
@@ -284,7 +289,7 @@ def _report(console: Console, proof: Proof, live: Live) -> None:
     p50, p99 = percentile(samples, 0.5), percentile(samples, 0.99)
     console.print(f"freshness, COMMIT → visible in Solr: p50 {p50} ms, p99 {p99} ms over {len(samples)} samples")
     if live.withheld >= _WITHHELD_REPORTED:
-        console.print(f"the host of this machine withheld {live.withheld:.0%} of its processors meanwhile")
+        console.print(f"CPU steal during the traffic: {live.withheld:.0%}")
 
 
 def _line(numbers: dict[str, int], samples: list[int], page: str) -> str:

@@ -1,4 +1,4 @@
-"""What the demo does between its first and last line: fill, watch, wait until all is quiet."""
+"""Steps of the demo: count rows, generate traffic, sample freshness, wait until the pipeline is idle."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _STANDSTILL = 120.0  # seconds without a row captured, joined or indexed
 
 
 def counts(pipeline: Pipeline) -> dict[str, int]:
-    """Row events published, rows written and documents accepted since the processes started."""
+    """Return the numbers of published events, written rows and accepted documents since the processes started."""
     totals = dict.fromkeys(COUNTERS, 0)
     for part in pipeline.parts:
         if part.stage not in {stage for stage, _ in COUNTERS.values()}:
@@ -43,7 +43,7 @@ def counts(pipeline: Pipeline) -> dict[str, int]:
 
 
 def traffic(shop: Shop, *, rate: float, until: Callable[[], bool]) -> Iterator[ShopTransaction]:
-    """Live changes at `rate` a second, evenly spaced; behind schedule it does not sleep."""
+    """Yield changes at `rate` per second, evenly spaced. Does not sleep when it is late."""
     due = time.monotonic()
     while not until():
         yield shop.traffic(int(time.time() * 1000))
@@ -54,10 +54,10 @@ def traffic(shop: Shop, *, rate: float, until: Callable[[], bool]) -> Iterator[S
 
 @contextmanager
 def background_traffic(shop: Shop, servers: MySqlShop, *, rate: float) -> Iterator[Callable[[], int]]:
-    """Live changes at `rate` a second while the block runs; it is given a function that tells how many there were.
+    """Apply changes at `rate` per second while the block runs. Yields a function that returns their number.
 
-    What ends the traffic early is raised by that function, and at the block's end. Nothing else may use `servers`
-    meanwhile.
+    An error of the traffic is raised by that function and at the end of the block. Nothing else may use `servers`
+    during the block.
     """
     stop, done = threading.Event(), [0]
 
@@ -81,14 +81,14 @@ def background_traffic(shop: Shop, servers: MySqlShop, *, rate: float) -> Iterat
 
 
 class Sampler:
-    """Chooses which of the traffic's changes the freshness is measured on: `per_second` of the orders' versions."""
+    """Selects the changes whose freshness is measured: `per_second` versions of orders."""
 
     def __init__(self, freshness: FreshnessMeter, *, per_second: float, random: Random) -> None:
         self._freshness, self._pause, self._random = freshness, 1.0 / per_second, random
         self._due = 0.0
 
     def committed(self, change: ShopTransaction, at: float) -> None:
-        """A change's COMMIT returned at the monotonic time `at`."""
+        """Record that a change's COMMIT returned at the monotonic time `at`."""
         if change.kind == "order removed":
             self._freshness.forget(int(change.statement.values[0]))
         elif change.order is not None and change.revision is not None and at >= self._due:
@@ -98,9 +98,10 @@ class Sampler:
 
 
 def wait_until_quiet(topology: Topology, shop: MySqlShop, pipeline: Pipeline, waiting: Callable[[str], None]) -> None:
-    """Return when every change committed before the call is visible in every index; Fatal if all stands still for long.
+    """Wait until every index shows all changes committed before the call. Fatal after a long time without progress.
 
-    The capture's position must cover what the servers executed, and the barriers in Solr that position's sequence.
+    The capture's position must cover the transactions that the servers executed. The barriers in Solr must cover the
+    sequence of that position.
     """
     wanted = shop.executed()
     reason, seen = "nothing is known yet", counts(pipeline)
@@ -125,11 +126,11 @@ def _behind(topology: Topology, shop: MySqlShop, positions: dict[str, CapturedPo
     for source, executed in wanted.items():
         position = positions.get(source)
         if position is None or position.snapshot != "done":
-            return f"the snapshot of {source} runs"
+            return f"the snapshot of {source} is running"
         if position.snapshots or position.repairing:
-            return f"rows of {', '.join([*position.snapshots, *position.repairing])} are read again"
+            return f"rows of {', '.join([*position.snapshots, *position.repairing])} are being read again"
         if not shop.covers(source, position, executed):
-            return f"the capture of {source} is behind its server's log"
+            return f"the capture of {source} lags its server's log"
     for index in topology.indexes.values():
         visible = visible_sequences(f"{topology.solr.url}/{index.collection}", reading_session(topology.solr))
         for source, position in positions.items():

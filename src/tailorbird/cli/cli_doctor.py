@@ -1,4 +1,4 @@
-"""`tailorbird doctor`: ask every server of a topology whether it is as needed."""
+"""`tailorbird doctor`: check every server of a topology."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _SIGNS = {"ok": "ok     ", "warning": "WARNING", "fault": "FAULT  "}
 def doctor(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per finding and line.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 for warnings, too.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for warnings too.")] = False,
 ) -> None:
     """Check every server of a topology and print a remedy for each fault.
 
-    Reads only. Exit 0: nothing must be mended; 1: something must; 2: the topology itself is wrong.
+    Reads only. Exit code 0: no faults; 1: a fault must be fixed; 2: the topology itself is invalid.
 
     Example: tailorbird doctor topologies/shop.yml
     """
@@ -47,7 +47,7 @@ def doctor(
 
 
 def findings(topology: Topology) -> Iterator[Checkup]:
-    """One after the other, as the servers answer."""
+    """Yield the findings one after the other, as the servers answer."""
     from tailorbird.operate.doctor.doctor import judge_queries, reached
     from tailorbird.operate.probes.hbase_probe import master_problem
     from tailorbird.operate.probes.kafka_probe import kafka_problem
@@ -72,7 +72,7 @@ def findings(topology: Topology) -> Iterator[Checkup]:
 
 
 def _dead_letters(topology: Topology) -> Iterator[Checkup]:
-    """A warning for each table or index that lacks rows because dead letters wait, or it is in quarantine."""
+    """Yield a warning for each table or index that lacks rows because of dead letters or quarantine."""
     from tailorbird.operate.doctor.doctor import Checkup
     from tailorbird.operate.status.dead_letters import DeadLetterList, waits
     from tailorbird.operate.status.kafka_captured import captured_positions
@@ -87,7 +87,7 @@ def _dead_letters(topology: Topology) -> Iterator[Checkup]:
 
 
 def _source(topology: str, source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:
-    """What its server says; the schemas of its tables are added to `schemas`."""
+    """Yield the findings of a source's server. Adds the schemas of its tables to `schemas`."""
     if source.type == "postgresql":
         yield from _postgres(topology, source, schemas)
     elif source.is_only_reported:
@@ -107,9 +107,9 @@ def _mysql(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Chec
     log_events = server_inspection(source)
     if isinstance(log_events, UnreachableServer):
         remedy = (
-            f"correct username or password; CREATE USER '{source.username}'@'%' if there is none"
+            f"correct username or password; CREATE USER '{source.username}'@'%' if it is missing"
             if log_events.refused
-            else "the server is not reachable there: start it, open its port to us, or correct hostname and port"
+            else "the server is not reachable: start it, open its port to this host, or correct hostname and port"
         )
         yield reached(subject, address, log_events.problem, remedy)
         return
@@ -127,9 +127,9 @@ def _postgres(topology: str, source: Source, schemas: dict[TableId, TableSchema]
     log_events = postgres_inspection(topology, source)
     if isinstance(log_events, UnreachableServer):
         remedy = (
-            f'correct username, password or dbname, and pg_hba.conf; CREATE ROLE "{source.username}" if there is none'
+            f'correct username, password or dbname, and pg_hba.conf; CREATE ROLE "{source.username}" if it is missing'
             if log_events.refused
-            else "the server is not reachable there: start it, open its port to us, or correct hostname and port"
+            else "the server is not reachable: start it, open its port to this host, or correct hostname and port"
         )
         yield reached(subject, address, log_events.problem, remedy)
         return
@@ -148,7 +148,7 @@ def _topics(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Che
     try:
         tables = server_of("", source).seen().catalog.tables
     except TailorbirdError as error:
-        hint = error.hint or "start its Kafka and whoever writes it, or correct bootstrap_servers and topic"
+        hint = error.hint or "start its Kafka and its producer, or correct bootstrap_servers and topic"
         yield Checkup(subject=subject, check="topics", status="fault", found=error.message, remedy=hint)
         return
     for (database, name), table in tables.items():

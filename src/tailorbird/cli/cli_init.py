@@ -1,4 +1,4 @@
-"""`tailorbird init`: databases that are there → a topology to begin with."""
+"""`tailorbird init`: write a first topology for existing databases."""
 
 from __future__ import annotations
 
@@ -26,31 +26,32 @@ def init(
         list[str] | None,
         typer.Argument(
             metavar="URL…",
-            help="mysql://user@host/database, mariadb://…, postgresql://user@host/database?schema=public; one or more.",
+            help="mysql://user@host/database, mariadb://…, or postgresql://user@host/database?schema=public.",
         ),
     ] = None,
     mysql: Annotated[
-        list[str] | None, typer.Option("--mysql", metavar="URL", hidden=True, help="The former form of URL.")
+        list[str] | None,
+        typer.Option("--mysql", metavar="URL", hidden=True, help="Deprecated: pass URL as an argument."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="The file to write; else topologies/NAME.yml. `-` prints it.")
+        Path | None, typer.Option("--out", help="The file to write. Default: topologies/NAME.yml; `-` prints it.")
     ] = None,
-    name: Annotated[str, typer.Option("--name", help="The topology's name; else the first database's.")] = "",
+    name: Annotated[str, typer.Option("--name", help="The topology's name. Default: the first database's.")] = "",
     password_env: Annotated[
         list[str] | None,
         typer.Option(
             "--password-env",
             metavar="VARIABLE",
-            help="Where the password stands, for all databases or one for each; else SOURCE_PASSWORD.",
+            help="Environment variable of the password, one for all or one per database. Default: SOURCE_PASSWORD.",
         ),
     ] = None,
-    most: Annotated[int, typer.Option("--tables", min=1, max=50, help="So many joined tables at most.")] = 2,
+    most: Annotated[int, typer.Option("--tables", min=1, max=50, help="Maximum number of joined tables.")] = 2,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
 ) -> None:
     """Write a topology for existing databases, from their tables, keys and some rows.
 
-    Joined tables follow the foreign keys; search, facets and time are guessed; comments in the file say why each was
-    chosen and what was left out. Reads only. The password is taken from the environment, which the file names, too.
+    Joined tables follow the foreign keys. Search, facets and time are guesses; comments in the file explain each choice
+    and list what was omitted. Reads only. The password comes from an environment variable, which the file refers to.
 
     Example: tailorbird init mysql://cdc@db1/shop postgresql://cdc@db2/billing --out topologies/mine.yml
     """
@@ -62,7 +63,7 @@ def init(
     name = name or snake(addressed[0][0].dbname or addressed[0][0].database or "mine")
     file = out or (Path("topologies") if Path("topologies").is_dir() else Path()) / f"{name}.yml"
     if str(file) != "-" and file.exists() and not force:
-        raise UsageError(f"{file} is there already", "name another --out, or say --force")
+        raise UsageError(f"{file} already exists", "choose another --out, or add --force")
     servers = _with_likely([_shapes(server).read_shape(server, password) for server, password in addressed], addressed)
     draft, text = settled(guess(name, servers, most), str(file))
     if str(file) == "-":
@@ -72,26 +73,26 @@ def init(
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"{file}: {error}", "name a file that can be written: --out") from error
+        raise UsageError(f"{file}: {error}", "choose a writable file with --out") from error
     for line in _reported(draft, file):
         typer.echo(line)
 
 
 def _servers(urls: Sequence[str], variables: Sequence[str]) -> list[tuple[FoundServer, str]]:
-    """Each database with a source's name of its own, and its password."""
+    """Return each database with a unique source name, and its password."""
     from tailorbird.deploy.draft.address import MYSQL, address_of
     from tailorbird.deploy.draft.naming import snake, untaken
 
     if not urls:
-        raise UsageError("no database is named", f"tailorbird init {MYSQL}")
+        raise UsageError("no database URL given", f"tailorbird init {MYSQL}")
     if len(variables) not in (0, 1, len(urls)):
         raise UsageError(
             f"{len(variables)} --password-env for {len(urls)} databases",
-            "one for all databases, or one for each, in order",
+            "give one for all databases, or one for each, in order",
         )
     if odd := [each for each in variables if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", each)]:
         raise UsageError(
-            f"--password-env {odd[0]}: no name of a variable", "letters, digits and _, as in SHOP_PASSWORD"
+            f"--password-env {odd[0]}: not a variable name", "use letters, digits and _, as in SHOP_PASSWORD"
         )
     found: list[tuple[FoundServer, str]] = []
     taken: set[str] = set()
@@ -105,14 +106,14 @@ def _servers(urls: Sequence[str], variables: Sequence[str]) -> list[tuple[FoundS
         if password is None:
             raise UsageError(
                 f"no password for {server.username} at {server.hostname}:{server.port}",
-                f"export {variable}=…, or name the variable that has it: --password-env",
+                f"export {variable}=…, or name another variable with --password-env",
             )
         found.append((replace(server, source=source, password_env=variable), password))
     return found
 
 
 def _shapes(server: FoundServer) -> ModuleType:
-    """What reads databases of its kind."""
+    """Return the module that reads databases of this kind."""
     from tailorbird.deploy.draft import mysql_shape, pg_shape
 
     return pg_shape if server.kind == "postgresql" else mysql_shape
@@ -123,7 +124,7 @@ def _keys(server: FoundServer, password: str, reference: Reference, values: Sequ
 
 
 def _with_likely(servers: list[FoundServer], addressed: Sequence[tuple[FoundServer, str]]) -> list[FoundServer]:
-    """The databases with what names say of their tables, where the values agree."""
+    """Add references that column names suggest and column values confirm."""
     from tailorbird.deploy.draft.likely_references import asked, believed, likely, with_references
 
     reached = {server.source: (server, password) for server, password in addressed}
@@ -136,11 +137,11 @@ def _with_likely(servers: list[FoundServer], addressed: Sequence[tuple[FoundServ
 
 
 def _reported(draft: Draft, file: Path) -> Iterable[str]:
-    """What was written, and what to type next."""
+    """Yield lines about the written file and the next commands."""
     for table in draft.tables:
         yield f"{table.name}: {table.why}; {len(table.joins) - 1} joins, {len(table.columns)} columns"
     yield from draft.notes
-    yield f"wrote {file}: read its comments, they say why each was chosen and what was left out"
+    yield f"wrote {file}: its comments explain each choice and list what was omitted"
     yield "next:"
     variables = dict.fromkeys(source.server.password_env for source in draft.sources)
     if missing := [variable for variable in variables if variable not in os.environ]:

@@ -1,4 +1,4 @@
-"""`tailorbird password`: a line for the file of who may look at dashboards."""
+"""`tailorbird password`: print a line for the file of dashboard users."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 
 
-def password(name: Annotated[str, typer.Argument(help="Who: letters, digits and . _ @ -")]) -> None:
+def password(name: Annotated[str, typer.Argument(help="The user's name: letters, digits and . _ @ -")]) -> None:
     """Print a line `name:hash` for `tailorbird dashboard --auth FILE`.
 
-    The password is asked for on a terminal, else read from standard input; the hash is argon2id.
+    Reads the password from the terminal, or from standard input. The hash is argon2id.
 
     Example: tailorbird password ada
     """
@@ -22,7 +22,7 @@ def password(name: Annotated[str, typer.Argument(help="Who: letters, digits and 
 
     said = getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
     if not 12 <= len(said) <= LONGEST_PASSWORD:
-        raise UsageError(f"a password of {len(said)} letters", f"12 to {LONGEST_PASSWORD}")
+        raise UsageError(f"the password has {len(said)} characters", f"use 12 to {LONGEST_PASSWORD}")
     line = f"{name}:{hashed_password(said, secrets.token_bytes(16))}"
-    read_passwords(line, file=name)  # refuses a name that is none
+    read_passwords(line, file=name)  # rejects an invalid name
     typer.echo(line)

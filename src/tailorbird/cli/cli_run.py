@@ -30,11 +30,11 @@ _VERSIONS_EVERY = 10.0  # seconds
 def run(
     file: Annotated[str, typer.Argument(help="The topology, e.g. topologies/shop.yml.")],
     page_port: Annotated[
-        int, typer.Option("--page-port", min=0, max=65535, help="Serve the dashboards there, too.")
+        int, typer.Option("--page-port", min=0, max=65535, help="Also serve the dashboards on this port.")
     ] = 0,
     rebuild: Annotated[
         list[str] | None,
-        typer.Option("--rebuild", metavar="TABLE", help="Begin this table's join anew; again for more."),
+        typer.Option("--rebuild", metavar="TABLE", help="Rebuild this table from the log. May be repeated."),
     ] = None,
 ) -> None:
     """Run every process of a topology until Ctrl-C.
@@ -54,10 +54,10 @@ def run(
 
     declared = read_file(file)
     validate(declared)
-    with suppress(Retriable):  # else this machine's word must do
+    with suppress(Retriable):  # without Kafka, use this machine's stored versions
         newest_versions(declared)
     topology = _rebuilt(declared, rebuild) if rebuild else load_topology(file)
-    list(provision(topology, settling=60))  # on another machine the same topology may be started now
+    list(provision(topology, settling=60))  # another machine may be starting the same topology
     _note(declared)
     topology = in_versions(declared, kept_versions(declared.name))
     stopped = threading.Event()
@@ -77,7 +77,7 @@ def _reported_start(part: Part) -> None:
 
 
 def _watch(declared: Topology, pipeline: Pipeline, closing: ExitStack, stopped: threading.Event) -> None:
-    """Show how the parts stand, start again those that end, and follow the versions of tables, until `stopped`."""
+    """Show the state of the processes, restart those that end, and follow table versions, until `stopped`."""
     from cdc.process.file_topology import kept_versions
     from tailorbird.cli.cli_dead_letters import joined_from
     from tailorbird.cli.cli_status import asked_parts
@@ -89,7 +89,7 @@ def _watch(declared: Topology, pipeline: Pipeline, closing: ExitStack, stopped: 
     from tailorbird.operate.status.quarantine import quarantined
     from tailorbird.operate.status.snapshot_progress import progress_of
 
-    # an apply of this machine is known at once, by its file; of another one by what this asks now and then
+    # an apply on this machine is visible at once in its file; one on another machine at the next poll
     asked = Watch(partial(newest_versions, declared), name="versions", every=_VERSIONS_EVERY)
     versions = kept_versions(declared.name)
     topology = in_versions(declared, versions)
@@ -111,7 +111,7 @@ def _watch(declared: Topology, pipeline: Pipeline, closing: ExitStack, stopped: 
 
 
 def _rebuilt(declared: Topology, rebuild: Sequence[str]) -> Topology:
-    """What runs, once these tables are what the file says: their joins begin anew, in place."""
+    """Reset the joins of these tables to the file's queries, in place, and return the topology to run."""
     from joins.process.declared import recorded, serving
     from joins.process.file_state import forget_state
     from joins.run_join import choose_table, settle_rebuilt
@@ -135,21 +135,21 @@ def _rebuilt(declared: Topology, rebuild: Sequence[str]) -> Topology:
 
 
 def _note(declared: Topology) -> None:
-    """Keep how tables are declared, and say which of them the file changes; while a server is away that waits."""
+    """Store the declared queries, and print which tables the file changes. Deferred while a server is unavailable."""
     from tailorbird.cli.change.cli_apply import note_queries
 
     try:
         changed = note_queries(declared)
     except Retriable as error:
-        typer.echo(f"how tables are declared is not kept: {error}", err=True)
+        typer.echo(f"cannot store the declared queries: {error}", err=True)
         return
     if changed:
-        what = f"the file changes {', '.join(changed)}, which go on as they were: tailorbird apply {declared.file}"
+        what = f"the file changes {', '.join(changed)}, which still run unchanged: tailorbird apply {declared.file}"
         typer.echo(what, err=True)
 
 
 def _shown_live(closing: ExitStack) -> Shower:
-    """A table that stays in its place."""
+    """Return a function that shows the state as a live display."""
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
@@ -168,7 +168,7 @@ def _shown_live(closing: ExitStack) -> Shower:
 
 
 def _shown_in_lines() -> Shower:
-    """A line where there is something new."""
+    """Return a function that prints a line for each change of state."""
     from tailorbird.operate.status.milestones import Milestones
 
     milestones = Milestones(time.monotonic())
@@ -177,7 +177,7 @@ def _shown_in_lines() -> Shower:
     def show(parts: Sequence[PartStatus], snapshots: Sequence[SnapshotProgress], lacking: Sequence[str]) -> None:
         for line in milestones.news(parts, snapshots, time.monotonic()):
             typer.echo(line)
-        # once for each table: how many there are changes all the time
+        # once per table, because the number of records changes constantly
         if new := {line.partition(":")[0] for line in lacking[:-1]} - incomplete:
             typer.echo("\n".join([*(line for line in lacking if line.partition(":")[0] in new), lacking[-1]]))
         incomplete.clear()

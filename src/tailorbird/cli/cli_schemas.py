@@ -1,4 +1,4 @@
-"""The schemas of a topology's tables, asked of their servers: what `validate` and `explain-plan` compile with."""
+"""Read the schemas of a topology's tables from their servers, for `validate` and `explain-plan`."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, kw_only=True)
-class Asked:
-    """What the servers said: schemas as capture would publish them, tables that it would refuse, and in words what
-    could not be looked at."""
+class ServerSchemas:
+    """Schemas that capture would publish, faults of tables that it would refuse, and reasons for unchecked tables."""
 
     schemas: dict[TableId, TableSchema] = field(default_factory=dict)
     faults: list[Checkup] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
 
 
-def ask_servers(topology: Topology, tables: Iterable[TableId]) -> Asked:
-    """Ask each source for these of its tables; nothing is raised where a server is away, it is in `unchecked`."""
-    asked, wanted = Asked(), set(tables)
+def ask_servers(topology: Topology, tables: Iterable[TableId]) -> ServerSchemas:
+    """Read the schemas of these tables. An unavailable server is reported in `unchecked` and raises nothing."""
+    asked, wanted = ServerSchemas(), set(tables)
     for source in topology.sources.values():
         own = tuple(sorted(table for table in wanted if table.source == source.name))
         if own and source.type == "sql":
@@ -38,7 +37,7 @@ def ask_servers(topology: Topology, tables: Iterable[TableId]) -> Asked:
     return asked
 
 
-def _ask(source: Source, asked: Asked) -> None:
+def _ask(source: Source, asked: ServerSchemas) -> None:
     from tailorbird.operate.doctor.doctor import UnreachableServer, judge_table, published_schemas
     from tailorbird.operate.doctor.mysql_doctor import server_inspection
 
@@ -54,7 +53,7 @@ def _ask(source: Source, asked: Asked) -> None:
     asked.schemas |= published_schemas(source, facts.tables)
 
 
-def _ask_postgres(topology: str, source: Source, asked: Asked) -> None:
+def _ask_postgres(topology: str, source: Source, asked: ServerSchemas) -> None:
     from tailorbird.operate.doctor.doctor import Checkup, UnreachableServer, published_schemas
     from tailorbird.operate.doctor.pg_doctor import postgres_inspection
 
@@ -73,7 +72,7 @@ def _ask_postgres(topology: str, source: Source, asked: Asked) -> None:
     asked.schemas |= published_schemas(source, [one.table for one in facts.tables])
 
 
-def _ask_topics(source: Source, tables: tuple[TableId, ...], asked: Asked) -> None:
+def _ask_topics(source: Source, tables: tuple[TableId, ...], asked: ServerSchemas) -> None:
     from cdc.model.errors import TailorbirdError
     from ingest.sources import server_of
 
@@ -88,7 +87,7 @@ def _ask_topics(source: Source, tables: tuple[TableId, ...], asked: Asked) -> No
             asked.schemas[table] = found.schema(table, 1)
 
 
-def _ask_by_url(source: Source, tables: tuple[TableId, ...], asked: Asked) -> None:
+def _ask_by_url(source: Source, tables: tuple[TableId, ...], asked: ServerSchemas) -> None:
     from cdc.model.errors import TailorbirdError
     from cdc.model.extras import extras_named
 

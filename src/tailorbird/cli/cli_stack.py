@@ -1,4 +1,4 @@
-"""`tailorbird stack …`: the real servers, on this machine, without Docker."""
+"""`tailorbird stack …`: run real servers on this machine, without Docker."""
 
 from __future__ import annotations
 
@@ -38,19 +38,22 @@ app = typer.Typer(
     help="Manage local servers on loopback: two MySQL, Kafka, HBase with Thrift, Solr.\n\nExample: tailorbird stack up",
 )
 
-Home = Annotated[Path | None, typer.Option("--home", help="Data folder; else $TAILORBIRD_HOME, else .tailorbird here.")]
+Home = Annotated[
+    Path | None, typer.Option("--home", help="Data folder. Default: $TAILORBIRD_HOME, or .tailorbird here.")
+]
 PortOptions = Annotated[
-    list[str] | None, typer.Option("--port", help="One listener's port, e.g. kafka=19092; else $TAILORBIRD_PORT_KAFKA.")
+    list[str] | None,
+    typer.Option("--port", help="A listener's port, e.g. kafka=19092. Default: $TAILORBIRD_PORT_KAFKA."),
 ]
 PortOffset = Annotated[
-    int | None, typer.Option("--port-offset", help="Added to every default port; else $TAILORBIRD_PORT_OFFSET.")
+    int | None, typer.Option("--port-offset", help="Added to every default port. Default: $TAILORBIRD_PORT_OFFSET.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def stack_of(home: Path | None, port: list[str] | None, port_offset: int | None) -> Stack:
-    """The stack that the options and the environment name."""
-    # the clients of five servers are loaded with it: `tailorbird --help` can do without
+    """Return the stack that the options and the environment configure."""
+    # imported here: the clients of five servers would slow down `tailorbird --help`
     from tailorbird.devtools.stack.proc_stack import Stack
 
     former = local_ports(Path.cwd() / folder_of(os.environ, home))
@@ -72,7 +75,7 @@ def fetch(
         list[str] | None, typer.Argument(help="Only these: kafka, hbase, solr, mysql, spark, postgres.")
     ] = None,
 ) -> None:
-    """Download what the servers and Spark need; resumable, shared by all data folders.
+    """Download the servers and Spark; resumable, shared by all data folders.
 
     Example: tailorbird stack fetch
     """
@@ -83,7 +86,7 @@ def fetch(
 @app.command()
 def up(
     with_: Annotated[
-        list[str] | None, typer.Option("--with", help="A server besides: postgres (18, wal_level=logical).")
+        list[str] | None, typer.Option("--with", help="An additional server: postgres (18, wal_level=logical).")
     ] = None,
     home: Home = None,
     port: PortOptions = None,
@@ -103,11 +106,11 @@ def up(
 @app.command()
 def mysql(
     server: Annotated[str, typer.Argument(help="shop or crm.")],
-    execute: Annotated[str | None, typer.Option("--execute", "-e", help="Run these statements and end.")] = None,
+    execute: Annotated[str | None, typer.Option("--execute", "-e", help="Run these statements and exit.")] = None,
     database: Annotated[
-        str | None, typer.Option("--database", "-D", help="Else the one named like the server.")
+        str | None, typer.Option("--database", "-D", help="Default: the one named like the server.")
     ] = None,
-    user: Annotated[str, typer.Option("--user", "-u", help="app, who may do all, or cdc, who captures.")] = "app",
+    user: Annotated[str, typer.Option("--user", "-u", help="app (all privileges) or cdc (capture).")] = "app",
     home: Home = None,
     port: PortOptions = None,
     port_offset: PortOffset = None,
@@ -140,7 +143,7 @@ def mysql(
 @app.command()
 def down(
     home: Home = None,
-    purge: Annotated[bool, typer.Option("--purge", help="Remove all data of this stack, too.")] = False,
+    purge: Annotated[bool, typer.Option("--purge", help="Also delete all data of this stack.")] = False,
 ) -> None:
     """Stop every server of the data folder.
 
@@ -176,7 +179,7 @@ def logs(
     ] = None,
     home: Home = None,
     lines: Annotated[int, typer.Option("--lines", "-n", help="How many lines.")] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines are added, until Ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines until Ctrl-C.")] = False,
 ) -> None:
     """Print the end of a server's log.
 

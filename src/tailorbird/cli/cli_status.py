@@ -1,4 +1,4 @@
-"""`tailorbird status`: every process of a topology, its indexes, and the peers that make HBase keep logs."""
+"""`tailorbird status`: show the processes and indexes of a topology, and replication peers that hold HBase logs."""
 
 from __future__ import annotations
 
@@ -35,14 +35,13 @@ _CLEAR = "\x1b[H\x1b[2J"
 def status(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for programs.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Again every two seconds, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh every two seconds, until Ctrl-C.")] = False,
 ) -> None:
     """Show the health of every process and index.
 
-    Exit code 1 when something that should move does not: a process of this machine that is down, stopped, stuck or
-    away, an index that is not served, a peer that belongs to none; while dead letters wait or a table is in quarantine,
-    since rows are missing then (INCOMPLETE); and when a check has found a difference (DIFFERENT) or is overdue. A
-    process that neither runs nor failed on this machine is told as `elsewhere`.
+    Exit code 1: a process of this machine is down, stopped, stuck or unreachable; an index is not served; a peer
+    belongs to no index; rows are missing because of dead letters or quarantine (INCOMPLETE); or a check found a
+    difference (DIFFERENT) or is overdue. A process that neither runs nor failed on this machine is `elsewhere`.
 
     Example: tailorbird status topologies/shop.yml --watch
     """
@@ -52,7 +51,7 @@ def status(
             if watch and not as_json:
                 typer.echo(_CLEAR, nl=False)
             well = _reported_parts(topology, as_json=as_json)
-            # imported behind the first lines: Kafka's client takes longer than all that they say
+            # imported after the first lines are printed: loading Kafka's client takes longer than printing them
             from tailorbird.operate.status.kafka_dead_letters import DeadLetterReader
 
             dead_letters = dead_letters or kept.enter_context(
@@ -67,7 +66,7 @@ def status(
 
 
 def _reported_parts(topology: Topology, *, as_json: bool) -> bool:
-    """Print the processes, which takes no server; whether all of them move."""
+    """Print the processes, without querying a server. Return whether all of them make progress."""
     parts = asked_parts(topology)
     for part in parts:
         if as_json:
@@ -78,11 +77,11 @@ def _reported_parts(topology: Topology, *, as_json: bool) -> bool:
 
 
 def _reported_servers(topology: Topology, dead_letters: DeadLetterReader, *, as_json: bool) -> bool:
-    """Print what HBase, Kafka and Solr know; whether all is well, as far as they tell."""
+    """Print the state in HBase, Kafka and Solr. Return whether all is well, as far as they are available."""
     from tailorbird.operate.probes.kafka_probe import kafka_problem
 
     well, captured = True, None
-    # asked first, for two seconds: each of its readers would wait much longer for one that is away
+    # a probe answers within two seconds; each reader would wait much longer for an unavailable Kafka
     if unavailable := kafka_problem(topology.log.brokers):
         well = False
         typer.echo(f"{'away':<{WIDE}}Kafka at {topology.log.brokers}: {unavailable}; tailorbird stack status", err=True)
@@ -100,7 +99,7 @@ def _reported_servers(topology: Topology, dead_letters: DeadLetterReader, *, as_
         return well
     try:
         indexes = _indexes(topology, captured)
-    except TailorbirdError as error:  # the processes are told all the same
+    except TailorbirdError as error:  # the processes are already printed
         typer.echo(f"{'away':<{WIDE}}indexes: {error}", err=True)
         return False
     for each in indexes:
@@ -114,7 +113,7 @@ def _reported_servers(topology: Topology, dead_letters: DeadLetterReader, *, as_
 def _complete(
     topology: Topology, dead_letters: DeadLetterReader, captured: Mapping[str, CapturedPosition], as_json: bool
 ) -> bool:
-    """Print what lacks rows because of dead letters or a quarantine; whether nothing does, as far as Kafka tells."""
+    """Print tables and indexes that lack rows because of dead letters or quarantine. Return whether none does."""
     try:
         waiting = [*quarantined(captured), *dead_letters.read().waiting]
     except Retriable as error:
@@ -132,7 +131,7 @@ def _complete(
 
 
 def _checked(topology: Topology, as_json: bool) -> bool:
-    """Print what checks found last; whether none has found a difference or is overdue, as far as Kafka tells."""
+    """Print the last results of checks. Return whether none found a difference or is overdue."""
     if not topology.checks:
         return True
     from tailorbird.verify.checks.check_status import check_statuses, status_lines
@@ -150,14 +149,17 @@ def _checked(topology: Topology, as_json: bool) -> bool:
 
 
 def asked_parts(topology: Topology) -> list[PartStatus]:
-    """Each process of this machine, asked for its health, all at a time."""
-    # imported here: the parser of metrics costs what `--help` should not
+    """Query the health of each process of this machine in parallel."""
+    # imported here: the parser of metrics would slow down `--help`
     from tailorbird.operate.status.http_metrics import read_health, read_metrics
 
     found = running(topology.name)
     ports = sorted({one.port for one in found if one.port and not one.stopped})
     with ThreadPoolExecutor(max(1, 2 * len(ports))) as pool:
-        health, figures = pool.map(read_health, ports), pool.map(read_metrics, ports)  # one that is silent costs once
+        health, figures = (
+            pool.map(read_health, ports),
+            pool.map(read_metrics, ports),
+        )  # unresponsive ports wait in parallel
     return part_statuses(
         topology,
         found,
@@ -189,7 +191,7 @@ def _indexes(topology: Topology, captured: Mapping[str, CapturedPosition] | None
         try:
             return visible_timestamp(topology.solr, collection)
         except Retriable as error:
-            # peers lie idle all the more while Solr is away
+            # peers are idle while Solr is unavailable
             typer.echo(str(error), err=True)
             return None
 

@@ -1,4 +1,4 @@
-"""`tailorbird validate`: is this topology right, by itself and by the columns that its servers show?"""
+"""`tailorbird validate`: check a topology by itself and against the columns of its servers."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def validate(
     schemas: Annotated[
         Path | None,
         typer.Option(
-            "--schemas", help="Check types and keys by this file (a record of the schemas topic per line), no server."
+            "--schemas", help="Check types and keys against this file (one schema record per line), not servers."
         ),
     ] = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Ask no server.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Query no server.")] = False,
 ) -> None:
     """Check a topology file, and its queries against the databases' columns.
 
-    Exit code 0: it is valid. Exit code 2: one line `file:line: path: what, expected what` names the first mistake.
+    Exit code 0: it is valid. Exit code 2: one line `file:line: path: what, expected what` describes the first error.
 
-    Servers of the sources that can be reached are asked for their tables, and the queries compiled with these: unknown
-    columns, joins that miss a key and types that do not fit are mistakes, text keys that join at their source by more
-    than their bytes are told as warnings. What could not be looked at is told, too.
+    The queries are compiled with the tables of all reachable sources. Unknown columns, joins that miss a key and
+    incompatible types are errors. Text keys whose collation equates different bytes cause warnings. Tables that could
+    not be checked are listed.
 
     Example: tailorbird validate topologies/shop.yml
     """
@@ -54,7 +54,7 @@ def validate(
     for table, names in columns.items():
         typer.echo(f"{table}: {', '.join(names or ['every column'])}")
     typer.echo(
-        f"{file} is right: {len(topology.sources)} sources, {len(topology.tables)} tables,"
+        f"{file} is valid: {len(topology.sources)} sources, {len(topology.tables)} tables,"
         f" {len(topology.indexes)} indexes, {len(topology.dashboards)} dashboards"
     )
     for what in unchecked:
@@ -62,7 +62,7 @@ def validate(
 
 
 def _asked(topology: Topology) -> tuple[Mapping[TableId, TableSchema], list[str]]:
-    """What the servers show of the tables that queries read, and of which tables nobody could tell the columns.
+    """Return the schemas of the tables that queries read, and the reasons for unknown ones.
 
     UsageError for a table that capture would refuse.
     """

@@ -1,1 +1,1 @@
-"""What a topology needs in HBase and Solr, made where it is missing."""
+"""Create what a topology needs in HBase and Solr."""

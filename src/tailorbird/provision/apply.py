@@ -1,4 +1,4 @@
-"""Runs the steps that a topology needs of HBase and Solr (`tailorbird.provision.plan`), one after the other."""
+"""Run the steps that create a topology's objects in HBase and Solr (`tailorbird.provision.plan`)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Done = Literal["made", "kept", "changed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One thing that the topology needs, and whether it was made or there already."""
+    """An object that the topology needs, and whether it was created or already existed."""
 
     kind: Kind
     name: str
@@ -37,7 +37,7 @@ class Outcome:
 
 
 def outcome_of(step: Step) -> Outcome | None:
-    """What a step comes to when it is run; None where it is the preparation of another."""
+    """Return the outcome of a step; None for a step that only prepares another one."""
     match step:
         case Keep():
             return Outcome(kind=step.kind, name=step.name, done="kept", note=step.note)
@@ -58,9 +58,9 @@ def outcome_of(step: Step) -> Outcome | None:
 
 
 def doing(step: Step) -> str:
-    """A step in a few words."""
+    """Describe a step briefly."""
     if isinstance(step, AdvancePeerName | NoteBackfill):
-        return f"what index {step.index if isinstance(step, AdvancePeerName) else step.index.name} is fed by"
+        return f"the peer of index {step.index if isinstance(step, AdvancePeerName) else step.index.name}"
     outcome = outcome_of(step)
     return f"{outcome.kind} {outcome.name}" if outcome else type(step).__name__
 
@@ -71,10 +71,10 @@ def apply(
     stores: Stores,
     at: Callable[[int, int, str], None] = lambda number, of, doing: None,
 ) -> Iterator[Outcome]:
-    """Run the steps of a topology's plan, yielding each outcome as it is reached; the caller prints it.
+    """Run the steps of a topology's plan, and yield each outcome.
 
-    `at` is told each step before it begins (`journal.Journal.at`). Retriable where a server is away, or another apply
-    runs beside this one.
+    `at` receives each step before it begins (`journal.Journal.at`). Retriable if a server is unavailable, or if another
+    apply runs at the same time.
     """
     for number, step in enumerate(steps, 1):
         at(number, len(steps), doing(step))
@@ -85,7 +85,7 @@ def apply(
 
 
 def _run(topology: Topology, step: Step, stores: Stores) -> str:
-    """Do one step; what there is to say of it beyond its plan."""
+    """Run one step. Return a note in addition to its plan."""
     match step:
         case Keep():
             if step.peer:
@@ -99,7 +99,9 @@ def _run(topology: Topology, step: Step, stores: Stores) -> str:
                 stores.tables.replicate(step.table, family)
         case AdvancePeerName():
             if stores.names.advance(topology.name, step.index) != step.generation:
-                raise Retriable(f"the peer of index {step.index} was renamed meanwhile", "run `tailorbird apply` again")
+                raise Retriable(
+                    f"the peer of index {step.index} was renamed concurrently", "run `tailorbird apply` again"
+                )
         case NoteBackfill():
             stores.backfills.note(step.index, step.peer)
         case MakeCollection():

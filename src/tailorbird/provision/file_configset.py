@@ -1,8 +1,8 @@
-"""Gives a Solr core a configuration of its own, as files.
+"""Install a separate configuration for each Solr core, as files.
 
-Cores made from one shared configset share its schema file, and the Schema API writes there: the columns of one index
-would end in every other. Solr without ZooKeeper takes no configuration over HTTP, so it is laid down where Solr says
-that its cores live.
+Cores with a shared configset also share its schema file. The Schema API writes to that file, so the columns of one
+index would appear in all others. Solr without ZooKeeper does not accept a configuration over HTTP, so it is copied to
+the folder where Solr keeps its cores.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CONFIGSET = Path(indexer.solr.__file__).parent / "configset" / "conf"
 
 
 def packed_configset() -> bytes:
-    """The configset as the zip file that SolrCloud takes."""
+    """Return the configset as a zip file for SolrCloud."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in sorted(_CONFIGSET.iterdir()):
@@ -29,12 +29,12 @@ def packed_configset() -> bytes:
 
 
 def install_configset(core_root: str, collection: str) -> None:
-    """Copy the configset to `<core_root>/<collection>/conf`; UsageError when that folder is not on this machine."""
+    """Copy the configset to `<core_root>/<collection>/conf`. UsageError if that folder is not on this machine."""
     target = Path(core_root) / collection / "conf"
     hint = f"run `tailorbird apply` where Solr runs, or share its folder {core_root} with this machine"
     if not os.access(core_root, os.W_OK):
-        raise UsageError(f"Solr keeps its cores in {core_root}, which can not be written from here", hint)
+        raise UsageError(f"Solr keeps its cores in {core_root}, which this machine cannot write to", hint)
     try:
         shutil.copytree(_CONFIGSET, target, dirs_exist_ok=True)
     except OSError as error:
-        raise Fatal(f"the configuration of collection {collection} can not be written: {error}", hint) from error
+        raise Fatal(f"the configuration of collection {collection} cannot be written: {error}", hint) from error

@@ -1,7 +1,7 @@
-"""HBase's master, spoken to from Python: namespaces, tables with replication scope, replication peers.
+"""Call HBase's master for namespaces, tables with replication scope, and replication peers.
 
-happybase can do none of these. Every call waits for the master's procedure to end. Errors: Retriable while HBase is
-away or starting, Fatal with the master's own words for what it refuses.
+happybase supports none of these. Every call waits until the master's procedure ends. Retriable while HBase is
+unavailable or starting; Fatal with the master's message if it refuses a call.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _UNSPLITTABLE: Mapping[str, str] = {
 
 
 class HBaseAdmin:
-    """One connection to the active master, and Thrift for the few things that are reads of tables.
+    """One connection to the active master, and Thrift connections for reads of tables.
 
-    `thrift` and `zookeeper` are addresses `host:port`. Use it as a context manager, from one thread.
+    `thrift` and `zookeeper` are addresses `host:port`. Use this class as a context manager, from one thread.
     """
 
     def __init__(self, *, zookeeper: str, thrift: str) -> None:
@@ -71,14 +71,14 @@ class HBaseAdmin:
         self._socket.close()
 
     def namespaces(self) -> set[str]:
-        """Names of all namespaces."""
+        """Return the names of all namespaces."""
         answer = self.call(
             "ListNamespaceDescriptors", pb.ListNamespaceDescriptorsRequest(), pb.ListNamespaceDescriptorsResponse
         )
         return {found.name.decode() for found in answer.namespaceDescriptor}
 
     def create_namespace(self, name: str) -> None:
-        """Make a namespace that does not exist."""
+        """Create a namespace."""
         descriptor = pb.NamespaceDescriptor(name=name.encode())
         self._run("CreateNamespace", pb.CreateNamespaceRequest(namespaceDescriptor=descriptor))
 
@@ -87,7 +87,7 @@ class HBaseAdmin:
         self._run("DeleteNamespace", pb.DeleteNamespaceRequest(namespaceName=name))
 
     def tables(self, namespace: str) -> dict[str, tuple[FamilySpec, ...]]:
-        """The tables of a namespace, `namespace:name` → families."""
+        """Return the tables of a namespace, `namespace:name` → families."""
         request = pb.GetTableDescriptorsRequest(namespace=namespace, regex=".*")
         answer = self.call("GetTableDescriptors", request, pb.GetTableDescriptorsResponse)
         return {
@@ -102,7 +102,7 @@ class HBaseAdmin:
         }
 
     def create_table(self, table: TableSpec) -> None:
-        """Make a table, split as said and never again, keeping one version of each cell, uncompressed."""
+        """Create a table with fixed splits, one version per cell, uncompressed."""
         schema = pb.TableSchema(table_name=_table_name(table.name))
         for name, value in _UNSPLITTABLE.items():
             schema.attributes.add(first=name.encode(), second=value.encode())
@@ -110,7 +110,7 @@ class HBaseAdmin:
         self._run("CreateTable", pb.CreateTableRequest(table_schema=schema, split_keys=list(table.splits)))
 
     def replicate(self, table: str, family: FamilySpec) -> None:
-        """Set a family of an existing table to be replicated from now on; what else is set of it stays."""
+        """Enable replication for a family of an existing table. Other settings remain unchanged."""
         wanted = pb.GetTableDescriptorsRequest(table_names=[_table_name(table)])
         answer = self.call("GetTableDescriptors", wanted, pb.GetTableDescriptorsResponse)
         for found in answer.table_schema[0].column_families:
@@ -122,13 +122,13 @@ class HBaseAdmin:
                 self._run("ModifyColumn", pb.ModifyColumnRequest(table_name=_table_name(table), column_families=found))
 
     def drop_table(self, name: str) -> None:
-        """Remove a table and what is in it."""
-        with contextlib.suppress(Fatal):  # one that is disabled already is refused
+        """Drop a table with its data."""
+        with contextlib.suppress(Fatal):  # HBase refuses to disable a disabled table
             self._run("DisableTable", pb.DisableTableRequest(table_name=_table_name(name)))
         self._run("DeleteTable", pb.DeleteTableRequest(table_name=_table_name(name)))
 
     def peers(self) -> dict[str, PeerSpec]:
-        """The replication peers by id."""
+        """Return the replication peers by id."""
         answer = self.call("ListReplicationPeers", pb.ListReplicationPeersRequest(), pb.ListReplicationPeersResponse)
         return {
             peer.id: PeerSpec(
@@ -145,9 +145,9 @@ class HBaseAdmin:
         }
 
     def add_peer(self, peer: PeerSpec) -> None:
-        """Make a peer; HBase ships it the whole of its current write-ahead logs, then what follows.
+        """Create a peer. HBase ships the complete current write-ahead logs to it, then all later writes.
 
-        It takes 1–2 s, since the regions of a serial peer's tables are reopened.
+        Takes 1–2 s, because HBase reopens the regions of a serial peer's tables.
         """
         zk_registration.prepare_peer(self._zookeeper, peer.id)
         config = pb.ReplicationPeer(clusterkey=peer.cluster_key, replicate_all=False, serial=peer.serial)
@@ -159,17 +159,17 @@ class HBaseAdmin:
         )
 
     def remove_peer(self, peer: str) -> None:
-        """Remove a peer and its ZooKeeper nodes; its name must never be used again."""
+        """Remove a peer and its ZooKeeper nodes. Its name must never be used again."""
         self._run("RemoveReplicationPeer", pb.RemoveReplicationPeerRequest(peer_id=peer))
         zk_registration.withdraw_peer(self._zookeeper, peer)
 
     def has_rows(self, table: str) -> bool:
-        """Whether a table holds any row but barriers."""
+        """Return whether a table has any row apart from barriers."""
         with self._by_thrift() as connection:
             return any(not is_barrier(key) for key, _ in connection.table(table).scan(limit=300, batch_size=300))
 
     def regions(self, table: str) -> int:
-        """How many regions a table has."""
+        """Return the number of regions of a table."""
         with self._by_thrift() as connection:
             return len(connection.table(table).regions())
 
@@ -202,10 +202,10 @@ class HBaseAdmin:
             if result.state != pb.GetProcedureResultResponse.RUNNING:
                 return
             time.sleep(0.05)
-        raise Retriable(f"HBase does not finish {method}", "`tailorbird stack logs hbase`, then try again")
+        raise Retriable(f"HBase does not finish {method}", "see `tailorbird stack logs hbase`, then try again")
 
     def call(self, method: str, request: Message, answer: type[M]) -> M:
-        """One call of MasterService and its answer."""
+        """Call a method of MasterService and return its answer."""
         call_id = next(self._calls)
         header = pb.RequestHeader(call_id=call_id, method_name=method, request_param=True)
         try:
@@ -216,7 +216,7 @@ class HBaseAdmin:
                     raise ConnectionResetError("connection closed")
                 self._frames.feed(data)
         except OSError as error:
-            raise Retriable(f"HBase's master went away during {method}: {error}", _UNAVAILABLE) from error
+            raise Retriable(f"HBase's master became unavailable during {method}: {error}", _UNAVAILABLE) from error
         response, at = wire.read_delimited(received, 0, pb.ResponseHeader)
         if response.HasField("exception"):
             raise _refusal(method, response.exception)
@@ -237,7 +237,7 @@ def _table_name(name: str) -> pb.TableName:
 
 def _family_schema(family: FamilySpec) -> pb.ColumnFamilySchema:
     schema = pb.ColumnFamilySchema(name=family.name.encode())
-    # One version: a row delete's marker then hides all that is older, and whole-row puts replace what was there.
+    # With one version, a row delete's marker hides everything older, and whole-row puts replace the previous row.
     for name, value in {
         "VERSIONS": "1",
         "MIN_VERSIONS": "0",

@@ -1,8 +1,8 @@
-"""One apply of a topology at a time: a journal that only its writer can go on with, and that says how far it is. Pure.
+"""A journal that allows one apply of a topology at a time and records its progress.
 
-A lock that ends with its holder's session is not enough: sessions expire in mid-step, while the holder works on. So
-each step is written into the journal by compare-and-set before it begins, and who was overtaken learns it there. Steps
-are idempotent, so the one step in which two may meet does no harm.
+A lock that ends with its holder's session is not enough: a session can expire during a step while the holder continues.
+So each step is first written to the journal by compare-and-set, which fails if another apply has taken over. Steps are
+idempotent, so two applies may overlap in one step without harm.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applier:
-    """Who applies: a process of a host, told from a later one of its number by `ticks`; `token` is one apply of it."""
+    """A process on a host that applies. `ticks` (its start time) detects a reused pid; `token` identifies one apply."""
 
     host: str
     pid: int
@@ -32,7 +32,7 @@ class Applier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
-    """The last apply: when it began (ms), and the step that it was at, `number` of `of`, unless it `ended`."""
+    """The last apply: its start (ms) and its current step, `number` of `of`, unless it `ended`."""
 
     who: Applier
     began_ms: int
@@ -42,7 +42,7 @@ class JournalEntry:
     ended: bool = False
 
     def to_json(self) -> bytes:
-        """Stored form; inverse of `load_entry`."""
+        """Return the stored form; inverse of `load_entry`."""
         return json.dumps({"format": FORMAT, **asdict(self)}).encode()
 
     def __str__(self) -> str:
@@ -50,23 +50,24 @@ class JournalEntry:
 
 
 def load_entry(stored: bytes) -> JournalEntry:
-    """Read the stored form; Fatal when it is none of ours."""
+    """Parse the stored form. Fatal for an unknown format."""
     try:
         value = json.loads(stored)
         if value.pop("format") != FORMAT:
-            raise ValueError("of an unknown format")
+            raise ValueError("unknown format")
         return JournalEntry(**{**value, "who": Applier(**value["who"])})
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Fatal(
-            f"the journal of applies can not be read: {error!r}", "was it written by a newer version?"
+            f"the journal of applies cannot be read: {error!r}", "was it written by a newer version?"
         ) from error
 
 
 class JournalPlace(Protocol):
-    """Where a topology's journal is kept (tailorbird.provision.zk_journal). Retriable while it is away.
+    """Storage of a topology's journal (tailorbird.provision.zk_journal). Retriable while it is unavailable.
 
-    `put` writes if the value still has that version (None: if there is none) and returns the new one, else None.
-    `held` tells whether a living session holds the topology, `hold` has ours hold it, `let_go` ends that.
+    `put` writes if the value still has that version (None: if there is no value) and returns the new version, or else
+    None. `held` returns whether a live session holds the topology. `hold` takes it for this session, `let_go` releases
+    it.
     """
 
     def read(self) -> tuple[bytes, int] | None: ...
@@ -77,7 +78,7 @@ class JournalPlace(Protocol):
 
 
 class Journal:
-    """One apply's part in it. `dead` tells of an applier whether it is known to be gone, on this machine."""
+    """The journal of one apply. `dead` returns whether an applier of this machine is known to have ended."""
 
     def __init__(
         self, place: JournalPlace, who: Applier, *, clock_ms: Callable[[], int], dead: Callable[[Applier], bool]
@@ -87,16 +88,16 @@ class Journal:
         self._version: int | None = None
 
     def begin(self) -> JournalEntry | None:
-        """Take the topology; the apply that was cut off before, None where the last one came to its end.
+        """Take the topology. Return the interrupted previous apply, or None if it ended.
 
-        UsageError while another one is at work.
+        UsageError while another apply is running.
         """
         found = self._place.read()
         last = load_entry(found[0]) if found else None
         if last is not None and not last.ended and self._place.held() and not self._dead(last.who):
             raise UsageError(
-                f"another apply is at work: {last}",
-                "wait until it ends; of one that was killed on another machine ten seconds are enough",
+                f"another apply is running: {last}",
+                "wait until it ends; if it was killed on another machine, wait ten seconds",
             )
         self._version = self._place.put(self._entry.to_json(), found[1] if found else None)
         if self._version is None:
@@ -105,16 +106,16 @@ class Journal:
         return None if last is None or last.ended else last
 
     def at(self, number: int, of: int, doing: str) -> None:
-        """A step begins. Fatal when another apply has taken the topology meanwhile: nothing may be done any more."""
+        """Record the beginning of a step. Fatal if another apply has taken over; then no further step may run."""
         self._write(replace(self._entry, number=number, of=of, doing=doing))
-        self._place.hold(self._entry.who.token)  # again: the session may have expired, and nobody come
+        self._place.hold(self._entry.who.token)  # again: the session may have expired
 
     def end(self) -> None:
-        """All steps are done; the next apply may begin."""
+        """Record that all steps are done. The next apply may begin."""
         self._write(replace(self._entry, ended=True))
 
     def let_go(self) -> None:
-        """However it ended: nobody has to wait for us."""
+        """Release the topology, also after an error."""
         self._place.let_go(self._entry.who.token)
 
     def _write(self, entry: JournalEntry) -> None:
@@ -124,7 +125,7 @@ class Journal:
             last = load_entry(found[0]) if found else None
             if found is None or last is None or last.who != self._entry.who:
                 raise Fatal(f"another apply has taken over: {last}", "let it end, then run `tailorbird apply` again")
-            # ours: the answer to a write of ours was lost
+            # the entry is this apply's own: the answer to its write was lost
             version = self._place.put(entry.to_json(), found[1])
             if version is None:
                 raise Fatal("another apply has taken over", "let it end, then run `tailorbird apply` again")

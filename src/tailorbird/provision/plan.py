@@ -1,9 +1,9 @@
-"""What a topology needs of HBase and Solr, compared with what is there: a list of steps. Nothing is changed here.
+"""Plan the steps that create a topology's missing objects in HBase and Solr. Read-only.
 
-In this order, each idempotent, so that an apply which was cut off is planned and run again: namespace, layouts table,
-aggregated tables, foreign tables' replication; then per index its collection, its peer, and, where it is new over a
-table with rows, a scan that fills it, since a new peer is shipped no more than the current write-ahead logs. Kafka's
-topics are capture's: it owns the log.
+The steps are idempotent, so an interrupted apply is planned and run again. Their order is: namespace, layouts table,
+joined tables, replication of foreign tables; then for each index its collection and its peer. A new index over a table
+with rows is also filled by a scan, because HBase ships only the current write-ahead logs to a new peer. Kafka topics
+belong to capture.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Families = dict[str, tuple[FamilySpec, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """It is there as it should be. `peer`: HBase has it, so that its name is spent."""
+    """The object exists as needed. `peer`: it is a replication peer, whose name is thereby used."""
 
     kind: Kind
     name: str
@@ -60,7 +60,7 @@ class Replicate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvancePeerName:
-    """An index's peer was removed past us: the next one has another name, since it would replay its log."""
+    """An index's peer was removed by hand. The next one needs a new name; with the old one it would replay its log."""
 
     index: str
     generation: int
@@ -68,7 +68,7 @@ class AdvancePeerName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteBackfill:
-    """Before anything of a new index is made: whatever cuts an apply off, the next one fills it."""
+    """Record a fill before a new index is created, so that an interrupted apply is completed by the next one."""
 
     index: Index
     peer: str
@@ -90,7 +90,7 @@ class MakePeer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backfill:
-    """Behind the peer: what is written from then on is shipped, what was written before is scanned."""
+    """Fill an index after its peer exists: later writes are shipped, earlier ones are scanned."""
 
     index: Index
     peer: str
@@ -98,7 +98,7 @@ class Backfill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refuse:
-    """What exists contradicts the topology, and `apply` changes nothing of it: `error` has the remedy."""
+    """An existing object contradicts the topology, and `apply` does not change it. `error` has the remedy."""
 
     kind: Kind
     name: str
@@ -111,14 +111,14 @@ Step = (
 
 
 def table_spec(topology: str, table: Table) -> TableSpec:
-    """How an aggregated table is made: one region per salt bucket, its family replicated."""
+    """Describe a joined table: one region per salt bucket, with its family replicated."""
     family = FamilySpec(name=table.family, replicated=True)
     name = hbase_table(topology, table.name)
     return TableSpec(name=name, family=family, splits=tuple(split_keys(table.salt_buckets)))
 
 
 def peer_spec(topology: Topology, index: Index, generation: int, cluster_key: Callable[[str], str]) -> PeerSpec:
-    """How an index's peer is made: serial, so that a barrier never overtakes its rows."""
+    """Describe an index's peer. It is serial, so that a barrier never overtakes its rows."""
     name = peer(topology.name, index.name, generation)
     foreign = topology.foreign_tables.get(index.table)
     table = foreign.table if foreign else hbase_table(topology.name, index.table)
@@ -126,10 +126,10 @@ def peer_spec(topology: Topology, index: Index, generation: int, cluster_key: Ca
 
 
 def plan(topology: Topology, stores: Stores) -> list[Step]:
-    """The steps in their order.
+    """Return the steps in order.
 
-    Raises UsageError where what exists contradicts the topology; Retriable where a server is away. Solr is asked only
-    where there is an index: a topology without one needs none.
+    UsageError if an existing object contradicts the topology; Retriable if a server is unavailable. A topology without
+    indexes does not need Solr.
     """
     steps: list[Step] = []
     for step in foreseen(topology, stores):
@@ -140,7 +140,7 @@ def plan(topology: Topology, stores: Stores) -> list[Step]:
 
 
 def foreseen(topology: Topology, stores: Stores) -> list[Step | Refuse]:
-    """The steps of `plan` with everything that stands against it, each in its place; Retriable as there."""
+    """Return the steps of `plan`, with a `Refuse` for each contradiction. Retriable if a server is unavailable."""
     there = topology.name in stores.tables.namespaces()
     existing = stores.tables.tables(topology.name) if there else {}
     steps: list[Step | Refuse] = [
@@ -151,7 +151,7 @@ def foreseen(topology: Topology, stores: Stores) -> list[Step | Refuse]:
         family=FamilySpec(name=LAYOUTS_FAMILY.decode(), replicated=False),
         splits=(),
     )
-    steps.append(_table(layouts, existing, stores, "stored layouts and stamps"))
+    steps.append(_table(layouts, existing, stores, "stored layouts and batch timestamps"))
     for table in (table for table in topology.tables.values() if table.sink == "hbase"):
         note = f"{table.salt_buckets} region{'s' if table.salt_buckets > 1 else ''}, family {table.family}"
         steps.append(_table(table_spec(topology.name, table), existing, stores, note))
@@ -172,14 +172,14 @@ def _table(spec: TableSpec, existing: Families, stores: Stores, note: str) -> St
         found = ", ".join(f.name for f in existing[spec.name])
         error = UsageError(
             f"table {spec.name} exists with families {found}, the topology says {spec.family.name}",
-            "set `family:` of the table to what exists, or name another table",
+            "set `family:` of the table to the existing one, or choose another table",
         )
         return Refuse(kind="table", name=spec.name, error=error)
     regions = stores.tables.regions(spec.name)
     if regions != len(spec.splits) + 1:
         error = UsageError(
             f"table {spec.name} exists with {regions} regions, the topology says {len(spec.splits) + 1}",
-            "salt_buckets never changes: set it back, or name another table",
+            "salt_buckets cannot change: set it back, or choose another table",
         )
         return Refuse(kind="table", name=spec.name, error=error)
     if spec.family.replicated and not family.replicated:
@@ -192,7 +192,7 @@ def _families(foreign: ForeignTable, stores: Stores) -> tuple[FamilySpec, ...]:
 
 
 def _foreign(topology: Topology, foreign: ForeignTable, found: tuple[FamilySpec, ...]) -> Step | Refuse:
-    """A table of others is never made here; its families are replicated from now on, where they are not."""
+    """Plan a foreign table. It is never created; its families are replicated if they are not yet."""
     families = {each.name: each for each in found}
     missing = [name for name in foreign.families if name not in families]
     if missing:
@@ -205,7 +205,7 @@ def _foreign(topology: Topology, foreign: ForeignTable, found: tuple[FamilySpec,
         return Refuse(kind="table", name=foreign.table, error=error)
     changed = tuple(name for name in foreign.families if not families[name].replicated)
     if not changed:
-        return Keep(kind="table", name=foreign.table, note="written by others")
+        return Keep(kind="table", name=foreign.table, note="external table")
     wanted = tuple(FamilySpec(name=name, replicated=True) for name in changed)
     return Replicate(table=foreign.table, families=wanted, note=f"families {', '.join(changed)} are replicated now")
 
@@ -242,7 +242,7 @@ def _peer(spec: PeerSpec, existing: dict[str, PeerSpec]) -> Step | Refuse:
         error = UsageError(
             f"replication peer {spec.id} exists, but replicates {', '.join(found.tables) or 'everything'} "
             f"to {found.cluster_key}{'' if found.serial else ', not serially'}",
-            "give the index another name: a peer is never removed and made again under its name",
+            "give the index another name: a removed peer's name cannot be used again",
         )
         return Refuse(kind="peer", name=spec.id, error=error)
     if not found.enabled:

@@ -1,4 +1,4 @@
-"""Solr's collections: whether one exists, making one with a configuration of its own, removing one."""
+"""Create, remove and swap the cores of a Solr without ZooKeeper."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _TIMEOUT = 60.0
 
 
 class SolrAdmin:
-    """The core admin interface of one Solr; `url` ends in `/solr`. Errors: Retriable while Solr is away.
+    """The core admin interface of one Solr; `url` ends in `/solr`. Retriable while Solr is unavailable.
 
-    `session` (of `indexer.solr.solr_http.reading_session`) carries credentials where Solr wants them. `install` lays
-    a core's configuration down, given the folder of Solr's cores and the core's name.
+    `session` (of `indexer.solr.solr_http.reading_session`) has the credentials, if Solr needs them. `install` writes a
+    core's configuration, given the folder of Solr's cores and the core's name.
     """
 
     def __init__(
@@ -29,11 +29,11 @@ class SolrAdmin:
         self._session = session or reading_session(Solr(url=url))
 
     def exists(self, collection: str) -> bool:
-        """Whether a core of this name is loaded."""
+        """Return whether a core of this name is loaded."""
         return bool(self._call(action="STATUS", core=collection, indexInfo="false")["status"].get(collection))
 
     def create(self, collection: str) -> None:
-        """Make an empty core."""
+        """Create an empty core."""
         self._install(self._get("/admin/info/system")["core_root"], collection)
         self._call(action="CREATE", name=collection, instanceDir=collection)
 
@@ -42,15 +42,15 @@ class SolrAdmin:
         self._call(action="UNLOAD", core=collection, deleteInstanceDir="true")
 
     def identity(self, collection: str) -> str:
-        """The folder of a core: it stays with the core when cores are swapped."""
+        """Return the folder of a core, which remains the same after a swap."""
         return str(self._call(action="STATUS", core=collection, indexInfo="false")["status"][collection]["instanceDir"])
 
     def standby_name(self, live: str, other: str) -> str:
-        """What the core `live` is called after a swap with `other`."""
+        """Return the name of the core `live` after a swap with `other`."""
         return other
 
     def swap(self, live: str, other: str) -> None:
-        """Exchange the names of two cores at once: a query sees either the one or the other."""
+        """Swap the names of two cores atomically."""
         self._call(action="SWAP", core=live, other=other)
 
     def _call(self, **parameters: str) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class SolrAdmin:
 def solr_answer(
     session: requests.Session, url: str, path: str, parameters: Mapping[str, str], *, upload: bytes | None = None
 ) -> dict[str, Any]:
-    """What an admin interface answers; `upload` is posted. Retriable while Solr is away, Fatal for what it refuses."""
+    """Call an admin interface; `upload` is posted. Retriable while Solr is unavailable; Fatal if it refuses."""
     try:
         response = session.request(
             "GET" if upload is None else "POST",

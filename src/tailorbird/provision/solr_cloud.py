@@ -1,4 +1,4 @@
-"""SolrCloud's collections: made with a configset of their own, and reached by aliases, which swaps move at once."""
+"""Create, remove and swap SolrCloud collections. Each has its own configset, and an alias that a swap moves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tailorbird.provision.solr_admin import SolrAdmin, solr_answer
 
 
 def admin_of(solr: Solr) -> SolrAdmin | SolrCloudAdmin:
-    """The admin interface of a Solr, as it runs: by itself or with ZooKeeper. Retriable while it is away."""
+    """Return the admin interface of a standalone Solr or a SolrCloud. Retriable while it is unavailable."""
     session = reading_session(solr)
     if solr_answer(session, solr.url, "/admin/info/system", {}).get("mode") == "solrcloud":
         return SolrCloudAdmin(solr.url, session=session)
@@ -21,21 +21,21 @@ def admin_of(solr: Solr) -> SolrAdmin | SolrCloudAdmin:
 
 
 class SolrCloudAdmin:
-    """The collections interface of a SolrCloud; `url` ends in `/solr`. Errors: Retriable while Solr is away.
+    """The collections interface of a SolrCloud; `url` ends in `/solr`. Retriable while Solr is unavailable.
 
-    What is created as `name` is an alias of the collection `<name>_0`; a swap leads the alias elsewhere. One shard, so
-    that one searcher shows a batch's rows and its barrier together. `session` carries credentials.
+    `create(name)` creates the collection `<name>_0` with the alias `name`; a swap moves the alias. A collection has one
+    shard, so that one searcher shows a batch's rows together with its barrier. `session` has the credentials.
     """
 
     def __init__(self, url: str, *, session: requests.Session) -> None:
         self._url, self._session = url, session
 
     def exists(self, collection: str) -> bool:
-        """Whether there is an alias or a collection of this name."""
+        """Return whether an alias or a collection of this name exists."""
         return collection in self._aliases() or collection in self._call(action="LIST")["collections"]
 
     def create(self, collection: str) -> None:
-        """Make an empty collection and its alias; may be repeated after it was cut off."""
+        """Create an empty collection and its alias. Idempotent."""
         name = f"{collection}_0"
         if name not in self._call(action="LIST")["collections"]:
             if name not in self._get("/admin/configs", action="LIST")["configSets"]:
@@ -45,7 +45,7 @@ class SolrCloudAdmin:
         self._call(action="CREATEALIAS", name=collection, collections=name)
 
     def remove(self, collection: str) -> None:
-        """Delete a collection, the aliases that lead to it and its configset."""
+        """Delete a collection, its aliases and its configset."""
         name = self.identity(collection)
         for alias, target in self._aliases().items():
             if target == name:
@@ -54,15 +54,15 @@ class SolrCloudAdmin:
         self._get("/admin/configs", action="DELETE", name=name)
 
     def identity(self, collection: str) -> str:
-        """The collection that a name leads to."""
+        """Return the collection of a name or alias."""
         return self._aliases().get(collection, collection)
 
     def standby_name(self, live: str, other: str) -> str:
-        """What the collection behind `live` is called after a swap with `other`: by its own name."""
+        """Return the name of the collection of `live` after a swap with `other`: its own name."""
         return self.identity(live)
 
     def swap(self, live: str, other: str) -> None:
-        """Lead `live` to the collection of `other`, at once: a query sees either the one or the other."""
+        """Point the alias `live` to the collection of `other`, atomically."""
         self._call(action="CREATEALIAS", name=live, collections=self.identity(other))
 
     def _aliases(self) -> dict[str, str]:

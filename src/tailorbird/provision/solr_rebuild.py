@@ -1,4 +1,4 @@
-"""Fills collections from tables by scan, for `apply` and `index reindex`; compares what came of it."""
+"""Fill collections by a scan of their tables, for `apply` and `index reindex`, and compare the result."""
 
 from __future__ import annotations
 
@@ -25,14 +25,12 @@ from indexer.table.hbase_scan import PAGE, TableScan
 
 _SAMPLES = 200
 _TRIES = 20
-# Rows written within this time of a count may be in one collection and not yet in the other.
+# Rows written within this time of a count may be in only one of the collections.
 _SETTLED_SECONDS = 10
 
 
 class Rebuilder:
-    """Scans the table of one index into a collection; `reported` hears of the rows of each page, from several
-    threads.
-    """
+    """Scans the table of one index into a collection. Several threads call `reported` with each page's rows."""
 
     def __init__(
         self, topology: Topology, index: Index, *, reported: Callable[[int], None] = lambda rows: None
@@ -50,8 +48,10 @@ class Rebuilder:
             self._buckets = table.salt_buckets
 
     def expected(self) -> int | None:
-        """About how many rows there are to read: as many as the live collection shows. None where each of its documents
-        is a cell, or while Solr is away."""
+        """Estimate the number of rows from the live collection.
+
+        Returns None if its documents are cells, or while Solr is unavailable.
+        """
         foreign = self._topology.foreign_tables.get(self._index.table)
         if foreign is not None and foreign.mapping == "column":
             return None
@@ -62,10 +62,10 @@ class Rebuilder:
             return None
 
     def fill(self, name: str, state: StateStore, *, rows_per_second: float | None = None) -> Counts:
-        """Index every row of the table into a collection, going on where `state` says that an earlier attempt was.
+        """Index every row of the table into a collection, and resume from `state`.
 
-        The newest layout's fields are made first, so that a column whose type has changed has its new one. Retriable
-        when a server stays away; interrupted, it has stored how far it is.
+        The newest layout's fields are created first, so that a column with a changed type gets the new one. Retriable
+        if a server remains unavailable. Progress is stored, so an interrupted fill can resume.
         """
         with self._collection(name) as collection:
             newest = self._layouts.newest() if self._scanned else None
@@ -74,9 +74,9 @@ class Rebuilder:
             return self._scan(name, state, self._processor([collection], self._dead_letters()), rows_per_second)
 
     def replay(self, keys: Sequence[bytes], names: Sequence[str]) -> Counts:
-        """Index some rows as they are in the table now; those that can not be indexed are dead letters again.
+        """Index the current version of some rows. Rows that cannot be indexed become dead-letter records again.
 
-        Rows that are gone need nothing: their delete was shipped. `names` are all collections of the index.
+        Deleted rows need nothing, because their delete was shipped. `names` are all collections of the index.
         """
         rows = dead = 0
         with contextlib.ExitStack() as opened:
@@ -84,7 +84,7 @@ class Rebuilder:
             processor = self._processor(collections, self._dead_letters())
             for start in range(0, len(keys), PAGE):
                 some = keys[start : start + PAGE]
-                # rows of foreign tables are read by their processor
+                # the processor of foreign tables reads their rows itself
                 changes = self._scanned.rows(some) if self._scanned else [RowChange(k, 0, {}, False) for k in some]
                 dead += processor.index_rows(changes).dead
                 rows += len(changes)
@@ -92,15 +92,19 @@ class Rebuilder:
         return Counts(rows=rows, dead=dead)
 
     def rehearse(self, state: StateStore, *, rows_per_second: float | None = None) -> Counts:
-        """The same without writing anything: what `fill` would index and what it would send to the dead letters,
-        documents that only Solr would refuse left out."""
+        """Count what `fill` would index and what it would refuse, without writing.
+
+        Documents that only Solr would refuse are not detected.
+        """
         nowhere = DryRunTarget()
         return self._scan("", state, self._processor([nowhere], nowhere), rows_per_second)
 
     def compare(self, new: str) -> str:
-        """How a filled collection differs from the live one in number, and from the table in a sample; empty when it
-        does not. Rows that change meanwhile are looked at again. The sample of a foreign table, whose keys may be
-        anything, is drawn while it is scanned."""
+        """Compare a filled collection with the live one by count, and with the table by a sample.
+
+        Returns a description of the difference; empty if there is none. Rows that change during the comparison are
+        compared again. The sample of a foreign table, which can have any keys, is drawn during a scan.
+        """
         with self._collection(self._index.collection) as live, self._collection(new) as filled:
             return self._compare_counts(live, filled) or self._compare_samples(filled)
 
@@ -124,7 +128,7 @@ class Rebuilder:
             if not different:
                 return ""
             time.sleep(0.5)
-            # changed or deleted since the sample was taken? then the table says so now
+            # a row may have changed since the sample was drawn, so read the table again
             if self._scanned:
                 wanted = {key: self._document(filled, key) or {} for key in different}
             else:
@@ -132,14 +136,14 @@ class Rebuilder:
         return f"{len(wanted)} of {_SAMPLES} sampled rows differ from the table, e.g. {next(iter(wanted))}"
 
     def _read(self, filled: SolrCollection, rows: Sequence[bytes]) -> dict[str, Document]:
-        """The documents that some rows of a foreign table make now, by id."""
+        """Return the current documents of some rows of a foreign table, by id."""
         found: list[Document] = []
         processor = self._processor([DryRunTarget(found.extend, ensure=filled.ensure_fields)], DryRunTarget())
         processor.index_rows([RowChange(row, 0, {}, False) for row in rows])
         return {
             str(document[fields.UNIQUE_KEY]): {name: document[name] for name in document if name != "_version_"}
             for document in found
-            if fields.KIND in document  # what else there is stands for a row that is gone
+            if fields.KIND in document  # others are tombstones
         }
 
     def _samples(self, filled: SolrCollection, rows: TableScan) -> Iterator[tuple[str, Document]]:
@@ -154,7 +158,7 @@ class Rebuilder:
         return self._mapped(filled, changes[0]) if changes else None
 
     def _mapped(self, filled: SolrCollection, change: RowChange) -> Document | None:
-        """The document of a row as the collection must hold it; None for one that goes to the dead letters."""
+        """Return the document of a row for this collection; None for a row that is refused."""
         found: list[Document] = []
         processor = self._processor([DryRunTarget(found.extend, ensure=filled.ensure_fields)], DryRunTarget())
         processor.index_rows([change])
@@ -213,7 +217,7 @@ class Rebuilder:
 
 
 class _Sample:
-    """Some rows of a scan, each as likely as any other; threads may share it."""
+    """A uniform random sample of a scan's rows. Thread-safe."""
 
     def __init__(self) -> None:
         self.rows: list[bytes] = []
@@ -221,7 +225,7 @@ class _Sample:
         self._lock = threading.Lock()
 
     def take(self, page: Sequence[RowChange]) -> None:
-        """The next rows of the scan."""
+        """Add the next rows of the scan."""
         with self._lock:
             for change in page:
                 self._seen += 1
@@ -232,7 +236,7 @@ class _Sample:
 
 
 def wait_for_collection(topology: Topology, name: str, *, seconds: float) -> None:
-    """Until Solr serves a collection that was just made; Fatal when it does not in time."""
+    """Wait until Solr serves a new collection. Fatal after a timeout."""
     collection = SolrCollection(topology.solr, name, commit_within=1.0)
     deadline = time.monotonic() + seconds
     try:
@@ -243,14 +247,14 @@ def wait_for_collection(topology: Topology, name: str, *, seconds: float) -> Non
             except Retriable:
                 pass  # it may be starting
             if time.monotonic() > deadline:
-                raise Fatal(f"Solr does not serve {name}, which was just made", "`tailorbird stack logs solr`")
+                raise Fatal(f"Solr does not serve the new collection {name}", "see `tailorbird stack logs solr`")
             time.sleep(0.1)
     finally:
         collection.close()
 
 
 def _shows(held: Document | None, wanted: Document) -> bool:
-    """Whether a stored document shows a row as it is now; `held` may be newer than the row that was read."""
+    """Return whether a stored document shows a row's current version. `held` may be newer than `wanted`."""
     if held is None:
         return False
     if _fence(held) > _fence(wanted):
@@ -269,7 +273,7 @@ def _fence(document: Document) -> int:
 
 
 def _throttle(rows_per_second: float | None) -> Callable[[int], None]:
-    """A function that waits so that the rows it hears of come at that rate, over all threads."""
+    """Return a function that limits the rate of rows over all threads by waiting."""
     if rows_per_second is None:
         return lambda rows: None
     lock, due = threading.Lock(), [time.monotonic()]
@@ -284,4 +288,4 @@ def _throttle(rows_per_second: float | None) -> Callable[[int], None]:
 
 
 def _ignore(_: object) -> None:
-    """For a call whose result does not matter."""
+    """Ignore a value."""

@@ -1,4 +1,4 @@
-"""What HBase, Solr and ZooKeeper are asked for while a topology is provisioned, and how its things are described."""
+"""Protocols of HBase, Solr and ZooKeeper for provisioning, and descriptions of the objects to create."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class FamilySpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSpec:
-    """A table `namespace:name` of one family, split at the given keys and never again."""
+    """A table `namespace:name` with one family and fixed split keys."""
 
     name: str
     family: FamilySpec
@@ -38,7 +38,7 @@ class PeerSpec:
 
 
 class TableStore(Protocol):
-    """Namespaces and tables, as HBase's master makes them (tailorbird.provision.hbase_admin)."""
+    """Namespaces and tables of HBase's master (tailorbird.provision.hbase_admin)."""
 
     def namespaces(self) -> set[str]: ...
     def create_namespace(self, name: str) -> None: ...
@@ -50,7 +50,7 @@ class TableStore(Protocol):
 
 
 class PeerStore(Protocol):
-    """Replication peers, as HBase's master makes them (tailorbird.provision.hbase_admin)."""
+    """Replication peers of HBase's master (tailorbird.provision.hbase_admin)."""
 
     def peers(self) -> dict[str, PeerSpec]: ...
     def add_peer(self, peer: PeerSpec) -> None: ...
@@ -64,9 +64,10 @@ class CollectionStore(Protocol):
 
 
 class PeerNames(Protocol):
-    """Which peer an index has (indexer.rebuild.zk_state): a name is never used again once its peer was removed.
+    """Peer names of indexes (indexer.rebuild.zk_state). The name of a removed peer is never used again.
 
-    `current` and `advance` tell the generation in the name; `was_made` whether HBase had a peer of that name once.
+    `current` and `advance` return the generation in the name. `was_made` returns whether HBase ever had a peer of that
+    name.
     """
 
     def current(self, topology: str, index: str) -> int: ...
@@ -76,9 +77,7 @@ class PeerNames(Protocol):
 
 
 class Backfills(Protocol):
-    """Scans that fill a new index (tailorbird.cli.index.cli_index_rebuild). One that is noted is done, by whichever
-    apply.
-    """
+    """Scans that fill a new index (tailorbird.cli.index.cli_index_rebuild). This or a later apply runs a noted scan."""
 
     def note(self, index: Index, peer: str) -> None: ...
     def noted(self, index: Index, peer: str) -> bool: ...
@@ -87,7 +86,7 @@ class Backfills(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stores:
-    """All of them. `cluster_key` addresses a peer by its name; Solr is only asked for where there is an index."""
+    """All stores. `cluster_key` returns the address of a peer. Solr is connected only if there is an index."""
 
     tables: TableStore
     peers: PeerStore

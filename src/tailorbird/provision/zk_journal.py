@@ -1,5 +1,4 @@
-"""The journal of a topology's applies in ZooKeeper: a node whose version is compared, and one that ends with its
-session."""
+"""Store the journal of a topology's applies in ZooKeeper: a versioned node, and an ephemeral node of the holder."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ _ROOT = "/tailorbird/applies"
 
 
 class StoredJournal:
-    """`<root>/<topology>` has the entry, `<root>/<topology>/holder` is there as long as a session holds it."""
+    """Node `<root>/<topology>` has the entry. `<root>/<topology>/holder` exists while a session holds the topology."""
 
     def __init__(self, client: KazooClient, topology: str) -> None:
         self._client = client
@@ -23,7 +22,7 @@ class StoredJournal:
         self._holder = f"{self._node}/holder"
 
     def read(self) -> tuple[bytes, int] | None:
-        """As `JournalPlace` says; what a write before this call has left."""
+        """See `JournalPlace`. Returns at least the last write before this call."""
         with answering():
             self._client.sync_async(_ROOT).get(timeout=ANSWER_SECONDS)
             try:
@@ -33,7 +32,7 @@ class StoredJournal:
             return value, stat.version
 
     def put(self, value: bytes, version: int | None) -> int | None:
-        """As `JournalPlace` says."""
+        """See `JournalPlace`."""
         with answering():
             try:
                 if version is None:
@@ -46,29 +45,29 @@ class StoredJournal:
             return changed
 
     def held(self) -> bool:
-        """As `JournalPlace` says."""
+        """See `JournalPlace`."""
         with answering():
             return self._client.exists_async(self._holder).get(timeout=ANSWER_SECONDS) is not None
 
     def hold(self, token: str) -> None:
-        """As `JournalPlace` says; a holder that is dead, and not forgotten yet, makes room."""
+        """See `JournalPlace`. Replaces the node of a dead holder that has not expired yet."""
         with answering():
             if self._holds(token):
                 return
             with contextlib.suppress(NoNodeError):
                 self._client.delete_async(self._holder).get(timeout=ANSWER_SECONDS)
-            with contextlib.suppress(NodeExistsError):  # whoever was faster took over, or is overtaken: the entry tells
+            with contextlib.suppress(NodeExistsError):  # another apply was faster; comparing the entry decides
                 made = self._client.create_async(self._holder, token.encode(), ephemeral=True)
                 made.get(timeout=ANSWER_SECONDS)
 
     def let_go(self, token: str) -> None:
-        """As `JournalPlace` says; where ZooKeeper is away, the session's end does it."""
+        """See `JournalPlace`. While ZooKeeper is unavailable, the end of the session releases it."""
         with contextlib.suppress(KazooException, KazooTimeoutError):
             if self._holds(token):
                 self._client.delete_async(self._holder).get(timeout=ANSWER_SECONDS)
 
     def _holds(self, token: str) -> bool:
-        """Whether the holder is this apply, in the session of now."""
+        """Return whether this apply holds the topology in the current session."""
         try:
             value, stat = self._client.get_async(self._holder).get(timeout=ANSWER_SECONDS)
         except NoNodeError:

@@ -1,1 +1,1 @@
-"""Commands about one source: its capture, its log, its tables."""
+"""Commands for one source: its capture, its log, its tables."""

@@ -1,4 +1,4 @@
-"""`tailorbird binlog …`: look into binlogs of files and servers, without any other part of the pipeline."""
+"""`tailorbird binlog …`: read binlogs from files and servers, without the rest of the pipeline."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ _Uris = Annotated[list[str], typer.Argument(metavar="URI…", help="mysql://…,
 
 
 def _tables(text: str) -> Callable[[str, str], bool] | None:
-    """A filter from `a.b,c.*`; None for no filter."""
+    """Parse a filter such as `a.b,c.*`. None means no filter."""
     wanted = {name.strip().lower() for name in text.split(",") if name.strip()}
     for name in wanted:
         if name.count(".") != 1:
-            raise UsageError(f"--tables {name}: no table", "write database.table, or database.* for all of one")
+            raise UsageError(
+                f"--tables {name}: not a table", "write database.table, or database.* for all of its tables"
+            )
     if not wanted:
         return None
     return lambda database, table: bool({f"{database}.{table}".lower(), f"{database}.*".lower()} & wanted)
@@ -42,15 +44,15 @@ def _tables(text: str) -> Callable[[str, str], bool] | None:
 def dump(
     uris: _Uris,
     start: Annotated[
-        str, typer.Option("--from", help="FILE:POSITION, POSITION, or a GTID set; default: the oldest there is")
+        str, typer.Option("--from", help="FILE:POSITION, POSITION, or a GTID set; default: the oldest available")
     ] = "",
     tables: Annotated[str, typer.Option(help="only these, e.g. shop.orders,crm.*")] = "",
     events: Annotated[bool, typer.Option("--events", help="every event instead of row changes")] = False,
     output: Annotated[str, typer.Option("--format", help="jsonl, text or none")] = "jsonl",
     stats: Annotated[bool, typer.Option("--stats", help="counts and changes/s at the end")] = False,
-    follow: Annotated[bool, typer.Option("--follow", help="go on with a server's new events until Ctrl-C")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="follow a server's new events until Ctrl-C")] = False,
     unknown_sign: Annotated[
-        str, typer.Option(help="integers whose sign the binlog does not tell: refuse, signed or unsigned")
+        str, typer.Option(help="integers whose sign the binlog does not contain: refuse, signed or unsigned")
     ] = "refuse",
     as_json: Annotated[
         bool, typer.Option("--json", help="the same as --format jsonl; --stats as one JSON line")
@@ -58,14 +60,14 @@ def dump(
 ) -> None:
     """Print the row changes of binlogs in commit order.
 
-    Exit code 3, with file and offset: the file is corrupt.
+    Exit code 3: a file is corrupt; the message has the file and the offset.
 
     Example: tailorbird binlog dump mysql://cdc:cdc@127.0.0.1:3307 --tables shop.orders
 
     Example: tailorbird binlog dump binlog.index --format none --stats
     """
     if output not in ("jsonl", "text", "none"):
-        raise UsageError(f"--format {output} is none of jsonl, text and none", "write --format jsonl")
+        raise UsageError(f"--format {output}: unknown format", "choose jsonl, text or none")
     begin, options = _begin(start), _options(unknown_sign, tables)
     printer = _Printer("jsonl" if as_json else output)
     started = time.perf_counter()
@@ -79,14 +81,14 @@ def dump(
     except KeyboardInterrupt:
         pass
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our lines has enough; the interpreter would complain about its flush
+        sys.stderr.close()  # the reader closed the pipe; this suppresses the interpreter's message about the flush
         raise typer.Exit(0) from None
     sys.stdout.buffer.flush()
     if stats:
         printer.statistics(time.perf_counter() - started, as_json)
     if failure is not None:
         if not stats:
-            print(f"read until then: {printer.summary()}", file=sys.stderr)
+            print(f"read before the error: {printer.summary()}", file=sys.stderr)
         print(f"tailorbird: {failure}", file=sys.stderr)
         raise typer.Exit(failure.exit_code)
 
@@ -128,7 +130,7 @@ def _open(uri: str, begin: BinlogPosition, follow: bool) -> tuple[Transport, Bin
 
 
 class _Printer:
-    """Writes changes or events, and counts them."""
+    """Writes and counts changes or events."""
 
     def __init__(self, form: str) -> None:
         from ingest.binlog.reading.jsonl import JsonLines
@@ -139,7 +141,7 @@ class _Printer:
         self._last: RawEvent | None = None
 
     def changes(self, transport: Transport, begin: BinlogPosition, options: StreamOptions) -> None:
-        """Every change of a transport, in the chosen form."""
+        """Write every change of a transport in the chosen format."""
         from ingest.binlog.reading.reader import BinlogReader
         from ingest.binlog.reading.stream import RowBatch
 
@@ -159,7 +161,7 @@ class _Printer:
                 print(f"warning: {self._lines.warnings.pop(0)}", file=sys.stderr)
 
     def events(self, transport: Transport, begin: BinlogPosition, options: StreamOptions) -> None:
-        """Every event of a transport, one line each."""
+        """Write every event of a transport, one line each."""
         from ingest.binlog.reading.reader import BinlogReader
 
         reader = BinlogReader(transport, begin, options)
@@ -178,12 +180,12 @@ class _Printer:
                 write(_json(facts) + b"\n")
 
     def summary(self) -> str:
-        """Counts in words, and the place of the last event that counted."""
+        """Return the counts as text, with the position of the last counted event."""
         counts = ", ".join(f"{count} {name}" for name, count in sorted(self._counts.items())) or "nothing"
         return f"{counts} (last at {self._last.where})" if self._last else counts
 
     def statistics(self, seconds: float, as_json: bool) -> None:
-        """What was read and how fast; the rate line is `N changes/s`."""
+        """Print the counts and the rate; the rate line is `N changes/s`."""
         total = sum(self._counts.values())
         rate = total / seconds if seconds else 0.0
         if as_json:
@@ -250,7 +252,7 @@ def position(
 
     address = parse_uri(uri)
     if isinstance(address, FileAddress):
-        raise UsageError(f"{uri} is a file", "name a server: mysql://user:password@host:port")
+        raise UsageError(f"{uri} is a file", "give a server: mysql://user:password@host:port")
     head = MysqlTransport(address).head()
     if as_json:
         gtids = None if head.gtids is None else str(head.gtids)

@@ -10,14 +10,14 @@ import typer
 def capture(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
     source: Annotated[
-        str | None, typer.Option("--source", help="Which source; may be left out when there is one only.")
+        str | None, typer.Option("--source", help="The source to capture. Optional if there is only one.")
     ] = None,
     metrics_port: Annotated[
-        int, typer.Option("--metrics-port", help="Serve Prometheus here on 127.0.0.1; 0: nowhere.")
+        int, typer.Option("--metrics-port", help="Serve Prometheus metrics on this port of 127.0.0.1; 0: off.")
     ] = 0,
     gateway: Annotated[
         list[str] | None,
-        typer.Option("--gateway", help="Host and port of a gateway to go through, instead of Kafka; again for more."),
+        typer.Option("--gateway", help="Host and port of a gateway to use instead of Kafka. May be repeated."),
     ] = None,
     identity: Annotated[
         str, typer.Option("--identity", help="Folder of this agent's ca.pem, cert.pem and key.pem.")
@@ -25,13 +25,13 @@ def capture(
 ) -> None:
     """Publish one source's tables, then every change, to Kafka, exactly once.
 
-    With --gateway this host needs no way to Kafka, and nobody connects to it: it dials out, over mTLS.
+    With --gateway, this host needs no access to Kafka and accepts no connections: it dials out over mTLS.
 
-    Runs until SIGTERM or Ctrl-C. However it ends, the next start goes on where the log ends. One process per source.
+    Runs until SIGTERM or Ctrl-C. After any end, the next start resumes where the log ends. Run one process per source.
 
     Example: tailorbird capture topologies/shop.yml --source shop
     """
-    # imported here: the clients of MySQL and Kafka cost half a second, which `--help` should not
+    # imported here: the clients of MySQL and Kafka would slow down `--help` by half a second
     from ingest.run_capture import run
 
     run(file, source, metrics_port=metrics_port, gateways=gateway or (), identity=identity)

@@ -1,4 +1,4 @@
-"""`tailorbird ddl`: what statements do to tables' columns, one JSON line in, one out."""
+"""`tailorbird ddl`: apply DDL statements to column definitions; one JSON line in, one out."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def ddl(
 ) -> None:
     r"""Show what DDL statements do to the columns of tables, without a server.
 
-    Reads JSON lines. {"reset": true, "dialect": "mysql|mariadb", "db": "d", "charset": "utf8mb4"} begins with one empty
-    database and is not answered; "version" (80036 is 8.0.36, 101106 is 10.11.6) may say which server, the newest else.
-    {"id": 7, "sql": "…"} is answered by {"id": 7, "tables": {"d.t": \[\[name, type, nullable, charset], …]},
-    "gone": \["d.u"]}: tables made or changed, and those dropped or renamed away; or by {"id": 7, "error": "…"} when the
-    statement is not understood: its tables are unknown from then on. A line that is no request is an error, too.
-    "sql_mode" beside "sql" ("ANSI_QUOTES,REAL_AS_FLOAT") may say how the session read it.
+    Reads JSON lines. {"reset": true, "dialect": "mysql|mariadb", "db": "d", "charset": "utf8mb4"} starts with one empty
+    database and has no answer. An optional "version" (80036 is 8.0.36, 101106 is 10.11.6) selects the server version;
+    the default is the newest. The answer to {"id": 7, "sql": "…"} is {"id": 7, "tables": {"d.t": \[\[name, type,
+    nullable, charset], …]}, "gone": \["d.u"]}: created or changed tables, and dropped tables or old names. For a
+    statement that cannot be parsed, the answer is {"id": 7, "error": "…"}, and its tables are unknown from then on. An
+    invalid line is an error too. An optional "sql_mode" ("ANSI_QUOTES,REAL_AS_FLOAT") sets the mode of the session.
 
     Example: tailorbird ddl < statements.jsonl
     """
@@ -39,7 +39,7 @@ def ddl(
 
 
 def answers(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """Answer each line but resets, in order; UsageError for a reset that cannot be done."""
+    """Yield the answer to each line except resets, in order. UsageError for an invalid reset."""
     from ingest.ddl.statements import apply
 
     catalog, dialect, database = _start({"dialect": "mysql", "db": "test"})
@@ -58,7 +58,7 @@ def answers(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
             catalog, dialect, database = _start(request)
             continue
         if not isinstance(request.get("sql"), str):
-            yield {"id": request.get("id"), "error": "the line has no text under `sql`"}
+            yield {"id": request.get("id"), "error": "the line has no text in `sql`"}
             continue
         mode = request.get("sql_mode")
         spoken = dialect.in_mode(mode) if isinstance(mode, str) else dialect
@@ -91,5 +91,5 @@ def _start(request: dict[str, Any]) -> tuple[Catalog, Dialect, str]:
     try:
         charset = charset_named(str(request.get("charset") or dialect.default_charset), dialect)
     except DdlNotUnderstood as error:
-        raise UsageError(error.message, "name a character set of the server") from error
+        raise UsageError(error.message, "use a character set of the server") from error
     return Catalog(default_charset=dialect.default_charset, databases={database: charset}), dialect, database

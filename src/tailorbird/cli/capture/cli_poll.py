@@ -1,4 +1,4 @@
-"""`tailorbird poll`: help for sources that are polled."""
+"""`tailorbird poll`: prepare sources that are polled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ app = typer.Typer(
 
 @app.callback()
 def _poll() -> None:
-    """Makes `ddl` a sub-command although it is the only one."""
+    """Make `ddl` a sub-command although it is the only one."""
 
 
 @app.command("ddl")
@@ -29,7 +29,7 @@ def ddl(
 ) -> None:
     """Print the DDL that adds the cursor column and its index to polled tables.
 
-    No server is asked or changed: read them, then hand them to your migration tool.
+    Contacts no server. Review the statements, then run them with your migration tool.
 
     Example: tailorbird poll ddl topologies/polled.yml --table orders
     """
@@ -53,4 +53,4 @@ def ddl(
             else:
                 typer.echo("\n".join(f"{statement};" for statement in sql))
     if not found:
-        raise UsageError(f"{file} polls no such table", "name a table of a source with `capture: poll`")
+        raise UsageError(f"{file} polls no such table", "choose a table of a source with `capture: poll`")

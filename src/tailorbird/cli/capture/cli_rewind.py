@@ -1,4 +1,4 @@
-"""`tailorbird rewind`: set a capture back to an older position."""
+"""`tailorbird rewind`: reset a capture to an older position."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 def rewind(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
-    source: Annotated[str | None, typer.Option("--source", help="Which source; needed when there are several.")] = None,
+    source: Annotated[str | None, typer.Option("--source", help="The source. Required if there are several.")] = None,
     to_sequence: Annotated[
-        int | None, typer.Option("--to-sequence", help="The newest kept position of at most this sequence number.")
+        int | None, typer.Option("--to-sequence", help="The newest stored position up to this sequence number.")
     ] = None,
     before: Annotated[
-        str, typer.Option("--before", help="The newest kept position before this time (ISO 8601, UTC).")
+        str, typer.Option("--before", help="The newest stored position before this time (ISO 8601, UTC).")
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per position and line.")] = False,
 ) -> None:
-    """Set a capture back to an older position, or list the positions.
+    """Reset a capture to an older position, or list the stored positions.
 
-    Every change is published again under the sequence number that it had, so that whoever keeps the greatest number
-    of a key, as joins over a source with `delivery: at_least_once` do, drops the replay. Without a place, the positions
-    that are kept are listed. A capture that runs meanwhile ends; start it again.
+    Every change is published again with its original sequence number. A consumer that keeps the greatest number per
+    key, like joins over a source with `delivery: at_least_once`, therefore ignores the replay. Without a position, the
+    command lists the stored ones. A running capture ends; start it again.
 
     Example: tailorbird rewind topologies/shop.yml --source shop --before 2026-03-01T12:00:00
     """
@@ -39,7 +39,7 @@ def rewind(
     topology = load_topology(file)
     chosen = choose(topology, source)
     if chosen.poll is not None:
-        raise UsageError(f"source {chosen.name} is polled", "rewind a source whose log is captured")
+        raise UsageError(f"source {chosen.name} is polled", "choose a source that is captured from its log")
     if to_sequence is None and not before:
         for mark in kept_positions(topology, chosen):
             typer.echo(json.dumps(_shown(mark)) if as_json else _line(mark))
@@ -47,9 +47,9 @@ def rewind(
     try:
         latest_ms = datetime.fromisoformat(before).replace(tzinfo=UTC).timestamp() * 1000 if before else None
     except ValueError:
-        raise UsageError(f"--before {before} is no time", "write 2026-03-01T12:00:00") from None
+        raise UsageError(f"--before {before}: not a time", "write 2026-03-01T12:00:00") from None
     mark = set_back(topology, chosen, to_sequence, latest_ms)
-    typer.echo(json.dumps(_shown(mark)) if as_json else f"{chosen.name} goes on from {_line(mark)}")
+    typer.echo(json.dumps(_shown(mark)) if as_json else f"{chosen.name} resumes from {_line(mark)}")
 
 
 def _shown(mark: Checkpoint) -> dict[str, object]:

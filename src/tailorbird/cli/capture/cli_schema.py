@@ -1,4 +1,4 @@
-"""`tailorbird schema`: what the columns of a captured table are, told by a person."""
+"""`tailorbird schema`: define the columns of a captured table by hand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Name columns of quarantined tables.\n\nExample: tailorbird schema set shop.yml shop.t 'CREATE TABLE t (…)'",
+    help="Define columns of quarantined tables.\n\nExample: tailorbird schema set shop.yml shop.t 'CREATE TABLE t (…)'",
 )
 
 
@@ -16,11 +16,11 @@ app = typer.Typer(
 def set_schema(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
     table: Annotated[str, typer.Argument(metavar="TABLE", help="source.table or source.database.table.")],
-    statement: Annotated[str, typer.Argument(metavar="DDL", help="The CREATE TABLE statement that tells its columns.")],
+    statement: Annotated[str, typer.Argument(metavar="DDL", help="The CREATE TABLE statement with its columns.")],
 ) -> None:
-    """Name the columns of a quarantined table; its kept rows are then published.
+    """Define the columns of a quarantined table; its stored rows are then published.
 
-    They must be the columns of the rows that were kept. The log of the capture says what became of it.
+    They must be the columns that the table had when the stored rows were written. The capture logs the result.
 
     Example: tailorbird schema set topologies/shop.yml shop.orders "CREATE TABLE orders (id INT PRIMARY KEY, note TEXT)"
     """
@@ -34,14 +34,15 @@ def set_schema(
     topology = load_topology(file)
     found = topology.table_named(table)
     if found is None:
-        raise UsageError(f"{table} is no captured table of {file}", "write source.table, e.g. shop.orders")
+        raise UsageError(f"{table} is not a captured table of {file}", "write source.table, e.g. shop.orders")
     source = topology.sources[found.source]
     catalog = Catalog(default_charset="utf8mb4", databases={found.database: "utf8mb4"})
     dialect = dialect_of("mariadb" if source.type == "mariadb" else "mysql")
     applied = apply(catalog, statement, database=found.database, dialect=dialect)
     if applied.error or len(applied.changed) != 1:
         raise UsageError(
-            f"the statement makes no table: {applied.error or 'none or several'}", "write one CREATE TABLE statement"
+            f"the statement does not create one table: {applied.error or 'none or several'}",
+            "write one CREATE TABLE statement",
         )
     (made,) = applied.changed.values()
     schema = made.schema(found, 1).to_json()

@@ -1,4 +1,4 @@
-"""`tailorbird snapshot`: have a running capture read tables again, beside its log."""
+"""`tailorbird snapshot`: make a running capture read tables again."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ if TYPE_CHECKING:
 def snapshot(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
     tables: Annotated[
-        list[str] | None, typer.Argument(metavar="[TABLE...]", help="table, database.table, or either behind source.")
+        list[str] | None,
+        typer.Argument(metavar="[TABLE...]", help="table or database.table, optionally prefixed with source."),
     ] = None,
-    more: Annotated[list[str] | None, typer.Option("--table", help="The same, as an option.")] = None,
-    among: Annotated[str | None, typer.Option("--source", help="Whose tables they are; else it is found.")] = None,
-    where: Annotated[str, typer.Option("--where", help="Read only rows for which this SQL condition holds.")] = "",
-    stop: Annotated[bool, typer.Option("--stop", help="Give up the snapshots of these tables instead.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", help="Show the progress until all snapshots are done.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per snapshot under way and line.")] = False,
+    more: Annotated[list[str] | None, typer.Option("--table", help="A table, as an option. May be repeated.")] = None,
+    among: Annotated[str | None, typer.Option("--source", help="The source of the tables, if it is ambiguous.")] = None,
+    where: Annotated[str, typer.Option("--where", help="Read only rows that match this SQL condition.")] = "",
+    stop: Annotated[bool, typer.Option("--stop", help="Cancel the snapshots of these tables.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Show the progress until all snapshots end.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per running snapshot and line.")] = False,
 ) -> None:
     """Read tables again while everything else runs.
 
-    Sends a signal to the captures, which obey within a second.
+    Sends a signal to the captures, which process it within a second. The source is optional if only one has the table.
 
-    A table's source need not be named where only one has it. Without a table it tells how far the snapshots under way
-    are, the first ones too. Live changes win over the rows that are read; polled tables are read again likewise. The
-    signal is Debezium's `execute-snapshot` in the topic `…signals`.
+    Without a table, the command shows the progress of running snapshots, including initial ones. Live changes win over
+    the rows that are read. Polled tables work the same way. The signal is Debezium's `execute-snapshot` in the topic
+    `…signals`.
 
     Example: tailorbird snapshot topologies/shop.yml shop.orders --where "status = 'open'" --follow
     """
@@ -51,8 +52,10 @@ def snapshot(
     for name in tables:
         found = _meant(topology, name, among)
         if topology.sources[found.source].is_only_reported and not stop:
-            what = f"{found} can not be read again: what its source tells is told once"
-            raise UsageError(what, "have its sender tell the rows again, or join what the log has anew: --rebuild")
+            what = f"{found} cannot be read again: its source cannot be queried"
+            raise UsageError(
+                what, "send the rows again from their producer, or rebuild the join from the log: --rebuild"
+            )
         by_source.setdefault(found.source, []).append(found.name)
     kind = "stop-snapshot" if stop else "execute-snapshot"
     for source, names in by_source.items():
@@ -68,10 +71,12 @@ def _meant(topology: Topology, name: str, among: str | None) -> TableId:
     found = topology.tables_meant(name, among)
     if not found:
         known = ", ".join(str(table) for source in topology.sources.values() for table in source.tables)
-        raise UsageError(f"{name} is no captured table of {topology.file}", f"name one: {known}" if known else "")
+        raise UsageError(
+            f"{name} is not a captured table of {topology.file}", f"choose one of {known}" if known else ""
+        )
     if len(found) > 1:
         several = ", ".join(str(table) for table in found)
-        raise UsageError(f"{name} may be {several}", f"say which, e.g. {found[0]}, or --source {found[0].source}")
+        raise UsageError(f"{name} is ambiguous: {several}", f"write {found[0]}, or add --source {found[0].source}")
     return found[0]
 
 
@@ -91,9 +96,9 @@ def _report(topology: Topology, follow: bool, as_json: bool) -> None:
         for one in found:
             typer.echo(json.dumps(dataclasses.asdict(one)) if as_json else shown(one))
         if not found and not as_json:
-            typer.echo("no snapshot is under way")
+            typer.echo("no snapshot is running")
         return
-    deadline = time.monotonic() + TIMEOUT  # a signal is obeyed within a second or two
+    deadline = time.monotonic() + TIMEOUT  # captures process a signal within two seconds
     with bars_of() as bars:
         while True:
             bars(found := read())

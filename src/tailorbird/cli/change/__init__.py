@@ -1,1 +1,1 @@
-"""`plan` and `apply`: from what runs to what the file says."""
+"""`plan` and `apply`: change the running system to match a topology's file."""

@@ -1,4 +1,4 @@
-"""`tailorbird apply`: make in HBase and Solr what a topology needs."""
+"""`tailorbird apply`: create what a topology needs in HBase and Solr, and replace changed tables."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from tailorbird.cli.change.cli_apply_sources import write_sources
 from tailorbird.cli.change.cli_connected import NOTHING_TO_MAKE, ConnectedServers, connected_to, journal_of
 
 if TYPE_CHECKING:
-    from tailorbird.cli.change.cli_versions import VersionsAtWork
+    from tailorbird.cli.change.cli_versions import VersionRollout
     from tailorbird.deploy.plan.change import Change
     from tailorbird.provision.apply import Outcome
     from tailorbird.provision.journal import Journal
 
-TIMEOUT = 600.0  # seconds that a new version may need to become as fresh as the one that serves
+TIMEOUT = 600.0  # seconds until a new version must be as fresh as the one that serves
 
 
 def apply(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per thing, for programs.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="As `tailorbird plan`: do nothing.")] = False,
-    rollback: Annotated[bool, typer.Option("--rollback", help="Queries see the versions of before again.")] = False,
-    retire: Annotated[bool, typer.Option("--retire", help="Remove the versions that queries do not see.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per step, for programs.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing, like `tailorbird plan`.")] = False,
+    rollback: Annotated[bool, typer.Option("--rollback", help="Serve the previous versions again.")] = False,
+    retire: Annotated[bool, typer.Option("--retire", help="Remove versions that do not serve queries.")] = False,
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=0, help="Wait so long for a new version to be fresh.")
+        float, typer.Option("--timeout", metavar="SECONDS", min=0, help="Maximum wait for a new version to be fresh.")
     ] = TIMEOUT,
     no_wait: Annotated[
-        bool, typer.Option("--no-wait", help="Begin new versions and return; a later apply verifies and swaps.")
+        bool, typer.Option("--no-wait", help="Start new versions and return; a later apply verifies and swaps.")
     ] = False,
 ) -> None:
     """Apply a topology: create what is missing, and swap changed tables when they are verified.
 
-    Missing tables, collections and replication peers are created. A table whose query changed is built alongside the
-    old one, which serves until the new one is as fresh and verified.
+    Creates missing tables, collections and replication peers. A table whose query changed is built alongside the old
+    one, which serves until the new one is as fresh and verified.
 
-    Sources with `agent:` are written into the fleet's topic, where their gateways find them (docs/fleet.md).
+    Publishes sources with `agent:` to the fleet's gateways (docs/fleet.md).
 
-    Run it before the processes of the topology, and again after every change of the file; `tailorbird plan` says
-    beforehand what there is to do, and what it costs. Cut off at any step, the next apply does what is left; a second
-    one beside it is refused. Exit code 1 where a table can not be built beside the old one: its sink is Kafka, or it
-    was made before its query was kept; the line says by which command its join begins anew.
+    Run it before the topology's processes, and again after every change of the file. `tailorbird plan` shows the steps
+    and their cost in advance. If an apply is interrupted, the next one continues it. Two applies cannot run at once.
+    Exit code 1: a table cannot be built alongside the old one, because its sink is Kafka, or because it is older than
+    stored queries; the output has the command that rebuilds it.
 
     Example: tailorbird apply topologies/shop.yml --dry-run
 
@@ -79,7 +79,7 @@ def apply(
 
 
 def _applied(topology: Topology, as_json: bool, way: str, timeout: float, wait: bool) -> Sequence[Change]:
-    """Do it, or go back, or remove old versions; the changes that only a person can make."""
+    """Apply, roll back or remove old versions. Return the changes that the user must make by hand."""
 
     def echo(outcome: Outcome) -> None:
         if as_json:
@@ -91,35 +91,39 @@ def _applied(topology: Topology, as_json: bool, way: str, timeout: float, wait: 
         from tailorbird.deploy.plan.rollout import retire as removed
         from tailorbird.deploy.plan.rollout import roll_back
 
-        hands = _hands(topology, connected, journal, echo, timeout)
+        actions = _actions(topology, connected, journal, echo, timeout)
         stuck: Sequence[Change] = ()
         if way == "rollback":
-            roll_back(topology, hands)
+            roll_back(topology, actions)
         elif way == "retire":
-            removed(hands)
+            removed(actions)
         else:
-            stuck = _brought(topology, connected, hands, wait=wait)
+            stuck = _brought(topology, connected, actions, wait=wait)
         journal.end()
     return stuck
 
 
-def _brought(topology: Topology, connected: ConnectedServers, hands: VersionsAtWork, *, wait: bool) -> Sequence[Change]:
-    """Do what the file means; what is left to people of the tables that can not be built beside what serves."""
-    # imported here: `--help` should not wait for the servers' clients and the compiler of queries
+def _brought(
+    topology: Topology, connected: ConnectedServers, actions: VersionRollout, *, wait: bool
+) -> Sequence[Change]:
+    """Apply the file. Return the changes of tables that cannot be built alongside the serving ones."""
+    # imported here: the servers' clients and the query compiler would slow down `--help`
     from tailorbird.deploy.plan.rollout import bring
     from tailorbird.deploy.plan.run_plan import planned
     from tailorbird.deploy.plan.side_by_side import choose
 
-    choice = choose(topology, hands.versions, lambda one: planned(one, connected.stores))
-    bring(topology, choice, hands, wait=wait)
+    choice = choose(topology, actions.versions, lambda one: planned(one, connected.stores))
+    bring(topology, choice, actions, wait=wait)
     if choice.moving and not wait:
         typer.echo(f"{', '.join(choice.moving)}: being built; apply again to verify and swap", err=True)
     return [one for one in choice.changes if one.kind == "join" and one.action in ("rebuild", "refuse")]
 
 
 def note_queries(topology: Topology) -> list[str]:
-    """Keep how the tables of a topology's file are declared, so that a changed one can be built beside; the tables
-    whose query is another one than what runs are left as they are, and returned. Retriable while a server is away.
+    """Store the queries of a topology's tables, so that a changed table can be built alongside the old one.
+
+    Returns the tables whose query differs from the running one; they are not changed. Retriable while a server is
+    unavailable.
     """
     from joins.process.declared import recorded, serving
     from tailorbird.deploy.plan.run_plan import planned
@@ -128,27 +132,27 @@ def note_queries(topology: Topology) -> list[str]:
     if topology.only_captures:
         return []
     with connected_to(topology) as connected, journal_of(connected.client, topology, 60.0) as journal:
-        hands = _hands(topology, connected, journal, lambda _: None)
-        choice = choose(topology, hands.versions, lambda one: planned(one, connected.stores))
+        actions = _actions(topology, connected, journal, lambda _: None)
+        choice = choose(topology, actions.versions, lambda one: planned(one, connected.stores))
         changed = [*choice.moving, *choice.stuck]
         noted = [name for name in topology.tables if name not in changed]
-        hands.store(recorded(topology, hands.versions, serving(hands.versions), noted))
+        actions.store(recorded(topology, actions.versions, serving(actions.versions), noted))
         journal.end()
     return changed
 
 
-def _hands(
+def _actions(
     topology: Topology,
     connected: ConnectedServers,
     journal: Journal,
     made: Callable[[Outcome], None],
     timeout: float = TIMEOUT,
-) -> VersionsAtWork:
-    from tailorbird.cli.change.cli_versions import VersionsAtWork
+) -> VersionRollout:
+    from tailorbird.cli.change.cli_versions import VersionRollout
     from tailorbird.deploy.plan.kafka_versions import newest_versions
 
     versions = newest_versions(topology)
-    return VersionsAtWork(
+    return VersionRollout(
         topology,
         versions,
         connected,
@@ -160,11 +164,11 @@ def _hands(
 
 
 def provision(topology: Topology, *, settling: float = 0.0) -> Generator[Outcome]:
-    """Make what a topology lacks, yielding each outcome as it is reached; errors as in `tailorbird.provision`.
+    """Create what a topology lacks, and yield each outcome. Raises the errors of `tailorbird.provision`.
 
-    UsageError where another apply of the topology is at work for longer than `settling` (seconds).
+    UsageError if another apply of the topology runs for longer than `settling` seconds.
     """
-    # imported here: HBase's and Solr's clients cost half a second, which `--help` should not
+    # imported here: the clients of HBase and Solr would slow down `--help` by half a second
     from tailorbird.provision.apply import apply as run
     from tailorbird.provision.plan import plan
 

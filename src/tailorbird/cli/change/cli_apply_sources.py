@@ -1,4 +1,4 @@
-"""What an apply writes for a fleet: the configurations of sources that agents capture."""
+"""Publish the configurations of sources that agents capture."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from cdc.topology.topology import Topology
 
 
 def sources(topology: Topology, *, dry_run: bool) -> Iterator[tuple[str, Literal["made", "changed", "kept"], str]]:
-    """Write the configurations of sources that agents capture; name, what was done, by whom it is captured."""
+    """Publish the configurations of sources that agents capture. Yield (name, action, capturing agents)."""
     if all(source.agent is None for source in topology.sources.values()):
         return
-    # imported here: a fleet needs gRPC, which other topologies do not
+    # imported here: only a fleet needs gRPC
     from tailorbird.web.fleet.kafka_fleet import written
 
     for one in written(topology, dry_run=dry_run):
@@ -23,7 +23,7 @@ def sources(topology: Topology, *, dry_run: bool) -> Iterator[tuple[str, Literal
 
 
 def write_sources(topology: Topology, *, as_json: bool) -> None:
-    """Write them, and tell each in a line. Retriable while Kafka is away."""
+    """Publish the configurations and print a line for each. Retriable while Kafka is unavailable."""
     for name, done, note in sources(topology, dry_run=False):
         if as_json:
             typer.echo(json.dumps({"kind": "source", "name": name, "done": done, "note": note}))

@@ -1,4 +1,4 @@
-"""The servers of a topology, and the journal of its applies, for the time of a command."""
+"""Connect to a topology's servers and to the journal of its applies."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from tailorbird.provision.journal import Journal, JournalEntry
     from tailorbird.provision.stores import Stores
 
-NOTHING_TO_MAKE = "nothing to make: the topology has no tables and no indexes; a capture creates its topics by itself"
+NOTHING_TO_MAKE = "nothing to create: the topology has no tables and no indexes; a capture creates its own topics"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectedServers:
-    """A topology's servers, connected."""
+    """Connections to a topology's servers."""
 
     stores: Stores
     client: Client
@@ -37,14 +37,14 @@ class ConnectedServers:
 
 @contextmanager
 def stores_of(topology: Topology) -> Iterator[Stores]:
-    """The servers of a topology, connected while the block runs."""
+    """Connect to the servers of a topology while the block runs."""
     with connected_to(topology) as connected:
         yield connected.stores
 
 
 @contextmanager
 def journal_of(client: Client, topology: Topology, settling: float) -> Iterator[Journal]:
-    """The journal, begun: no other apply is at work on the topology while the block runs."""
+    """Begin the journal. No other apply can run on the topology during the block."""
     from tailorbird.provision.journal import Applier, Journal
     from tailorbird.provision.zk_journal import StoredJournal
 
@@ -57,7 +57,7 @@ def journal_of(client: Client, topology: Topology, settling: float) -> Iterator[
     )
     cut_off = _begun(journal, time.monotonic() + settling)
     if cut_off is not None:
-        typer.echo(f"an apply was cut off ({cut_off}); this one does what it left", err=True)
+        typer.echo(f"an earlier apply was interrupted ({cut_off}); this one continues it", err=True)
     try:
         yield journal
     finally:

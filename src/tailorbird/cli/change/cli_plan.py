@@ -1,4 +1,4 @@
-"""`tailorbird plan`: what would be done to what runs, and what it costs; `tailorbird apply --dry-run` is the same."""
+"""`tailorbird plan`: show the steps of an apply and their cost, like `tailorbird apply --dry-run`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def plan(
 ) -> None:
     """Show what `tailorbird apply` would do, step by step, with rows and time.
 
-    Compared are HBase's tables and peers, the stored layouts, Solr's collections and fields, Kafka's topics, and the
-    joins' states on this machine. Nothing is changed. Exit code 1 where something is left to do by hand: a join to
-    begin anew, an index to reindex, or what contradicts the file and is refused.
+    Compares HBase's tables and peers, the stored layouts, Solr's collections and fields, Kafka's topics, and the joins'
+    state on this machine. Changes nothing. Exit code 1: a step is left to do by hand, such as a join to rebuild or an
+    index to reindex, or something contradicts the file and is refused.
 
     Example: tailorbird plan topologies/shop.yml
 
@@ -29,8 +29,8 @@ def plan(
 
 
 def show_plan(topology: Topology, *, as_json: bool) -> None:
-    """Print it; `typer.Exit` with code 1 as `plan` says."""
-    # imported here: the servers' clients and the compiler cost what `--help` should not
+    """Print the plan. Raises `typer.Exit` with code 1 if steps must be done by hand."""
+    # imported here: the servers' clients and the query compiler would slow down `--help`
     from tailorbird.cli.change.cli_connected import NOTHING_TO_MAKE, stores_of
     from tailorbird.deploy.plan.kafka_versions import newest_versions
     from tailorbird.deploy.plan.plan_text import lines_of, reported

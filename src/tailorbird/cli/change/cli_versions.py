@@ -1,4 +1,4 @@
-"""Versions of tables beside one another, wired: built, compared, moved to, gone back from, removed."""
+"""Build, verify, swap, roll back and remove versions of tables."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _LOOK_EVERY, _REPORT_AFTER = 1.0, 5.0
 _TIMEOUT = 120.0
 
 
-class VersionsAtWork:
-    """The hands of `tailorbird.deploy.plan.rollout` on one topology, whose journal the caller holds.
+class VersionRollout:
+    """Implements `tailorbird.deploy.plan.rollout.RolloutActions` for one topology. The caller holds its journal.
 
-    `topology` is the file's. `report` gets what a person should know, `made` what is provisioned. A version that is not
-    fresh after `timeout` seconds is a `NotYet`.
+    `topology` is that of the file. `report` receives messages for the user, `made` each provisioning outcome. Raises
+    `NotYet` if a version is not fresh after `timeout` seconds.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class VersionsAtWork:
         self._moves: dict[str, list[NameMove]] = {}
 
     def store(self, versions: Versions) -> None:
-        """See Hands."""
+        """See `RolloutActions`."""
         from tailorbird.deploy.plan.kafka_versions import store_versions
 
         if versions != self.versions:
@@ -60,7 +60,7 @@ class VersionsAtWork:
             self.versions = versions
 
     def provision(self, running: Topology) -> None:
-        """See Hands."""
+        """See `RolloutActions`."""
         from tailorbird.provision.apply import apply
         from tailorbird.provision.plan import plan
 
@@ -68,20 +68,20 @@ class VersionsAtWork:
             self._made(outcome)
 
     def until_fresh(self, name: str, number: int) -> None:
-        """See Hands."""
+        """See `RolloutActions`."""
         one = self.versions.tables[name]
         called, was = version_name(name, number), version_name(name, one.serving)
         self._at(f"wait for {called}")
         self._until_fresh(called, was)
 
     def verify(self, name: str, number: int) -> None:
-        """See Hands."""
+        """See `RolloutActions`."""
         called = version_name(name, number)
         self._at(f"verify {called}")
         self._verify(called)
 
     def move(self, name: str, number: int) -> IndexVersions:
-        """See Hands."""
+        """See `RolloutActions`."""
         one = self.versions.tables[name]
         called, was = version_name(name, number), version_name(name, one.serving)
         self._at(f"move what queries see from {was} to {called}")
@@ -97,14 +97,14 @@ class VersionsAtWork:
         return indexes
 
     def moved(self, name: str) -> None:
-        """See Hands."""
+        """See `RolloutActions`."""
         for move in self._moves.pop(name):
             move.done()
         called = version_name(name, self.versions.tables[name].serving)
-        self._report(f"queries see {called}; the way back: tailorbird apply {self.topology.file} --rollback")
+        self._report(f"queries see {called}; to go back: tailorbird apply {self.topology.file} --rollback")
 
     def end(self, name: str, numbers: Sequence[int]) -> None:
-        """See Hands."""
+        """See `RolloutActions`."""
         for number in numbers:
             self._at(f"remove {version_name(name, number)}")
             self._remove(self.versions.tables[name], number, self._hbase)
@@ -113,7 +113,7 @@ class VersionsAtWork:
         self._journal.at(1, 1, doing)
 
     def _until_fresh(self, called: str, was: str) -> None:
-        """Until a version shows, in HBase and in its indexes, at least what the serving one showed when it began."""
+        """Wait until a version has, in HBase and its indexes, at least what the serving one had at the start."""
         from joins.stores.hbase_table import joined_table
 
         running = in_versions(self.topology, self.versions)
@@ -150,9 +150,9 @@ class VersionsAtWork:
 
     def _behind(self, goal: Mapping[str, int], reached: Mapping[str, int], what: str) -> str:
         if not reached:
-            return f"{what} has not come to its first complete cut"
+            return f"{what} has not completed its first cut"
         late = [source for source, sequence in goal.items() if reached.get(source, -1) < sequence]
-        return f"{what} is behind in {', '.join(late)}" if late else ""
+        return f"{what} lags source {', '.join(late)}" if late else ""
 
     def _verify(self, called: str) -> None:
         from tailorbird.verify.index.run_index_stage import verify_indexes
@@ -163,11 +163,9 @@ class VersionsAtWork:
         for said in (*verify_tables(asked, SilentTerminal()), *verify_indexes(asked, SilentTerminal())):
             verdict = said.last
             if verdict.outcome == "different":
-                what = (
-                    f"{called} is not what the sources say: {len(verdict.findings)} rows differ in its {verdict.stage}"
-                )
+                what = f"{called} differs from the sources: {len(verdict.findings)} rows differ in its {verdict.stage}"
                 raise Fatal(
-                    what, f"`tailorbird verify {self.topology.file} --table {called}` names them; nothing was moved"
+                    what, f"`tailorbird verify {self.topology.file} --table {called}` lists them; nothing was swapped"
                 )
             self._report(f"{called}: {verdict.stage} {verdict.outcome}, {verdict.rows:,} rows")
 
@@ -210,7 +208,7 @@ class VersionsAtWork:
         for index in indexes:
             id_ = self._peer(index)
             collections = StoredTargets(self._client, id_, collection=index.collection).read().collections
-            # whatever cuts this off, the name is never used again
+            # the name is never used again, even if this is interrupted
             if id_ in hbase.peers():
                 generations.mark_made(id_)
                 hbase.remove_peer(id_)
@@ -227,7 +225,7 @@ class VersionsAtWork:
         deadline = time.monotonic() + _TIMEOUT
         while left := at_work():
             if time.monotonic() > deadline:
-                raise UsageError(f"{', '.join(left)} is still at work", "stop it; `tailorbird run` does so by itself")
+                raise UsageError(f"{', '.join(left)} is still running", "stop it; `tailorbird run` stops it by itself")
             time.sleep(_LOOK_EVERY)
 
 

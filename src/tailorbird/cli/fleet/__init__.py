@@ -1,1 +1,1 @@
-"""Commands of the fleet: the gateway, and who may dial it."""
+"""Commands for the fleet: gateways, agents, certificates and tokens."""

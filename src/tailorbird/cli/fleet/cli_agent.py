@@ -1,4 +1,4 @@
-"""`tailorbird agent`: the only command on a database's host."""
+"""`tailorbird agent`: run the agent on a database's host."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import typer
 
 def agent(
     gateway: Annotated[
-        list[str], typer.Option("--gateway", help="Host and port of a gateway to dial; again for more, by turns.")
+        list[str], typer.Option("--gateway", help="Host and port of a gateway. May be repeated; tried in turn.")
     ],
     identity: Annotated[str, typer.Option("--identity", help="Folder of the agent's certificates.")] = "agent",
     policy: Annotated[
-        str, typer.Option("--policy", help="What may leave this host, and how databases are reached.")
+        str, typer.Option("--policy", help="File that limits what may leave this host, with database connections.")
     ] = "policy.yml",
     metrics_port: Annotated[
-        int, typer.Option("--metrics-port", help="Serve Prometheus and /health here on 127.0.0.1; 0: nowhere.")
+        int, typer.Option("--metrics-port", help="Serve metrics and /health on this port of 127.0.0.1; 0: off.")
     ] = 0,
 ) -> None:
-    """Capture what a gateway asks for, within this host's policy.
+    """Capture the sources that a gateway assigns, within this host's policy.
 
-    The agent dials out and listens nowhere.
+    The agent dials out and accepts no connections.
 
-    Runs until SIGTERM or Ctrl-C. Needs no topology: sources come from the fleet (`tailorbird fleet source add`).
+    Runs until SIGTERM or Ctrl-C. Needs no topology: the fleet defines the sources (`tailorbird fleet source add`).
 
     Example: tailorbird agent --gateway gw1.example.org:7443 --identity paris --policy policy.yml
     """

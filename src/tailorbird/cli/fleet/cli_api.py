@@ -1,4 +1,4 @@
-"""What all commands share that ask a gateway's API: where it is, whom to trust, which token, how to tell."""
+"""Shared options and output of the commands that call a gateway's API."""
 
 from __future__ import annotations
 
@@ -19,41 +19,42 @@ Api = Annotated[
     str, typer.Option("--api", envvar="TAILORBIRD_FLEET_API", help="Host and port of a gateway's API.")
 ]  # fmt: skip
 Ca = Annotated[
-    Path, typer.Option("--ca", envvar="TAILORBIRD_FLEET_CA", help="The fleet's ca.pem, which the gateway is known by.")
+    Path,
+    typer.Option("--ca", envvar="TAILORBIRD_FLEET_CA", help="The fleet's ca.pem, which authenticates the gateway."),
 ]
 TokenFile = Annotated[
     Path | None,
-    typer.Option("--token-file", help="A file with the token in it; by default $TAILORBIRD_FLEET_TOKEN is."),
+    typer.Option("--token-file", help="File with the token. Default: $TAILORBIRD_FLEET_TOKEN."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
-Wait = Annotated[float, typer.Option("--wait", help="Seconds to wait until the agent runs it; 0: not.")]
+Wait = Annotated[float, typer.Option("--wait", help="Seconds to wait until the agent runs it; 0: do not wait.")]
 API, CA = "127.0.0.1:7444", Path("fleet-ca/ca.pem")
 
 
 def ask(api: str, ca: Path, token_file: Path | None) -> FleetApi:
-    """The API."""
+    """Return a client of the API."""
     from tailorbird.web.fleet.http_fleet import api_of
 
     return api_of(api, ca, token_file)
 
 
 def report(found: Any, as_json: bool, line: str) -> None:
-    """An answer as JSON, or as a line."""
+    """Print an answer as JSON or as a line."""
     typer.echo(json.dumps(found) if as_json else one_line(line))
 
 
 def one_line(text: str) -> str:
-    """A text that others have written, so that it can neither look like a line of its own nor command a terminal.
+    """Escape untrusted text, so that it can neither imitate a line of output nor control the terminal.
 
-    Agents, and whoever asks the API without a token, say what is in the audit.
+    The audit log contains text from agents and from unauthenticated requests.
     """
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
 def report_version(one: FleetApi, found: dict[str, Any], as_json: bool, wait: float) -> None:
-    """A version that was written; with `wait`, what became of it."""
+    """Print the written version. With `wait`, wait until the agent runs it, and print the result."""
     source, version = found["source"], found["version"]
-    report(found, as_json, f"{source}: version {version} is written")
+    report(found, as_json, f"{source}: version {version} is stored")
     if wait > 0:
         reported = one.settled(source, version, wait)
         more = f", {reported['reason']}" if reported["reason"] else ""
@@ -61,18 +62,20 @@ def report_version(one: FleetApi, found: dict[str, Any], as_json: bool, wait: fl
 
 
 def read_keys(file: Path) -> dict[str, Any]:
-    """A configuration in a file of YAML or JSON; UsageError where it is none."""
+    """Read a configuration from a YAML or JSON file. UsageError if it is invalid."""
     try:
         found = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UsageError(f"{file}: {error}", "a file of YAML or JSON") from error
+        raise UsageError(f"{file}: {error}", "give a YAML or JSON file") from error
     if not isinstance(found, dict):
-        raise UsageError(f"{file} holds no configuration", "agents, connection, database, tables as in docs/fleet.md")
+        raise UsageError(
+            f"{file} contains no configuration", "write agents, connection, database, tables as in docs/fleet.md"
+        )
     return found
 
 
 def pairs_of(texts: list[str] | None, option: str) -> dict[str, Any]:
-    """`key=value` by key, each value read as YAML; UsageError for what is none."""
+    """Parse `key=value` pairs, with YAML values. UsageError for invalid pairs."""
     found = {}
     for text in texts or ():
         key, equals, value = text.partition("=")
@@ -86,5 +89,5 @@ def pairs_of(texts: list[str] | None, option: str) -> dict[str, Any]:
 
 
 def when(ms: float | None) -> str:
-    """A time, as people read it."""
+    """Format a time."""
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds") if ms else "never"

@@ -1,4 +1,4 @@
-"""`tailorbird fleet`: the fleet's certificates, and what operators ask of a gateway."""
+"""`tailorbird fleet`: manage the fleet through a gateway, and its certificates."""
 
 from __future__ import annotations
 

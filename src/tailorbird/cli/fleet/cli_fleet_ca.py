@@ -1,4 +1,4 @@
-"""`tailorbird fleet ca`: the fleet's certificates, which say who is who, and which of them count no more."""
+"""`tailorbird fleet ca`: issue, list and revoke the fleet's certificates."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from tailorbird.cli.fleet.cli_api import API, CA, Api, Ca, Json, TokenFile, ask,
 
 ca = typer.Typer(
     no_args_is_help=True,
-    help="The fleet's certificates, which say who is who.\n\nExample: tailorbird fleet ca init --tenant acme",
+    help="Manage the certificates of agents and gateways.\n\nExample: tailorbird fleet ca init --tenant acme",
 )
-_AUTHORITY = Annotated[Path, typer.Option("--authority", help="Folder of the authority; its key never leaves it.")]
-_TENANT = Annotated[str, typer.Option("--tenant", help="Whose fleet it is: small letters and digits.")]
-_ROLE = Annotated[Literal["agent", "gateway"], typer.Argument(help="What it is for.")]
-_NAME = Annotated[str, typer.Argument(help="Its name: small letters, digits, dots, dashes.")]
+_AUTHORITY = Annotated[Path, typer.Option("--authority", help="Folder of the certificate authority and its key.")]
+_TENANT = Annotated[str, typer.Option("--tenant", help="The fleet's tenant: lower-case letters and digits.")]
+_ROLE = Annotated[Literal["agent", "gateway"], typer.Argument(help="The role of the certificate.")]
+_NAME = Annotated[str, typer.Argument(help="The name: lower-case letters, digits, dots, dashes.")]
 _FOLDER = Path("fleet-ca")
 
 
 @ca.command("init")
 def init(authority: _AUTHORITY = _FOLDER, tenant: _TENANT = "main") -> None:
-    """Create the authority that signs all certificates of a fleet.
+    """Create the certificate authority of a fleet.
 
     Example: tailorbird fleet ca init --tenant acme
     """
     from ingest.fleet.identity import identity
     from tailorbird.web.fleet.file_ca import init as make
 
-    identity(tenant, "agents", "any")  # refuses what is no tenant's name
+    identity(tenant, "agents", "any")  # rejects an invalid tenant name
     make(authority, tenant)
-    typer.echo(f"{authority}: keep ca-key.pem safe; whoever has it can make agents and gateways")
+    typer.echo(f"{authority}: store ca-key.pem offline; anyone who has it can issue agents and gateways")
 
 
 @ca.command("issue")
 def issue(
     role: _ROLE,
     name: _NAME,
-    into: Annotated[Path | None, typer.Option("--into", help="Folder to write to; by default its name.")] = None,
+    into: Annotated[Path | None, typer.Option("--into", help="Folder to write to. Default: the name.")] = None,
     host: Annotated[
-        list[str] | None, typer.Option("--host", help="Of a gateway: a host that agents dial; again for more.")
+        list[str] | None, typer.Option("--host", help="Gateways: a host name that agents dial. May be repeated.")
     ] = None,
-    days: Annotated[int, typer.Option("--days", min=1, help="How long it is valid.")] = 365,
+    days: Annotated[int, typer.Option("--days", min=1, help="Validity in days.")] = 365,
     request: Annotated[
-        Path | None, typer.Option("--request", help="For the key of this request, which never leaves its host.")
+        Path | None, typer.Option("--request", help="Sign this request instead of creating a key.")
     ] = None,
     authority: _AUTHORITY = _FOLDER,
     tenant: _TENANT = "main",
@@ -61,7 +61,7 @@ def issue(
     from tailorbird.web.fleet.file_ca import sign
 
     if role == "gateway" and not host:
-        raise UsageError("a gateway's certificate names the hosts that agents dial", "--host NAME, again for more")
+        raise UsageError("a gateway's certificate needs the host names that agents dial", "add --host NAME")
     folder, who = into or Path(name), identity(tenant, f"{role}s", name)
     if request is None:
         number = make(authority, who, folder, hosts=host or (), days=days)
@@ -74,11 +74,12 @@ def issue(
 @ca.command("request")
 def ask_for(
     name: _NAME,
-    into: Annotated[Path | None, typer.Option("--into", help="Folder of the key; by default the name.")] = None,
+    into: Annotated[Path | None, typer.Option("--into", help="Folder of the key. Default: the name.")] = None,
 ) -> None:
-    """Request a certificate on the host that uses it; the key never leaves the host.
+    """Create a key and a certificate request on the host that uses them.
 
-    Carry request.pem to the authority (`fleet ca issue … --request`), and cert.pem and ca.pem back.
+    Copy request.pem to the authority (`fleet ca issue … --request`), and cert.pem and ca.pem back. The key never leaves
+    the host.
 
     Example: tailorbird fleet ca request paris
     """
@@ -86,7 +87,7 @@ def ask_for(
     from tailorbird.web.fleet.file_ca import request
 
     identity("any", "agents", name)
-    typer.echo(f"{request(into or Path(name), name)}: to be signed by `tailorbird fleet ca issue … --request`")
+    typer.echo(f"{request(into or Path(name), name)}: sign it with `tailorbird fleet ca issue … --request`")
 
 
 @ca.command("list")
@@ -98,17 +99,17 @@ def list_issued(authority: _AUTHORITY = _FOLDER, as_json: Json = False) -> None:
     from tailorbird.web.fleet.file_ca import issued
 
     for one in issued(authority):
-        who = one.who.uri if one.who else "nobody"
+        who = one.who.uri if one.who else "unknown"
         reported = {"serial": one.serial, "who": who, "ends_ms": int(one.ends * 1000)}
         report(reported, as_json, f"{one.serial}: {who}, until {when(one.ends * 1000)}")
 
 
 @ca.command("revoke")
 def revoke(
-    role: Annotated[Literal["agent"], typer.Argument(help="What it was for.")],
-    name: Annotated[str, typer.Argument(help="Its name, of which all certificates are revoked.")],
+    role: Annotated[Literal["agent"], typer.Argument(help="The role of the certificate.")],
+    name: Annotated[str, typer.Argument(help="The name; all of its certificates are revoked.")],
     serial: Annotated[
-        list[str] | None, typer.Option("--serial", help="Only this number, needs no authority; again for more.")
+        list[str] | None, typer.Option("--serial", help="Only this serial number; needs no authority. May be repeated.")
     ] = None,
     authority: _AUTHORITY = _FOLDER,
     api: Api = API,
@@ -116,10 +117,10 @@ def revoke(
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Revoke an agent's certificates for good; open streams are cut within seconds.
+    """Revoke an agent's certificates permanently; open streams end within seconds.
 
-    A certificate that is issued afterwards under the same name counts. Gateways' certificates are not looked up by
-    agents: give them few --days.
+    A certificate issued later for the same name is valid. Agents do not check gateways' certificates for revocation, so
+    issue these for few --days.
 
     Example: tailorbird fleet ca revoke agent paris
     """
@@ -131,7 +132,9 @@ def revoke(
             one.serial for one in issued(authority) if one.who and (one.who.role, one.who.name) == (f"{role}s", name)
         ]
     if not numbers:
-        raise UsageError(f"{authority} has issued nothing for {role} {name}", "--authority FOLDER, or --serial NUMBER")
+        raise UsageError(
+            f"{authority} has issued no certificate for {role} {name}", "give --authority FOLDER or --serial NUMBER"
+        )
     one = ask(api, ca_file, token_file)
     for number in numbers:
         found: dict[str, Any] = one.ask("PUT", f"revoked-certificates/{_in_path(number)}")

@@ -1,4 +1,4 @@
-"""`tailorbird fleet agents | map | audit | drain`: who is there, what they see, who did what."""
+"""`tailorbird fleet agents | gateways | map | audit | drain`: inspect and drain the fleet."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def gateways(api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_json:
     """
     for one in ask(api, ca, token_file).ask("GET", "gateways"):
         state = ", drained" if one["drained"] else ""
-        report(one, as_json, f"{one['gateway']}: {one['agents']} agents, heard of {when(one['heard_ms'])}{state}")
+        report(one, as_json, f"{one['gateway']}: {one['agents']} agents, last seen {when(one['heard_ms'])}{state}")
 
 
 def show_map(
-    agent: Annotated[str | None, typer.Option("--agent", help="What this agent sees alone.")] = None,
-    columns: Annotated[bool, typer.Option("--columns", help="The columns, too.")] = False,
+    agent: Annotated[str | None, typer.Option("--agent", help="Only tables that this agent sees.")] = None,
+    columns: Annotated[bool, typer.Option("--columns", help="Also list the columns.")] = False,
     api: Api = API,
     ca: Ca = CA,
     token_file: TokenFile = None,
@@ -55,7 +55,7 @@ def show_map(
 
 
 def audit(
-    last: Annotated[int, typer.Option("--last", help="How many lines.")] = 20,
+    last: Annotated[int, typer.Option("--last", help="Number of lines.")] = 20,
     api: Api = API,
     ca: Ca = CA,
     token_file: TokenFile = None,
@@ -77,9 +77,9 @@ def _line(one: dict[str, Any]) -> str:
 
 
 def drain(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of an agent, or a gateway with --gateway.")],
-    gateway: Annotated[bool, typer.Option("--gateway", help="A gateway: its agents dial another one.")] = False,
-    off: Annotated[bool, typer.Option("--off", help="Let it come back.")] = False,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="An agent, or a gateway with --gateway.")],
+    gateway: Annotated[bool, typer.Option("--gateway", help="Drain a gateway: its agents use another one.")] = False,
+    off: Annotated[bool, typer.Option("--off", help="End the drain.")] = False,
     api: Api = API,
     ca: Ca = CA,
     token_file: TokenFile = None,

@@ -1,4 +1,4 @@
-"""`tailorbird fleet page`: the fleet to look at and to click."""
+"""`tailorbird fleet page`: serve the fleet's web page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def page(
 ) -> None:
     """Serve the fleet's page: agents, tables, sources and snapshot progress.
 
-    It asks for a token and does what that token may. It listens on loopback alone; stop it with Ctrl-C.
+    The page asks for a token and has the rights of that token. It listens only on loopback; stop it with Ctrl-C.
 
     Example: tailorbird fleet page --api gw1.example.org:7444 --ca fleet-ca/ca.pem
     """

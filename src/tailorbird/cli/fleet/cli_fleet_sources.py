@@ -1,4 +1,4 @@
-"""`tailorbird fleet source | sync | config | positions | dump`: what the fleet captures."""
+"""`tailorbird fleet source | sync | config | positions | dump`: manage the sources that the fleet captures."""
 
 from __future__ import annotations
 
@@ -27,24 +27,25 @@ from tailorbird.cli.fleet.cli_api import (
 )
 
 source = typer.Typer(
-    no_args_is_help=True, help="What the fleet captures.\n\nExample: tailorbird fleet source list"
+    no_args_is_help=True, help="Manage the sources of the fleet.\n\nExample: tailorbird fleet source list"
 )  # fmt: skip
 sync = typer.Typer(
-    no_args_is_help=True, help="Tables of a source.\n\nExample: tailorbird fleet sync start shop orders"
+    no_args_is_help=True, help="Start and stop capturing tables.\n\nExample: tailorbird fleet sync start shop orders"
 )  # fmt: skip
 config = typer.Typer(
-    no_args_is_help=True, help="A source's configuration, by version.\n\nExample: tailorbird fleet config show shop"
+    no_args_is_help=True,
+    help="Manage versions of a source's configuration.\n\nExample: tailorbird fleet config show shop",
 )
 positions = typer.Typer(
-    no_args_is_help=True, help="Where a source stands.\n\nExample: tailorbird fleet positions show shop"
+    no_args_is_help=True, help="List and reset positions of a source.\n\nExample: tailorbird fleet positions show shop"
 )
 Name = Annotated[str, typer.Argument(metavar="SOURCE", help="The source's name.")]
 Tables = Annotated[list[str], typer.Argument(metavar="TABLE...", help="table, or database.table.")]
 Agents = Annotated[
-    list[str] | None, typer.Option("--agent", help="Which agent may have it; again for more, first choice first.")
+    list[str] | None, typer.Option("--agent", help="Agent that may capture it. May be repeated; preferred first.")
 ]
 Keys = Annotated[
-    list[str] | None, typer.Option("--set", help="KEY=VALUE, as under `sources:` of a topology; again for more.")
+    list[str] | None, typer.Option("--set", help="KEY=VALUE, as in `sources:` of a topology. May be repeated.")
 ]
 
 
@@ -59,19 +60,21 @@ def list_sources(api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_j
         tables = ", ".join(one["spec"].get("tables") or ()) or "no table"
         state = reported["status"] if one["spec"]["running"] else "stopped"
         more = f": {reported['reason']}" if reported["reason"] else ""
-        held = one["agent"] or "nobody"
-        report(one, as_json, f"{one['source']}: version {one['version']}, {held} has it, {state}{more}; {tables}")
+        held = one["agent"] or "no agent"
+        report(one, as_json, f"{one['source']}: version {one['version']}, {held}, {state}{more}; {tables}")
 
 
 @source.command("add")
 def add_source(
     name: Name,
     agent: Agents = None,
-    connection: Annotated[str | None, typer.Option("--connection", help="Its alias in the agent's policy.")] = None,
-    database: Annotated[str | None, typer.Option("--database", help="Where tables named by one part are.")] = None,
-    table: Annotated[list[str] | None, typer.Option("--table", help="A table to capture; again for more.")] = None,
+    connection: Annotated[
+        str | None, typer.Option("--connection", help="Connection name in the agent's policy.")
+    ] = None,
+    database: Annotated[str | None, typer.Option("--database", help="Default database of table names.")] = None,
+    table: Annotated[list[str] | None, typer.Option("--table", help="A table to capture. May be repeated.")] = None,
     keys: Keys = None,
-    file: Annotated[Path | None, typer.Option("--file", help="A configuration of YAML or JSON to begin with.")] = None,
+    file: Annotated[Path | None, typer.Option("--file", help="Initial configuration, YAML or JSON.")] = None,
     wait: Wait = 0.0,
     api: Api = API,
     ca: Ca = CA,
@@ -94,8 +97,10 @@ def add_source(
 def set_source(
     name: Name,
     agent: Agents = None,
-    connection: Annotated[str | None, typer.Option("--connection", help="Its alias in the agent's policy.")] = None,
-    running: Annotated[bool | None, typer.Option("--run/--stop", help="Whether it is captured at all.")] = None,
+    connection: Annotated[
+        str | None, typer.Option("--connection", help="Connection name in the agent's policy.")
+    ] = None,
+    running: Annotated[bool | None, typer.Option("--run/--stop", help="Start or stop the capture.")] = None,
     keys: Keys = None,
     wait: Wait = 0.0,
     api: Api = API,
@@ -110,14 +115,14 @@ def set_source(
     said = {"agents": agent or None, "connection": connection, "running": running}
     change = {key: value for key, value in said.items() if value is not None} | pairs_of(keys, "--set")
     if not change:
-        raise UsageError("nothing to change", "--agent, --connection, --stop, --set KEY=VALUE")
+        raise UsageError("nothing to change", "give --agent, --connection, --stop or --set KEY=VALUE")
     one = ask(api, ca, token_file)
     report_version(one, one.ask("PATCH", f"sources/{_name(name)}", change), as_json, wait)
 
 
 @source.command("rm")
 def remove_source(name: Name, api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_json: Json = False) -> None:
-    """Remove a source; topics and position stay, and a roll-back restores it.
+    """Remove a source; its topics and position remain, and a rollback restores it.
 
     Example: tailorbird fleet source rm shop
     """
@@ -129,16 +134,18 @@ def remove_source(name: Name, api: Api = API, ca: Ca = CA, token_file: TokenFile
 def start_sync(
     name: Name,
     tables: Tables,
-    ignore: Annotated[list[str] | None, typer.Option("--ignore", help="A column that does not leave.")] = None,
+    ignore: Annotated[list[str] | None, typer.Option("--ignore", help="A column that is not captured.")] = None,
     mask: Annotated[list[str] | None, typer.Option("--mask", help="COLUMN=MASK, e.g. mail=redact.")] = None,
-    where: Annotated[str, typer.Option("--where", help="Which rows are read first; changes of all are told.")] = "",
+    where: Annotated[
+        str, typer.Option("--where", help="Rows of the initial snapshot; changes of all rows are published.")
+    ] = "",
     wait: Wait = 0.0,
     api: Api = API,
     ca: Ca = CA,
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Add tables to a source; each is read whole while changes flow.
+    """Add tables to a source; each gets a snapshot while changes flow.
 
     Example: tailorbird fleet sync start shop orders users --wait 30
     """
@@ -159,7 +166,7 @@ def stop_sync(
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Stop capturing tables; their topics stay.
+    """Stop capturing tables; their topics remain.
 
     Example: tailorbird fleet sync stop shop orders
     """
@@ -170,7 +177,7 @@ def stop_sync(
 def dump(
     name: Name,
     tables: Tables,
-    where: Annotated[str, typer.Option("--where", help="Only rows for which this condition holds.")] = "",
+    where: Annotated[str, typer.Option("--where", help="Only rows that match this condition.")] = "",
     api: Api = API,
     ca: Ca = CA,
     token_file: TokenFile = None,
@@ -188,7 +195,7 @@ def dump(
 @config.command("show")
 def show_config(
     name: Name,
-    version: Annotated[int | None, typer.Option("--version", help="An older one.")] = None,
+    version: Annotated[int | None, typer.Option("--version", help="An older version.")] = None,
     api: Api = API,
     ca: Ca = CA,
     token_file: TokenFile = None,
@@ -204,7 +211,7 @@ def show_config(
         return
     typer.echo(json.dumps(found["spec"], indent=2))
     for one in found["versions"]:
-        of = f", version {one['of']} again" if one["of"] else ""
+        of = f", restores version {one['of']}" if one["of"] else ""
         mark = "*" if one["version"] == found["version"] else " "
         typer.echo(f"{mark} version {one['version']}, {when(one['at_ms'])}, {one['by']}{of}")
 
@@ -212,7 +219,7 @@ def show_config(
 @config.command("set")
 def set_config(
     name: Name,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The whole configuration, YAML or JSON.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The complete configuration, YAML or JSON.")],
     wait: Wait = 0.0,
     api: Api = API,
     ca: Ca = CA,
@@ -230,7 +237,7 @@ def set_config(
 @config.command("rollback")
 def roll_back_config(
     name: Name,
-    version: Annotated[int, typer.Argument(metavar="VERSION", help="Whose words are written again.")],
+    version: Annotated[int, typer.Argument(metavar="VERSION", help="The version to restore.")],
     wait: Wait = 0.0,
     api: Api = API,
     ca: Ca = CA,
@@ -249,7 +256,7 @@ def roll_back_config(
 def show_positions(
     name: Name, api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_json: Json = False
 ) -> None:
-    """List positions that a source can be set back to.
+    """List positions that a source can be reset to.
 
     Example: tailorbird fleet positions show shop
     """
@@ -260,26 +267,28 @@ def show_positions(
 @positions.command("set")
 def set_position(
     name: Name,
-    sequence: Annotated[int | None, typer.Option("--to-sequence", help="The newest of at most this number.")] = None,
+    sequence: Annotated[
+        int | None, typer.Option("--to-sequence", help="The newest position up to this sequence number.")
+    ] = None,
     before: Annotated[
-        datetime | None, typer.Option("--before", help="The newest one committed before this time, in UTC.")
+        datetime | None, typer.Option("--before", help="The newest position committed before this time, in UTC.")
     ] = None,
     api: Api = API,
     ca: Ca = CA,
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Set a source back; its agent publishes again what came since.
+    """Reset a source to a position; its agent publishes all later changes again.
 
     Example: tailorbird fleet positions set shop --to-sequence 1200
     """
     if sequence is None and before is None:
-        raise UsageError("no place to go back to", "--to-sequence N, or --before TIME")
+        raise UsageError("no position given", "give --to-sequence N or --before TIME")
     from datetime import UTC
 
     body = {"sequence": sequence, "before_ms": before.replace(tzinfo=UTC).timestamp() * 1000 if before else None}
     found = ask(api, ca, token_file).ask("POST", f"sources/{_name(name)}/positions", body)
-    report(found, as_json, f"{name} goes on from {_place(found)}")
+    report(found, as_json, f"{name} resumes from {_place(found)}")
 
 
 def _place(one: dict[str, Any]) -> str:

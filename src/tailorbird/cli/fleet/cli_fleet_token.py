@@ -1,4 +1,4 @@
-"""`tailorbird fleet token`: who may command, and what."""
+"""`tailorbird fleet token`: issue, list and revoke operators' tokens."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ from tailorbird.cli.fleet.cli_api import API, CA, Api, Ca, Json, TokenFile, ask,
 
 token = typer.Typer(
     no_args_is_help=True,
-    help="Tokens of operators.\n\nExample: tailorbird fleet token issue anna --role operate",
+    help="Manage tokens of operators.\n\nExample: tailorbird fleet token issue anna --role operate",
 )
 
 
 @token.command("issue")
 def issue_token(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is; audited.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The owner's name; audited.")],
     role: Annotated[
         Literal["view", "operate", "admin", "agent"],
-        typer.Option("--role", help="What it may do; agent: be agent NAME."),
+        typer.Option("--role", help="Rights of the token; agent: acts as agent NAME."),
     ] = "view",
-    days: Annotated[int, typer.Option("--days", min=1, max=3650, help="How long it is valid.")] = 90,
+    days: Annotated[int, typer.Option("--days", min=1, max=3650, help="Validity in days.")] = 90,
     topology: Annotated[
         str | None,
-        typer.Option("--topology", help="Write it straight into Kafka: how the first one is made."),
+        typer.Option("--topology", help="Write it directly to Kafka, for the first token."),
     ] = None,
     api: Api = API,
     ca: Ca = CA,
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Issue a token and print it once; the gateway keeps only its SHA-256.
+    """Issue a token and print it once; the gateway stores only its SHA-256.
 
-    With --role agent it stands for a certificate at a gateway's --listen-tokens: the file `token` beside ca.pem.
+    With --role agent, the token replaces a certificate at a gateway's --listen-tokens: save it as `token` next to
+    ca.pem.
 
     Example: tailorbird fleet token issue anna --role admin --topology topologies/shop.yml
     """
@@ -47,7 +48,7 @@ def issue_token(
 
 
 def written(file: str, name: str, role: str, days: int) -> dict[str, Any]:
-    """A token straight into Kafka: whoever may write there is asked for none, since he could write what he likes."""
+    """Write a token directly to Kafka. This needs no token, because write access to Kafka already grants all rights."""
     from cdc.process.file_topology import load_topology
     from tailorbird.web.fleet.kafka_fleet import by_kafka
 
@@ -68,7 +69,7 @@ def list_tokens(api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_js
 
 @token.command("revoke")
 def revoke_token(
-    number: Annotated[str, typer.Argument(metavar="ID", help="As `fleet token list` shows it.")],
+    number: Annotated[str, typer.Argument(metavar="ID", help="Id from `fleet token list`.")],
     api: Api = API,
     ca: Ca = CA,
     token_file: TokenFile = None,

@@ -1,4 +1,4 @@
-"""`tailorbird gateway`: what agents dial."""
+"""`tailorbird gateway`: run a gateway, which agents connect to."""
 
 from __future__ import annotations
 
@@ -12,26 +12,28 @@ from cdc.model.errors import UsageError
 
 def gateway(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
-    listen: Annotated[str, typer.Option("--listen", help="Address and port to serve at.")] = "127.0.0.1:7443",
-    identity: Annotated[Path, typer.Option("--identity", help="Folder of its ca.pem, cert.pem and key.pem.")] = Path(
-        "gateway"
-    ),
+    listen: Annotated[str, typer.Option("--listen", help="Address and port to listen on.")] = "127.0.0.1:7443",
+    identity: Annotated[
+        Path, typer.Option("--identity", help="Folder of the gateway's ca.pem, cert.pem and key.pem.")
+    ] = Path("gateway"),
     tokens: Annotated[
         str | None,
-        typer.Option("--listen-tokens", help="Address and port for agents with a token, no certificate; else nowhere."),
+        typer.Option(
+            "--listen-tokens", help="Address and port for agents with a token instead of a certificate. Default: off."
+        ),
     ] = None,
     tenant: Annotated[
         list[str] | None,
-        typer.Option("--tenant", help="NAME=TOPOLOGY of another tenant that it serves as well; again for more."),
+        typer.Option("--tenant", help="NAME=TOPOLOGY of an additional tenant. May be repeated."),
     ] = None,
     api: Annotated[
-        str | None, typer.Option("--api", help="Address and port to serve operators at (REST); by default nowhere.")
+        str | None, typer.Option("--api", help="Address and port of the REST API for operators. Default: off.")
     ] = None,
 ) -> None:
-    """Accept agents over mTLS and write what they capture to Kafka.
+    """Accept agents over mTLS and write their captured changes to Kafka.
 
-    Runs until SIGTERM or Ctrl-C, and keeps nothing; run as many as you like. With --api it also does what operators
-    command (`tailorbird fleet`), over TLS, with tokens.
+    Runs until SIGTERM or Ctrl-C. A gateway is stateless; run any number of them. With --api it also serves operators
+    (`tailorbird fleet`), over TLS, with tokens.
 
     Example: tailorbird gateway topologies/shop.yml --listen 0.0.0.0:7443 --identity gateway
     """
@@ -39,9 +41,9 @@ def gateway(
     for reported in tenant or ():
         name, equals, of = reported.partition("=")
         if not equals or not of or name in tenants:
-            raise UsageError(f"--tenant {reported}", "--tenant NAME=TOPOLOGY, each name once")
+            raise UsageError(f"--tenant {reported}: invalid", "write --tenant NAME=TOPOLOGY, each name once")
         tenants[name] = of
-    # imported here: gRPC costs a quarter of a second, which `--help` should not
+    # imported here: gRPC would slow down `--help` by a quarter of a second
     from cdc.model.extras import extras_named
     from ingest.gateway.run_gateway import run
 

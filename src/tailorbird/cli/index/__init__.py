@@ -1,1 +1,1 @@
-"""Commands about one index."""
+"""Commands for one index."""

@@ -1,4 +1,4 @@
-"""`tailorbird index …`: one index's process, and what is done to an index beside it."""
+"""`tailorbird index …`: run an index, rebuild or remove it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tailorbird.cli.index import cli_index_admin, cli_index_lily, cli_index_rebu
 
 
 class _RunByDefault(TyperGroup):
-    """`tailorbird index FILE` runs the index, as `tailorbird index run FILE` does."""
+    """Makes `tailorbird index FILE` run the index, like `tailorbird index run FILE`."""
 
-    # typer brings a click of its own, whose Context has no public name
+    # typer bundles its own click, whose Context has no public name
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
             args = ["run", *args]
@@ -31,8 +31,10 @@ app = typer.Typer(
 @app.command("run")
 def run(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
-    name: Annotated[str | None, typer.Option("--index", help="Which index; not needed where there is one.")] = None,
-    metrics_port: Annotated[int, typer.Option(help="Serve /metrics and /health on 127.0.0.1 (0 = not).")] = 0,
+    name: Annotated[str | None, typer.Option("--index", help="The index. Optional if there is only one.")] = None,
+    metrics_port: Annotated[
+        int, typer.Option(help="Serve /metrics and /health on this port of 127.0.0.1; 0: off.")
+    ] = 0,
 ) -> None:
     """Index a joined table's changes into Solr until SIGTERM; run `tailorbird apply` first.
 

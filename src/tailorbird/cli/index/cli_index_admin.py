@@ -12,7 +12,7 @@ from cdc.model.naming import peer
 from cdc.process.file_topology import load_topology
 
 File = Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")]
-Name = Annotated[str | None, typer.Option("--index", help="Which index; not needed where there is one.")]
+Name = Annotated[str | None, typer.Option("--index", help="The index. Optional if there is only one.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
@@ -22,9 +22,9 @@ def remove(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove an index: its replication peer and its collections. The table stays.
+    """Remove an index: its replication peer and its collections. The table remains.
 
-    `tailorbird apply` makes it again, under a new peer, and fills it from the table.
+    `tailorbird apply` creates the index again, with a new peer, and fills it from the table.
 
     Example: tailorbird index rm topologies/shop.yml --index orders
     """
@@ -45,7 +45,7 @@ def remove(
         if not yes:
             typer.confirm(f"Remove peer {id_} and Solr's {', '.join(collections)}?", abort=True)
         with RebuildState(client, id_).lock():
-            # first of all: whatever cuts this off, the name is never used again
+            # done first, so that the name is never used again, even if this is interrupted
             generations.advance(topology.name, index.name)
             with HBaseAdmin(zookeeper=topology.hbase.zookeeper, thrift=topology.hbase.thrift) as hbase:
                 had_peer = id_ in hbase.peers()
@@ -66,10 +66,10 @@ def replay_dead_letters(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list them.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Index the rows of dead-letter records again, from the table as it is now.
+    """Index the rows of dead-letter records again, from the current table.
 
-    Run it once the cause is gone: a layout stored, a collection rebuilt. It is `tailorbird dead-letters replay` for the
-    letters of one index.
+    Run it after you have fixed the cause, for example a missing layout. It does the same as `tailorbird dead-letters
+    replay` for the records of one index.
 
     Example: tailorbird index replay-dead-letters topologies/shop.yml --index orders
     """

@@ -1,4 +1,4 @@
-"""`tailorbird index import-lily`: an indexer of Lily's as a topology."""
+"""`tailorbird index import-lily`: convert a Lily indexer to a topology."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from cdc.model.errors import UsageError
 def import_lily(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The indexer's XML.")],
     name: Annotated[str, typer.Option(help="Name of the topology, its table and its index.")] = "imported",
-    as_json: Annotated[bool, typer.Option("--json", help="The topology and what was left out as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The topology and the omitted settings as JSON.")] = False,
 ) -> None:
     """Print a Lily HBase indexer's XML as a topology.
 
-    Settings that have no counterpart are listed on standard error.
+    Settings without a counterpart are omitted and listed on standard error.
 
-    Exit code 0 also when something was left out: the topology is valid, read the list.
+    The exit code is 0 then too, because the topology is valid.
 
     Example: tailorbird index import-lily indexer.xml > topologies/people.yml
     """
@@ -30,7 +30,7 @@ def import_lily(
     try:
         xml = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: {error}", "name an indexer's XML file") from error
+        raise UsageError(f"{file}: {error}", "give an indexer's XML file") from error
     imported = read_xml(xml, file=str(file), name=name)
     read_topology(imported.text, file=f"{file} (imported)", environ={})
     if as_json:

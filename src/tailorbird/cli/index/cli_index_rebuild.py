@@ -1,4 +1,4 @@
-"""`tailorbird index reindex`: a collection built anew from its table, beside the live feed, and put in its place."""
+"""`tailorbird index reindex`: build a second collection from the table during live indexing, then swap it in."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 def reindex(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
-    name: Annotated[str | None, typer.Option("--index", help="Which index; not needed where there is one.")] = None,
-    throttle: Annotated[float | None, typer.Option(help="At most so many rows a second.", min=1)] = None,
+    name: Annotated[str | None, typer.Option("--index", help="The index. Optional if there is only one.")] = None,
+    throttle: Annotated[float | None, typer.Option(help="Maximum rows per second.", min=1)] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and map every row; write nothing.")] = False,
-    rollback: Annotated[bool, typer.Option("--rollback", help="Back to the collection of before; or give up.")] = False,
-    finish: Annotated[bool, typer.Option("--finish", help="Drop the collection that was kept.")] = False,
+    rollback: Annotated[bool, typer.Option("--rollback", help="Return to the previous collection, or cancel.")] = False,
+    finish: Annotated[bool, typer.Option("--finish", help="Drop the previous collection.")] = False,
     accept_difference: Annotated[
-        bool, typer.Option("--accept-difference", help="Swap even if the new collection shows other rows.")
+        bool, typer.Option("--accept-difference", help="Swap even if the new collection differs.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Rebuild an index from its table while everything runs, compare, and swap it in.
 
-    Killed at any moment, the same command goes on where it was. The collection of before is kept, and kept fed, until
-    --finish or the next reindex. Exit code 1 when the comparison fails: nothing was swapped then.
+    If it is killed, the same command resumes. The previous collection is kept up to date until --finish or the next
+    reindex. Exit code 1: the comparison failed, and nothing was swapped.
 
     Example: tailorbird index reindex topologies/shop.yml --index orders --throttle 5000
     """
@@ -68,7 +68,7 @@ def reindex(
 
 @contextmanager
 def rows_reported(title: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A listener for numbers of rows: a bar on a terminal, and nothing elsewhere but the command's own result."""
+    """Yield a listener for numbers of rows. It shows a bar on a terminal and nothing elsewhere."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bars:
         task = bars.add_task(title, total=total)
@@ -91,7 +91,7 @@ def _reindex(
     from tailorbird.provision.solr_rebuild import Rebuilder, wait_for_collection
 
     if steps.settle():
-        return {"index": index.name, "swapped": True, "note": "finished the swap that was cut off"}
+        return {"index": index.name, "swapped": True, "note": "finished an interrupted swap"}
     new = steps.prepare()
     wait_for_collection(topology, new, seconds=30)
     dead_letters = _dead_letters_before(topology, index, state)
@@ -102,8 +102,8 @@ def _reindex(
     if difference and not accept:
         raise Fatal(
             f"not swapped: {difference}",
-            "--accept-difference swaps anyway, as when the old collection is known to be wrong; "
-            "--rollback gives the new one up",
+            "--accept-difference swaps anyway, if you know that the old collection is wrong; "
+            "--rollback discards the new one",
         )
     kept = steps.swap(new)
     settle(topology, dead_letters, "reindexed")
@@ -118,14 +118,17 @@ def _reindex(
 
 
 def _dead_letters_before(topology: Topology, index: Index, state: RebuildState) -> list[DeadLetterRow]:
-    """The index's letters that this rebuild makes up for; none where it goes on, since its own are among them."""
+    """Return the index's open dead-letter records, which this rebuild settles.
+
+    Returns none for a resumed rebuild, because they would include its own.
+    """
     from tailorbird.operate.status.kafka_dead_letters import waiting_dead_letters
 
     return [] if (state.read() or {}).get("buckets") else waiting_dead_letters(topology, "indexer", index.name)
 
 
 def index_again(topology: Topology, index: Index, rows: Sequence[bytes]) -> Counts:
-    """Index rows as they are in the table now; what is refused again is a dead letter again."""
+    """Index the current rows of the table. Rows that are refused again become dead-letter records again."""
     from indexer.peer.zk_registration import session
     from indexer.rebuild.zk_state import Generations, StoredTargets
     from tailorbird.provision.solr_rebuild import Rebuilder
@@ -138,7 +141,7 @@ def index_again(topology: Topology, index: Index, rows: Sequence[bytes]) -> Coun
 
 @contextmanager
 def _locked(topology: Topology, index: Index) -> Iterator[tuple[Reindex, RebuildState]]:
-    """The steps of an index and where they are noted; no other process has them meanwhile."""
+    """Lock an index's rebuild against other processes. Yield its steps and their stored state."""
     from indexer.peer.zk_registration import session
     from indexer.rebuild.reindex import Reindex
     from indexer.rebuild.zk_state import Generations, RebuildState, StoredTargets
@@ -154,22 +157,22 @@ def _locked(topology: Topology, index: Index) -> Iterator[tuple[Reindex, Rebuild
 
 
 class StoredBackfills:
-    """Fills a new index over a table that has rows; ZooKeeper has a note until it is done (`provision.apply`)."""
+    """Fills a new index over a table with rows. ZooKeeper stores a note until it is done (`provision.apply`)."""
 
     def __init__(self, topology: Topology, client: Client) -> None:
         self._topology, self._client = topology, client
 
     def note(self, index: Index, peer: str) -> None:
-        """The index must be filled, whatever happens to this process."""
+        """Store durably that the index must be filled."""
         self._state(peer).write({"collection": index.collection, "buckets": {}})
 
     def noted(self, index: Index, peer: str) -> bool:
-        """Whether it must."""
+        """Return whether the index must be filled."""
         stored = self._state(peer).read()
         return stored is not None and stored["collection"] == index.collection
 
     def run(self, index: Index, peer: str) -> str:
-        """Fill it; what was done."""
+        """Fill the index. Return a summary."""
         from tailorbird.provision.solr_rebuild import Rebuilder, wait_for_collection
 
         state = self._state(peer)

@@ -1,1 +1,1 @@
-"""Commands about one joined table."""
+"""Commands for one joined table."""

@@ -1,4 +1,4 @@
-"""`tailorbird explain-plan`: what a join will do, before it runs."""
+"""`tailorbird explain-plan`: show a join's plan before it runs."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from cdc.model.errors import UsageError
 from cdc.model.schema import TableId, TableSchema, schema_from_json
 from cdc.topology.topology import Topology
 
-_SHORT = 3.0  # seconds for what the log has already
+_SHORT = 3.0  # seconds to read schemas that are already in the log
 
 
 def explain_plan(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
-    table: Annotated[str | None, typer.Argument(help="Which table; all of them when it is left out.")] = None,
+    table: Annotated[str | None, typer.Argument(help="The table. Default: all.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plans as JSON, by table.")] = False,
-    svg: Annotated[Path | None, typer.Option("--svg", help="Draw the plan of TABLE into this file.")] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Write a drawing of TABLE's plan to this file.")] = None,
     schemas: Annotated[
-        Path | None, typer.Option("--schemas", help="Read schemas from this file (a JSON record per line), not Kafka.")
+        Path | None,
+        typer.Option("--schemas", help="Read schemas from this file (one JSON record per line), not Kafka."),
     ] = None,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait for schemas in Kafka.")] = 10.0,
 ) -> None:
     """Print the plan of a table's query: joins, stateful steps and column types.
 
-    Schemas come from the log, where `tailorbird capture` publishes them; those that are not there yet, from their
-    own servers. Nothing is changed anywhere.
+    Reads schemas from the log, where `tailorbird capture` publishes them, or else from their servers. Changes nothing.
 
     Example: tailorbird explain-plan topologies/shop.yml orders_wide --svg plan.svg
     """
@@ -47,7 +47,7 @@ def explain_plan(
         raise UsageError(f"{file}: no table {table}", "one of " + ", ".join(topology.tables))
     wanted = [topology.tables[table]] if table is not None else list(topology.tables.values())
     if svg is not None and len(wanted) != 1:
-        raise UsageError("--svg draws one table", "name it: " + ", ".join(topology.tables))
+        raise UsageError("--svg draws one table", "give one of " + ", ".join(topology.tables))
     for one in wanted:
         check_query(topology, one)
     needed = frozenset(table_id for one in wanted for table_id in tables_of(topology, one))
@@ -55,7 +55,7 @@ def explain_plan(
         found, where, hint = schemas_in(schemas), str(schemas), "has `tailorbird capture` run?"
     else:
         found, unchecked = _known(topology, needed, timeout)
-        where = f"the log at {topology.log.bootstrap_servers}, nor can its server tell"
+        where = f"the log at {topology.log.bootstrap_servers}, or on its server"
         hint = "; ".join(unchecked) or "has `tailorbird capture` run?"
     if missing := sorted(str(table_id) for table_id in needed - set(found)):
         raise UsageError(f"no schema of {', '.join(missing)} in {where}", hint)
@@ -80,20 +80,20 @@ def explain_plan(
 
 
 def warn(table: str, found: Iterable[tuple[str, str]]) -> None:
-    """Tell warnings of a table's query, each with its remedy; to stderr, so that the rest can be read by programs."""
+    """Print warnings of a table's query with their remedies to stderr, so that stdout remains machine-readable."""
     for what, remedy in found:
         typer.echo(f"warning: table {table}: {what}\n  remedy: {remedy}", err=True)
 
 
 def schemas_in(file: Path) -> dict[TableId, TableSchema]:
-    """The schemas that a file holds, a record of their topic on each line; UsageError where it does not."""
+    """Read schemas from a file with one record of their topic per line. UsageError if it is invalid."""
     from joins.query.drift import remembering
 
     try:
         records = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
         read = [schema_from_json(record) for record in records]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{file}: {error}", "a record of the schemas topic on each line") from error
+        raise UsageError(f"{file}: {error}", "write one record of the schemas topic per line") from error
     versions: dict[TableId, list[TableSchema]] = {}
     for schema in read:
         versions.setdefault(schema.table_id, []).append(schema)
@@ -103,7 +103,7 @@ def schemas_in(file: Path) -> dict[TableId, TableSchema]:
 def _known(
     topology: Topology, needed: frozenset[TableId], timeout: float
 ) -> tuple[dict[TableId, TableSchema], list[str]]:
-    """Schemas of the log, else of the servers, and in words what neither told."""
+    """Read schemas from the log, or else from the servers. Return them with the reasons for missing ones."""
     from tailorbird.cli.cli_schemas import ask_servers
     from tailorbird.operate.probes.kafka_probe import kafka_problem
 
@@ -116,7 +116,7 @@ def _known(
     asked = ask_servers(topology, missing)
     if asked.schemas:
         names = ", ".join(sorted(map(str, asked.schemas)))
-        typer.echo(f"not captured yet, so read at the server: {names}", err=True)
+        typer.echo(f"not captured yet, read from the server: {names}", err=True)
     found |= asked.schemas
     faults = [f"{fault.check}: {fault.found}" for fault in asked.faults]
     if there and needed - set(found) and timeout > _SHORT:

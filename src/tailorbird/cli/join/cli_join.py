@@ -1,4 +1,4 @@
-"""`tailorbird join`: keep joined tables."""
+"""`tailorbird join`: maintain joined tables."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import typer
 def join(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
     table: Annotated[
-        list[str] | None, typer.Option("--table", help="Which table; again for more. Left out: all of them.")
+        list[str] | None, typer.Option("--table", help="The table. May be repeated. Default: all.")
     ] = None,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Forget the state, read the log from its beginning, replace every row.")
+        bool, typer.Option("--rebuild", help="Drop the state, read the log from its beginning, replace every row.")
     ] = False,
     metrics_port: Annotated[
         list[int] | None,
-        typer.Option("--metrics-port", help="Serve /metrics and /health here on 127.0.0.1, a port for each table."),
+        typer.Option("--metrics-port", help="Serve /metrics and /health on 127.0.0.1, one port per table."),
     ] = None,
 ) -> None:
     """Keep joined tables in HBase equal to their queries; run `tailorbird apply` first.
 
-    Runs until SIGTERM or Ctrl-C. However it ends, the next start goes on from the checkpoints. Several tables share one
-    Spark application; no two processes may have the same table.
+    Runs until SIGTERM or Ctrl-C. After any end, the next start resumes from the checkpoints. Several tables share one
+    Spark application. Run only one process per table.
 
     Example: tailorbird join topologies/shop.yml --table orders_wide
     """
-    # imported here: Spark and HBase's client cost a second, which `--help` should not
+    # imported here: the clients of Spark and HBase would slow down `--help` by a second
     from cdc.model.extras import extras_named
 
     with extras_named("joins"):

@@ -1,4 +1,4 @@
-"""`tailorbird state`: what the joins remember."""
+"""`tailorbird state`: inspect the state of joins."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def inspect(
 ) -> None:
     """Show the state of a table's steps under a key, as of the last finished batch.
 
-    Reads the checkpoint; the join may be running. Both meanings of the key are shown: as a join key (the row that has
-    it, the rows that point at it), and as a row's own.
+    Reads the checkpoint; the join may be running. The key is looked up both as a join key (the row that has it, and the
+    rows that reference it) and as a row key.
 
     Example: tailorbird state inspect topologies/shop.yml orders_wide 7
     """
@@ -48,4 +48,4 @@ def inspect(
             row = "" if held.row is None else f" {held.row}"
             print(f"{held.step}: {held.what}{row}: {'(in the star)' if held.values is None else held.values}")
     if not found and not as_json:
-        print(f"nothing under {key}")
+        print(f"no state for key {key}")

@@ -1,4 +1,4 @@
-"""`tailorbird submit`: a join on a Spark cluster."""
+"""`tailorbird submit`: run a join on a Spark cluster."""
 
 from __future__ import annotations
 
@@ -12,23 +12,21 @@ import typer
 
 def submit(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
-    table: Annotated[
-        str | None, typer.Option("--table", help="Which table; may be left out when there is one.")
-    ] = None,
-    master: Annotated[str, typer.Option("--master", help="The cluster, as spark-submit takes it.")] = "yarn",
+    table: Annotated[str | None, typer.Option("--table", help="The table. Optional if there is only one.")] = None,
+    master: Annotated[str, typer.Option("--master", help="The cluster, in the syntax of spark-submit.")] = "yarn",
     environment: Annotated[
         str | None,
         typer.Option("--environment", metavar="FILE.tar.gz", help="A packed Python environment for the executors."),
     ] = None,
-    print_only: Annotated[bool, typer.Option("--print", help="Only show the command.")] = False,
+    print_only: Annotated[bool, typer.Option("--print", help="Print the command and exit.")] = False,
     more: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- OPTIONS]", help="Behind `--`: further options of spark-submit.")
+        list[str] | None, typer.Argument(metavar="[-- OPTIONS]", help="After `--`: more options of spark-submit.")
     ] = None,
 ) -> None:
-    """Run a join's executors on a Spark cluster by spark-submit; the driver stays here.
+    """Run a join's executors on a Spark cluster by spark-submit; the driver runs here.
 
-    The checkpoint must lie on a file system that the executors share (TAILORBIRD_HOME), and every node needs the Python
-    packages that Tailorbird depends on, or they are shipped: --environment. Both are asked of the executors at start.
+    The checkpoint (TAILORBIRD_HOME) must be on a file system that the executors share. Every node needs Tailorbird's
+    Python dependencies; --environment ships them. The executors check both at the start.
 
     Example: tailorbird submit topologies/shop.yml --table orders_wide --master spark://host:7077 -- --num-executors 4
     """

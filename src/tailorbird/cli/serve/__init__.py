@@ -1,1 +1,1 @@
-"""Commands by which others read what was captured."""
+"""Commands that serve captured tables to other systems."""

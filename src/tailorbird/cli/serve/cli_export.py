@@ -1,4 +1,4 @@
-"""`tailorbird export`: captured tables as files, or as topics in another format."""
+"""`tailorbird export`: write captured tables to files, or to topics in another format."""
 
 from __future__ import annotations
 
@@ -10,24 +10,28 @@ import typer
 
 def export(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
-    form: Annotated[Literal["avro", "parquet", "maxwell", "debezium"], typer.Option("--format", help="What to write.")],
+    form: Annotated[
+        Literal["avro", "parquet", "maxwell", "debezium"], typer.Option("--format", help="The output format.")
+    ],
     to: Annotated[str, typer.Option("--to", help="A folder, or kafka://HOST:PORT/PREFIX (maxwell, debezium).")],
-    table: Annotated[list[str] | None, typer.Option("--table", help="SOURCE.TABLE; again for more. Else all.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on with what comes, until Ctrl-C.")] = False,
-    rows: Annotated[int, typer.Option("--rows", min=1, help="Changes of a file, or of a commit, at most.")] = 20_000,
-    every: Annotated[float, typer.Option("--every", min=1, help="With --follow: seconds until they are written.")] = 60,
+    table: Annotated[
+        list[str] | None, typer.Option("--table", help="SOURCE.TABLE. May be repeated. Default: all.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Continue with new changes until Ctrl-C.")] = False,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Maximum changes per file or commit.")] = 20_000,
+    every: Annotated[float, typer.Option("--every", min=1, help="With --follow: maximum seconds between writes.")] = 60,
     as_json: Annotated[bool, typer.Option("--json", help="At the end: changes by table, as one JSON object.")] = False,
 ) -> None:
     """Write the changes of captured tables to files or topics, each exactly once.
 
-    An export that was killed resumes where it stopped; run the same command again.
+    If an export is killed, the same command resumes it.
 
-    Files appear whole, and say in their names where the next one begins; topics get the position with the records.
-    Without --follow it ends once all that is committed now is written.
+    Files appear atomically, and their names contain the offset of the next one. Topics receive the position together
+    with the records. Without --follow, the export ends after writing everything committed so far.
 
     Example: tailorbird export topologies/shop.yml --table shop.orders --format parquet --to lake
     """
-    # imported here: the clients of Kafka cost what `--help` should not
+    # imported here: the Kafka clients would slow down `--help`
     from ingest.export.run_export import ExportOptions, run
 
     options = ExportOptions(form=form, to=to, tables=tuple(table or ()), follow=follow, rows=rows, every=every)

@@ -1,4 +1,4 @@
-"""`tailorbird maxscale-users`: who may read by MaxScale's CDC protocol."""
+"""`tailorbird maxscale-users`: manage the users of MaxScale's CDC protocol."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ app = typer.Typer(
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The user's name.")]
 Topology = Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")]
 Users = Annotated[
-    Path | None, typer.Option("--users", help="The cdcusers file; else .tailorbird/maxscale/<topology>/cdcusers.")
+    Path | None, typer.Option("--users", help="The cdcusers file. Default: .tailorbird/maxscale/<topology>/cdcusers.")
 ]
 
 
@@ -27,7 +27,7 @@ Users = Annotated[
 def add(name: Name, file: Topology, users: Users = None) -> None:
     """Add a user or change a password; a running server uses it at once.
 
-    The password is asked for, or read as the first line of standard input where that is no terminal.
+    Reads the password from the terminal, or from the first line of standard input.
 
     Example: tailorbird maxscale-users add reader topologies/shop.yml
     """
@@ -54,7 +54,7 @@ def show(file: Topology, users: Users = None) -> None:
 
 @app.command("rm")
 def remove(name: Name, file: Topology, users: Users = None) -> None:
-    """Remove a user; open connections stay open.
+    """Remove a user; open connections remain open.
 
     Example: tailorbird maxscale-users rm reader topologies/shop.yml
     """
@@ -65,7 +65,7 @@ def remove(name: Name, file: Topology, users: Users = None) -> None:
     if known.pop(name, None) is None:
         raise UsageError(f"{place.path} has no user {name}", f"tailorbird maxscale-users list {file}")
     place.write(known)
-    typer.echo(f"{name} is gone: {place.path}", err=True)
+    typer.echo(f"{name} is removed: {place.path}", err=True)
 
 
 def _file(topology: str, users: Path | None) -> UsersFile:

@@ -1,4 +1,4 @@
-"""`tailorbird serve`: captured tables in the protocols of others."""
+"""`tailorbird serve`: serve captured tables in other systems' protocols."""
 
 from __future__ import annotations
 
@@ -24,27 +24,29 @@ def serve() -> None:
 @app.command("maxscale")
 def maxscale(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
-    listen: Annotated[str, typer.Option("--listen", help="Address and port to serve at.")] = "127.0.0.1:4001",
+    listen: Annotated[str, typer.Option("--listen", help="Address and port to listen on.")] = "127.0.0.1:4001",
     users: Annotated[
         Path | None,
-        typer.Option("--users", help="The cdcusers file; else .tailorbird/maxscale/<topology>/cdcusers."),
+        typer.Option("--users", help="The cdcusers file. Default: .tailorbird/maxscale/<topology>/cdcusers."),
     ] = None,
     source: Annotated[
-        list[str] | None, typer.Option("--source", help="Serve this source alone; again for more. Else all.")
+        list[str] | None, typer.Option("--source", help="Serve only this source. May be repeated. Default: all.")
     ] = None,
-    certificate: Annotated[Path | None, typer.Option("--certificate", help="PEM file: speak TLS.")] = None,
+    certificate: Annotated[
+        Path | None, typer.Option("--certificate", help="PEM file of a certificate; enables TLS.")
+    ] = None,
     key: Annotated[Path | None, typer.Option("--key", help="PEM file of the certificate's key.")] = None,
-    clients: Annotated[int, typer.Option("--clients", min=1, help="Connections at a time.")] = 2000,
+    clients: Annotated[int, typer.Option("--clients", min=1, help="Maximum number of connections.")] = 2000,
     metrics_port: Annotated[int, typer.Option(help="Serve /metrics and /health on this port of loopback.")] = 0,
 ) -> None:
-    """Serve captured tables to clients of MaxScale's CDC protocol; nothing is written.
+    """Serve captured tables to clients of MaxScale's CDC protocol. Reads only.
 
-    They ask for `database.table`, from its beginning or from a GTID on, and are told every change, for ever. Without
-    TLS it listens on loopback alone: a login that is heard can be repeated.
+    A client requests `database.table`, from its beginning or from a GTID, and receives every change from then on.
+    Without TLS, it listens only on loopback, because a login could be recorded and replayed.
 
     Example: tailorbird serve maxscale topologies/shop.yml --listen 127.0.0.1:4001
     """
-    # imported here: the clients of Kafka cost what `--help` should not
+    # imported here: the Kafka clients would slow down `--help`
     from ingest.maxscale.run_maxscale import CdcOptions, run
     from ingest.maxscale.tcp_server import ServerLimits
 

@@ -1,1 +1,1 @@
-"""`tailorbird init`: what the databases look like → a first topology, with the reasons written beside it."""
+"""`tailorbird init`: draft a topology from existing databases, with a reason for each choice."""

@@ -1,4 +1,4 @@
-"""The address of a database, as a person types it: a URL without its password, or with it; pure."""
+"""Parse the URL of a database, with or without a password."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _PORTS = {"mysql": 3306, "mariadb": 3306, "postgresql": 5432}
 
 
 def address_of(url: str) -> tuple[FoundServer, str | None]:
-    """What a URL says of a database, still without tables, and the password in it, if any.
+    """Parse a URL into a server without tables, and the password, if the URL has one.
 
-    UsageError for what is no such URL; it never repeats the password.
+    UsageError for an invalid URL. The message never contains the password.
     """
     parts = urlsplit(url)
     kind = _KINDS.get(parts.scheme)
     if kind is None or not parts.hostname or not parts.username:
-        raise UsageError(f"{_hidden(url)} is no address of a database", _FORM)
+        raise UsageError(f"{_hidden(url)} is not a database URL", _FORM)
     try:
         port = parts.port or _PORTS[kind]
     except ValueError as error:
         raise UsageError(f"{_hidden(url)}: {error}", _FORM) from error
     path, options = unquote(parts.path.strip("/")), parse_qs(parts.query)
     if unknown := options.keys() - ({"schema"} if kind == "postgresql" else set()):
-        raise UsageError(f"{_hidden(url)}: the option {sorted(unknown)[0]!r} is not known", _FORM)
+        raise UsageError(f"{_hidden(url)}: unknown option {sorted(unknown)[0]!r}", _FORM)
     postgres = kind == "postgresql"
     server = FoundServer(
         source="",
@@ -45,7 +45,7 @@ def address_of(url: str) -> tuple[FoundServer, str | None]:
 
 
 def _hidden(url: str) -> str:
-    """The URL without a password."""
+    """Return the URL without its password."""
     before, at, after = url.rpartition("@")
     scheme, slashes, login = before.partition("://")
     return f"{scheme}{slashes}{login.partition(':')[0]}{at}{after}" if at else url

@@ -1,4 +1,4 @@
-"""What of a database can be captured, and which columns had better stay in it; pure."""
+"""Choose the tables of a database that can be captured, and the columns to ignore."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from cdc.model import naming
 from cdc.model.errors import Skippable
 from cdc.model.schema import Column
-from tailorbird.deploy.draft.draft import DraftSource, Reasoned
+from tailorbird.deploy.draft.draft import DraftSource, ReasonedName
 from tailorbird.deploy.draft.naming import snake
 from tailorbird.deploy.draft.shape import FoundServer, FoundTable
 
@@ -19,50 +19,50 @@ _UNWRITABLE = re.compile(r"\$\{|[\x00-\x1f]")
 
 
 def source_of(topology: str, server: FoundServer) -> DraftSource:
-    """Which columns of its tables stay, which tables are left out, each with the reason."""
+    """Return the source with its ignored columns and omitted tables, each with the reason."""
     linked = {(r.child, column) for r in server.references for column in r.columns}
     linked |= {(r.parent, column) for r in server.references for column in r.referenced}
-    ignored: dict[str, tuple[Reasoned, ...]] = {}
-    left: list[Reasoned] = []
+    ignored: dict[str, tuple[ReasonedName, ...]] = {}
+    left: list[ReasonedName] = []
     topics = {naming.distinguished(topic) for topic in naming.control_topics(topology)}
     for table in server.tables:
         needed = {*table.key, *(name for owner, name in linked if owner == table.table_id)}
         found = [each for column in table.schema.columns if (each := _unwanted(column, needed)) is not None]
         why = _fault(topology, table, tuple(each.name for each in found), topics)
         if why:
-            left.append(Reasoned(name=table.name, why=why))
+            left.append(ReasonedName(name=table.name, why=why))
             continue
         topics.add(naming.distinguished(naming.change_topic(topology, table.table_id)))
         ignored[table.name] = tuple(found)
     return DraftSource(server=server, ignored=ignored, left=tuple(left))
 
 
-def _unwanted(column: Column, needed: set[str]) -> Reasoned | None:
-    """Why a column stays at its source, None if it leaves. Keys, and what joins, always leave."""
+def _unwanted(column: Column, needed: set[str]) -> ReasonedName | None:
+    """Return why a column is ignored, or None. Key columns and join columns are never ignored."""
     try:
         _ = column.type
     except ValueError:
-        return Reasoned(name=column.name, why=f"{column.column_type} is not captured")
+        return ReasonedName(name=column.name, why=f"{column.column_type} is not captured")
     if column.name in needed:
         return None
     if _LARGE.match(column.column_type):
-        return Reasoned(name=column.name, why=f"{column.column_type}: bytes that nobody searches")
+        return ReasonedName(name=column.name, why=f"{column.column_type}: binary data")
     if _SECRET.search(snake(column.name)):
-        return Reasoned(name=column.name, why="named like a secret")
+        return ReasonedName(name=column.name, why="named like a secret")
     return None
 
 
 def _fault(topology: str, table: FoundTable, ignored: tuple[str, ...], topics: set[str]) -> str:
-    """Why a table is not captured; empty if it is."""
+    """Return why a table is not captured; empty if it is."""
     if table.kind != "BASE TABLE":
-        return f"a {table.kind.lower()}: a database's log tells of tables only; write its SELECT as a table's `query`"
+        return f"a {table.kind.lower()}: logs contain only changes of tables; use its SELECT as a table's `query`"
     if table.engine.lower() != "innodb":
-        return f"of engine {table.engine}, which has no transactions: ALTER TABLE … ENGINE=InnoDB"
+        return f"engine {table.engine} has no transactions: ALTER TABLE … ENGINE=InnoDB"
     if table.fault:
         return table.fault
     topic = naming.change_topic(topology, table.table_id)
     if naming.distinguished(topic) in topics:
-        return f"Kafka does not tell its topic {topic} from another's"
+        return f"Kafka cannot distinguish its topic {topic} from another one"
     if odd := [column.name for column in table.schema.columns if _UNWRITABLE.search(column.name)]:
         return f"column {odd[0]!r} cannot be written in a topology"
     try:

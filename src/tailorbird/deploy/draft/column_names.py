@@ -1,4 +1,4 @@
-"""What names of columns tell, in English as most schemas are: pure guesses, which only choose and never break."""
+"""Guess the meaning of columns from their English names. A wrong guess only leads to a worse choice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PERSON = re.compile(
 _CODE = re.compile(
     r"(^|_)(url|uri|link|href|path|file|hash|md5|sha\d*|uuid|guid|phone|fax|mobile|zip|address\d?|street|e?mail|postal|code|ip|locale)(_|$)"
 )
-# which time is the row's own: the first pattern that any column matches decides
+# patterns for the time of a row: the first pattern that any column matches decides
 _TIMES = tuple(
     re.compile(pattern)
     for pattern in (
@@ -35,32 +35,32 @@ _NOT_ITS_TIME = re.compile(
 
 
 def is_change_time(name: str) -> bool:
-    """Whether a column is named like the moment at which its row last changed."""
+    """Return whether a column name suggests the time of a row's last change."""
     return _CHANGED.search(snake(name)) is not None
 
 
 def looks_like_name(name: str) -> bool:
-    """Whether a column is named like what people call a row."""
+    """Return whether a column name suggests the name or title of a row."""
     return _CALLED.search(snake(name)) is not None
 
 
 def looks_sorted(name: str) -> bool:
-    """Whether a column is named like what people sort rows under."""
+    """Return whether a column name suggests a category."""
     return _SORTED.search(snake(name)) is not None
 
 
 def looks_like_person(name: str) -> bool:
-    """Whether a column is named like a part of a person's name, of which there are as many as people."""
+    """Return whether a column name suggests a part of a person's name, which has many different values."""
     return _PERSON.search(snake(name)) is not None
 
 
 def looks_like_code(name: str) -> bool:
-    """Whether a text is rather a number, an address or a path than words."""
+    """Return whether a column name suggests a code, an address or a path instead of words."""
     return _CODE.search(snake(name)) is not None
 
 
 def time_rank(name: str) -> int:
-    """How well a column's name fits the time of a row: less is better, 0 and 1 are sure, `POOR` and more are not."""
+    """Rank how well a column's name fits the time of a row: 0 and 1 are certain, `POOR` and more are weak."""
     text = snake(name)
     if is_change_time(name):
         return POOR

@@ -1,4 +1,4 @@
-"""A topology as it is being guessed: tables, joins, columns and fields, each with its reason; pure data."""
+"""Draft of a topology: tables, joins, columns and fields, each with its reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tailorbird.deploy.draft.shape import FoundServer, FoundTable, Reference
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftJoin:
-    """A table of the query: by which reference, and from which alias, it is joined; the root has neither."""
+    """A table of the query, with the reference and the alias that it is joined by. The root has neither."""
 
     alias: str
     table: FoundTable
@@ -22,7 +22,7 @@ class DraftJoin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftColumn:
-    """A column of the result: `column` of the table joined as `alias`, called `output`."""
+    """A column of the result: `column` of the table joined as `alias`, with the name `output`."""
 
     alias: str
     table: FoundTable
@@ -32,8 +32,10 @@ class DraftColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftTable:
-    """A joined table; the first of `joins` is the root. `why` says why it is one, `left` what is not in it and why,
-    `warnings` what may surprise."""
+    """A joined table. The first of `joins` is the root.
+
+    `why`: why the table was chosen. `left`: omitted joins and columns with reasons. `warnings`: possible surprises.
+    """
 
     name: str
     joins: tuple[DraftJoin, ...]
@@ -44,17 +46,17 @@ class DraftTable:
 
     @property
     def root(self) -> DraftJoin:
-        """The table whose rows are the result's rows."""
+        """The root table, whose rows are the result's rows."""
         return self.joins[0]
 
     @property
     def row_key(self) -> list[str]:
-        """Output names of the root's key."""
+        """The output names of the root's key."""
         named = {c.column.name: c.output for c in self.columns if c.alias == self.root.alias}
         return [named[name] for name in self.root.table.key]
 
     def without_join(self, alias: str, why: str) -> DraftTable:
-        """The table without a join, what hangs below it, and their columns."""
+        """Return the table without a join, the joins below it, and their columns."""
         gone = {alias}
         for join in self.joins:
             if join.parent in gone:
@@ -67,14 +69,14 @@ class DraftTable:
         )
 
     def without_column(self, output: str, why: str) -> DraftTable:
-        """The table without a column."""
+        """Return the table without a column."""
         kept = tuple(column for column in self.columns if column.output != output)
         return replace(self, columns=kept, left=(*self.left, why))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reasoned:
-    """A name that was chosen, and why."""
+class ReasonedName:
+    """A chosen name with the reason."""
 
     name: str
     why: str
@@ -82,24 +84,24 @@ class Reasoned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftFields:
-    """What is searched, counted and shown of a joined table."""
+    """The fields of a joined table for search, facets and display."""
 
-    search: tuple[Reasoned, ...]
-    facets: tuple[Reasoned, ...]
-    time: Reasoned | None
+    search: tuple[ReasonedName, ...]
+    facets: tuple[ReasonedName, ...]
+    time: ReasonedName | None
     columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftSource:
-    """What is captured of a database: `ignored` columns by table, each with its reason; `left` are whole tables."""
+    """A source: its `ignored` columns by table and its omitted tables (`left`), each with the reason."""
 
     server: FoundServer
-    ignored: dict[str, tuple[Reasoned, ...]] = field(default_factory=dict)
-    left: tuple[Reasoned, ...] = ()
+    ignored: dict[str, tuple[ReasonedName, ...]] = field(default_factory=dict)
+    left: tuple[ReasonedName, ...] = ()
 
     def hidden(self, table: FoundTable) -> tuple[str, ...]:
-        """Names of the columns of a table that do not leave it."""
+        """Return the names of a table's ignored columns."""
         return tuple(each.name for each in self.ignored.get(table.name, ()))
 
 
@@ -113,10 +115,10 @@ class Draft:
     notes: tuple[str, ...] = ()
 
     def source_of(self, table: FoundTable) -> DraftSource:
-        """The source that a table is captured from."""
+        """Return the source of a table."""
         return next(each for each in self.sources if each.server.source == table.table_id.source)
 
     def captured(self, source: DraftSource) -> Iterator[FoundTable]:
-        """The tables of a source that any joined table reads, each once, in the server's order."""
+        """Yield the tables of a source that any joined table reads, once each, in the server's order."""
         read = {join.table.table_id for table in self.tables for join in table.joins}
         return (table for table in source.server.tables if table.table_id in read)

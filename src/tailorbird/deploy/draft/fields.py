@@ -1,4 +1,4 @@
-"""A joined table → what is searched, counted and shown of it, each with the reason; pure."""
+"""Choose the fields of a joined table for search, facets and display, each with the reason."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from tailorbird.deploy.draft.column_names import (
     looks_sorted,
     time_rank,
 )
-from tailorbird.deploy.draft.draft import DraftColumn, DraftFields, DraftTable, Reasoned
+from tailorbird.deploy.draft.draft import DraftColumn, DraftFields, DraftTable, ReasonedName
 
 _MOST_SEARCHED = 10
 _MOST_FACETS = 6
 _MOST_SHOWN = 12
-_FEW = 30  # different values that a list to choose from may have
-_ENOUGH = 30  # rows that must have been read before few values mean anything
-_LONG = 12  # characters from which a text may be words
+_FEW = 30  # maximum number of different values of a facet
+_ENOUGH = 30  # rows needed before a small number of values is significant
+_LONG = 12  # characters from which a text may contain words
 _TEXT = re.compile(r"(var)?char\((\d+)\)|(tiny|medium|long)?text", re.IGNORECASE)
 _TIMES = {"date", "datetime", "timestamp"}
 
 
 def fields_of(table: DraftTable) -> DraftFields:
-    """What the index searches and the page shows."""
+    """Choose what the index searches and the page shows."""
     facets, search, time = _facets(table), _search(table), _time(table)
     return DraftFields(search=search, facets=facets, time=time, columns=_shown(table, search, facets, time))
 
@@ -35,10 +35,10 @@ def _base(column: DraftColumn) -> str:
     return re.split(r"[( ]", column.column.column_type.lower(), maxsplit=1)[0]
 
 
-def _facets(table: DraftTable) -> tuple[Reasoned, ...]:
-    """Enums and sets, yes or no, what rows are sorted under, then other texts of few values; fewest values first."""
+def _facets(table: DraftTable) -> tuple[ReasonedName, ...]:
+    """Choose facets: enums and sets, booleans, categories, then other texts with few values; fewest values first."""
     compared = _compared(table)
-    found: list[tuple[int, int, Reasoned]] = []
+    found: list[tuple[int, int, ReasonedName]] = []
     for column in table.columns:
         if (column.alias, column.column.name) in compared:
             continue
@@ -46,31 +46,31 @@ def _facets(table: DraftTable) -> tuple[Reasoned, ...]:
         few = len(set(values))
         if (chosen := _choice(column, few, len(values), root=column.alias == table.root.alias)) is not None:
             rank, why = chosen
-            found.append((rank, few, Reasoned(name=column.output, why=why)))
+            found.append((rank, few, ReasonedName(name=column.output, why=why)))
     found.sort(key=lambda each: each[:2])
     return tuple(each for *_, each in found[:_MOST_FACETS])
 
 
 def _choice(column: DraftColumn, few: int, read: int, *, root: bool) -> tuple[int, str] | None:
-    """How well a column serves to choose by, less is better, and why; None if it does not."""
+    """Return a column's rank as a facet (lower is better) with the reason; None if it is unsuitable."""
     base, kind, name = _base(column), column.column.type.kind, column.column.name
     if base in ("enum", "set"):
         return 0, base
     if kind == "bool" or column.column.column_type.lower().startswith("tinyint(1)"):
-        return 1, "yes or no"
+        return 1, "boolean"
     if kind != "string" or not 2 <= few <= _FEW or looks_like_code(name) or looks_like_person(name):
         return None
     sorted_under = looks_sorted(name) or looks_sorted(column.alias)
     if read >= _ENOUGH and few * (2 if sorted_under else 3) <= read:
         return (2 if sorted_under else 3), f"{few} different values in {read} rows"
     if not root and (sorted_under or looks_like_name(name)):
-        return (2 if sorted_under else 3), f"{few} rows of {column.table.name} to choose from"
+        return (2 if sorted_under else 3), f"{column.table.name} has {few} rows"
     return None
 
 
-def _search(table: DraftTable) -> tuple[Reasoned, ...]:
+def _search(table: DraftTable) -> tuple[ReasonedName, ...]:
     compared = _compared(table)
-    found: list[tuple[int, Reasoned]] = []
+    found: list[tuple[int, ReasonedName]] = []
     for column in table.columns:
         match = _TEXT.match(column.column.column_type)
         if match is None or _base(column) == "enum" or (column.alias, column.column.name) in compared:
@@ -79,22 +79,22 @@ def _search(table: DraftTable) -> tuple[Reasoned, ...]:
         if long and not looks_like_code(column.column.name):
             name = column.column.name
             rank = 3 if looks_sorted(name) else 1 if looks_like_person(name) else 0 if looks_like_name(name) else 2
-            found.append((rank, Reasoned(name=column.output, why=column.column.column_type)))
+            found.append((rank, ReasonedName(name=column.output, why=column.column.column_type)))
     found.sort(key=lambda each: each[0])
     return tuple(each for _, each in found[:_MOST_SEARCHED])
 
 
-def _time(table: DraftTable) -> Reasoned | None:
-    """The best time of the root, or a sure one of a table that is joined to it at once."""
+def _time(table: DraftTable) -> ReasonedName | None:
+    """Choose the best time column of the root, or a certain one of a table that is joined directly to it."""
     near = {join.alias: join.depth for join in table.joins if join.depth <= 1}
     ranked: list[tuple[bool, int, int, DraftColumn]] = []
     for column in table.columns:
         if column.alias in near and column.column.type.kind in _TIMES:
             rank, depth = time_rank(column.column.name), near[column.alias]
             if depth == 1:
-                rank = max(rank, 1)  # of what stands beside it, the nearest one
+                rank = max(rank, 1)  # prefer the nearest joined table
             if depth == 0 or rank == 1:
-                # what most rows do not have orders nothing
+                # a column that is NULL in most rows is not useful for sorting
                 sparse = len(column.table.values(column.column.name)) * 2 < len(column.table.rows)
                 ranked.append((sparse or rank >= POOR, depth, rank, column))
     ranked.sort(key=lambda each: each[:3])
@@ -102,13 +102,13 @@ def _time(table: DraftTable) -> Reasoned | None:
         return None
     best, *others = (each[-1] for each in ranked)
     reported = f", rather than {', '.join(each.output for each in others[:2])}" if others else ""
-    return Reasoned(name=best.output, why=f"{best.column.column_type} of {best.table.name}{reported}")
+    return ReasonedName(name=best.output, why=f"{best.column.column_type} of {best.table.name}{reported}")
 
 
 def _shown(
-    table: DraftTable, search: tuple[Reasoned, ...], facets: tuple[Reasoned, ...], time: Reasoned | None
+    table: DraftTable, search: tuple[ReasonedName, ...], facets: tuple[ReasonedName, ...], time: ReasonedName | None
 ) -> tuple[str, ...]:
-    """The page's columns: key, time, then what people look for; as many as a screen takes."""
+    """Choose the page's columns: key, time, then the most useful ones, up to the width of a screen."""
     counted = {each.name for each in facets}
     words = [each.name for each in search if each.name not in counted]
     first = [*table.row_key, *([time.name] if time else []), *words[:5], *(each.name for each in facets), *words]
@@ -121,6 +121,6 @@ def _shown(
 
 
 def _compared(table: DraftTable) -> set[tuple[str, str]]:
-    """Columns that are keys or lead to rows: numbers for machines."""
+    """Return the key and reference columns, which are not useful for people."""
     pairs = {(join.parent, name) for join in table.joins if join.by for name in join.by.columns}
     return pairs | {(table.root.alias, name) for name in table.root.table.key}

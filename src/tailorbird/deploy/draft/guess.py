@@ -1,4 +1,4 @@
-"""The databases that were read → a draft of a topology. `tailorbird.deploy.draft.settle` proves that it compiles."""
+"""Draft a topology from the tables of databases. `tailorbird.deploy.draft.settle` checks that it compiles."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OURS = {"layouts"}  # HBase tables of a topology that are Tailorbird's own
 
 
 def guess(name: str, servers: Sequence[FoundServer], most: int) -> Draft:
-    """A topology of at most so many joined tables; UsageError where there is no table to begin with."""
+    """Draft a topology with at most `most` joined tables. UsageError if no table can be captured."""
     sources = tuple(source_of(name, server) for server in servers)
     model = model_of(sources)
     if not model.tables:
@@ -23,7 +23,7 @@ def guess(name: str, servers: Sequence[FoundServer], most: int) -> Draft:
         why = "; ".join(f"{each.name}: {each.why}" for source in sources for each in source.left)
         raise UsageError(
             f"no table that can be captured in {looked}" + (f" ({why})" if why else ""),
-            "name another database, or GRANT SELECT on its tables",
+            "choose another database, or GRANT SELECT on its tables",
         )
     taken = set(_OURS)
     tables = []

@@ -1,7 +1,7 @@
-"""Which tables hold facts, and what is joined to each along its references; pure.
+"""Choose fact tables, and the tables that are joined to each along its references.
 
-A fact's table refers to others while nothing refers to it: orders' lines, payments. What it refers to is joined from
-near to far, each table by the first way that leads to it, so that every join finds at most one row.
+A fact table, such as order lines or payments, refers to other tables, while no table refers to it. The tables that it
+refers to are joined from near to far, each through its first path, so that every join finds at most one row.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tailorbird.deploy.draft.naming import role, snake, untaken
 from tailorbird.deploy.draft.shape import FoundTable, Reference
 
 MOST_JOINS = 10
-_ENOUGH = 30  # rows that must have been read before it means anything that all are NULL
+_ENOUGH = 30  # rows needed before all values being NULL is significant
 DEEPEST = 4
-# columns taken of a joined table, by how far it is from the root
+# number of columns of a joined table, by its distance from the root
 _MOST_COLUMNS = {1: 8, 2: 6, 3: 5, 4: 4}
 _CHOICE = re.compile(r"enum|set\b|tinyint\(1\)|bit\(1\)", re.IGNORECASE)
 _INTEGERS = {"int8", "int16", "int32", "int64", "uint64"}
@@ -29,9 +29,9 @@ _INEXACT = {"float32", "float64", "json", "list", *SPATIAL}
 
 @dataclass(slots=True, kw_only=True)
 class Model:
-    """The tables that can be captured, with the columns that leave, and the references that a join can follow.
+    """The tables that can be captured, with their columns, and the references that a join can follow.
 
-    `unused` are the other references, each with the reason.
+    `unused`: the other references, each with the reason.
     """
 
     tables: Mapping[TableId, FoundTable]
@@ -40,21 +40,21 @@ class Model:
     unused: list[tuple[Reference, str]] = field(default_factory=list)
 
     def of(self, table: TableId) -> list[Reference]:
-        """The references of a table's rows."""
+        """Return the references from a table."""
         return [each for each in self.references if each.child == table]
 
     def to(self, table: TableId) -> list[Reference]:
-        """The references of others to a table's rows."""
+        """Return the references to a table."""
         return [each for each in self.references if each.parent == table != each.child]
 
     def columns(self, table: FoundTable) -> list[str]:
-        """Names of the columns that leave it."""
+        """Return the names of a table's captured columns."""
         hidden = self.hidden[table.table_id]
         return [column.name for column in table.schema.columns if column.name not in hidden]
 
 
 def model_of(sources: tuple[DraftSource, ...]) -> Model:
-    """What can be joined of what was found."""
+    """Build the model of everything that can be joined."""
     tables = {t.table_id: t for source in sources for t in source.server.tables if t.name in source.ignored}
     hidden = {t.table_id: s.hidden(t) for s in sources for t in s.server.tables if t.table_id in tables}
     model = Model(tables=tables, hidden=hidden)
@@ -69,7 +69,7 @@ def model_of(sources: tuple[DraftSource, ...]) -> Model:
 
 
 def comparable(left: LogicalType, right: LogicalType) -> bool:
-    """Whether a join compares columns of these types exactly."""
+    """Return whether a join compares columns of these types exactly."""
     same = left == right or (left.kind in _INTEGERS and right.kind in _INTEGERS)
     return same and left.kind not in _INEXACT
 
@@ -80,21 +80,21 @@ def _unusable(model: Model, reference: Reference) -> str:
         gone = reference.parent if parent is None else reference.child
         return f"{gone.table} is not captured"
     if not set(parent.key) <= set(reference.referenced):
-        return f"it leads to {'+'.join(reference.referenced)}, and the key of {parent.name} is {'+'.join(parent.key)}"
+        return f"it refers to {'+'.join(reference.referenced)}, but the key of {parent.name} is {'+'.join(parent.key)}"
     for own, theirs in zip(reference.columns, reference.referenced, strict=True):
         first, second = child.schema.column(own), parent.schema.column(theirs)
         if first is None or second is None:
-            return "one of its columns is not there"
+            return "one of its columns does not exist"
         if not comparable(first.type, second.type):
             return f"{first.column_type} and {second.column_type} are not compared exactly"
     return ""
 
 
 def facts(model: Model, most: int) -> list[tuple[FoundTable, str]]:
-    """The tables whose rows the joined tables' rows are, best first, with the reason; at most so many.
+    """Choose at most `most` root tables, best first, with the reasons.
 
-    One that stands in the joins of a better one already is none, nor is one that only others refer to. But each source
-    has one, as long as nothing else reads it.
+    A table that a better root already joins is not chosen, and neither is one that others only refer to. But each
+    source gets at least one root, unless another root reads it.
     """
     found: list[FoundTable] = []
     inside: set[TableId] = set()
@@ -112,7 +112,7 @@ def facts(model: Model, most: int) -> list[tuple[FoundTable, str]]:
 
 
 def _parents(model: Model, table: FoundTable) -> list[TableId]:
-    """The other tables that it refers to, each once."""
+    """Return the other tables that a table refers to, once each."""
     return list(dict.fromkeys(e.parent for e in model.of(table.table_id) if e.parent != table.table_id))
 
 
@@ -123,7 +123,7 @@ def _rank(model: Model, table: FoundTable) -> tuple[object, ...]:
 
 
 def _only_keys(model: Model, table: FoundTable) -> bool:
-    """Whether there is nothing in a table but what it refers to, as in one that ties two others together."""
+    """Return whether a table contains only references, like a many-to-many link table."""
     tied = {name for each in model.of(table.table_id) for name in each.columns}
     return all(name in tied or is_change_time(name) for name in model.columns(table))
 
@@ -141,7 +141,7 @@ def _named(names: list[str]) -> str:
 
 
 def joined(model: Model, table: FoundTable, why: str, name: str) -> DraftTable:
-    """The joined table whose rows are those of `table`."""
+    """Draft the joined table with the root `table`."""
     empty: set[TableId] = set()
     while True:
         joins, left = _joins(model, table, empty)
@@ -154,7 +154,7 @@ def joined(model: Model, table: FoundTable, why: str, name: str) -> DraftTable:
 
 
 def _joins(model: Model, root: FoundTable, empty: Container[TableId] = ()) -> tuple[list[DraftJoin], list[str]]:
-    """The root, then what is joined, from near to far; and what was not, with the reason.
+    """Return the joins, root first, from near to far, and the omitted ones with reasons.
 
     `empty`: tables that add no column.
     """
@@ -166,15 +166,15 @@ def _joins(model: Model, root: FoundTable, empty: Container[TableId] = ()) -> tu
             before = next((j for j in joins if j.table is parent and j.parent != join.alias), None)
             itself = reference.parent == reference.child
             if itself and join.by is not None and join.by.child == reference.child == join.by.parent:
-                continue  # the row that a row of the same table names is not asked for the one that it names
+                continue  # follow a self-reference only once
             if parent.table_id in empty:
-                left.append(f"{reference} → {parent.name}: nothing in it but numbers that lead on")
+                left.append(f"{reference} → {parent.name}: it contains only references")
             elif (looked := len(join.table.rows)) >= _ENOUGH and not _named_at_all(join.table, reference):
                 left.append(f"{reference} → {parent.name}: NULL in all of {looked} rows read")
             elif before is not None and not itself:
                 left.append(f"{reference} → {parent.name}: {parent.name} is joined already, as {before.alias}")
             elif join.depth >= DEEPEST:
-                left.append(f"{reference} → {parent.name}: it is {DEEPEST + 1} joins away")
+                left.append(f"{reference} → {parent.name}: it is {DEEPEST + 1} joins from the root")
             elif len(joins) > MOST_JOINS:
                 left.append(f"{reference} → {parent.name}: there are {MOST_JOINS} joins already")
             else:
@@ -187,7 +187,7 @@ def _joins(model: Model, root: FoundTable, empty: Container[TableId] = ()) -> tu
 
 
 def _named_at_all(table: FoundTable, reference: Reference) -> bool:
-    """Whether any row that was read refers to something."""
+    """Return whether the reference is not NULL in any row that was read."""
     return all(table.values(name) for name in reference.columns)
 
 
@@ -203,7 +203,7 @@ def _columns(model: Model, joins: list[DraftJoin], left: list[str]) -> Iterator[
     for join in joins:
         names = model.columns(join.table)
         if join.by is not None:
-            # numbers that lead somewhere tell people nothing, and what led here stands before
+            # references are not useful for people, and the referencing key is already in the result
             numbers = {name for each in model.of(join.table.table_id) for name in each.columns} | {*join.by.referenced}
             names = [name for name in names if name not in numbers and not is_change_time(name)]
             most = _MOST_COLUMNS[join.depth]

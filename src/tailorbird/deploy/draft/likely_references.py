@@ -1,7 +1,7 @@
-"""References that no foreign key declares, by names: `orders.customer_id` → `customers.id`; pure.
+"""Guess references without foreign keys from names: `orders.customer_id` → `customers.id`.
 
-Many databases have none, and none leads from one server to another. A name is only believed where the values that were
-read are keys there (`believed`).
+Many databases have no foreign keys, and none can refer to another server. A guess is accepted only if the sampled
+values are keys of the other table (`believed`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LEADS = re.compile(r"_(id|key|no|nr|code|uuid|guid|fk)$")
 
 
 def likely(servers: Sequence[FoundServer]) -> list[Reference]:
-    """What names say: each column at most once, first to a table of its own database, else of another."""
+    """Guess references from names, at most one per column. Tables of the same database take precedence."""
     found = []
     for server in servers:
         declared = {(r.child, name) for r in server.references for name in r.columns}
@@ -32,7 +32,7 @@ def likely(servers: Sequence[FoundServer]) -> list[Reference]:
                 own = list(_led_to(table, column, server.tables))
                 others = [each for other in servers if other is not server for each in other.tables]
                 matches = own or list(_led_to(table, column, others))
-                if len(matches) == 1:  # several are no answer
+                if len(matches) == 1:  # several matches are ambiguous
                     found.append(matches[0])
     return found
 
@@ -54,21 +54,21 @@ def _led_to(table: FoundTable, column: Column, tables: Iterable[FoundTable]) -> 
 
 
 def asked(servers: Sequence[FoundServer], reference: Reference) -> list[str]:
-    """Some of the values that must be keys of the other table if a reference is one."""
+    """Return sampled values that must be keys of the other table."""
     tables = {table.table_id: table for server in servers for table in server.tables}
     return list(dict.fromkeys(tables[reference.child].values(reference.columns[0])))[:MOST_VALUES]
 
 
 def believed(reference: Reference, values: int, found: int) -> Reference | None:
-    """The reference with the reason, if most of so many values are keys there; one without values is believed."""
+    """Return the reference with the reason if most values are keys, or if there are no values; else None."""
     if found * 2 < values:
         return None
-    said = f"{found} of {values} values read are keys there" if values else "there is no row yet to see by"
-    return replace(reference, guessed=f"no foreign key says so, but its name does: {said}")
+    said = f"{found} of {values} values read are keys there" if values else "there are no rows yet to check"
+    return replace(reference, guessed=f"no foreign key, guessed from its name: {said}")
 
 
 def with_references(servers: Sequence[FoundServer], more: Sequence[Reference]) -> list[FoundServer]:
-    """The servers with these references beside those that they declare."""
+    """Add references to the servers' declared ones."""
     return [
         replace(server, references=(*server.references, *(r for r in more if r.child.source == server.source)))
         for server in servers
@@ -76,7 +76,7 @@ def with_references(servers: Sequence[FoundServer], more: Sequence[Reference]) -
 
 
 def _plurals(name: str) -> set[str]:
-    """What a table of such things may be called."""
+    """Return possible table names for a singular name."""
     return {name, f"{name}s", f"{name}es", re.sub(r"y$", "ies", name), re.sub(r"person$", "people", name)}
 
 

@@ -1,4 +1,4 @@
-"""Reads what `tailorbird init` guesses from: information_schema, and some rows of each table. Reads only."""
+"""Read the input of `tailorbird init` from MySQL: information_schema and some rows of each table. Read-only."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _DATABASES = (
     "SELECT SCHEMA_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_NAME NOT IN "
     "('mysql', 'sys', 'information_schema', 'performance_schema') ORDER BY SCHEMA_NAME"
 )
-# types whose values tell nothing that is guessed from
+# types whose values are not used for guesses
 _UNREAD = {"bytes", "json"}
 
 
 def read_shape(server: FoundServer, password: str) -> FoundServer:
-    """The same with its tables and references; UsageError where the server cannot be reached or refuses."""
+    """Add a server's tables and references. UsageError if the server is unreachable or refuses."""
     source = _source(server, password)
     try:
         with connected(source) as connection, translated(source, "look at its tables"):
@@ -45,7 +45,7 @@ def read_shape(server: FoundServer, password: str) -> FoundServer:
 
 
 def _source(server: FoundServer, password: str) -> Source:
-    """What connects to it."""
+    """Return a source that connects to the server."""
     return Source(
         name=server.source,
         type="mysql",
@@ -61,7 +61,7 @@ def _source(server: FoundServer, password: str) -> Source:
 
 
 def count_keys(server: FoundServer, password: str, reference: Reference, values: Sequence[str]) -> int:
-    """How many of these values are keys of the table that a reference leads to; `server` is the one that has it."""
+    """Count the values that are keys of the referenced table. `server` is the one with that table."""
     if not values:
         return 0
     source, parent, column = _source(server, password), reference.parent, _quoted(reference.referenced[0])
@@ -74,10 +74,10 @@ def count_keys(server: FoundServer, password: str, reference: Reference, values:
 def _check_database(connection: Connection, server: FoundServer) -> None:
     names = [str(row[0]) for row in query(connection, _DATABASES)]
     if server.database not in names:
-        what = f"no database {server.database}" if server.database else "no database is named"
+        what = f"no database {server.database}" if server.database else "the URL has no database"
         raise UsageError(
-            f"{server.hostname}:{server.port}: {what}, or {server.username} may not see it",
-            f"{MYSQL}, with one of {', '.join(names) or 'those that it is granted'}",
+            f"{server.hostname}:{server.port}: {what}, or {server.username} has no access to it",
+            f"write {MYSQL}, with one of {', '.join(names) or 'the databases that it can access'}",
         )
 
 
@@ -112,7 +112,7 @@ def _shape(connection: Connection, source: Source, server: FoundServer) -> Found
 
 
 def _rows(connection: Connection, schema: TableSchema) -> Rows:
-    """Some rows of a table, whichever the server finds first; long texts are cut."""
+    """Read some rows of a table in any order. Long texts are cut."""
     names, wanted = [], []
     for column in schema.columns:
         try:
@@ -136,7 +136,7 @@ def _references(connection: Connection, server: FoundServer) -> list[Reference]:
     references: list[Reference] = []
     for (table, _), rows in found.items():
         child = TableId(source=server.source, database=server.database, table=table)
-        # a table of another database of the server is another's, and no source has it
+        # a table of another database belongs to no source here
         parent = TableId(source=server.source, database=rows[0][1], table=rows[0][2])
         reference = Reference(
             child=child,

@@ -1,4 +1,4 @@
-"""Names of MySQL, which takes nearly every one → names that YAML, Spark's SQL, HBase and Solr take."""
+"""Convert MySQL names, which may have nearly any form, to names that YAML, Spark SQL, HBase and Solr accept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlglot.dialects.spark import Spark
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _PLAIN_SQL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _PLAIN_YAML = re.compile(r"[A-Za-z][A-Za-z0-9_.]*")
-# texts that YAML's readers take for something else
+# texts that YAML parsers interpret as other types
 _YAML_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 _KEYWORDS = {word for words in Spark.Tokenizer.KEYWORDS for word in words.lower().split()}
 _ID = re.compile(r"_(id|ids|no|nr|num|number|key|fk|code|uuid|ref)$|_?(?:fk)_")
@@ -20,14 +20,14 @@ LONGEST = 50  # leaves room in names of at most 63 characters
 
 
 def snake(name: str) -> str:
-    """A name of small letters, digits and `_` that begins with a letter: `CustomerID` → `customer_id`."""
+    """Return a name of lower-case letters, digits and `_` that begins with a letter: `CustomerID` → `customer_id`."""
     text = unicodedata.normalize("NFKD", _HUMPS.sub("_", name)).encode("ascii", "ignore").decode().lower()
     text = re.sub(r"[^a-z0-9]+", "_", text).strip("_")[:LONGEST].strip("_")
     return text if text[:1].isalpha() else f"c_{text}".strip("_")
 
 
 def untaken(name: str, taken: Container[str]) -> str:
-    """The name, with a number behind it where it is taken."""
+    """Return the name, with a number appended if it is taken."""
     number, found = 2, name
     while found in taken:
         found, number = f"{name}_{number}", number + 1
@@ -35,25 +35,25 @@ def untaken(name: str, taken: Container[str]) -> str:
 
 
 def role(column: str) -> str:
-    """What a column that names a row calls it: `customer_id` → `customer`."""
+    """Return the role that a reference column names: `customer_id` → `customer`."""
     text = snake(column)
     return _ID.sub("", text) or text
 
 
 def quoted(name: str) -> str:
-    """A name in Spark's SQL, in back ticks where it must be."""
+    """Return a name for Spark SQL, in backticks if necessary."""
     if _PLAIN_SQL.fullmatch(name) and name.lower() not in _KEYWORDS:
         return name
     return "`" + name.replace("`", "``") + "`"
 
 
 def scalar(text: str) -> str:
-    """A text in YAML, in quotes where it must be."""
+    """Return a YAML scalar, in quotes if necessary."""
     if _PLAIN_YAML.fullmatch(text) and text.lower() not in _YAML_WORDS:
         return text
     return json.dumps(text, ensure_ascii=False)
 
 
 def listing(names: list[str]) -> str:
-    """A list of texts on one line of YAML."""
+    """Return a YAML list on one line."""
     return "[" + ", ".join(scalar(name) for name in names) + "]"

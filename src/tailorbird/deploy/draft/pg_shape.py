@@ -1,4 +1,4 @@
-"""Reads what `tailorbird init` guesses from of a PostgreSQL database: its catalogue, and some rows. Reads only."""
+"""Read the input of `tailorbird init` from PostgreSQL: its system catalogs and some rows of each table. Read-only."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ JOIN pg_class p ON p.oid = f.confrelid JOIN pg_namespace pn ON pn.oid = p.relnam
 WHERE f.contype = 'f' AND f.conparentid = 0 AND n.nspname = {{}} ORDER BY c.relname, f.conname"""
 _SCHEMAS = """SELECT nspname FROM pg_namespace WHERE nspname NOT LIKE 'pg\\_%' AND nspname <> 'information_schema'
 ORDER BY nspname"""
-# types whose values tell nothing that is guessed from
+# types whose values are not used for guesses
 _UNREAD = {"bytes", "json"}
 
 
 def read_shape(server: FoundServer, password: str) -> FoundServer:
-    """The same with its tables and references; UsageError where the server cannot be reached or refuses."""
+    """Add a server's tables and references. UsageError if the server is unreachable or refuses."""
     source = _source(server, password)
     try:
         with connected(source) as connection:
@@ -50,7 +50,7 @@ def read_shape(server: FoundServer, password: str) -> FoundServer:
 
 
 def count_keys(server: FoundServer, password: str, reference: Reference, values: Sequence[str]) -> int:
-    """How many of these values are keys of the table that a reference leads to; `server` is the one that has it."""
+    """Count the values that are keys of the referenced table. `server` is the one with that table."""
     if not values:
         return 0
     source, parent, column = _source(server, password), reference.parent, quoted(reference.referenced[0])
@@ -63,7 +63,7 @@ def count_keys(server: FoundServer, password: str, reference: Reference, values:
 
 
 def _source(server: FoundServer, password: str) -> Source:
-    """What connects to it."""
+    """Return a source that connects to the server."""
     return Source(
         name=server.source,
         type="postgresql",
@@ -85,7 +85,7 @@ def _check_schema(connection: PgConnection, source: Source, server: FoundServer)
     if server.database not in names:
         raise UsageError(
             f"{server.hostname}:{server.port}/{server.dbname}: no schema {server.database}",
-            f"{POSTGRES}, with one of {', '.join(names) or 'those that exist'}",
+            f"write {POSTGRES}, with one of {', '.join(names) or 'those that exist'}",
         )
 
 
@@ -114,13 +114,13 @@ def _tables(connection: PgConnection, source: Source, server: FoundServer) -> It
 
 
 def _fault(source: Source, table: TableId, found: TableShown, version: int) -> str:
-    """Why a table may not be published; empty where it may."""
+    """Return why a table cannot be published; empty if it can."""
     refused = pg_schema.refused(source, table, found, version)
     return f"{refused.why.removeprefix(f'table {table} ')}: {refused.remedy}" if refused else ""
 
 
 def _rows(connection: PgConnection, source: Source, schema: TableSchema) -> Rows:
-    """Some rows of a table, whichever the server finds first; long texts are cut."""
+    """Read some rows of a table in any order. Long texts are cut."""
     wanted = [column for column in schema.columns if column.type.kind not in _UNREAD]
     if not wanted:
         return ()
@@ -141,7 +141,7 @@ def _references(connection: PgConnection, source: Source, server: FoundServer) -
         one = Reference(
             child=TableId(source=server.source, database=server.database, table=child),
             columns=tuple(columns.split("\1")),
-            # a table of another schema is another source's, and none has it
+            # a table of another schema belongs to no source here
             parent=TableId(source=server.source, database=schema, table=parent),
             referenced=tuple(referenced.split("\1")),
         )

@@ -1,4 +1,4 @@
-"""Only what compiles is written: each drafted table is read back, compiled, and made simpler until it passes; pure."""
+"""Compile each drafted table, and simplify it until it compiles, so that the written topology is valid."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tailorbird.operate.doctor.validate import judged, validate
 
 
 def settled(draft: Draft, file: str) -> tuple[Draft, str]:
-    """The draft without what does not compile, and the text of its topology, which does.
+    """Return the draft without parts that do not compile, and the text of its topology.
 
-    `file` is its name in messages. TopologyError where not one table is left, or what is wrong is no table's fault.
+    `file` is the name in messages. TopologyError if no table remains, or if the error is not caused by a table.
     """
     kept: list[DraftTable] = []
     lost: list[str] = []
@@ -29,7 +29,7 @@ def settled(draft: Draft, file: str) -> tuple[Draft, str]:
         try:
             kept.append(_simplified(draft, table, file))
         except TopologyError as error:
-            lost.append(f"{table.name} is left out: {error.what}, expected {error.expected}")
+            lost.append(f"{table.name} is omitted: {error.what}, expected {error.expected}")
             last = error
     if last is not None and not kept:
         raise last
@@ -40,21 +40,21 @@ def settled(draft: Draft, file: str) -> tuple[Draft, str]:
 
 
 def _without_idle_sources(draft: Draft) -> Draft:
-    """Sources are there to be read; one that nothing reads is left out, and that is said."""
+    """Remove sources that no joined table reads, with a note."""
     idle = [source for source in draft.sources if not any(draft.captured(source))]
-    notes = [f"{each.server.database} is left out: no joined table reads any of its tables" for each in idle]
+    notes = [f"{each.server.database} is omitted: no joined table reads any of its tables" for each in idle]
     used = tuple(source for source in draft.sources if source not in idle)
     return replace(draft, sources=used, notes=(*draft.notes, *notes))
 
 
 def text_of(draft: Draft) -> str:
-    """The text of a draft's topology."""
+    """Return the text of a draft's topology."""
     fields: dict[str, DraftFields] = {table.name: fields_of(table) for table in draft.tables}
     return topology_text(draft, fields)
 
 
 def checked(draft: Draft, text: str, file: str) -> Topology:
-    """The topology as every command reads it, its queries compiled with the schemas found; TopologyError."""
+    """Parse the topology and compile its queries with the schemas found. TopologyError if it is invalid."""
     environ = {source.server.password_env: "-" for source in draft.sources}
     topology = read_topology(text, file=file, environ=environ)
     validate(topology)
@@ -63,7 +63,7 @@ def checked(draft: Draft, text: str, file: str) -> Topology:
 
 
 def schemas_of(draft: Draft) -> Mapping[TableId, TableSchema]:
-    """The schemas under which the captured tables' rows will leave."""
+    """Return the schemas that the captured tables' rows will have."""
     return {
         table.table_id: table.published(source.hidden(table))
         for source in draft.sources
@@ -72,7 +72,7 @@ def schemas_of(draft: Draft) -> Mapping[TableId, TableSchema]:
 
 
 def _simplified(draft: Draft, table: DraftTable, file: str) -> DraftTable:
-    """The table with fewer joins, then fewer columns, until it compiles; TopologyError if nothing helps."""
+    """Remove joins, then columns, until the table compiles. TopologyError if that does not help."""
     key = set(table.row_key)
     while True:
         alone = _without_idle_sources(replace(draft, tables=(table,)))
@@ -91,15 +91,15 @@ def _simplified(draft: Draft, table: DraftTable, file: str) -> DraftTable:
 
 
 def _warnings(topology: Topology, table: Table, schemas: Mapping[TableId, TableSchema]) -> tuple[str, ...]:
-    """What a person who knows the source should know: text that joins there by more than its bytes."""
+    """Return warnings about text columns whose collation at the source equates different bytes."""
     keys = loose_keys(compile_plan(topology, table, schemas), schemas)
     if not keys:
         return ()
     named = ", ".join(f"{key.table_id.table}.{key.column} ({key.collation})" for key in keys)
-    return (f"joined by text, which compares by its bytes here, not as at its source: {named}; docs/queries.md",)
+    return (f"joins compare text by its bytes, unlike the collation at the source: {named}; docs/queries.md",)
 
 
 def _blamed(table: DraftTable, error: TopologyError) -> str:
-    """The alias that a message names, else the last one."""
+    """Return the alias that an error message names, or the last one."""
     words = set(error.what.replace(".", " ").replace("`", " ").split())
     return next((j.alias for j in reversed(table.joins[1:]) if j.alias in words), table.joins[-1].alias)

@@ -1,6 +1,6 @@
-"""What `tailorbird init` has read of the databases: tables, keys, references, a few rows; pure data.
+"""The input of `tailorbird init` from databases: tables, keys, references and a few rows.
 
-Read by `tailorbird.deploy.draft.mysql_shape` and `pg_shape`; everything that is guessed is guessed from it.
+`tailorbird.deploy.draft.mysql_shape` and `pg_shape` read it. All guesses are based on it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Rows = tuple[Mapping[str, str | None], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """Rows of `child` name a row of `parent`: `columns` hold what stands in its columns `referenced`.
+    """A reference from rows of `child` to a row of `parent`: `columns` have the values of its columns `referenced`.
 
-    `guessed` says why it is taken for one where no foreign key declares it. `rules` are what a foreign key does to
-    the child by itself: `ON DELETE CASCADE`, …
+    `guessed`: the reason for a reference without a foreign key. `rules`: referential actions of the foreign key, such
+    as `ON DELETE CASCADE`.
     """
 
     child: TableId
@@ -40,9 +40,9 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundTable:
-    """One table or view; `rows` are some of its rows as the server prints them, `count` about how many there are.
+    """One table or view. `rows`: some of its rows, as the server prints them. `count`: estimated number of rows.
 
-    `fault` says why its server's log cannot be read for it, empty where nothing is known against it.
+    `fault`: why the table cannot be captured from the log; empty if no reason is known.
     """
 
     schema: TableSchema
@@ -55,41 +55,41 @@ class FoundTable:
 
     @property
     def table_id(self) -> TableId:
-        """Which one it is."""
+        """The table's id."""
         return self.schema.table_id
 
     @property
     def name(self) -> str:
-        """Its name in its database."""
+        """The table's name in its database."""
         return self.schema.table_id.table
 
     def published(self, ignored: tuple[str, ...]) -> TableSchema:
-        """Its schema as its rows leave; Skippable, with the remedy, where they cannot."""
+        """Return the schema of the published rows. Skippable, with a remedy, if they cannot be published."""
         return published(self.schema, self.keys, TableRule(ignored_columns=ignored))
 
     @property
     def unsupported(self) -> tuple[str, ...]:
-        """Columns of types that are not captured."""
+        """The columns of types that are not captured."""
         return tuple(column.name for column in self.schema.columns if not _has_type(column.column_type))
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What tells its rows apart, as capture has it; empty where nothing does."""
+        """The columns that identify a row for capture; empty if there are none."""
         try:
             return self.published(self.unsupported).primary_key
         except Skippable:
             return ()
 
     def values(self, column: str) -> list[str]:
-        """What the rows read hold in a column, without NULLs."""
+        """Return a column's values in the rows that were read, without NULLs."""
         return [value for row in self.rows if (value := row.get(column)) is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundServer:
-    """One database and how it is reached. The password is not here: files name `password_env` in its place.
+    """One database and its address. The password is not included; topologies refer to `password_env` instead.
 
-    `database` is what names of tables stand in: a schema on PostgreSQL, whose database is `dbname`.
+    `database` contains the tables: on PostgreSQL it is a schema, and the database is `dbname`.
     """
 
     source: str
@@ -105,7 +105,7 @@ class FoundServer:
 
 
 def rules_of(on_delete: str, on_update: str) -> tuple[str, ...]:
-    """What a foreign key does to its child without telling the log."""
+    """Return a foreign key's actions on its child that the binlog does not contain."""
     said = (("DELETE", on_delete), ("UPDATE", on_update))
     return tuple(f"ON {what} {rule}" for what, rule in said if rule in CHANGING)
 

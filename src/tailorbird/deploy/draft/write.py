@@ -1,4 +1,4 @@
-"""A draft → the text of its topology, each choice with its reason as a comment; pure."""
+"""Write the text of a drafted topology, with the reason of each choice as a comment."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 
 from cdc.model.escapes import dotted
-from tailorbird.deploy.draft.draft import Draft, DraftFields, DraftJoin, DraftSource, DraftTable, Reasoned
+from tailorbird.deploy.draft.draft import Draft, DraftFields, DraftJoin, DraftSource, DraftTable, ReasonedName
 from tailorbird.deploy.draft.naming import listing, quoted, scalar
 from tailorbird.deploy.draft.shape import FoundTable
 
@@ -25,10 +25,10 @@ solr:
 
 
 def topology_text(draft: Draft, fields: Mapping[str, DraftFields]) -> str:
-    """The whole file; `fields` by joined table."""
+    """Return the text of the file. `fields` are by joined table."""
     lines = [
-        "# Written by `tailorbird init` from what the databases look like. Every choice is a guess, with its reason",
-        "# beside it: change what you like (topologies/README.md has every key), then `tailorbird validate` checks it.",
+        "# Written by `tailorbird init` from the tables of your databases. Every choice is a guess, with its reason in",
+        "# a comment. Change what you like (topologies/README.md lists every key), then run `tailorbird validate`.",
         f"name: {draft.name}",
         "",
         *_comment(draft.notes),
@@ -49,7 +49,7 @@ def topology_text(draft: Draft, fields: Mapping[str, DraftFields]) -> str:
 
 
 def server_id(topology: str, source: str) -> int:
-    """A number among the server's replicas that no other topology is likely to have."""
+    """Return a replica server_id that another topology is unlikely to use."""
     return 10_000 + zlib.crc32(f"{topology}.{source}".encode()) % 4_000_000
 
 
@@ -67,20 +67,18 @@ def _source(draft: Draft, source: DraftSource) -> Iterator[str]:
     else:
         yield f"    database: {scalar(server.database)}"
         own = server_id(draft.name, server.source)
-        yield f"    server_id: {own}  # our id among the server's replicas, one per source"
+        yield f"    server_id: {own}  # unique among the server's replicas"
     captured = list(draft.captured(source))
     silent = [r for r in server.references if r.rules and r.child in {table.table_id for table in captured}]
     if silent:
         reported = [f"{r}: {' and '.join(r.rules)} of {r.parent.table}" for r in silent]
-        what = (
-            "The log does not tell the rows that these foreign keys change; they are read again (`cascades: follow`):"
-        )
+        what = "The log does not contain rows that these foreign keys change; capture reads them (`cascades: follow`):"
         yield from _comment([what, *reported], 4)
     yield "    tables:"
     for table in captured:
         yield from _captured(source, table)
     names = {table.name for table in captured}
-    others = [Reasoned(name=t, why="in no joined table below") for t in source.ignored if t not in names]
+    others = [ReasonedName(name=t, why="in no joined table below") for t in source.ignored if t not in names]
     left = [f"{each.name}: {each.why}" for each in (*source.left, *others)]
     if left:
         yield from _comment(["Not captured:", *left], 4)
@@ -89,7 +87,7 @@ def _source(draft: Draft, source: DraftSource) -> Iterator[str]:
 def _captured(source: DraftSource, table: FoundTable) -> Iterator[str]:
     hidden = source.ignored[table.name]
     for each in hidden:
-        yield from _comment([f"{each.name} stays at its source: {each.why}"], 6)
+        yield from _comment([f"{each.name} is ignored: {each.why}"], 6)
     name = dotted(table.name)
     said = f" {{ignored_columns: {listing([each.name for each in hidden])}}}" if hidden else " {}"
     yield f"      {scalar(name)}:{said}"
@@ -98,15 +96,15 @@ def _captured(source: DraftSource, table: FoundTable) -> Iterator[str]:
 def _table(table: DraftTable) -> Iterator[str]:
     yield from _comment([table.why], 2)
     if guessed := [f"{j.by} → {j.table.name}: {j.by.guessed}" for j in table.joins if j.by and j.by.guessed]:
-        yield from _comment(["Joined by their names:", *guessed], 2)
+        yield from _comment(["Joins guessed from names:", *guessed], 2)
     if table.left:
         yield from _comment(["Left out:", *table.left], 2)
     for warning in table.warnings:
-        yield from _comment([f"Mind: {warning}"], 2)
+        yield from _comment([f"Note: {warning}"], 2)
     yield f"  {table.name}:"
     yield "    query: |"
     yield from _select(table)
-    yield f"    row_key: {listing(table.row_key)}  # the key of {_shown(table.root.table.name)}, whose rows these are"
+    yield f"    row_key: {listing(table.row_key)}  # the key of {_shown(table.root.table.name)}, the root of the join"
 
 
 def _select(table: DraftTable) -> Iterator[str]:
@@ -124,7 +122,7 @@ def _select(table: DraftTable) -> Iterator[str]:
     yield line
     yield f"      FROM {_name(table.root)} {quoted(table.root.alias)}"
     for join in table.joins[1:]:
-        assert join.by is not None, "only the root is joined by nothing"
+        assert join.by is not None, "only the root has no reference"
         pairs = zip(join.by.referenced, join.by.columns, strict=True)
         on = " AND ".join(
             f"{quoted(join.alias)}.{quoted(theirs)} = {quoted(join.parent)}.{quoted(own)}" for theirs, own in pairs
@@ -143,7 +141,7 @@ def _index(table: DraftTable, fields: DraftFields) -> Iterator[str]:
     if fields.search:
         yield from _chosen("search", fields.search)
     else:
-        yield "    search: []  # no text that is longer than a code"
+        yield "    search: []  # no column with long texts"
 
 
 def _dashboard(table: DraftTable, fields: DraftFields) -> Iterator[str]:
@@ -153,9 +151,9 @@ def _dashboard(table: DraftTable, fields: DraftFields) -> Iterator[str]:
     if fields.facets:
         yield from _chosen("facets", fields.facets)
     else:
-        yield "    # facets: [column]   # no enum, no yes or no, no text of few values among the rows read"
+        yield "    # facets: [column]   # no enum, no boolean, no text with few values in the rows read"
     if fields.time is None:
-        yield "    # time: column       # no date or datetime: neither a histogram nor an order by time"
+        yield "    # time: column       # no date or datetime, so no histogram and no order by time"
     else:
         yield from _comment([fields.time.why], 4)
         yield f"    time: {fields.time.name}"
@@ -164,7 +162,7 @@ def _dashboard(table: DraftTable, fields: DraftFields) -> Iterator[str]:
     )
 
 
-def _chosen(key: str, found: Iterable[Reasoned]) -> Iterator[str]:
+def _chosen(key: str, found: Iterable[ReasonedName]) -> Iterator[str]:
     yield f"    {key}:"
     for each in found:
         yield f"      - {each.name}  # {_shown(each.why)}"
@@ -180,5 +178,5 @@ def _comment(lines: Iterable[str], indent: int = 0) -> Iterator[str]:
 
 
 def _shown(text: str) -> str:
-    """A text that stays within its comment."""
+    """Return the text on one line, so that it remains within its comment."""
     return " ".join(text.split())

@@ -1,1 +1,1 @@
-"""`tailorbird plan`: what a topology's file asks for, compared with what runs, as ordered steps with their cost."""
+"""`tailorbird plan`: compare a topology's file with the running system; return ordered steps with their cost."""

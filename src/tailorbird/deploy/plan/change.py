@@ -1,4 +1,4 @@
-"""One step from what runs to what a topology's file asks for."""
+"""One step from the running system to a topology's file."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ Action = Literal[
     "refuse",
 ]
 
-# Changes and rows a second, on two cores, where nothing was measured on this machine: what a join writes through
-# HBase's Thrift server; an index built from its table (docs/results/index.md).
+# Default rates per second on two cores, used without measurements on this machine: changes that a join writes through
+# HBase's Thrift server, and rows of an index built from its table (docs/results/index.md).
 JOINED, INDEXED = 8_000.0, 2_600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is done to one thing, why, and by what: `apply`, `run` (the processes, when they start again), or a command
-    for people; empty where nothing is done.
+    """An action on one object, with its reason.
 
-    `records` of the log are read for it and `rows` written anew, where that is known; `seconds` is about how long that
-    takes, by rates that were measured. `meanwhile` is what readers see until it is done.
+    `by`: `apply`, `run` (the processes, at their next start) or a command for the user; empty if nothing is done.
+    `records` of the log are read and `rows` are written, if known. `seconds` is an estimate from measured rates.
+    `meanwhile` describes what readers see until the step is done.
 
-    keep      it stays as it is                     rebuild   a join begins anew, in place
-    make      it is missing                         follow    the live feed brings it what a rebuild writes
-    change    a setting of it                       fill      a new index is filled by a scan of its table
-    read      rows of a source are read             reindex   an index is built anew beside the one that serves
-    join      a join begins, or is not done yet     leave     nothing of the file names it, and it stays
-    build     a changed table, beside the old one   verify    it is compared with the sources
-    move      the name that queries use leads to it
-    refuse    what runs contradicts the file: nothing is done before that is settled
+    keep      unchanged                             rebuild   the join restarts from the log, in place
+    make      create a missing object               follow    live indexing applies what a rebuild writes
+    change    change a setting                      fill      fill a new index by a scan of its table
+    read      read rows of a source                 reindex   build a second collection, then swap it in
+    join      the join starts, or is not done yet   leave     not in the file; it remains
+    build     build a changed table alongside       verify    compare it with the sources
+    move      queries use it from then on
+    refuse    the running system contradicts the file; nothing is done until this is resolved
     """
 
     action: Action
@@ -59,10 +59,10 @@ class Change:
 
     @property
     def by_hand(self) -> bool:
-        """Whether neither `apply` nor the processes do it by themselves."""
+        """True if neither `apply` nor the processes perform this step."""
         return self.action == "refuse" or self.by.startswith("tailorbird ")
 
 
 def seconds_for(count: int | None, rate: float) -> float | None:
-    """How long so many take; None where they were not counted."""
+    """Estimate the duration for a count. None for an unknown count."""
     return None if count is None else round(count / rate, 1)

@@ -1,4 +1,4 @@
-"""Counts the rows of joined tables, keys alone, up to a number that takes a second or two."""
+"""Count the rows of joined tables, reading only keys, up to a limit that takes one or two seconds."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ MOST = 50_000
 
 
 def counted_rows(topology: Topology, table: Table) -> RowCount:
-    """How many rows a table has, barriers left out; not `whole` where there are more than were counted. Retriable while
-    HBase is away.
+    """Count the rows of a table, without barriers. `whole` is False if there are more rows than the limit.
+
+    Retriable while HBase is unavailable.
     """
     scan, rows = TableScan(topology, table), 0
     for bucket in range(table.salt_buckets):

@@ -1,4 +1,4 @@
-"""What becomes of the indexes that are there: what joins write anew comes by itself, what Solr holds does not. Pure."""
+"""Plan the steps for existing indexes. Rows that joins rewrite are indexed live; other documents need a reindex."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tailorbird.provision.plan import Backfill
 
 
 def index_changes(topology: Topology, seen: SeenTopology, rebuilt: set[str]) -> Iterator[Change]:
-    """The steps of the indexes over joined tables; `rebuilt` are the tables whose joins begin anew."""
+    """Yield the steps of indexes over joined tables. `rebuilt` are the tables whose joins are rebuilt."""
     filled = {step.index.name for step in seen.steps if isinstance(step, Backfill)}
     for index in topology.indexes.values():
         if index.table not in topology.tables or index.name in filled:
@@ -28,7 +28,7 @@ def index_changes(topology: Topology, seen: SeenTopology, rebuilt: set[str]) -> 
                 action="follow",
                 kind="index",
                 name=index.name,
-                why=f"what the join of {index.table} writes anew is indexed as it comes",
+                why=f"rows that the join of {index.table} rewrites are indexed live",
                 by="run",
                 rows=rows,
             )
@@ -48,21 +48,21 @@ def _reindex(topology: Topology, index: Index, why: str, collection: SeenCollect
         by=f"tailorbird index reindex {topology.file} --index {index.name}",
         rows=RowCount(rows=collection.rows),
         seconds=seconds_for(collection.rows, INDEXED),
-        meanwhile="the collection that is there serves, and is fed, until the new one takes its name",
+        meanwhile="the existing collection serves and is updated until the swap",
     )
 
 
 def _why_reindex(index: Index, layout: Layout, collection: SeenCollection, *, follows: bool) -> str:
-    """Why its documents are not what the file asks for; empty where they are, or will be without it."""
+    """Return why the documents differ from the file; empty if they match, or will match without a reindex."""
     wanted = fields_of(layout, index.search)
     known = collection.fields
     of_another_type = sorted(
         one.name for one in wanted if one.name in known and known[one.name] != (one.type, one.many)
     )
     if of_another_type:
-        return f"a field keeps its type as long as its collection: {', '.join(of_another_type)}"
-    # a column without a field is one that no document has yet; what is asked of it beside is lacking in all of them
+        return f"Solr cannot change the type of an existing field: {', '.join(of_another_type)}"
+    # a column without a field is in no document yet, so it cannot lack its additional fields
     lacking = sorted({one.name for one in wanted if one.name not in known and one.type == "words"})
     if lacking and not follows:
-        return f"its documents lack what `search` asks for: {', '.join(lacking)}"
+        return f"its documents lack fields that `search` needs: {', '.join(lacking)}"
     return ""

@@ -1,4 +1,4 @@
-"""What becomes of the joins: which go on, which must begin anew, and why. Pure."""
+"""Plan the steps for joins: which continue, which need a rebuild, and why."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tailorbird.deploy.plan.change import JOINED, Change, seconds_for
 from tailorbird.deploy.plan.seen import SeenState, SeenTopology
 from tailorbird.provision.plan import MakeTable, Refuse
 
-_MEANWHILE = "its rows are replaced one by one: until its first complete cut queries see old and new ones together"
+_MEANWHILE = "its rows are replaced one by one; until the first complete cut, queries see old and new rows together"
 
 
 def join_changes(topology: Topology, seen: SeenTopology) -> Iterator[Change]:
-    """One step of each table of the file, in the file's order."""
+    """Yield one step for each table, in the order of the file."""
     refused = {step.name for step in seen.steps if isinstance(step, Refuse)}
     for table in topology.tables.values():
         if hbase_table(topology.name, table.name) not in refused:
@@ -35,7 +35,7 @@ def _join(topology: Topology, table: Table, seen: SeenTopology) -> Change:
         return _uncompiled(topology, table, seen, lacking)
     try:
         plan = compile_plan(topology, table, seen.schemas)
-    except TopologyError as error:  # the others go on without it
+    except TopologyError as error:  # the other tables continue without it
         return Change(action="refuse", kind="join", name=table.name, why=error.message, by="correct its query")
     stored = seen.layouts.get(table.name)
     try:
@@ -43,9 +43,9 @@ def _join(topology: Topology, table: Table, seen: SeenTopology) -> Change:
     except UsageError as error:
         return Change(action="refuse", kind="join", name=table.name, why=error.message, by=error.hint)
     if state is None:
-        why = "it begins at the log's beginning"
+        why = "it starts at the beginning of the log"
         if stored is not None:
-            why = "this machine has no state of it, so it begins anew"
+            why = "this machine has no state of it, so it is rebuilt"
         return _reads(Change(action="join", kind="join", name=table.name, why=why, by="run"), topology, plan, seen)
     if (cause := _why_again(topology, table, plan, state, seen)) is not None:
         reported = f"{differences(stored, layout)}; {cause}" if stored is not None and layout is not stored else cause
@@ -53,30 +53,30 @@ def _join(topology: Topology, table: Table, seen: SeenTopology) -> Change:
         again = Change(action="rebuild", kind="join", name=table.name, why=reported, by=by, meanwhile=_meanwhile(table))
         return _reads(again, topology, plan, seen)
     if not state.complete:
-        why = "it goes on, and has not come to its first complete cut yet"
+        why = "it is running, and has not completed its first cut yet"
         return _reads(Change(action="join", kind="join", name=table.name, why=why, by="run"), topology, plan, seen)
-    return Change(action="keep", kind="join", name=table.name, why="its state is of the file's query")
+    return Change(action="keep", kind="join", name=table.name, why="its state matches the file's query")
 
 
 def _uncompiled(topology: Topology, table: Table, seen: SeenTopology, lacking: list[str]) -> Change:
-    """A table whose columns nobody can know yet."""
+    """Return the step of a table whose columns are not known yet."""
     state, topics = seen.states.get(table.name), _topics(topology, table)
     if state is not None and topics != state.topics:
         why = f"its query reads other tables than its state; first {', '.join(lacking)} must be captured"
         by = f"tailorbird run {topology.file} --rebuild {table.name}"
         return Change(action="rebuild", kind="join", name=table.name, why=why, by=by, meanwhile=_meanwhile(table))
-    why = f"it begins when capture has told the columns of {', '.join(lacking)}"
+    why = f"it starts when capture has published the columns of {', '.join(lacking)}"
     if state is not None:
-        why = f"Kafka does not tell the columns of {', '.join(lacking)}: whether its query is another one is not known"
+        why = f"the columns of {', '.join(lacking)} are not in Kafka, so a change of its query cannot be detected"
     return Change(action="join", kind="join", name=table.name, why=why, by="run")
 
 
 def _why_again(topology: Topology, table: Table, plan: Plan, state: SeenState, seen: SeenTopology) -> str | None:
-    """Why a join can not go on with its state; None where it can."""
+    """Return why a join cannot continue with its state; None if it can."""
     if plan.fingerprint() != state.fingerprint:
         others = sorted(name for name in topology.tables if name != table.name and _names(table, name))
         through = f", or a table that it reads ({', '.join(others)})," if others else ""
-        return f"its SELECT{through} or a column that it uses is not what its state was made for"
+        return f"its state was built for another SELECT{through} or for other columns"
     if table.state_partitions not in (None, state.partitions):
         return f"state_partitions was {state.partitions} and is {table.state_partitions}"
     if state.engine not in ("", table.engine):
@@ -85,14 +85,14 @@ def _why_again(topology: Topology, table: Table, plan: Plan, state: SeenState, s
     if table.sink == "kafka":
         topic = upsert_topic(topology.name, table.name)
         if topic not in seen.partitions:
-            return f"there is no topic {topic}, and its state would only write what changes from now on"
+            return f"topic {topic} does not exist, and with its state the join would write only new changes"
     elif any(isinstance(step, MakeTable) and step.spec.name == name for step in seen.steps):
-        return f"HBase has no table {name}, and its state would only write what changes from now on"
+        return f"HBase has no table {name}, and with its state the join would write only new changes"
     return None
 
 
 def _names(table: Table, other: str) -> bool:
-    """Whether a query names another table of the topology: told to people alone."""
+    """Return whether a query names another table of the topology. Used only for messages."""
     words = table.query.replace(",", " ").replace("(", " ").replace(")", " ").split()
     return other in words
 
@@ -103,12 +103,12 @@ def _topics(topology: Topology, table: Table) -> frozenset[str]:
 
 def _meanwhile(table: Table) -> str:
     if table.sink == "kafka":
-        return "readers of its topic see old and new rows together until its first complete cut: a topic has no alias"
+        return "until the first complete cut, readers of its topic see old and new rows together"
     return _MEANWHILE
 
 
 def _reads(change: Change, topology: Topology, plan: Plan, seen: SeenTopology) -> Change:
-    """With what it reads and writes, and how long that takes."""
+    """Add the numbers of records and rows, and the estimated time."""
     known = [seen.records[topic] for topic in plan.topics if topic in seen.records]
     records = sum(known) if len(known) == len(plan.topics) else None
     state = seen.states.get(change.name)
@@ -118,7 +118,7 @@ def _reads(change: Change, topology: Topology, plan: Plan, seen: SeenTopology) -
 
 
 def layout_after(topology: Topology, table: Table, seen: SeenTopology) -> Layout | None:
-    """The layout that a table's rows will have; None where it can not be known yet."""
+    """Return the layout that a table's rows will have; None if it is not known yet."""
     if tables_of(topology, table) - seen.schemas.keys():
         return seen.layouts.get(table.name)
     try:

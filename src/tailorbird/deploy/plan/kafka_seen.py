@@ -1,4 +1,4 @@
-"""Asks Kafka which topics a topology has, how many records lie in them, and what captures tell of their tables."""
+"""Read from Kafka the topics of a topology, their numbers of records, and the captured schemas."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _WAIT_LIMIT = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenTopics:
-    """By topic: partitions, and records between its ends (more than there are, where Kafka has compacted it)."""
+    """Partitions and offset ranges by topic. After compaction, a range is larger than the number of records."""
 
     partitions: Mapping[str, int]
     records: Mapping[str, int]
 
 
 def seen_topics(topology: Topology) -> SeenTopics:
-    """The topics whose names begin with the topology's. Retriable while Kafka is away."""
+    """Return the topics whose names begin with the topology's name. Retriable while Kafka is unavailable."""
     settings = {"group.id": "tailorbird-plan", "enable.auto.commit": False, "log_level": 0}
     try:
         consumer = Consumer({**topology.log.brokers.librdkafka(), **settings})
@@ -53,7 +53,7 @@ def _records(consumer: Consumer, topic: str, partition: int) -> int:
 
 
 def fleet_sources(topology: Topology, topics: SeenTopics) -> frozenset[str]:
-    """The sources that agents of the fleet are told to capture; none where it never began. Retriable as above."""
+    """Return the sources that are configured for agents of the fleet. Retriable while Kafka is unavailable."""
     if fleet_topic(topology.name) not in topics.partitions:
         return frozenset()
     fleet = KafkaState(topology.log, topology.name)
@@ -65,7 +65,7 @@ def fleet_sources(topology: Topology, topics: SeenTopics) -> frozenset[str]:
 
 
 def reported_schemas(topology: Topology, topics: SeenTopics) -> dict[TableId, TableSchema]:
-    """What captures tell of the tables that queries read; those that none has told within five seconds are left out."""
+    """Return the published schemas of the tables that queries read. Omits tables without one after five seconds."""
     read = frozenset(one for table in topology.tables.values() for one in tables_of(topology, table))
     wanted = frozenset(one for one in read if change_topic(topology.name, one) in topics.partitions)
     if not wanted or schemas_topic(topology.name) not in topics.partitions:

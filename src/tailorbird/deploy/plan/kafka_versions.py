@@ -1,4 +1,4 @@
-"""Keeps the versions of a topology's tables in its compacted topic `<topology>.versions`, one record, and reads it."""
+"""Store and read the versions of a topology's tables, one record in the compacted topic `<topology>.versions`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000", "min.cleanable.
 
 
 def read_versions(topology: Topology) -> Versions:
-    """What was stored last; none where nothing ever was. Retriable while Kafka is away, Fatal for what is none."""
+    """Return the stored versions, or none. Retriable while Kafka is unavailable; Fatal for an invalid record."""
     settings = {"group.id": "tailorbird-versions", "enable.auto.commit": False, "enable.partition.eof": True}
     topic = versions_topic(topology.name)
     found: bytes | None = None
@@ -46,12 +46,12 @@ def read_versions(topology: Topology) -> Versions:
     try:
         return Versions() if found is None else load_versions(json.loads(found))
     except (ValueError, KeyError, TypeError) as strange:
-        what = f"topic {topic} holds what are no versions: {strange!r}"
-        raise Fatal(what, "was it written by a newer one?") from strange
+        what = f"topic {topic} contains an invalid record: {strange!r}"
+        raise Fatal(what, "was it written by a newer version of Tailorbird?") from strange
 
 
 def store_versions(topology: Topology, versions: Versions) -> None:
-    """Return when Kafka has them and this machine's commands know them; who calls holds the journal of applies."""
+    """Store versions in Kafka and on this machine. The caller must hold the journal of applies."""
     failed: list[KafkaError] = []
     topic = versions_topic(topology.name)
     make_topic(topology.log, topic, 1, _CONFIG)
@@ -73,8 +73,9 @@ def store_versions(topology: Topology, versions: Versions) -> None:
 
 
 def newest_versions(topology: Topology) -> Versions:
-    """Those of the topic, or those that this machine knows where they are newer: a rebuild in place is noted here. A
-    topology of others' tables alone needs no Kafka, and has none.
+    """Return the newer of the versions in the topic and on this machine, where a rebuild in place is recorded.
+
+    A topology with only foreign tables needs no Kafka and has no versions.
     """
     known = kept_versions(topology.name)
     if not topology.tables and not known.tables:
@@ -88,4 +89,4 @@ def newest_versions(topology: Topology) -> Versions:
 
 def _unavailable(topology: Topology, said: str) -> Retriable:
     what = f"Kafka at {topology.log.brokers}: {said}"
-    return Retriable(f"{what}: the versions of tables are not told", "is it running? `tailorbird stack status`")
+    return Retriable(f"{what}: cannot read the versions of tables", "is it running? `tailorbird stack status`")

@@ -1,4 +1,4 @@
-"""A plan as people and programs read it. Pure."""
+"""Format a plan as text for people and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WIDE = 9  # the longest action is `reindex`, and two spaces
 
 
 def lines_of(changes: Sequence[Change]) -> Iterator[str]:
-    """A line per step, what it costs and what readers see meanwhile below it; the sum at the end."""
+    """Yield the lines of each step: the action, its cost, and what readers see until it is done; then the totals."""
     for one in changes:
         yield f"{one.action:<{_WIDE}}{one.kind:<12}{one.name}  ({one.why})"
         below = "; ".join(part for part in (_cost(one), one.meanwhile) if part)
@@ -24,7 +24,7 @@ def lines_of(changes: Sequence[Change]) -> Iterator[str]:
 
 
 def reported(one: Change) -> Mapping[str, Any]:
-    """A step as JSON: `rows` counted, `rows_whole` false where there are more; what is not known is null."""
+    """Return a step as JSON. `rows_whole` is false if there are more rows than counted. Unknown values are null."""
     return {
         "action": one.action,
         "kind": one.kind,
@@ -52,12 +52,12 @@ def _cost(one: Change) -> str:
 
 
 def rows_reported(count: RowCount) -> str:
-    """A number of rows, in words where they were not counted to their end."""
+    """Format a number of rows, which may be a lower bound."""
     return f"{count.rows:,} rows" if count.whole else f"more than {count.rows:,} rows"
 
 
 def time_reported(seconds: float) -> str:
-    """A time that was estimated: nobody is helped by its seconds."""
+    """Format an estimated time, rounded."""
     if seconds < 60:
         return "less than a minute"
     if seconds < 2 * 3600:
@@ -70,5 +70,5 @@ def _sum(changes: Sequence[Change]) -> str:
     left = sum(1 for one in changes if one.action == "leave")
     hand = sum(1 for one in changes if one.by_hand)
     done = len(changes) - kept - left - hand
-    parts = [f"{done} by `apply` and `run`", f"{hand} by hand", f"{left} left over", f"{kept} as they are"]
-    return f"{len(changes)} things: {', '.join(parts)}"
+    parts = [f"{done} by `apply` and `run`", f"{hand} by hand", f"{left} left over", f"{kept} unchanged"]
+    return f"{len(changes)} steps: {', '.join(parts)}"

@@ -1,4 +1,4 @@
-"""Looks at what runs of a topology, so that `planner.changes` can say what there is to do; nothing is changed."""
+"""Inspect the running system of a topology and plan its changes with `planner.changes`. Read-only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tailorbird.provision.stores import Stores
 
 
 def planned(topology: Topology, stores: Stores) -> list[Change]:
-    """The steps from what runs to the topology's file. Errors as of `look` and `planner.changes`."""
+    """Return the steps from the running system to the topology's file. Errors: see `look` and `planner.changes`."""
     seen = look(topology, stores)
     moved = {one.name for one in changes(topology, seen) if one.action != "keep"}
     tables = {name: table for name, table in topology.tables.items() if name in moved}
@@ -34,18 +34,19 @@ def planned(topology: Topology, stores: Stores) -> list[Change]:
         if name in moved and index.table in topology.tables
     }
     names = {hbase_table(topology.name, name): table for name, table in tables.items()}
-    refused = {step.name for step in seen.steps if isinstance(step, Refuse)}  # these are not as the file has them
-    # to count a table's rows takes a second or two: only of those whose rows are read or written
+    refused = {step.name for step in seen.steps if isinstance(step, Refuse)}  # these differ from the file
+    # counting takes one or two seconds per table, so count only tables whose rows are read or written
     rows = {name: counted_rows(topology, table) for name, table in names.items() if name in seen.tables - refused}
     return changes(topology, replace(seen, rows=rows))
 
 
 def look(topology: Topology, stores: Stores) -> SeenTopology:
-    """Ask HBase, Solr, ZooKeeper, Kafka and this machine's folders; no row is counted. Retriable where one of them is
-    away, Fatal for a join's state that can not be read.
+    """Inspect HBase, Solr, ZooKeeper, Kafka and this machine's folders, without counting rows.
+
+    Retriable if a server is unavailable; Fatal for a join's state that cannot be read.
     """
     tables = frozenset(stores.tables.tables(topology.name) if topology.name in stores.tables.namespaces() else ())
-    logged = bool(topology.sources or topology.tables)  # tables of others alone need no Kafka
+    logged = bool(topology.sources or topology.tables)  # foreign tables need no Kafka
     topics = seen_topics(topology) if logged else SeenTopics(partitions={}, records={})
     collections = {name: seen_collection(topology.solr, index) for name, index in topology.indexes.items()}
     peers = stores.peers.peers().values()

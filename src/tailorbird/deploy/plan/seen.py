@@ -1,4 +1,4 @@
-"""What runs of a topology, as its servers and this machine tell it: what a plan is made from. Nothing is asked here."""
+"""State of a topology's running system, on its servers and this machine: the input of a plan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tailorbird.provision.plan import Refuse, Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowCount:
-    """How many rows there are: `rows` of them were counted, `whole` if these are all."""
+    """Number of counted rows; `whole` if these are all rows."""
 
     rows: int
     whole: bool = True
@@ -20,9 +20,9 @@ class RowCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenState:
-    """A join's state on this machine: what it was made for, by which engine (empty: not known), the topics that it
-    reads, and whether its run has come to its first complete cut. `rate` is how many changes a second it does; None
-    where that was not measured.
+    """A join's state on this machine: its query, its engine (empty: unknown), its topics, and its first cut.
+
+    The first cut is a flag: whether the run has completed it. `rate`: measured changes per second, or None.
     """
 
     fingerprint: str
@@ -35,7 +35,7 @@ class SeenState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenCollection:
-    """A collection of Solr's: the rows that queries see, and its fields → (type, whether they have several values)."""
+    """A Solr collection: its visible rows, and its fields → (type, whether they are multi-valued)."""
 
     rows: int
     fields: Mapping[str, tuple[str, bool]]
@@ -43,12 +43,13 @@ class SeenCollection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenTopology:
-    """All of it. `steps` are those of `apply`; `captured` the sources that have a position in the log.
+    """The running system of a topology.
 
-    `schemas` are what capture tells of the captured tables; `records` the records between a topic's ends, `partitions`
-    of each topic; `states` and `layouts` (the newest) are by table, `rows` by HBase table, `collections` by index.
-    `tables`: the HBase tables of the topology's namespace; `peers`: the replication peers that ship any of them;
-    `fleet`: the sources that agents are told to capture (docs/fleet.md); `running`: the parts that run on this machine.
+    `steps` are those of `apply`. `captured`: sources with a position in the log. `schemas`: published schemas of the
+    captured tables. `records` and `partitions`: offset ranges and partitions by topic. `states` and `layouts` (the
+    newest) are by table, `rows` by HBase table, `collections` by index. `tables`: HBase tables of the topology's
+    namespace. `peers`: replication peers that ship any of them. `fleet`: sources configured for agents (docs/fleet.md).
+    `running`: the processes of the topology on this machine.
     """
 
     steps: Sequence[Step | Refuse] = ()

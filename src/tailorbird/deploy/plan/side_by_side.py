@@ -1,4 +1,4 @@
-"""Which tables are built beside the ones that serve, under which numbers; and how a plan tells it. Pure."""
+"""Choose the tables to build alongside the serving ones, with their version numbers, and plan their steps."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ See = Callable[[Topology], Sequence[Change]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """The number of each table's version that the file means (`numbers`), and the steps that lead there.
+class VersionChoice:
+    """The version number of each table in the file (`numbers`), and the steps to get there.
 
-    `moving` are the tables that queries see by another number yet, by the file's name; `stuck` those that are changed
-    and can not be built beside: their sink is Kafka, or nobody knows how they were declared before.
+    `moving`: tables whose queries still use another version, by the file's name. `stuck`: changed tables that cannot
+    be built alongside, because their sink is Kafka or their previous query is unknown.
     """
 
     numbers: Mapping[str, int]
@@ -28,11 +28,11 @@ class Choice:
     changes: Sequence[Change]
 
 
-def choose(topology: Topology, versions: Versions, see: See) -> Choice:
-    """What the file means for what runs. `see` tells the steps for a topology whose tables are called by versions.
+def choose(topology: Topology, versions: Versions, see: See) -> VersionChoice:
+    """Choose versions for the tables of the file. `see` returns the steps for a topology with version names.
 
-    A table whose query is another one than the serving version's is its newest version, where that has this query (an
-    apply was cut off, or a rollback), else a new one.
+    If a table's query differs from the serving version's, its newest version is chosen if that has this query (after an
+    interrupted apply or a rollback), or else a new version.
     """
     numbers = {name: number for name, number in serving(versions).items() if name in topology.tables}
     found = see(declared(topology, versions, numbers))
@@ -58,11 +58,11 @@ def choose(topology: Topology, versions: Versions, see: See) -> Choice:
         if (name in changed and name not in movable) or version_name(name, numbers.get(name, 1)) in refused
     )
     reported = _reported(topology, versions, numbers, found, changed, movable)
-    return Choice(numbers=numbers, moving=tuple(movable), stuck=stuck, changes=list(reported))
+    return VersionChoice(numbers=numbers, moving=tuple(movable), stuck=stuck, changes=list(reported))
 
 
 def _again(topology: Topology, numbers: Mapping[str, int], found: Sequence[Change]) -> dict[str, Change]:
-    """The tables that can not go on as they are, by the file's name, and the step that says so."""
+    """Return the tables that must change, by the file's name, with the step that requires it."""
     changed = {}
     for name in topology.tables:
         called = version_name(name, numbers.get(name, 1))
@@ -82,7 +82,7 @@ def _reported(
     changed: Mapping[str, Change],
     movable: Sequence[str],
 ) -> Iterator[Change]:
-    """The steps, with those of versions beside in the place of joins that begin."""
+    """Return the steps, with the steps of versions instead of the joins that start."""
     kept = {name: one for name, one in versions.tables.items() if name in topology.tables}
     known = {version_name(name, n): name for name, one in kept.items() for n in one.tables}
     known_peers = {
@@ -101,17 +101,17 @@ def _reported(
             yield one
             continue
         was = version_name(name, versions.tables[name].serving)
-        why = changed[name].why if one.action in ("join", "rebuild") else "it is there, and of the file's query"
+        why = changed[name].why if one.action in ("join", "rebuild") else "it exists and has the file's query"
         cost = one if one.records is not None else changed[name]
         yield replace(
-            one, action="build", why=f"beside {was}: {why}", by="apply", records=cost.records, seconds=cost.seconds,
-            rows=changed[name].rows, meanwhile=f"{was} serves on",
+            one, action="build", why=f"alongside {was}: {why}", by="apply", records=cost.records, seconds=cost.seconds,
+            rows=changed[name].rows, meanwhile=f"{was} serves until the swap",
         )  # fmt: skip
     for called, name in building.items():
         was = version_name(name, versions.tables[name].serving)
         rows = changed[name].rows
         yield Change(
-            action="verify", kind="table", name=called, why="compared with the sources, and its indexes with it",
+            action="verify", kind="table", name=called, why="compared with the sources, and its indexes with the table",
             by="apply", rows=rows, seconds=seconds_for(rows.rows if rows else None, INDEXED),
         )  # fmt: skip
         for index in topology.indexes.values():
@@ -126,7 +126,7 @@ def _reported(
 
 
 def _is_version(topology: Topology, one: Change, tables: Mapping[str, str], indexes: Mapping[str, str]) -> bool:
-    """Whether what is left over is a version's."""
+    """Return whether a leftover object belongs to a version."""
     if one.kind == "table":
         return one.name.removeprefix(f"{topology.name}:") in tables
     if one.kind == "peer":

@@ -1,4 +1,4 @@
-"""Asks Solr what an index's collection holds; nothing is committed for it."""
+"""Read the rows and fields of an index's collection from Solr, without a commit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TIMEOUT = 10.0
 
 
 def seen_collection(solr: Solr, index: Index) -> SeenCollection | None:
-    """Its rows and fields; None where Solr has no such collection. Retriable while Solr is away."""
+    """Return the collection's rows and fields, or None if it does not exist. Retriable while Solr is unavailable."""
     connections = SolrConnections(solr, timeout=_TIMEOUT)
     try:
         status, schema = connections.json("GET", f"/{index.collection}/schema/fields")
@@ -23,7 +23,7 @@ def seen_collection(solr: Solr, index: Index) -> SeenCollection | None:
         asked = urlencode({"q": f"{fields.KIND}:{fields.ROW}", "rows": 0, "wt": "json"})
         found, answer = connections.json("GET", f"/{index.collection}/select?{asked}")
         if status != 200 or found != 200:
-            what = f"Solr at {solr.url} does not tell what {index.collection} holds: HTTP {status}, {found}"
+            what = f"Solr at {solr.url} cannot describe {index.collection}: HTTP {status}, {found}"
             raise Retriable(what, UNAVAILABLE)
     finally:
         connections.close()

@@ -37,7 +37,7 @@ def next_check(checks: Mapping[str, Check], runs: Mapping[str, CheckRun], now_ms
 
 
 def turn_of(check: Check, last: CheckRun | None) -> int:
-    """Return the part of its sample that a check compares next: the next one, or the same while it is not equal."""
+    """Return the part of its sample that a check compares next: the next, or the same while it is not equal."""
     if last is None:
         return 0
     return (last.turn + (last.outcome in ("equal", "equal in part"))) % check.sample
