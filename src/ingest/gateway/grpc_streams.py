@@ -75,7 +75,7 @@ class Fleet(Protocol):
 async def reject(fleet: Fleet, context: Any, code: grpc.StatusCode, why: str, agent: FleetIdentity | None) -> NoReturn:
     """End a stream with a reason, in the audit log and to the peer. Always raises."""
     who = agent.uri if agent else None
-    log.warning("turned away", peer=context.peer(), agent=who, why=why, code=code.name)
+    log.warning("stream refused", peer=context.peer(), agent=who, why=why, code=code.name)
     fleet.refused({"what": "dial", "who": who, "from": context.peer(), "outcome": "turned away", "why": why}, agent)
     await context.abort(code, why)
     raise AssertionError("abort raises")
