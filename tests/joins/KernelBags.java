@@ -5,7 +5,7 @@ import java.nio.ByteBuffer;
 import java.util.*;
 import org.apache.spark.sql.streaming.MapState;
 
-/** Bags over pages in memory, beside a map of the same tuples; and values as ordered bytes, of texts on stdin. */
+/** Compares bags over pages in memory with a map of the same tuples; and orders values as bytes, from texts on stdin. */
 public class KernelBags implements InvocationHandler {
   private final Map<Object, byte[]> pages = new HashMap<Object, byte[]>();
   private int touched;

@@ -1,4 +1,4 @@
-"""Random groups: their keys, the aggregate functions of every kind, HAVING and what is computed of aggregates."""
+"""Random groups: their keys, all kinds of aggregate functions, HAVING, and expressions over aggregates."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import random
 
 from tests.joins.joinrandom import Alias, Generator, Table
 
-EXACT = ("int", "bigint", "tinyint", "decimal", "varchar", "date")  # dates and moments
+EXACT = ("int", "bigint", "tinyint", "decimal", "varchar", "date")  # dates and datetimes, too
 
 
 class GroupGenerator(Generator):
-    """Makes queries that group; `constructs` (see `aggrandom`) says what may occur."""
+    """Makes queries that group; `constructs` (see `aggrandom`) limits what may occur."""
 
     def __init__(self, chance: random.Random, happens: random.Random, constructs: frozenset[str]) -> None:
         super().__init__(chance, happens)
         self.constructs = constructs
 
     def _maybe(self, construct: str, share: float) -> bool:
-        """Whether a construct occurs here."""
+        """Return whether a construct occurs here."""
         return construct in self.constructs and self.chance.random() < share
 
     def _grouped(self, aliases: list[Alias], text: str) -> Table:
@@ -38,7 +38,7 @@ class GroupGenerator(Generator):
         return Table(text, list(columns)[: len(keys)], columns)
 
     def _topped_groups(self, text: str, columns: dict[str, str], keys: list[tuple[str, str]]) -> Table:
-        """The first groups of a grouped query (`aggtop`)."""
+        """Return the first groups of a grouped query (`aggtop`)."""
         raise NotImplementedError
 
     def _keys(self, aliases: list[Alias]) -> list[tuple[str, str]]:
@@ -113,7 +113,7 @@ class GroupGenerator(Generator):
         return [column for column in found if column not in listed]
 
     def _item(self, aliases: list[Alias], *types: str, otherwise: str = "1") -> tuple[str, str]:
-        """A column of one of some types, and its type; a literal where there is none."""
+        """Return a column of one of some types, and its type; a literal if there is none."""
         by_name = {f"{a.name}.{name}": type_ for a in aliases for name, type_ in a.table.columns.items()}
         found = self._columns(aliases, *types)
         if not found:

@@ -1,4 +1,4 @@
-"""Histories of tables whose rows are grouped: groups that appear, grow hot, are left, emptied and come again."""
+"""Histories of tables whose rows are grouped: groups that appear, grow hot, are left, emptied and filled again."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Word = list[Any]
 
 
 def history_of(tables: list[Table], chance: random.Random) -> list[Word]:
-    """Words of `joincase` about some tables."""
+    """Return words of `joincase` about some tables."""
     return _History(tables, chance).words()
 
 
 class _History:
-    """Follows what the tables hold, so that words are about rows that are there."""
+    """Tracks the tables' content, so that words refer to existing rows."""
 
     def __init__(self, tables: list[Table], chance: random.Random) -> None:
         self.tables, self.chance = tables, chance
@@ -26,7 +26,7 @@ class _History:
         self.hot = chance.choice([0.0, 0.0, 0.5, 0.9])  # this share of the values is one value
 
     def words(self) -> list[Word]:
-        """A history."""
+        """Return a history."""
         found = [self._put(table, self._row(table)) for table in self.tables for _ in range(self.chance.randint(0, 6))]
         for _ in range(self.chance.randint(0, 40)):
             found += self._words(self.chance.choice(self.tables))
@@ -48,12 +48,12 @@ class _History:
         row = chance.choice(list(known.values()))
         if dice < 0.55:
             return [self._delete(table, row)]
-        if dice < 0.60:  # nothing that a query reads
+        if dice < 0.60:  # a column that no query reads
             return [self._put(table, {**row, "unused": chance.randint(5, 99)})]
         if dice < 0.65:  # its key
             return [self._delete(table, row), self._put(table, {**row, **self._key(table, self._row(table))})]
         column = chance.choice([name for name in table.columns if name not in table.key])
-        if dice < 0.72:  # all that it shares a value with go, and some come again
+        if dice < 0.72:  # all rows with the same value are deleted, and some are inserted again
             others = [one for one in known.values() if one[column] == row[column]]
             back = [one for one in others if chance.random() < 0.4]
             return [*(self._delete(table, one) for one in others), *(self._put(table, one) for one in back)]

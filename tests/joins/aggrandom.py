@@ -1,8 +1,9 @@
-"""Random queries that group or keep the first rows of each: over joins, over one another, joined back, united, asked by
-EXISTS; with histories.
+"""Random queries that group or keep the first rows of each group, with histories: over joins, over one another, joined
+back, united, used in EXISTS.
 
-Whatever a query makes can stand where a table stands, as a table of the topology, in FROM or behind WITH, so it is made
-like one (`joinrandom.Table`) and joined like one. `constructs` says what may occur beside plain joins.
+A query can replace a table anywhere: as a table of the topology, in FROM or in WITH. So it is generated and joined like
+a
+table (`joinrandom.Table`). `constructs` limits what may occur in addition to plain joins.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ FUNCTIONS = frozenset({"distinct_of", "extremes", "by", "lists", "conditions"})
 QUERIES = frozenset({"distinct", "union_all", "union", "top", "view", "subquery", "with"})
 JOINS = frozenset({"exists", "right", "on"})
 MANY = frozenset({"many", "full"})
-MOST = 8  # tables in a query that others read; a plan has 127 joins and groups at most
+MOST = 8  # tables in a query that others read; a plan has at most 127 joins and groups
 CONSTRUCTS = GROUPS | FUNCTIONS | QUERIES | JOINS
 
 
 def random_aggregate(seed: int, query: int | None = None, constructs: frozenset[str] = CONSTRUCTS) -> Case:
-    """The case of a seed; the same in every run. `query`: the seed of its schemas and its SELECT, which many share."""
+    """Return the case of a seed, the same in every run. `query`: the seed of its schemas and SELECT, which many
+    share."""
     happens = random.Random(seed)
     return _Aggregated(random.Random(seed if query is None else query), happens, constructs).case()
 
@@ -38,7 +40,7 @@ class _Aggregated(TopGenerator):
         self.views: dict[str, dict[str, Any]] = {}
         self.named: dict[str, str] = {}  # by WITH
         self.sizes: dict[str, int] = {}
-        self.plain = set[str]()  # of those that group nothing: their tables take their places
+        self.plain = set[str]()  # those without groups, which are merged
 
     def case(self) -> Case:
         captured = self._tables()
@@ -75,7 +77,7 @@ class _Aggregated(TopGenerator):
             return self._united_by_tags(tables)
         if kind == "union":
             return self._united(tables)
-        # a condition of ON in a query whose tables take its place may hide what others find something by
+        # an ON condition in a merged query may hide what others are joined by
         aliases, text = self._read(tables, on=last or kind != "rows")
         if kind == "groups":
             return self._grouped(aliases, text)
@@ -94,11 +96,11 @@ class _Aggregated(TopGenerator):
         return Table(made, keys, columns)
 
     def _size(self, text: str) -> int:
-        """How many tables a query reads, through what it reads as well."""
+        """Count the tables that a query reads, directly and indirectly."""
         return sum(size * len(re.findall(rf"{re.escape(name)}\b", text)) for name, size in self.sizes.items())
 
     def _placed(self, made: Table, size: int) -> Table:
-        """A query, to be read by another one."""
+        """Return a query in a form that another one can read."""
         where = self.chance.choice([one for one in ("view", "subquery", "with") if one in self.constructs])
         if where == "subquery":
             return Table(f"({made.name})", made.key, made.columns)
@@ -113,7 +115,7 @@ class _Aggregated(TopGenerator):
         return Table(name, made.key, made.columns)
 
     def _with(self, text: str) -> str:
-        """A query with the definitions that it needs."""
+        """Return a query with the WITH definitions that it needs."""
         needed: list[str] = []
         for name in reversed(self.named):
             if any(re.search(rf"\b{name}\b", one) for one in (text, *(self.named[other] for other in needed))):
@@ -121,16 +123,18 @@ class _Aggregated(TopGenerator):
         return ("WITH " + ", ".join(f"{n} AS ({self.named[n]})" for n in needed) + "\n" if needed else "") + text
 
     def _refer(self, made: Table, tables: list[Table]) -> None:
-        """The columns by which other tables find a query's rows, and by which its rows find theirs."""
+        """Add the columns by which other tables look up a query's rows, and by which its rows look up others."""
         for table in tables[:-1]:
             for one, other in ((table, made), (made, table)):
                 found = {key: _like(one, other.columns[key]) for key in other.key}
-                if all(found.values()) and (one is not made or len(found) == 1):  # else from columns of several tables
+                if all(found.values()) and (
+                    one is not made or len(found) == 1
+                ):  # otherwise the columns come from several tables
                     reference = {key: self.chance.choice(names) for key, names in found.items()}
                     one.references += [(reference, other.name)] * (2 if other is made else 1)
 
     def _united_by_tags(self, tables: list[Table]) -> Table:
-        """Rows of several tables of one kind of key, or of one table under several conditions."""
+        """Return rows of several tables with one kind of key, or of one table under several conditions."""
         by_key: dict[str, list[Table]] = {}
         for table in tables:
             by_key.setdefault(str([_family(table.columns[column]) for column in table.key]), []).append(table)
@@ -145,7 +149,7 @@ class _Aggregated(TopGenerator):
         return Table("\nUNION ALL\n".join(texts), list(columns)[:-1], columns)
 
     def _united(self, tables: list[Table]) -> Table:
-        """The numbers, and perhaps texts, of several joins, each once."""
+        """Return the numbers, and perhaps texts, of several joins, each once."""
         texts, columns = list[str](), dict[str, str]()
         wanted: list[tuple[str, ...]] = [("int", "bigint", "tinyint"), ("varchar",)][: self.chance.randint(1, 2)]
         for i in range(self.chance.randint(2, 3)):
@@ -162,10 +166,12 @@ class _Aggregated(TopGenerator):
         return self.chance.choice([0, 0, 0, 1, 1, 2, 3])
 
     def _where(self, aliases: list[Alias]) -> list[str]:
-        return [self._condition(aliases)] if self.chance.random() < 0.25 else []  # else little is left to be grouped
+        return (
+            [self._condition(aliases)] if self.chance.random() < 0.25 else []
+        )  # otherwise few rows are left for the groups
 
     def _read(self, tables: list[Table], *, on: bool = True) -> tuple[list[Alias], str]:
-        """What a query reads: its tables, and its text from FROM to WHERE."""
+        """Return the tables that a query reads, and its text from FROM to WHERE."""
         aliases, joins = self._joins(tables)
         if self._maybe("many", 0.3):
             self._meet(aliases, joins, tables)
@@ -183,18 +189,18 @@ class _Aggregated(TopGenerator):
     def _more_on(
         self, alias: Alias, kind: str, on: list[str], aliases: list[Alias], joins: list[Join], where: list[str]
     ) -> list[str]:
-        """Conditions beside the equalities. Where something is found by the joined table, of it alone."""
+        """Return conditions in addition to the equalities. If tables are joined through this one, they use only it."""
         if kind != "LEFT JOIN" or not self._maybe("on", 0.4):
             return on
         others = [text for other, _, texts in joins if other is not alias for text in texts]
         found = any(f"{alias.name}." in text for text in [*others, *where])
         if alias.table.name in self.plain or (found and not re.fullmatch(r"\w+\.\w+", alias.table.name)):
-            return on  # not supported: something is found by what the condition may hide
+            return on  # not supported: a table is joined through a row that the condition may hide
         parents = [one for one in aliases if any(f"{one.name}." in text for text in on)]
         return [*on, self._condition([alias] if found or alias.name == "m" else parents)]
 
     def _meet(self, aliases: list[Alias], joins: list[Join], tables: list[Table]) -> None:
-        """Join a table whose rows are not found by their key, many to many."""
+        """Join a table many to many, not by its key."""
         other = Alias("m", self.chance.choice(tables), True)
         columns = [pair for pair in self._compared(aliases, other) if [pair[1].partition(".")[2]] != other.table.key]
         if columns:
@@ -204,7 +210,7 @@ class _Aggregated(TopGenerator):
             aliases.append(other)
 
     def _compared(self, aliases: list[Alias], other: Alias) -> list[tuple[str, str]]:
-        """Columns that may be equal to one of another table."""
+        """Return columns that may be equal to one of another table."""
         return [
             (f"{alias.name}.{column}", f"{other.name}.{self.chance.choice(names)}")
             for alias in aliases
@@ -227,7 +233,7 @@ class _Aggregated(TopGenerator):
 
 
 def _family(type_: str) -> str:
-    """What can be compared exactly; of floats and lists nothing."""
+    """Return the family of types that compare exactly; empty for floats and lists."""
     base = type_.removesuffix("?")
     return "int" if base in ("int", "bigint", "tinyint") else base
 
@@ -237,7 +243,7 @@ def _wide(type_: str) -> str:
 
 
 def _like(table: Table, type_: str) -> list[str]:
-    """The columns of a table that compare with a type."""
+    """Return the columns of a table that compare with a type."""
     if _family(type_).startswith(("double", "list", "bool")):
         return []
     return [name for name, own in table.columns.items() if name != "unused" and _family(own) == _family(type_)]

@@ -1,4 +1,5 @@
-"""Random queries of the first rows per group: over tables, joins and groups, in every form in which a limit is said."""
+"""Random queries for the first rows per group: over tables, joins and groups, with the limit in every supported
+form."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ class TopGenerator(GroupGenerator):
     """Makes queries that keep the first rows of each group."""
 
     def _topped(self, aliases: list[Alias], text: str) -> Table:
-        """Of rows, named by their own key or by their place."""
+        """Return the first of some rows, identified by their own key or by their number."""
         keys = [(f"{a.name}.{c}", a.table.columns[c]) for a in aliases if a.name in ("r", "m") for c in a.table.key]
         parts = list(dict.fromkeys(self._item(aliases, *EXACT) for _ in range(self.chance.choice([0, 1, 1, 1, 2]))))
         more = [self._item(aliases) for _ in range(self.chance.randint(1, 3))]
@@ -21,7 +22,7 @@ class TopGenerator(GroupGenerator):
         names = names_of(len(keys), len(more)) + [f"p{i}" for i in range(len(parts))]
         items = [*keys, *more, *parts]
         columns = {name: type_ for name, (_, type_) in zip(names, items, strict=True)}
-        # a key that the query does not show may end ties, too
+        # a key that the query does not show may break ties, too
         hides = self.chance.random() < 0.3 and bool(parts)
         shown = {name: type_ for name, type_ in columns.items() if not (hides and name[0] == "k")}
         over = self._over_rows([part for part, _ in parts], order)
@@ -31,7 +32,7 @@ class TopGenerator(GroupGenerator):
         return self._first(inner, shown, own, [f"p{i}" for i in range(len(parts))])
 
     def _topped_groups(self, text: str, columns: dict[str, str], keys: list[tuple[str, str]]) -> Table:
-        """Of a grouped query, whose rows are numbered by its functions in the same SELECT."""
+        """Return the first rows of a grouped query, numbered by its aggregates in the same SELECT."""
         select, _, rest = text.partition("\n")
         said = select.removeprefix("SELECT ")
         exact = [i for i, (_, type_) in enumerate(keys) if type_.removesuffix("?").startswith(EXACT)]
@@ -48,7 +49,7 @@ class TopGenerator(GroupGenerator):
         return f"ROW_NUMBER() OVER ({'PARTITION BY ' + ', '.join(parts) + ' ' if parts else ''}ORDER BY {ordered})"
 
     def _first(self, inner: str, columns: dict[str, str], own: list[str], parts: list[str]) -> Table:
-        """The rows whose number is small enough; they are named by `own` columns, or by their group and number."""
+        """Return the rows with a small enough number, identified by `own` columns, or by their group and number."""
         most = self.chance.choice(_MOST)
         places = [*parts, *(["n"] if most > 1 else [])]
         keys = self.chance.choice([one for one in (own, places) if one] or [["n"]])

@@ -1,23 +1,25 @@
-"""From commit to row in one simulation: servers that are alive, the real capture beside them, the join behind it.
+"""Simulate the whole way from commit to row: live servers, the real capture that reads them, and the join.
 
-A case is a `joincase.Case` whose history is what is done to the servers, in order; when, the seed decides: the next
-word happens at any seam of whoever reads. Captures are killed, overtaken by a second one, read chunks of one to three
-rows; the join reads what is committed in random batches meanwhile. Words, beside those of rows (`put t {row}`,
-`delete t {key}`, `move t {key} {row}`, `all [words]` in one transaction):
+A case is a `joincase.Case` whose history lists what is done to the servers. The seed decides when: the next word is
+executed at any step of a reader. Captures are killed, overtaken by a second one, and read chunks of one to three rows.
+The
+join reads what is committed in random batches. In addition to the words of rows (`put t {row}`, `delete t {key}`, `move
+t
+{key} {row}`, `all [words]` in one transaction) there are:
 
-    start                     capture begins; what stands before it was there already. Without it: at the beginning
-    never s, later t          of source s no first snapshot is taken; table t is not captured before `add t`
-    join                      the join starts, wherever in the log; without it: at the beginning
+    start                     capture starts; earlier words are existing data. Without it: at the beginning
+    never s, later t          source s has no initial snapshot; table t is not captured before `add t`
+    join                      the join starts, anywhere in the log; without it: at the beginning
     truncate t                by TRUNCATE
-    swap t [rows]             another table with these rows takes its place, by RENAME
+    swap t [rows]             another table with these rows replaces it, by RENAME
     recreate t                DROP and CREATE
     snapshot t                by a signal
-    lost s [words]            done while nobody reads; then the server purges its log
-    forget t                  the table's topic is deleted, and made anew, empty
-    cleaner                   from now on time passes, and Kafka's cleaner works
-    untold s share            so many of the transactions of source s are logged in part, or as statements
-    foreign t column u d u    its column follows the key of u when that is deleted and updated: CASCADE, SET NULL, …
-    quiet                     everything is captured and joined: all must be equal (so it is at the end)
+    lost s [words]            done while no process reads; then the server purges its log
+    forget t                  the table's topic is deleted and recreated empty
+    cleaner                   from now on time passes, and Kafka's cleaner runs
+    untold s share            this share of source s's transactions is logged partially, or as statements
+    foreign t column u d u    the column references u, with these ON DELETE and ON UPDATE actions: CASCADE, SET NULL, …
+    quiet                     everything is captured and joined, and all must be equal (also at the end)
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ Word = list[Any]
 
 
 def run_alive(case: Case, seed: int) -> None:
-    """AssertionError, with all that is needed to see it again, where the result is not DuckDB's over the servers."""
+    """Run a case; AssertionError, with all that reproduces it, if the result differs from DuckDB's over the servers."""
     try:
         World(case, seed).run()
     except Exception as error:
@@ -55,7 +57,7 @@ def run_alive(case: Case, seed: int) -> None:
 
 
 class Captured:
-    """What is captured of one source: its log, its signals, and which tables are wanted by now."""
+    """The captured state of one source: its log, its signals, and the tables that are captured by now."""
 
     def __init__(self, topology: str, server: Server, wanted: set[str], never: bool) -> None:
         self.server, self.wanted, self.never = server, wanted, never
@@ -64,25 +66,25 @@ class Captured:
         self.given = 0
 
     def read(self, start: int | None) -> tuple[list[Signal], int | None]:
-        """See `signals.Signals`; the first to ask gets all."""
+        """Return the signals, as `signals.Signals` does; the first caller gets all."""
         return self.signals[start or 0 :], len(self.signals)
 
     @property
     def reading(self) -> bool:
-        """Whether rows are being read beside the log."""
+        """Whether a snapshot is running."""
         state: Mapping[str, Any] = (
             self.broker.checkpoints[-1].state if self.broker.checkpoints else {"snapshots": "all"}
         )
         return bool(state.get("snapshots") or {"tables", "again"} & state.get("mends", {}).keys())
 
     def forget(self, topic: str) -> None:
-        """The topic is lost; all else was given."""
+        """Delete the topic; other records stay published."""
         self.broker.lose(topic)
         self.given, self._seen = len(self.broker.records), 0
 
     @property
     def done(self) -> bool:
-        """Whether all that has happened is committed, and nothing is left to be read."""
+        """Return whether everything that happened is committed, and nothing is left to be read."""
         if not self.broker.checkpoints:
             return False
         newest = self.broker.checkpoints[-1]
@@ -101,7 +103,7 @@ class Captured:
 
 
 class World:
-    """Servers, captures and the join of one case; `run` plays it."""
+    """The servers, captures and the join of one case; `run` executes it."""
 
     def __init__(self, case: Case, seed: int) -> None:
         self.case, self.chance = case, random.Random(seed)
@@ -120,7 +122,7 @@ class World:
         self.moved = any(word[0] in ("never", "swap", "lost") for word in self.words)
         self.topics = Topics(self.plan.topics, PARTITIONS, self.chance)
         self.runs: Runs | None = None
-        self.broken = set[str]()  # sources whose capture can not go on with what it knows
+        self.broken = set[str]()  # sources whose capture cannot continue with the history that it has
         self.cleaned = False
 
     def _sources(self) -> dict[str, Captured]:
@@ -166,10 +168,10 @@ class World:
         server.execute(f"CREATE TABLE {table} ({', '.join(texts)}, PRIMARY KEY ({key}))")
         server.rows.setdefault(table, {})
 
-    # -- the servers go on
+    # -- progress of the servers
 
     def step(self, server: Server) -> None:
-        """Something else happens, and the reader may die."""
+        """Execute the next word, and perhaps kill the reader."""
         self.steps += 1
         assert self.steps < 50_000, "capture does not come to an end"
         if self.chance.random() < 0.5:
@@ -177,7 +179,7 @@ class World:
         if self.chance.random() < 0.03:
             self.deliver()
         if self.cleaned and self.chance.random() < 0.05 and not any(one.reading for one in self.sources.values()):
-            self._fetch()  # a snapshot takes less than what is kept whole
+            self._fetch()  # a snapshot takes less time than the log is kept
             self.topics.now += self.chance.choice([LAG // 9, LAG // 3, LAG])
         if not self.depth and self.chance.random() < 0.02:
             self.depth += 1
@@ -188,16 +190,16 @@ class World:
 
     @property
     def waiting(self) -> bool:
-        """Whether nothing happens until all is equal."""
+        """Whether the next word waits until all is equal."""
         return not self.words or self.words[0][0] == "quiet"
 
     def advance(self) -> None:
-        """The next word."""
+        """Execute the next word."""
         if not self.waiting:
             self.do(self.words.pop(0))
 
     def do(self, word: Word) -> None:
-        """What a word says."""
+        """Execute a word."""
         name, arguments = word[0], word[1:]
         if name in ("start", "never", "later", "foreign"):
             return
@@ -238,19 +240,19 @@ class World:
             self._create(server, arguments[0])
         elif name == "snapshot":
             captured.signals.append(Signal(type="execute-snapshot", tables=(f"{server.name}.{table}",)))
-            if table in captured.wanted:  # else it is refused
+            if table in captured.wanted:  # otherwise it is refused
                 self.unseen.discard(arguments[0])
         elif name == "forget":
             self._forget(captured, change_topic(self.case.name, table_id(arguments[0])))
         elif name == "add":
             captured.wanted = captured.wanted | {table}
-            if not captured.never:  # else it is read only if the capture has begun before
+            if not captured.never:  # otherwise it is read only if the capture has started before
                 self.unseen.discard(arguments[0])
         else:
             raise AssertionError(f"no word {name}")
 
     def _changes(self, word: Word) -> list[tuple[str, Row | None, Row | None]]:
-        """The row changes of a word; they are looked up one after the other."""
+        """Return the row changes of a word; they are looked up one after the other."""
         name, at, first = word[0], word[1], word[2]
         server, table = self._of(at).server, at.partition(".")[2]
         before = server.rows[table].get(server.key(table, first))
@@ -267,7 +269,7 @@ class World:
     # -- capture
 
     def capture(self, name: str) -> None:
-        """One session of a source, until all is captured, it is stopped, killed or overtaken."""
+        """Run one session of a source until all is captured, or it is stopped, killed or overtaken."""
         captured, server = self.sources[name], self.sources[name].server
         wanted = frozenset(captured.wanted)
         self.broken.discard(name)
@@ -311,7 +313,7 @@ class World:
     # -- the join
 
     def deliver(self, *, everything: bool = False) -> None:
-        """The join reads some of what is committed, or all."""
+        """Let the join read some of what is committed, or all."""
         if self.joining:
             self._fetch()
             if self.runs is None:
@@ -319,7 +321,7 @@ class World:
             self.runs.deliver(everything=everything)
 
     def _fetch(self) -> None:
-        """What was committed since, as records of the topics; a marker goes to every partition."""
+        """Read what was committed since, as records of the topics; a marker goes to every partition."""
         for captured in self.sources.values():
             for record in captured.broker.records[captured.given :]:
                 if record.topic in self.plan.topics:
@@ -328,10 +330,10 @@ class World:
                     self.topics.publish(record.topic, record.key, record.value, partitions)
             captured.given = len(captured.broker.records)
 
-    # -- all of it
+    # -- the whole run
 
     def run(self) -> None:
-        """Play it to the end."""
+        """Run it to the end."""
         while (word := self.words.pop(0)) != ["start"]:
             self.do(word)
         for captured in self.sources.values():
@@ -349,13 +351,13 @@ class World:
             if not self.unseen:
                 self.compare()
             if not self.words:
-                assert not self.unseen, f"nobody has read {self.unseen}"
+                assert not self.unseen, f"no process has read {self.unseen}"
                 return
             self.words.pop(0)
             attempt = 0
 
     def compare(self) -> None:
-        """The stored table is the SELECT over what the servers hold."""
+        """Check that the stored table is the SELECT over the servers' tables."""
         self.joining = True
         self.deliver(everything=True)
         assert self.runs is not None
@@ -365,8 +367,8 @@ class World:
             source, _, table = name.partition(".")
             tables[table_id(name)] = dict(self.sources[source].server.rows[table])
         found, expected = comparable(simulation.live(), self.prepared.answer(tables))
-        # A row that moved unseen and was then deleted may come back from its old place, in part, until the marker: the
-        # letter is of that moment.
+        # A row that moved without a record and was then deleted may return from its old key, in part, until the marker:
+        # the dead letter is of that time.
         dead_letters = [
             dead_letter for dead_letter in simulation.refused if not (self.moved and "never told" in dead_letter.reason)
         ]

@@ -1,4 +1,4 @@
-"""Random lives of the servers behind a random join: traffic before, during and behind the first snapshot, and worse."""
+"""Random histories of the servers behind a random join: traffic before, during and after the snapshot, and failures."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.joins.joincase import Case, Row
 from tests.joins.joinrandom import random_case, random_view_case
 
 Word = list[Any]
-# What may happen, and how often among a hundred words. Those of weight 0 hold for a whole life.
+# What may happen, with its weight among a hundred words. Those of weight 0 hold for a whole history.
 KINDS = {
-    "never": 0,  # no first snapshot
+    "never": 0,  # no initial snapshot
     "later": 0,  # tables that are added
-    "cascades": 0,  # foreign keys that change rows in silence
-    "untold": 0,  # partial images, and statements in place of rows
+    "cascades": 0,  # foreign keys that change rows without log events
+    "untold": 0,  # partial images, and statements instead of rows
     "cleaner": 0,  # compaction, before the join reads and while it does
     "truncate": 2,
     "swap": 2,
@@ -29,7 +29,7 @@ KINDS = {
 
 
 def random_life(seed: int, query: int | None = None, kinds: tuple[str, ...] | None = None) -> Case:
-    """The case of a seed; `query`: the seed of its schemas and its SELECT, which many lives may share.
+    """Return the case of a seed; `query`: the seed of its schemas and SELECT, which several histories may share.
 
     Without `kinds` the seed chooses.
     """
@@ -38,12 +38,12 @@ def random_life(seed: int, query: int | None = None, kinds: tuple[str, ...] | No
 
 
 def life_of(case: Case, seed: int, kinds: tuple[str, ...] | None = None) -> Case:
-    """The case with a life of the servers for its history."""
+    """Return the case with a random history of the servers."""
     return replace(case, history=_Life(random.Random(seed), case, kinds).history())
 
 
 class _Life:
-    """Follows what the tables hold, so that words are about rows that are there."""
+    """Tracks the tables' content, so that words refer to existing rows."""
 
     def __init__(self, chance: random.Random, case: Case, kinds: tuple[str, ...] | None) -> None:
         self.chance, self.case = chance, case
@@ -81,7 +81,7 @@ class _Life:
         return [*words, *before, ["start"], *after]
 
     def _foreign(self, parents: list[str]) -> list[Word]:
-        """Foreign keys of columns that tables are joined by. A parent is seen, or nobody knows its changes."""
+        """Return foreign keys on join columns. Either the parent is captured, or its changes are unknown."""
         chance, words = self.chance, []
         for child, parent in itertools.permutations(self.names, 2):
             key, theirs, ours = self.case.tables[parent]["key"], self.case.tables[parent], self.case.tables[child]
@@ -132,7 +132,7 @@ class _Life:
         return [["swap", name, list(self.rows[name].values())]]
 
     def _change(self, name: str | None = None) -> Word | None:
-        """A change of a row; of those that are there mostly."""
+        """Return a change of a row, mostly of an existing one."""
         chance = self.chance
         name = name or chance.choice(self.names)
         known = self.rows[name]

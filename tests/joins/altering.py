@@ -1,8 +1,10 @@
-"""Cases whose tables are altered: the schemas that come one after the other, and what their join is to show.
+"""Cases whose tables are altered: their successive schemas, and the expected result of the join.
 
-Words beside those of `joincase`: `alter t {column: type, or null}` adds, changes and drops columns (a fourth item has
-defaults), `rename t old new`, and `start`, where the query is compiled. What an ALTER makes of rows is told by
-no record; converted here without the engine's own functions.
+Additional words: `alter t {column: type, or null}` adds, changes and drops columns (a fourth item has defaults),
+`rename
+t old new`, and `start`, where the query is compiled. No record contains what an ALTER does to existing rows; this
+module
+converts them without the engine's own functions.
 """
 
 from __future__ import annotations
@@ -25,14 +27,14 @@ WORDS = ("alter", "rename")
 
 
 def altered_columns(columns: dict[str, Any], word: list[Any]) -> dict[str, Any]:
-    """A table's columns after a word."""
+    """Return a table's columns after a word."""
     if word[0] == "rename":
         return {word[3] if name == word[2] else name: type_ for name, type_ in columns.items()}
     return {name: type_ for name, type_ in {**columns, **word[2]}.items() if type_ is not None}
 
 
 def altered_row(row: Row, columns: dict[str, Any], word: list[Any]) -> Row:
-    """What a word makes of a row; `columns` are those before it."""
+    """Return a row after a word; `columns` are those before it."""
     if word[0] == "rename":
         return {word[3] if name == word[2] else name: value for name, value in row.items()}
     defaults = word[3] if len(word) > 3 else {}
@@ -45,7 +47,7 @@ def altered_row(row: Row, columns: dict[str, Any], word: list[Any]) -> Row:
 
 
 def recast(value: Canonical, type_: LogicalType) -> Canonical:
-    """A value as MySQL converts it, of the few kinds that cases use."""
+    """Return a value as MySQL converts it, for the few kinds that cases use."""
     if value is None:
         return None
     match type_.kind:
@@ -61,7 +63,7 @@ def recast(value: Canonical, type_: LogicalType) -> Canonical:
 
 
 def versions(case: Case) -> dict[TableId, TableSchema]:
-    """The schemas that the query is compiled with: those of its start, with what they had before."""
+    """Return the schemas that the query is compiled with: those at its start, with their former columns."""
     started = ["start"] in case.history
     found: dict[TableId, list[TableSchema]] = {}
     for name, declared in case.tables.items():
@@ -94,16 +96,16 @@ def _schema(name: str, columns: dict[str, Any], defaults: Row, version: int) -> 
 
 
 def flat(schema: TableSchema) -> TableSchema:
-    """The schema with its former columns among the others, as whoever asks the oracle needs them."""
+    """Return the schema with its former columns among the others, as the oracle needs them."""
     columns = tuple(column for name in schema.places() if (column := schema.column(name)) is not None)
     return replace(schema, columns=columns, former=())
 
 
 def shown(case: Case) -> Iterator[dict[TableId, Rows]]:
-    """At each `start` and `quiet`, and at the end: the tables as the join is to see them.
+    """Yield, at each `start` and `quiet` and at the end, the tables as the join must see them.
 
-    What was told before the start reads as the table has it now, and a column that is no more as it was told; what is
-    told later reads as it is told.
+    Records from before the start have the values that the table has at the start; dropped columns keep their published
+    values. Later records have their published values.
     """
     schemas = {table: flat(schema) for table, schema in versions(case).items()}
     columns = {name: dict(declared) for name, declared in case.tables.items()}
@@ -111,7 +113,7 @@ def shown(case: Case) -> Iterator[dict[TableId, Rows]]:
     reported: dict[str, dict[tuple[Canonical, ...], Row]] = {name: {} for name in case.tables}
     for word in [*case.history, ["quiet"]]:
         if word[0] in ("quiet", "start"):
-            if word[0] == "start":  # columns that are there read as they are now, the others as they were told
+            if word[0] == "start":  # existing columns have their current value, others the published one
                 for name, known in rows.items():
                     reported[name] = {at: {**reported[name][at], **row} for at, row in known.items()}
             yield {

@@ -1,4 +1,4 @@
-"""Random joins over tables that are altered: columns come, go, widen and change their names, before the query is
+"""Random joins over tables that are altered: columns are added, dropped, widened and renamed, before the query is
 compiled and while it runs."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WIDER = {
 
 
 def random_altered_case(seed: int, query: int | None = None) -> Case:
-    """The case of a seed; `query`: the seed of its SELECT."""
+    """Return the case of a seed; `query`: the seed of its SELECT."""
     case = replace(random_case(seed if query is None else query), delivery="exactly_once")
     return _Altered(random.Random(seed), case).case()
 
@@ -34,7 +34,7 @@ class _Altered:
         self.conditions = read[read.find("WHERE") :] if "WHERE" in read else ""
         self.names = [name for name in case.tables if name in read]
         self.columns: dict[str, dict[str, Any]] = {}
-        self.awaited: list[tuple[str, str]] = []  # columns of the query that are not there yet
+        self.awaited: list[tuple[str, str]] = []  # columns of the query that do not exist yet
         self.unavailable: list[tuple[str, str]] = []  # those that have another name for a time
         self.history: list[list[Any]] = []
 
@@ -59,7 +59,7 @@ class _Altered:
         return replace(self.made, tables=tables, history=self.history)
 
     def _free(self, name: str) -> list[str]:
-        """Columns that may come, go and change."""
+        """Return columns that may be added, dropped and changed."""
         known = self.columns[name]
         return [one for one in known if one not in ("key", "unused") and one not in known["key"]]
 
@@ -84,7 +84,7 @@ class _Altered:
     def _alter(self, name: str, column: str, *, running: bool) -> None:
         chance, type_ = self.chance, self.columns[name][column]
         if not column.startswith("v"):
-            return  # what was told under its values is not retracted any more: that needs a snapshot
+            return  # rows with its former values could not be retracted: that needs a snapshot
         wider, dice = _WIDER.get(type_.removesuffix("?")), chance.random()
         if wider and dice < 0.5:
             self._did(["alter", name, {column: wider + "?" * type_.endswith("?")}])

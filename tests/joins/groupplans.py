@@ -1,8 +1,9 @@
-"""Plans of several parts made by hand: what lies below a grouping is compiled from a SELECT, the grouping is data.
+"""Handmade plans with several fragments: the input of a grouping is compiled from a SELECT, the grouping is data.
 
-They are the shapes that the steps and both engines must know whatever the compiler makes of SQL: groups over a table,
-over hops and stars and over other groups, a group of everything, a group that is joined back, one that is a root with
-joins of its own, and branches of a union. `answer` is the same in DuckDB's SQL, over tables of the sources' names.
+Steps and both engines must support these shapes whatever the compiler produces: groups over a table, over lookup joins
+and multi-way joins, over other groups, a group of everything, a group that is joined back, one that is a root with
+joins
+of its own, and branches of a union. `answer` is the same in DuckDB's SQL, over tables with the sources' names.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ MEAN = LogicalType(kind="decimal", precision=16, scale=6)
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """An aggregate function: `of` names columns of the SELECT below; the last one is what it computes of."""
+    """An aggregate function: `of` names columns of the SELECT below; the last one is its argument."""
 
     function: Function
     of: tuple[str, ...] = ()
@@ -54,14 +55,14 @@ class GroupPlan:
     answer: str
 
     def case(self, seed: int) -> Case:
-        """Its tables with a random history."""
+        """Return its tables with a random history."""
         topics = {source.table_id.table for source in self.plan.sources}
         tables = {name: columns for name, columns in TABLES.items() if name.partition(".")[2] in topics}
         return Case(tables=tables, query="", row_key=[], history=list(history(sorted(tables), seed)), name=self.name)
 
 
 def history(tables: Sequence[str], seed: int) -> Iterator[list[Any]]:
-    """Words of `joincase` that put and delete rows of some tables; there are few keys and values, so that rows meet."""
+    """Yield words of `joincase` that put and delete rows; there are few keys and values, so that rows meet."""
     chance = random.Random(seed)
     for _ in range(chance.randint(5, 60)):
         table = chance.choice(tables)
@@ -84,19 +85,19 @@ def history(tables: Sequence[str], seed: int) -> Iterator[list[Any]]:
 
 
 def below(name: str, query: str) -> Plan:
-    """The plan of a SELECT whose rows will be grouped; it names the row key `id`."""
+    """Return the plan of a SELECT whose rows will be grouped; it names the row key `id`."""
     return Case(tables=TABLES, query=query, row_key=["id"], history=[], name=name).plan()
 
 
 def named(plan: Plan) -> dict[str, int]:
-    """Column → its place among the values that `Finish` leaves."""
+    """Return each column's index among the values that `Finish` leaves."""
     return {output.name: output.index for output in plan.outputs}
 
 
 def grouping(
     plan: Plan, keys: Sequence[str], wanted: Sequence[Wanted], numbers: Iterator[int], always: str | None = None
 ) -> Grouping:
-    """The grouping of a plan's rows by some of its columns; functions over the same values share a total or a bag."""
+    """Return the grouping of a plan's rows by some columns; functions over the same values share a total or a bag."""
     places, types = named(plan), {output.name: output.type for output in plan.outputs}
     arguments = list(dict.fromkeys(name for one in wanted for name in one.of))
     totals: list[Total] = []
@@ -135,7 +136,7 @@ def _shared(known: list[Any], one: Any) -> int:
 
 
 def derived(alias: str, group: Grouping, fragments: tuple[int, ...], change_detector: int | None = None) -> Node:
-    """A node that reads a grouping's rows: `k0`, `k1`, …, then `r0`, `r1`, …"""
+    """Return a node that reads a grouping's rows: `k0`, `k1`, …, then `r0`, `r1`, …"""
     types = (*group.key_types, *(result.type for result in group.results))
     return node(alias, types, len(group.keys), fragments, change_detector)
 
@@ -143,7 +144,7 @@ def derived(alias: str, group: Grouping, fragments: tuple[int, ...], change_dete
 def node(
     alias: str, types: Sequence[LogicalType], keys: int, fragments: tuple[int, ...], change_detector: int | None = None
 ) -> Node:
-    """A node that reads rows of other fragments, of which the first `keys` values are the key."""
+    """Return a node that reads rows of other fragments, of which the first `keys` values are the key."""
     return Node(
         alias=alias,
         source=Derived(fragments=fragments, change_detector=change_detector),
@@ -156,7 +157,7 @@ def node(
 
 
 def outputs(root: Node) -> tuple[Output, ...]:
-    """All values of its whole rows; the key of a root that is a group may be NULL."""
+    """Return all values of its whole rows; the key of a root that is a group may be NULL."""
     names = [f"{one.alias}_{name}" for one in root.walk() for name in one.columns]
     keys = root.id_columns if isinstance(root.source, Derived) else ()
     return tuple(
@@ -166,14 +167,14 @@ def outputs(root: Node) -> tuple[Output, ...]:
 
 
 def result(root: Node, number: int, stars: Iterator[int], where: Expression | None = None) -> Fragment:
-    """The last fragment: the rows of a node as they are, or those for which `where` holds."""
+    """Return the last fragment: the rows of a node unchanged, or those for which `where` holds."""
     finish = Finish(types=root.flat_types(), computed=(), where=where, outputs=outputs(root))
     steps = steps_of(root, SINK, stars)
     return Fragment(number=number, root=root, steps=steps, finish=finish, group=None, target=SINK)
 
 
 def part(plan: Plan, number: int, target: int, group: Grouping | None = None) -> Fragment:
-    """The only fragment of a compiled plan as one of several; its hops keep their numbers."""
+    """Return the only fragment of a compiled plan as one of several; its lookups keep their numbers."""
     of = plan.last
     outlet = target if group is None else group.change_detector
     steps = tuple(replace(step, target=outlet) if step.target == SINK else step for step in of.steps)
@@ -182,7 +183,7 @@ def part(plan: Plan, number: int, target: int, group: Grouping | None = None) ->
 
 
 def together(plan: Plan, fragments: Sequence[Fragment], *others: Plan) -> Plan:
-    """A plan of these fragments, over the sources of the plans that they were made of."""
+    """Return a plan of these fragments, over the sources of the plans that they were made of."""
     last = fragments[-1].tree
     names = tuple(f"{last.alias}_{last.columns[i]}" for i in last.id_columns)
     sources: dict[str, PlanSource] = {}
@@ -210,7 +211,7 @@ def over(
     having: Expression | None = None,
     always: str | None = None,
 ) -> GroupPlan:
-    """One grouping over a SELECT."""
+    """Return a plan with one grouping over a SELECT."""
     plan = below(name, query)
     numbers = count(len(list(plan.last.tree.walk())) - 1)
     group = grouping(plan, keys, wanted, numbers, always)
@@ -252,7 +253,7 @@ _SQL = """
 
 @cache
 def group_plans() -> dict[str, GroupPlan]:
-    """All of them, by name."""
+    """Return all plans by name."""
     kinds = over(
         "kinds", f"SELECT {_ROWS} FROM shop.orders o WHERE o.n IS NULL OR o.n < 4", ["kind"], EVERYTHING,
         f"SELECT kind, {_SQL} FROM orders WHERE n IS NULL OR n < 4 GROUP BY kind",
@@ -297,7 +298,7 @@ def group_plans() -> dict[str, GroupPlan]:
 
 
 def _nested() -> GroupPlan:
-    """Groups over groups: how many kinds have so many orders."""
+    """Return groups over groups: the number of kinds per number of orders."""
     plan, numbers, stars = below("nested", f"SELECT {_ROWS} FROM shop.orders o"), count(), iter(range(MULTI_JOIN, SINK))
     wanted = [Wanted(function="count_rows"), Wanted(function="sum", of=("n",))]
     lower = grouping(plan, ["kind"], wanted, numbers)
@@ -322,7 +323,7 @@ def _nested() -> GroupPlan:
 
 
 def _joined_back() -> GroupPlan:
-    """`customers LEFT JOIN (SELECT customer_id, … GROUP BY customer_id)`: a leaf found by the group's key."""
+    """Return `customers LEFT JOIN (SELECT customer_id, … GROUP BY customer_id)`: a leaf with the group's key."""
     orders = below("back", "SELECT o.id, o.customer_id, o.n FROM shop.orders o WHERE o.customer_id > 0")
     customers = below("back", "SELECT c.id, c.name FROM shop.customers c")
     numbers, stars = count(1), iter(range(MULTI_JOIN, SINK))
@@ -342,7 +343,7 @@ def _joined_back() -> GroupPlan:
 
 
 def _root() -> GroupPlan:
-    """`(SELECT … GROUP BY kind, customer_id) g JOIN customers LEFT JOIN regions`: a root with joins of its own."""
+    """Return `(SELECT … GROUP BY kind, customer_id) g JOIN customers LEFT JOIN regions`: a root with joins."""
     orders = below("root", "SELECT o.id, o.kind, o.customer_id, o.n FROM shop.orders o WHERE o.customer_id > 0")
     customers = below("root", "SELECT c.id, c.name FROM shop.customers c")
     regions = below("root", "SELECT r.id, r.name FROM shop.regions r")
@@ -366,7 +367,7 @@ def _root() -> GroupPlan:
 
 
 def _union() -> GroupPlan:
-    """Rows of two tables, told apart by their tags, grouped together."""
+    """Return rows of two tables, distinguished by their tags, grouped together."""
     orders = below("union", "SELECT o.id, o.kind, o.n, o.amount FROM shop.orders o WHERE o.amount > 1")
     customers = below("union", "SELECT c.id, coalesce(c.name, 'none') AS name, c.region_id FROM shop.customers c")
     numbers, stars = count(), iter(range(MULTI_JOIN, SINK))

@@ -1,8 +1,9 @@
-"""A join, a history of its sources and how the log delivers it: run through the simulation and compared with DuckDB.
+"""Run a join with a history of its sources and a delivery of the log through the simulation, and compare with DuckDB.
 
-A case is data: random ones come from `joinrandom`, those that once failed lie in tests/cases/joins/*.case (YAML) for
-good. Words of a history: `put t {row}`, `delete t {key}`, `truncate t`, `snapshot t` with keys of rows that have
-vanished meanwhile without a word, and `quiet`, where everything must be equal; `altering` has those of schemas.
+A case is data. Random ones come from `joinrandom`; those that failed once are kept in tests/cases/joins/*.case (YAML).
+Words of a history: `put t {row}`, `delete t {key}`, `truncate t`, `snapshot t` with keys of rows that vanished without
+a
+record, and `quiet`, where everything must be equal; `altering` has the words of schemas.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ Row = dict[str, Canonical]
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """`tables`: source.table → column → type (`?` behind it: nullable), the key columns under `key`.
+    """A test case. `tables`: source.table → column → type (a trailing `?`: nullable), the key columns under `key`.
 
-    `views`: tables of the topology that the query reads, by name with query and row_key; `dead_letters`: why there are
-    dead letters by the end. `watermarks`: how late rows of its append-only tables may come.
+    `views`: tables of the topology that the query reads, by name with query and row_key. `dead_letters`: the reasons of
+    the expected dead letters. `watermarks`: the lateness of its append-only tables.
     """
 
     tables: dict[str, dict[str, Any]]
@@ -57,12 +58,12 @@ class Case:
     name: str = "law"
 
     def text(self) -> str:
-        """As a file under tests/cases/joins holds it."""
+        """Return its file under tests/cases/joins."""
         value = {k: v for k, v in vars(self).items() if v and k != "name"}
         return yaml.safe_dump(value, sort_keys=False, width=200, default_flow_style=None)
 
     def topology(self) -> Topology:
-        """The topology that declares it."""
+        """Return the topology that declares it."""
         sources: dict[str, Any] = {}
         for name in self.tables:
             source, table = name.split(".")
@@ -77,22 +78,22 @@ class Case:
         return read_topology(yaml.safe_dump(value, sort_keys=False), file="case.yml", environ={})
 
     def schemas(self) -> dict[TableId, TableSchema]:
-        """The schemas of its tables."""
+        """Return the schemas of its tables."""
         return versions(self)
 
     @property
     def altered(self) -> list[list[Any]]:
-        """Its words of schemas."""
+        """Its words about schemas."""
         return [word for word in self.history if word[0] in (*WORDS, "start")]
 
     def plan(self) -> Plan:
-        """Its plan."""
+        """Return its plan."""
         topology = self.topology()
         return compile_plan(topology, topology.tables["wide"], self.schemas())
 
 
 def read_case(path: Path) -> Case:
-    """A case from its file."""
+    """Read a case from its file."""
     return Case(**yaml.safe_load(path.read_text()))
 
 
@@ -102,9 +103,9 @@ def table_id(name: str) -> TableId:
 
 
 def events_of(case: Case) -> Iterator[list[ChangeEvent]]:
-    """The changes that the sources log, up to each `quiet` and to the end; sequences count per source.
+    """Yield the changes that the sources log, up to each `quiet` and to the end; sequences count per source.
 
-    As capture does it, a change of a primary key is a delete and an insert, and what changes nothing is not logged.
+    As in capture, a change of a primary key is a delete and an insert, and a change without effect is not logged.
     """
     rows: dict[str, dict[tuple[Canonical, ...], Row]] = {name: {} for name in case.tables}
     columns = dict(case.tables)
@@ -144,7 +145,7 @@ def events_of(case: Case) -> Iterator[list[ChangeEvent]]:
             source = name.split(".")[0]
             for row in known.values():
                 log(name, "r", None, row)
-                sequences[source] -= 1  # all of it, and its marker, stand for the moment when it was begun
+                sequences[source] -= 1  # its rows, and its marker, have the sequence of its beginning
             log(name, "t", None, None)
             continue
         at = tuple(arguments[1][column] for column in key)
@@ -160,7 +161,7 @@ def events_of(case: Case) -> Iterator[list[ChangeEvent]]:
 
 
 def log_of(case: Case, events: list[ChangeEvent], ends: dict[tuple[str, int], int]) -> list[Logged]:
-    """Records of the topics; a tombstone follows each delete, a TRUNCATE goes to every partition."""
+    """Return records of the topics; a tombstone follows each delete, a TRUNCATE goes to every partition."""
     records = []
 
     def append(topic: str, partition: int, key: bytes | None, value: bytes | None) -> None:
@@ -187,7 +188,7 @@ def log_of(case: Case, events: list[ChangeEvent], ends: dict[tuple[str, int], in
 
 
 def started(ends: Mapping[tuple[str, int], int]) -> dict[str, dict[int, int]]:
-    """Where the log ended when the query was compiled."""
+    """Return the end of the log when the query was compiled."""
     found: dict[str, dict[int, int]] = {}
     for (topic, partition), end in ends.items():
         found.setdefault(topic, {})[partition] = end
@@ -195,10 +196,11 @@ def started(ends: Mapping[tuple[str, int], int]) -> dict[str, dict[int, int]]:
 
 
 def run_case(case: Case, seed: int) -> None:
-    """AssertionError, with all that is needed to see it again, where the result differs from DuckDB's.
+    """Run a case; AssertionError, with all that reproduces it, if the result differs from DuckDB's.
 
     `seed` decides how the log is cut into batches, in which order messages meet, which batches run more than once
-    because the driver died, and what a log that is not exactly-once repeats, reorders and leaves out.
+    because
+    the driver died, and what a log without exactly-once delivery repeats, reorders and omits.
     """
     try:
         Run(case, prepared(case), random.Random(seed)).run()
@@ -208,19 +210,19 @@ def run_case(case: Case, seed: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What all histories of one query share."""
+    """The parts that all histories of one query share."""
 
     topology: Topology
     plan: Plan
     oracle: Oracle
 
     def answer(self, tables: Mapping[TableId, Rows]) -> Answer:
-        """DuckDB's answer over whole tables."""
+        """Return DuckDB's answer over whole tables."""
         return self.oracle.answer(self.topology.tables["wide"], self.plan.sink.row_key, tables)
 
 
 def prepared(case: Case) -> Prepared:
-    """The topology, plan and oracle of a case; those of the case before, where only the history is another."""
+    """Return the topology, plan and oracle of a case; those of the last case if only the history differs."""
     wanted = json.dumps([case.tables, case.query, case.row_key, case.views, case.delivery, case.altered])
     if wanted not in _PREPARED:
         _PREPARED.clear()  # one oracle at a time: they share a database
@@ -235,7 +237,7 @@ _PREPARED: dict[str, Prepared] = {}
 
 
 class Answers(Protocol):
-    """A plan, and what its SELECT says."""
+    """A plan, and the answer of its SELECT."""
 
     @property
     def plan(self) -> Plan: ...
@@ -244,7 +246,7 @@ class Answers(Protocol):
 
 
 class Run:
-    """A case through the simulation, compared at each `quiet` and in the end."""
+    """Runs a case through the simulation and compares at each `quiet` and at the end."""
 
     def __init__(self, case: Case, prepared: Answers, chance: random.Random) -> None:
         self.case, self.prepared, self.plan, self.chance = case, prepared, prepared.plan, chance
@@ -283,9 +285,9 @@ class Run:
         assert reasons == set(self.case.dead_letters), "not all dead letters that there should be"
 
     def _deliver(self, records: list[Logged]) -> None:
-        """In batches: each partition in its order, the partitions progressing unevenly."""
+        """Deliver records in batches: each partition in its order, with uneven progress of the partitions."""
         queues: dict[tuple[str, int], list[Logged]] = {}
-        if not records:  # a group of everything is there before anything has come
+        if not records:  # a group of everything exists before any record
             self.simulation.run_batch([], now_ms=self.now)
         for record in records:
             queues.setdefault((record.topic, record.partition), []).append(record)
@@ -311,16 +313,17 @@ class Run:
         return result
 
     def _compacted(self, records: list[Logged]) -> tuple[list[Logged], dict[str, dict[int, int]]]:
-        """What the cleaner has left when the query starts, and the ends of the log then.
+        """Return what the cleaner leaves before the query starts, and the ends of the log at that time.
 
-        It works from a partition's beginning up to some offset, where it leaves the newest record of each key: it may
-        be an update that changes no used column.
+        It runs from a partition's beginning up to some offset and keeps the newest record of each key there. That may
+        be
+        an update that changes no used column.
         """
         ends: dict[tuple[str, int], int] = {(t, p): 0 for t in self.plan.topics for p in range(PARTITIONS)}
         for record in records:
             ends[record.topic, record.partition] = record.offset + 1
         if self.case.delivery == "at_least_once":
-            return records, {}  # of an event and its late repetition, the cleaner may leave the wrong one
+            return records, {}  # of an event and its late repetition, the cleaner may keep the wrong one
         settled: dict[str, dict[int, int]] = {}
         for (topic, partition), end in ends.items():
             settled.setdefault(topic, {})[partition] = self.chance.choice([0, self.chance.randint(0, end)])
@@ -335,7 +338,7 @@ class Run:
         return kept, settled
 
     def _disturbed(self, records: list[Logged], sent: list[Logged], ends: dict[tuple[str, int], int]) -> list[Logged]:
-        """The same changes as a log without order and memory has them: again, out of order, without before images."""
+        """Return the same changes as in a log without order: repeated, reordered, without before images."""
         sent += records
         again = self.chance.sample(sent, min(len(sent), self.chance.randint(0, 6)))
         mixed = self.chance.sample(records, len(records)) + again
@@ -357,7 +360,8 @@ class Run:
 
 
 def comparable(found: Answer, expected: Answer) -> tuple[Answer, Answer]:
-    """Both in one order, of the first the second's doubles where they are as near as doubles can be asked to be."""
+    """Return both answers in one order; the first one's doubles are replaced by the second's if they are near
+    enough."""
     wanted = {key: expected.get(key, {}) for key in found}
     near = {
         key: {name: _near(value, wanted[key].get(name)) for name, value in row.items()} for key, row in found.items()

@@ -1,4 +1,4 @@
-"""Random joins: schemas, a SELECT of the supported grammar over them, and a history of the tables that it reads."""
+"""Random joins: schemas, a supported SELECT over them, and a history of the tables that it reads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Table:
     name: str
     key: list[str]
     columns: dict[str, str]
-    references: list[tuple[dict[str, str], str]] = field(default_factory=list)  # (its column → ours, its name)
+    references: list[tuple[dict[str, str], str]] = field(default_factory=list)  # (its column → this table's, its name)
 
 
 @dataclass
@@ -29,18 +29,19 @@ class Alias:
     inner: bool
 
 
-Join = tuple[Alias, str, list[str]]  # what is joined, how, and the conditions
+Join = tuple[Alias, str, list[str]]  # the joined table, the kind, and the conditions
 
 
 def random_case(seed: int, query: int | None = None) -> Case:
-    """The case of a seed; the same in every run. `query`: the seed of its schemas and its SELECT, which many share."""
+    """Return the case of a seed, the same in every run. `query`: the seed of its schemas and SELECT, which many
+    share."""
     if query is None:
         return Generator(random.Random(seed)).case()
     return Generator(random.Random(query), random.Random(seed)).case()
 
 
 class Generator:
-    """Makes the case of one seed; `happens` decides its history, where many share a query."""
+    """Makes the case of one seed; `happens` decides its history, if many share a query."""
 
     def __init__(self, chance: random.Random, happens: random.Random | None = None) -> None:
         self.chance, self.happens = chance, happens or chance
@@ -87,7 +88,7 @@ class Generator:
     # -- queries
 
     def _joins(self, tables: list[Table]) -> tuple[list[Alias], list[Join]]:
-        """Tables that are joined along their references, the first of which has a row per row of the result."""
+        """Return tables joined along their references; the first one has a row per row of the result."""
         by_name = {table.name: table for table in tables}
         root = max(self.chance.sample(tables, min(2, len(tables))), key=lambda t: len(t.references))
         aliases = [Alias("r", root, True)]
@@ -103,7 +104,7 @@ class Generator:
             conditions = []
             fixed = self.chance.choice([*columns]) if len(columns) > 1 and self.chance.random() < 0.4 else None
             for theirs, ours in columns.items():
-                # a constant may stand for a part of the key
+                # a constant may replace a part of the key
                 constant = _literal(alias.table.columns[theirs], self.chance) if theirs == fixed else ""
                 sides = [f"{alias.name}.{theirs}", constant or f"{parent.name}.{ours}"]
                 self.chance.shuffle(sides)
@@ -117,7 +118,7 @@ class Generator:
         return aliases, joins
 
     def _count(self) -> int:
-        # five joins or more, so that branches differ in height by two: a row then passes a level that is not its own
+        # five or more joins, so that branches differ in height by two and rows pass levels of other branches
         return self.chance.randint(0, 4) if self.chance.random() < 0.9 else self.chance.randint(5, 7)
 
     def _query(self, tables: list[Table]) -> tuple[str, list[str], dict[str, Any], set[str]]:
@@ -137,7 +138,7 @@ class Generator:
         return text, row_key, {}, used
 
     def _from(self, root: Alias, joins: list[Join], where: list[str]) -> str:
-        """FROM, the joins and WHERE; where all joins are inner, sometimes in another order, or with commas."""
+        """Return FROM, the joins and WHERE; inner joins are sometimes in another order, or with commas."""
         where = list(where)
         if joins and all(kind == "JOIN" for _, kind, _ in joins) and self.chance.random() < 0.4:
             named = [root, *(alias for alias, _, _ in joins)]
@@ -231,7 +232,7 @@ def _literal(type_: str, chance: random.Random) -> str:
 
 
 def value_of(type_: str, chance: random.Random) -> Canonical:
-    """A value of a column; there are few, so that rows meet."""
+    """Return a value of a column; there are few, so that rows meet."""
     n = chance.randint(1, 4)
     if type_.endswith("?") and chance.random() < 0.2:
         return None
@@ -253,7 +254,7 @@ def value_of(type_: str, chance: random.Random) -> Canonical:
 
 
 def random_view_case(seed: int) -> Case:
-    """The case of a seed in which LEFT JOINs lead to tables of the topology that compute their columns."""
+    """Return a case of a seed with LEFT JOINs to tables of the topology that compute their columns."""
     return _OverViews(random.Random(seed)).case()
 
 
@@ -280,7 +281,7 @@ class _OverViews(Generator):
     def _views(
         self, table: Table, alias: str, by_name: dict[str, Table], views: dict[str, Any], used: set[str]
     ) -> tuple[list[str], list[str]]:
-        """LEFT JOINs from a table to views, which are added with the tables that they use, and the views' columns."""
+        """Return LEFT JOINs from a table to views, which are added with the tables that they use, and their columns."""
         joins, items = list[str](), list[str]()
         for columns, name in self.chance.sample(table.references, self.chance.randint(1, len(table.references))):
             view = f"v{len(views)}"
@@ -295,7 +296,7 @@ class _OverViews(Generator):
     def _view(
         self, table: Table, by_name: dict[str, Table], views: dict[str, Any], used: set[str]
     ) -> tuple[str, list[str]]:
-        """A view of one table, perhaps over further views, and the names of what it computes."""
+        """Return a view of one table, perhaps over further views, and the names of its columns."""
         used.add(table.name)
         joins, items = list[str](), list[str]()
         if table.references and len(views) < 4 and self.chance.random() < 0.5:

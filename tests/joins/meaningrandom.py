@@ -1,4 +1,5 @@
-"""Random queries over values at their limits, the tables that the join makes of them, and what `verify` reads."""
+"""Random queries over extreme values, the tables that the join makes of them, and the source rows that `verify`
+reads."""
 
 from __future__ import annotations
 
@@ -33,14 +34,14 @@ _TRIES = 60
 
 
 class Evaluator:
-    """A plan's expressions by `joins.evaluate`; what is not told is NULL, as it is not compared either."""
+    """Evaluates a plan's expressions by `joins.evaluate`; unknown values are NULL, and are not compared."""
 
     def holds(self, condition: Expression, node: Node, rows: Sequence[Values]) -> list[bool]:
-        """Which rows of a node satisfy its filter."""
+        """Return which rows of a node satisfy its filter."""
         return [self._value(condition.sql, node.types, row) is True for row in rows]
 
     def finish(self, finish: Finish, rows: Sequence[Values]) -> list[tuple[Values, bool]]:
-        """Per whole row: its values with the computed ones behind them, and whether it satisfies WHERE."""
+        """Return, per whole row, its values followed by the computed ones, and whether it satisfies WHERE."""
         found = []
         for row in rows:
             computed = [
@@ -67,14 +68,14 @@ def _canonical(type_: LogicalType, value: Any) -> Canonical:
 
 @cache
 def _expressions() -> tuple[list[str], list[str]]:
-    """Texts of expressions, and of those that are conditions."""
+    """Return texts of expressions, and those that are conditions."""
     found = meanings.calls(5)
     found = {text: typed for text, typed in found.items() if not re.search(r"\bpt\b", text)}
     return list(found), [text for text, typed in found.items() if typed.type.kind == "bool"]
 
 
 def random_query(seed: int) -> tuple[Case, Plan]:
-    """A query of a seed that compiles, and its plan."""
+    """Return a query of a seed that compiles, and its plan."""
     chance = random.Random(seed)
     texts, conditions = _expressions()
     for _ in range(_TRIES):
@@ -111,7 +112,7 @@ def _case(chance: random.Random, texts: list[str], conditions: list[str]) -> Cas
                 f"SELECT x.id, x.e0, x.e1 FROM (SELECT id, {one} AS e0, {two} AS e1 FROM shop.t{where}) x "
                 f"WHERE x.e0 IS NOT NULL"
             )
-    # geometries come otherwise in the log; they have tests of their own
+    # geometries have another form in the log, and tests of their own
     columns = {name: f"{type_}?" for name, type_ in meanings.TYPES.items() if name != "pt"}
     other = {"key": ["uid"], "uid": "int", "word": "varchar(9)?", "amount": "decimal(6,2)?"}
     rows = [dict(zip(("id", *columns), (n, *row), strict=True)) for n, row in enumerate(_rows(chance))]
@@ -140,7 +141,7 @@ def _every_row() -> list[list[Canonical]]:
 
 
 def joined(case: Case, plan: Plan) -> Simulation:
-    """What the join makes of a case's history."""
+    """Return the join's result for a case's history."""
     ends: dict[tuple[str, int], int] = {}
     records = [one for events in events_of(case) for one in log_of(case, events, ends) if one.topic in plan.topics]
     simulation = Simulation(plan, {}, Evaluator(), ends={})
@@ -149,7 +150,7 @@ def joined(case: Case, plan: Plan) -> Simulation:
 
 
 def read(case: Case) -> dict[TableId, SourceTable]:
-    """The tables of a case as the driver of MySQL gives them."""
+    """Return the tables of a case as MySQL's driver returns them."""
     found: dict[TableId, SourceTable] = {}
     for table, schema in case.schemas().items():
         rows = [row for word, name, row in case.history if word == "put" and table_id(name) == table]

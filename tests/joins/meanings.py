@@ -1,8 +1,9 @@
 # ruff: noqa: E501  # values and forms of calls are clearer on one line each
-"""Expressions and values at their limits for every function that queries may call: what is in the registry is in here.
+"""Expressions and extreme values for every function that queries may call.
 
-`calls` tries each documented name with arguments of every type and keeps what the compiler takes, so that a new function
-is covered once it is documented. `rows` pairs the values of all columns at random.
+`calls` tries each documented name with arguments of every type and keeps what the compiler accepts, so a new function
+is
+covered once it is documented. `rows` pairs the values of all columns at random.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ EDGES: Mapping[str, list[Canonical]] = {
     "pt": ["POINT(1 2)", "SRID=4326;POINT(2.35 48.85)", "POINT(-0.5 1e300)", "SRID=0;LINESTRING(0 0,1 1)"],
 }  # fmt: skip
 
-# What a function takes beside columns, by its name: the forms of its calls; all others are tried with one to three columns.
+# Functions that need other arguments than columns: the forms of their calls. All others get one to three columns.
 _FORMS: Mapping[str, list[str]] = {
     "date_format": ["date_format({0}, 'yyyy-MM-dd HH:mm:ss')", "date_format({0}, 'yyyyMM')", "date_format({0}, 'dd/MM')"],
     "date_trunc": [f"date_trunc('{unit}', {{0}})" for unit in
@@ -97,10 +98,10 @@ _OPERATORS = [
     "{0} > 1", "{0} = 'abc'", "{0} < '2026-01-31'", "NOT ({0} = {1})", "{0} = {1} OR {0} IS NULL", "{0} = {1} AND {1} = {2}",
     "({0} = {1}) IS TRUE", "CASE {0} WHEN {1} THEN 'x{{y}}' WHEN {2} THEN 'it\\'s' END", "{0} > '9:30'", "{0} IN ('9:30', 'a')",
 ]  # fmt: skip
-_TRIES = 120  # of a form with arguments at random
+_TRIES = 120  # of a form with random arguments
 _CASTS = ["BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "DATE", "TIMESTAMP",
           "DECIMAL(5,1)", "DECIMAL(38,0)", "DECIMAL(38,20)", "DECIMAL(10,0)"]  # fmt: skip
-# By the type of one argument, others that are worth a try beside it.
+# By the type of one argument, other types to combine with it.
 _ALONGSIDE = (
     "n",
     "tiny",
@@ -125,14 +126,14 @@ _ALONGSIDE = (
 
 
 def types_of() -> tuple[LogicalType, ...]:
-    """The types of the columns, in their order."""
+    """Return the types of the columns, in order."""
     return tuple(LOGICAL.values())
 
 
 def compiled_call(text: str) -> Typed | None:
-    """An expression over the columns as a plan has it; None where the compiler refuses it."""
+    """Compile an expression over the columns; None if the compiler refuses it."""
     places = list(TYPES)
-    logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns of forms that are tried and refused
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns about forms that are refused
     try:
         statement = statements_of(f"SELECT {text}")[0]
         assert statement is not None
@@ -151,7 +152,7 @@ def _forms(name: str) -> list[str]:
 
 
 def _filled(form: str, seed: int) -> Iterator[str]:
-    """A form with columns of every type in its first place, and of some types in the others."""
+    """Yield a form with columns of every type as its first argument, and of some types as the others."""
     chooser = random.Random(seed)
     if "{1}" not in form:
         yield from (form.format(name, "", "") for name in TYPES) if "{0}" in form else [form]
@@ -162,7 +163,7 @@ def _filled(form: str, seed: int) -> Iterator[str]:
 
 
 def calls(most: int) -> dict[str, Typed]:
-    """Expressions by their text: of each form of each function and operator at most so many that compile."""
+    """Return expressions by their text: of each form of each function and operator at most `most` that compile."""
     found: dict[str, Typed] = {}
     forms = [
         *itertools.chain.from_iterable(map(_forms, NAMES)),
@@ -180,7 +181,7 @@ def calls(most: int) -> dict[str, Typed]:
 
 
 def rows(count: int, seed: int) -> list[list[Canonical]]:
-    """Rows of all columns: each value once at least, NULL now and then, the rest at random."""
+    """Return rows of all columns: each value at least once, some NULL, the rest at random."""
     chooser = random.Random(seed)
     made = []
     for number in range(max(count, max(map(len, EDGES.values())))):

@@ -1,6 +1,6 @@
-"""Random joins of many to many: tables that meet at columns which are no key, and a history of them.
+"""Random many-to-many joins: tables that meet at columns which are not a key, and their history.
 
-Lookups stand before and behind such a join, a table may meet itself, a side may be groups, and the pairs be grouped.
+There are lookups before and after such a join, self-joins, groups as a side, and grouped pairs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ _EXACT = ("int", "varchar", "date", "decimal", "bigint", "tinyint")
 
 
 def random_pair_case(seed: int, query: int | None = None) -> Case:
-    """The case of a seed; the same in every run. `query`: the seed of its schemas and its SELECT, which many share."""
+    """Return the case of a seed, the same in every run. `query`: the seed of its schemas and SELECT, which many
+    share."""
     if query is None:
         return _Pairing(random.Random(seed)).case()
     return _Pairing(random.Random(query), random.Random(seed)).case()
@@ -35,7 +36,7 @@ class _Pairing(Generator):
         if self.chance.random() < 0.1:
             root.table = self._groups(root.table, True)
         many, aliases, joins = [root], [root], list[Join]()
-        right = self.chance.random() < 0.15  # such a join can only be the first one
+        right = self.chance.random() < 0.15  # such a join must be the first one
         kinds = ["lookup"] * self.chance.choice([0, 0, 1, 2]) + ["many"] + ["lookup"] * self.chance.choice([0, 0, 1])
         kinds += ["many"] * (self.chance.random() < 0.2)
         for kind in ["many", *kinds[: kinds.index("many")], *kinds[kinds.index("many") + 1 :]] if right else kinds:
@@ -61,7 +62,7 @@ class _Pairing(Generator):
         return table
 
     def _look_up(self, tables: list[Table], aliases: list[Alias], joins: list[Join]) -> None:
-        """A lookup from any table that stands there, if one has a reference."""
+        """Add a lookup from any table so far, if one has a reference."""
         parents = [alias for alias in aliases if alias.table.references]
         if not parents:
             return
@@ -77,7 +78,7 @@ class _Pairing(Generator):
     def _meet(
         self, tables: list[Table], aliases: list[Alias], joins: list[Join], many: list[Alias], kind: str, inner: bool
     ) -> None:
-        """A join of many to many with what stands there."""
+        """Add a many-to-many join with the tables so far."""
         alias = Alias(f"j{len(joins)}", self._taken(tables), inner)
         if self.chance.random() < 0.15:
             alias.table = self._groups(alias.table, kind == "FULL JOIN" or self.chance.random() < 0.2)
@@ -92,15 +93,15 @@ class _Pairing(Generator):
         joins.append((alias, kind, on))
 
     def _groups(self, table: Table, named: bool) -> Table:
-        """Groups of a table's rows, which meet others by their key or by what is computed of them; `named`: without
-        that of NULL, since not both sides of a FULL JOIN may have rows that NULL names."""
+        """Return groups of a table's rows, which meet others by their key or a computed value. `named`: without the
+        group of NULL, since only one side of a FULL JOIN may have rows whose id is NULL."""
         key = self.chance.choice(["m0", "m1", "m2"])
         where = f" WHERE {key} IS NOT NULL" if named else ""
         query = f"(SELECT {key} AS g, count(*) AS n, max(m2) AS most FROM {table.name}{where} GROUP BY {key})"
         return Table(name=query, key=["g"], columns={"g": table.columns[key], "n": "bigint", "most": "int?"})
 
     def _pairs(self, alias: Alias, aliases: list[Alias]) -> list[tuple[str, str]]:
-        """Equalities of one or two columns of exact types, which are not all of the key of the joined table."""
+        """Return equalities of one or two columns of exact types, which are not the whole key of the joined table."""
         while True:
             pairs: dict[str, tuple[str, str]] = {}
             other = self.chance.choice(aliases)
@@ -130,8 +131,8 @@ class _Pairing(Generator):
         return f"{text}\nGROUP BY {', '.join(keys)}", [f"k{i}" for i in range(len(keys))], {}, self.used
 
     def _from(self, root: Alias, joins: list[Join], where: list[str]) -> str:
-        """In the order in which they were made: the row key is of what is met there. With commas in any order behind
-        the first."""
+        """Return FROM with joins in the order of their creation, as the row key depends on it; with commas, those after
+        the first in any order."""
         lines = [f"FROM {root.table.name} {root.name}"]
         if joins and all(kind == "JOIN" for _, kind, _ in joins) and self.chance.random() < 0.4:
             tables = [f"{alias.table.name} {alias.name}" for alias, _, _ in self.chance.sample(joins, len(joins))]

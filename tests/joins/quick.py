@@ -1,5 +1,6 @@
-"""The oracle and the evaluator for very many small cases: one DuckDB for all of them, one statement per question, and
-nothing computed twice."""
+"""Run the oracle and the evaluator for very many small cases: one DuckDB for all, one statement per question, and
+cached
+results."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ _NUMBER = LogicalType(kind="int32")
 
 @cache
 def database() -> duckdb.DuckDBPyConnection:
-    """The one database of this process: to open one takes as long as a case does."""
+    """Return this process's only database: opening one takes as long as a case."""
     made = duckdb.connect()
     made.execute("SET threads = 1")
     return made
@@ -32,15 +33,15 @@ def database() -> duckdb.DuckDBPyConnection:
 
 @cache
 def functions() -> Functions:
-    """What the database of this process computes expressions by."""
+    """Return the expression functions of this process's database."""
     return Functions(database())
 
 
 class QuickOracle(Oracle):
-    """Answers over a handful of rows, which are written into the statement that asks."""
+    """Answers over a handful of rows, which are literals in the statement."""
 
     def _create(self, name: str, schema: TableSchema) -> None:
-        """There is no table."""
+        """Do nothing: there is no table."""
 
     def _asked(self, text: str, tables: Mapping[TableId, Rows]) -> duckdb.DuckDBPyConnection:
         given = []
@@ -55,7 +56,7 @@ class QuickOracle(Oracle):
 
 
 class QuickEvaluator(Evaluator):
-    """Remembers what an expression gave for the values that it reads: there are few, and they come again."""
+    """Caches an expression's results by the values that it reads: there are few, and they repeat."""
 
     def __init__(self) -> None:
         self._database = database().cursor()
@@ -86,12 +87,12 @@ class QuickEvaluator(Evaluator):
 
 @cache
 def evaluator() -> QuickEvaluator:
-    """The one of this process."""
+    """Return this process's evaluator."""
     return QuickEvaluator()
 
 
 def _values(types: Sequence[LogicalType], rows: Iterable[Sequence[Canonical]]) -> str:
-    """Rows as a query of DuckDB, with these types."""
+    """Return rows as a DuckDB query with these types."""
     names = [duckdb_type(type_) for type_ in types]
     texts = [f"({', '.join(map(_literal, names, row))})" for row in rows]
     if texts:
@@ -100,7 +101,7 @@ def _values(types: Sequence[LogicalType], rows: Iterable[Sequence[Canonical]]) -
 
 
 def _literal(name: str, value: Canonical) -> str:
-    """A canonical value in DuckDB's SQL, of the type of that name."""
+    """Return a canonical value in DuckDB's SQL, of the type with that name."""
     if value is None or isinstance(value, bool | int | float):
         return f"{'NULL' if value is None else value}::{name}"
     value = ewkt_of(value) if isinstance(value, dict) else value

@@ -1,7 +1,7 @@
-"""Source servers in memory, alive: their transactions commit while capture reads them, at every seam of the reader.
+"""Live source servers in memory: transactions commit while capture reads them, at every step of the reader.
 
-A server has tables, a log of transactions, and may lose the beginning of its log. What happens to it between two looks
-of the reader is the business of whoever runs it (`step`).
+A server has tables, a log of transactions, and may lose the beginning of its log. The test that runs it decides what
+happens between two calls of the reader (`step`).
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ Key = tuple[Canonical, ...]
 
 
 def numbers(checkpoint: Checkpoint) -> int:
-    """How many transactions a checkpoint covers."""
+    """Count the transactions that a checkpoint covers."""
     covered = checkpoint.position.gtid_set
     return int(covered.rpartition("-")[2].rpartition(":")[2]) if covered else 0
 
 
 def gtid_set(number: int) -> str:
-    """The first so many transactions."""
+    """Return the set of the first `number` transactions."""
     return f"{UUID}:1-{number}" if number else ""
 
 
 @dataclass
 class Server:
-    """One source, whose one database has its name. `purged` transactions cannot be read any more."""
+    """One source with one database of the same name. `purged` transactions cannot be read any more."""
 
     name: str
     chance: Random
@@ -66,25 +66,25 @@ class Server:
     purged: int = 0
     catalog: Catalog = field(default_factory=Catalog)
     foreign: list[ForeignKey] = field(default_factory=list)
-    unknown: float = 0.0  # how often a transaction is logged in part, or as a statement
+    unknown: float = 0.0  # the share of transactions logged partially, or as a statement
 
     def __post_init__(self) -> None:
         self.catalog = Catalog(databases={self.name: "utf8mb4"})
 
-    # -- what is done to it
+    # -- changes
 
     def execute(self, sql: str) -> None:
-        """A statement on whole tables, a transaction of its own."""
+        """Execute a statement on whole tables, as a transaction of its own."""
         self.catalog = apply(self.catalog, sql, database=self.name, dialect=DIALECT).catalog
         self.log.append([StatementLogged(self.name, sql, 1, 0)])
 
     def change(self, changes: Iterable[tuple[str, Row | None, Row | None]]) -> None:
-        """A transaction of row changes: table, the row before, the row after; what changes nothing is not logged."""
+        """Commit row changes (table, row before, row after); a change without effect is not logged."""
         facts: list[LogEvent] = []
         number = len(self.log) + 1
         how = self.chance.choice(["minimal", "minimal", "statement"]) if self.chance.random() < self.unknown else "full"
         for table, before, after in changes:
-            if before is not None:  # what it is by now: another change of the transaction may have cascaded to it
+            if before is not None:  # its current values: another change of the transaction may have cascaded to it
                 before = self.rows[table].get(self.key(table, before))
             elif after is not None:
                 before = self.rows[table].get(self.key(table, after))
@@ -114,7 +114,7 @@ class Server:
             rows[self.key(table, after)] = after
 
     def _minimal(self, at: TableId, before: Row | None, after: Row | None, number: int) -> LogEvent:
-        """As `binlog_row_image = MINIMAL` logs it: the key before, what was set behind it."""
+        """Return the event of `binlog_row_image = MINIMAL`: the key before, the assigned columns after."""
         name = {} if before is None else {column: before[column] for column in self.keys[at.table]}
         if before is None or after is None:
             operation, image = ("insert", after) if before is None else ("delete", name)
@@ -123,7 +123,7 @@ class Server:
         return RowsPartial(at, "update", [(name, reported)], "f", number)
 
     def _cascade(self, parent: TableId, before: Row | None, after: Row | None) -> None:
-        """What foreign keys do to the children, of which the log has not a word."""
+        """Apply foreign keys to the children, which the log does not contain."""
         for one in self.foreign:
             if one.parent != parent or before is None:
                 continue
@@ -141,7 +141,7 @@ class Server:
                 self._cascade(one.child, row, changed)
 
     def key(self, table: str, row: Row) -> Key:
-        """The key of a row."""
+        """Return the key of a row."""
         return tuple(row[name] for name in self.keys[table])
 
     # -- ingest.records.capture_interfaces.SourceServer
@@ -214,7 +214,7 @@ class Chunks:
         after = tuple(request.after) if request.after else None
         rest = sorted(key for key in rows if (after is None or key > after) and last is not None and key <= last)
         images = [dict(rows[key]) for key in rest[:size]]
-        server.step(server)  # the server goes on between the SELECT and the look at its position
+        server.step(server)  # the server continues between the SELECT and the query of its position
         number = len(server.log)
         return Chunk(
             request=request,
@@ -227,7 +227,7 @@ class Chunks:
 
 @dataclass
 class Reading:
-    """The log being read: transactions behind the first `number` of them."""
+    """A reader of the log: transactions after the first `number` of them."""
 
     server: Server
     tables: Tables

@@ -1,7 +1,8 @@
-"""Queries in the shapes of TPC-H and NEXMark, with updates and deletes: joins alone, and with their aggregation.
+"""Queries with the shapes of TPC-H and NEXMark, with updates and deletes: joins alone, and with their aggregation.
 
-Sources: the TPC-H specification, 3.0.1; NEXMark as in the suites of Beam and Flink. Values are small and made
-here; what counts is the shape of the join and of its conditions.
+Sources: the TPC-H specification, 3.0.1; NEXMark as in the suites of Beam and Flink. Values are small and generated
+here;
+only the shape of the join and of its conditions matters.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Sizes:
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Tables with columns and shares of the rows, how a row is made from its number, and the SELECT."""
+    """Tables with columns and shares of the rows, a function that makes a row from its number, and the SELECT."""
 
     tables: dict[str, dict[str, Any]]
     shares: dict[str, float]

@@ -1,6 +1,6 @@
-"""Make a failing case small: `python -m tests.joins.smallest SEED` prints it as a file of tests/cases/joins holds it.
+"""Shrink a failing case: `python -m tests.joins.smallest SEED` prints it in the form of a file of tests/cases/joins.
 
-Words are left out as long as the case still fails under some schedule with the same words of complaint.
+Words are removed as long as the case still fails under some schedule with the same message.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Play = Callable[[Case, int], None]
 
 
 def complaint(play: Play, case: Case, seed: int) -> str:
-    """What is said of a case; empty where it holds."""
+    """Return the failure message of a case; empty if it passes."""
     try:
         play(case, seed)
     except AssertionError as error:
@@ -29,7 +29,7 @@ def complaint(play: Play, case: Case, seed: int) -> str:
 
 
 def smallest(play: Play, case: Case, seed: int, schedules: int = 40) -> tuple[Case, int]:
-    """The smallest case found that fails like this one, and the seed under which it does."""
+    """Return the smallest case found that fails like this one, and the seed with which it does."""
     wanted = complaint(play, case, seed)
     assert wanted, "it does not fail"
     step = max(1, len(case.history) // 2)
@@ -50,7 +50,7 @@ def _says(play: Play, case: Case, seed: int, wanted: str) -> bool:
     try:
         return complaint(play, case, seed) == wanted
     except (KeyError, ValueError, IndexError, TopologyError):
-        return False  # without some word it is no case
+        return False  # without these words it is invalid
 
 
 if __name__ == "__main__":

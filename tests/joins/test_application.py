@@ -1,4 +1,4 @@
-"""One Spark application of many tables, before it has begun."""
+"""One Spark application for many tables, before it starts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ print([name for name in sys.modules if name.startswith("pyspark")])
 
 
 def test_who_asks_how_the_jvm_is_imports_nothing_during_who_starts_it() -> None:
-    """The process's main thread asks while a table's thread imports pyspark, which is not made for two at a time: the
-    second one met it half made, and all tables ended."""
+    """The main thread polls while a table's thread imports pyspark. Two concurrent imports once met a half-initialized
+    module, which ended all tables."""
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr

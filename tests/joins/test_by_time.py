@@ -1,4 +1,4 @@
-"""Joins by time show the SELECT over the rows that came in time, whatever order, batches and deaths do."""
+"""Joins by time show the SELECT over the rows that arrived in time, for any order, batches and crashes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROUNDS = 100
 
 
 def expected_of(timed: TimedCase, watermarks: list[int] | None = None) -> tuple[Answer, int, int]:
-    """DuckDB's answer over the rows that came in time, without what only flushes; late rows and faults.
+    """Return DuckDB's answer over the rows in time, without flush rows; and the numbers of late rows and faults.
 
     `watermarks` as in `judged`.
     """
@@ -45,7 +45,7 @@ def expected_of(timed: TimedCase, watermarks: list[int] | None = None) -> tuple[
 
 
 def shown(answer: Answer) -> Answer:
-    """Without the rows that only move the watermark."""
+    """Return the answer without the rows that only advance the watermark."""
     return {
         key: row for key, row in answer.items() if not any(_flushes(v) for v in key)
         if row.get("n") != FLUSHED
@@ -59,7 +59,7 @@ def _flushes(value: object) -> bool:
 
 
 def simulated(timed: TimedCase, chance: random.Random) -> Simulation:
-    """The history through the simulation, batches in any order of their partitions, some more than once."""
+    """Run the history through the simulation, in batches that interleave partitions; some batches run repeatedly."""
     simulation = Simulation(timed.case.plan(), {}, evaluator(), shuffle=lambda some: chance.sample(some, len(some)))
     for number, records in enumerate(logged(timed)):
         mixed = sorted(records, key=lambda one: (one.topic, one.partition) if chance.random() < 0.5 else ("", 0))
@@ -69,7 +69,7 @@ def simulated(timed: TimedCase, chance: random.Random) -> Simulation:
 
 
 def check_timed(timed: TimedCase, seed: int) -> None:
-    """AssertionError, with all that is needed to see it again, where a history does not end as DuckDB says."""
+    """Raise AssertionError, with all that reproduces it, if a history's result differs from DuckDB's."""
     expected, late, faults = expected_of(timed)
     simulation = simulated(timed, random.Random(seed))
     found, wanted = comparable(shown(simulation.live()), expected)
@@ -82,7 +82,7 @@ def check_timed(timed: TimedCase, seed: int) -> None:
 
 
 def test_random_histories() -> None:
-    """Out of order, late, again, silent, changed: the rows are those of the SELECT without what came too late."""
+    """Out of order, late, repeated, silent, changed: the rows are those of the SELECT without the late ones."""
     for seed in range(ROUNDS):
         check_timed(random_timed(seed), seed)
 
@@ -156,7 +156,7 @@ def case_of(on: str, kind: str = "LEFT JOIN", **changed: Any) -> Case:
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals(name: str) -> None:
-    """What can not be joined by time is refused at its place, with the nearest form."""
+    """An unsupported join by time is refused with its position and the nearest form."""
     on, what, expected = REFUSED[name]
     with pytest.raises(TopologyError) as refused:
         case_of(on).plan()
@@ -166,7 +166,7 @@ def test_refusals(name: str) -> None:
 
 
 def test_refused_elsewhere() -> None:
-    """Tables whose rows may change, joins in front, FULL, rows of a query, the Python engine, polled sources."""
+    """Tables whose rows may change, earlier joins, FULL, rows of a query, the Python engine, polled sources."""
     with pytest.raises(TopologyError, match=r"a is joined by time, and the rows of shop\.shop\.views may"):
         case_of(BETWEEN, watermarks={"web.clicks": "10m"}).plan()
     with pytest.raises(TopologyError, match="a FULL JOIN by time"):
@@ -207,7 +207,7 @@ def test_topology_says_both_or_none() -> None:
 
 
 def test_explained() -> None:
-    """The plan says what is waited for, and that a silent table holds it up."""
+    """The plan describes what the join waits for, and that a silent table delays it."""
     text = text_of_plan(case_of(BETWEEN).plan())
     assert "LEFT JOIN ON b.user = a.user AND b.at BETWEEN a.at AND a.at + INTERVAL 1 HOUR" in text
     assert "a: append-only, rows up to 10 MINUTE late; later ones, updates and deletes are dead letters" in text
@@ -226,7 +226,7 @@ def test_how_late_rows_may_come_is_no_part_of_the_state() -> None:
 
 
 def test_keys_that_fold_case_are_reported() -> None:
-    """Text that joins by time compares by its bytes, as in every join."""
+    """Text in joins by time compares by its bytes, as in every join."""
     case = case_of("b.name = a.name AND b.at BETWEEN a.at AND a.at + INTERVAL 1 HOUR")
     for columns in case.tables.values():
         columns["name"] = "varchar(9)"
@@ -246,7 +246,7 @@ def test_keys_that_fold_case_are_reported() -> None:
 
 
 def test_micros() -> None:
-    """Canonical moments to the microsecond; what no calendar has is none."""
+    """Canonical datetimes have microseconds; an impossible date has none."""
     assert micros_of("1970-01-01T00:00:01.5Z") == 1_500_000
     assert micros_of("1969-12-31T23:59:59.999999Z") == -1
     assert micros_of("2026-01-01T00:00:00.123456789Z") == micros_of("2026-01-01T00:00:00.123456Z")
@@ -255,7 +255,7 @@ def test_micros() -> None:
 
 
 def test_barriers_and_reports_report() -> None:
-    """A barrier carries the watermark of a table that joins by time, and of no other; a report counts late rows."""
+    """A barrier contains the watermark only for a table that joins by time; a report counts late rows."""
     made = barriers(1, batch=5, timestamp=9, positions={}, watermark=1234)[0]
     assert load_barrier(made.to_bytes()).watermark == 1234
     plain = barriers(1, batch=5, timestamp=9, positions={})[0]

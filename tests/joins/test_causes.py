@@ -1,4 +1,4 @@
-"""A failing query says why, in one line and with what helps, however deep Spark has wrapped it."""
+"""A failing query reports its cause and remedy in one line, however deeply Spark has wrapped it."""
 
 from __future__ import annotations
 

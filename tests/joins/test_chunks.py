@@ -1,4 +1,4 @@
-"""What may be more than memory holds is done in parts, with the result of the whole."""
+"""Work that may exceed memory is done in parts, with the same result."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def message(row: int, op: int, v: int) -> Message:
 
 @pytest.mark.parametrize("most", [1, 7, 1000])
 def test_the_newest_of_each_row_is_written(most: int) -> None:
-    """However few rows are held at a time: of each row the newest put, or its end, and no put of what is gone; notices
-    are told."""
+    """However few rows are held at a time: each row's newest put or deletion is written, and no put of a deleted row;
+    notices are passed on."""
     chance = random.Random(most)
     messages = [message(chance.randrange(30), chance.choice([ROW_PUT, ROW_GONE]), v) for v in range(300)]
     notice = RefusedRecord("t", 0, 0, "because", None, None).message()
@@ -35,12 +35,12 @@ def test_the_newest_of_each_row_is_written(most: int) -> None:
 
 
 def test_very_many_deletes_are_never_held_together() -> None:
-    """A TRUNCATE's deletes leave in parts."""
+    """A TRUNCATE's deletes are emitted in parts."""
     assert max(map(len, folded((message(row, ROW_GONE, row) for row in range(1000)), 50))) <= 51
 
 
 def test_a_row_lies_in_one_chunk() -> None:
-    """Put beats gone within a chunk, so a row's messages are never parted."""
+    """A put beats a deletion within a chunk, so a row's messages are never split."""
     chance = random.Random(3)
     messages = sorted((message(chance.randrange(100, 200), ROW_PUT, v) for v in range(500)), key=lambda one: one.k)
     chunks = list(whole_rows(messages, 20))
@@ -53,7 +53,7 @@ def test_a_row_lies_in_one_chunk() -> None:
 
 @pytest.mark.parametrize("most", [3, 40, 10_000])
 def test_keys_of_former_runs_are_found_in_parts(most: int) -> None:
-    """However few keys are held at a time: those whose newest record another run has written, each once."""
+    """However few keys are held at a time: each key whose newest record another run wrote is found once."""
     chance = random.Random(most)
     log = [(b"%d" % chance.randrange(200), chance.choice(["old", "older", "new", None])) for _ in range(900)]
     newest = dict(log)
@@ -64,7 +64,7 @@ def test_keys_of_former_runs_are_found_in_parts(most: int) -> None:
 
 
 def test_the_sweep_deletes_while_it_reads() -> None:
-    """Rows of a former run are deleted as they are found, so that ten million of them fill no memory; younger rows and
+    """Rows of a former run are deleted during the scan, so that ten million of them do not fill memory; newer rows and
     barriers stay."""
     deleted: list[bytes] = []
     asked = 0

@@ -1,4 +1,4 @@
-"""One suite for both engines: random joins through Spark with real state stores give, batch by batch, the messages of
+"""One suite for both engines: random joins through Spark with real state stores emit, batch by batch, the messages of
 `joins.steps.state`."""
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ Found = list[tuple[bytes, int, bytes]]
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     scratch = tmp_path_factory.mktemp("spark")
-    # a hundred queries of few rows: what the second compiler takes it never gives back
+    # a hundred queries of few rows: the second compiler would cost more than it saves
     session = open_session("conformance", partitions=2, scratch=scratch, engine="jvm", jvm="-XX:TieredStopAtLevel=1")
     yield session
     close_session(session)
 
 
 def test_files_of_the_checkpoint_fork_no_process(spark: SparkSession, tmp_path: Path) -> None:
-    """They have the permissions that Hadoop's own files have, set by the JVM."""
+    """The JVM sets the same permissions as Hadoop does."""
     context: Any = spark.sparkContext
     jvm, settings = context._jvm, context._jsc.hadoopConfiguration()
     own, hadoops = jvm.org.apache.hadoop.fs.FileSystem.getLocal(settings), jvm.org.apache.hadoop.fs.RawLocalFileSystem()
@@ -81,7 +81,7 @@ def test_files_of_the_checkpoint_fork_no_process(spark: SparkSession, tmp_path: 
 
 
 def batches_of(case: Case, topics: Sequence[str], chance: random.Random, count: int) -> Batches:
-    """The case's log, cut so that every partition goes on at its own pace."""
+    """Return the case's log in batches with uneven progress of the partitions."""
     ends: dict[tuple[str, int], int] = {}
     records = [one for events in events_of(case) for one in log_of(case, events, ends) if one.topic in topics]
     batches: Batches = [[] for _ in range(count)]
@@ -95,9 +95,7 @@ def batches_of(case: Case, topics: Sequence[str], chance: random.Random, count: 
 
 
 def specified(plan: Plan, settled: SafeOffsets, batches: Batches, ends: SafeOffsets | None = None) -> list[Found]:
-    """What `joins.steps.route` and `joins.steps.state` say, batch by batch; DuckDB says which rows the filters let
-    pass.
-    """
+    """Return the messages of `joins.steps.route` and `joins.steps.state` per batch; DuckDB evaluates the filters."""
     evaluator, found = Evaluator(), []
     simulation = Simulation(plan, settled, evaluator, ends=ends)
     for batch in batches:
@@ -114,7 +112,7 @@ def _plain(messages: Sequence[Message]) -> Found:
     rows = [(message.k, message.op, message.p) for message in messages]
     truncation_points = {
         row for row in rows if row[1] == TRUNCATION_POINT
-    }  # each level of the kernel that reads a topic tells them
+    }  # each level of the kernel that reads a topic emits them
     return sorted([row for row in rows if row not in truncation_points] + list(truncation_points))
 
 
@@ -124,7 +122,7 @@ def run(
     batches: Batches,
     folder: Path,
 ) -> list[Found]:
-    """The batches through a query of Spark, each a file."""
+    """Run the batches through a query of Spark, each as a file."""
     log = folder / "log"
     log.mkdir(parents=True)
     for number, batch in enumerate(batches):
@@ -134,7 +132,7 @@ def run(
         arrays = [pa.array(column, type_) for column, type_ in zip(columns, types, strict=True)]
         file = log / f"{number:03}.parquet"
         pq.write_table(pa.table(dict(zip(names, arrays, strict=True))), file)
-        os.utime(file, (1_700_000_000 + number,) * 2)  # Spark takes files in the order of their times
+        os.utime(file, (1_700_000_000 + number,) * 2)  # Spark reads files in the order of their times
     found: dict[int, Found] = {}
 
     def read(topics: tuple[str, ...]) -> DataFrame:
@@ -162,7 +160,7 @@ def python(plan: Plan, settled: SafeOffsets, read: Read, ends: SafeOffsets | Non
 
 
 def publish(batches: Batches) -> None:
-    """The same log in Kafka, from which markers read again."""
+    """Publish the same log to Kafka, from which markers read again."""
     records = [record for batch in batches for record in batch]
     topics = sorted({record.topic for record in records})
     admin = AdminClient({"bootstrap.servers": servers()})
@@ -181,7 +179,7 @@ ENGINES = ["jvm", pytest.param("python", marks=pytest.mark.matrix)]  # the Pytho
 def conforms(
     spark: SparkSession, engine: str, seed: int, folder: Path, make: Callable[[int], Case] = random_case
 ) -> bool:
-    """Whether the case of a seed was compared; it is left out where it asks for what the engine does not do."""
+    """Return whether the case of a seed was compared; it is skipped if the engine does not support it."""
     case = make(seed)
     if case.delivery != "exactly_once" and engine == "python":
         return False
@@ -217,7 +215,7 @@ def compare(
 
 
 def small(engine: str, make: Callable[[int], Case]) -> Iterator[int]:
-    """Seeds of cases; for Python's engine of few tables, read by few steps, each of which takes it a second."""
+    """Yield seeds of cases; for Python's engine of few tables and steps, each of which takes it a second."""
 
     def fits(plan: Plan) -> bool:
         return len(plan.topics) <= 3 and readers(plan) <= 2
@@ -227,7 +225,7 @@ def small(engine: str, make: Callable[[int], Case]) -> Iterator[int]:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_engine_says_what_the_specification_says(spark: SparkSession, engine: str, tmp_path: Path) -> None:
-    """Random joins: stars, chains, self-joins, inner and left, composite keys."""
+    """Random joins: multi-way joins, chains, self-joins, inner and left, composite keys."""
     compare(spark, engine, small(engine, random_case), JOINS[engine], tmp_path)
 
 
@@ -247,12 +245,13 @@ def test_engine_pairs_again_and_again(spark: SparkSession, engine: str, first: i
 
 
 def groups_conform(spark: SparkSession, engine: str, seeds: Iterable[int], folder: Path) -> None:
-    """Plans of several parts in turn, each over a random history: its rows are told as the specification tells them."""
+    """Check plans of several fragments in turn, each over a random history: the messages are those of the
+    specification."""
     plans = [*group_plans().values(), *top_plans().values()]
     for seed in seeds:
         group, chance = plans[seed % len(plans)], random.Random(seed)
         case = group.case(seed)
-        # markers are the router's, whatever is behind it
+        # markers are handled by the router, independently of the steps after it
         case = replace(case, history=[step for step in case.history if step[0] not in ("truncate", "snapshot")])
         batches = batches_of(case, group.plan.topics, chance, BATCHES[engine])
         settled = {topic: {p: chance.choice([0, 3, 1000]) for p in range(2)} for topic in group.plan.topics}
@@ -262,7 +261,7 @@ def groups_conform(spark: SparkSession, engine: str, seeds: Iterable[int], folde
 
 
 def meant(batches: list[Found]) -> list[list[object]]:
-    """Rows by their values: a double that an engine reads and writes again may have another text."""
+    """Return rows by their values: a double that an engine parses and writes again may have another text."""
     return [
         [(k, op, p[:8], trace_of(p), values_of(p)) if op == ROW_PUT else (k, op, p) for k, op, p in found]
         for found in batches
@@ -285,7 +284,7 @@ def test_engine_groups_again_and_again(spark: SparkSession, engine: str, first: 
 
 
 def passes_a_level(node: Node) -> bool:
-    """Whether rows of a branch pass a level that is none of theirs, another branch being two joins higher or more."""
+    """Return whether rows of a branch pass a level of another branch that is two joins higher or more."""
     heights = [_height(lookup.child) for lookup in node.lookups]
     lower = any(1 <= height < max(heights) for height in heights)
     return lower or any(passes_a_level(lookup.child) for lookup in node.lookups)
@@ -333,7 +332,7 @@ def test_engine_reads_altered_tables_as_the_specification_does(
 
 
 def crowd(join: str, star: bool, *, facts_first: bool) -> Case:
-    """Rows of one key: few, more and more, and in the end none, their right side going before or after them."""
+    """Return a case with rows of one key: few, more, and finally none; their right side is deleted before or after."""
     many = range(1, 41)
     facts, right = [["delete", "shop.f", {"id": i}] for i in many], [["delete", "shop.d", {"id": 7}]]
     first, second = (facts, right) if facts_first else (right, facts)
@@ -370,7 +369,7 @@ def crowd(join: str, star: bool, *, facts_first: bool) -> Case:
 def test_a_key_goes_from_few_rows_to_many_and_to_none(
     spark: SparkSession, join: str, star: bool, facts_first: bool, tmp_path: Path
 ) -> None:
-    """The kernel keeps few rows with their key and many apart from it: it says the same of both, and nothing stays."""
+    """The kernel keeps few rows with their key and many separately: results are the same, and no state is left."""
     case = crowd(join, star, facts_first=facts_first)
     plan, ends = case.plan(), dict[tuple[str, int], int]()
     batches = [log_of(case, events, ends) for events in events_of(case)]
@@ -384,7 +383,7 @@ def test_a_key_goes_from_few_rows_to_many_and_to_none(
 
 @pytest.mark.parametrize("batches", [2, 3])
 def test_rows_are_reported_wherever_they_lie(spark: SparkSession, batches: int, tmp_path: Path) -> None:
-    """`tailorbird state inspect` shows a key's right side and rows, few with their key or many apart from it."""
+    """`tailorbird state inspect` shows a key's right side and rows, few with their key or many separately."""
     case = crowd("JOIN", False, facts_first=True)
     plan, ends = case.plan(), dict[tuple[str, int], int]()
     reported = [log_of(case, events, ends) for events in events_of(case)][:batches]
@@ -409,7 +408,7 @@ def test_rows_are_reported_wherever_they_lie(spark: SparkSession, batches: int, 
 
 
 def meeting(kind: str) -> Case:
-    """Rows of two tables at one key: few, then many, with others that never meet, and in the end none."""
+    """Return rows of two tables at one key: few, then many, with others that never match, and finally none."""
     many = range(1, 31)
     a, b = ([["put", f"shop.{name}", {"id": i, "at": 7, "note": "n" * 50}] for i in many] for name in "ab")
     return Case(
@@ -429,7 +428,7 @@ def meeting(kind: str) -> Case:
 
 @pytest.mark.parametrize("kind", ["JOIN", "FULL JOIN"])
 def test_many_meet_many(spark: SparkSession, kind: str, tmp_path: Path) -> None:
-    """Few rows lie with their key and many apart from it, as `tailorbird state inspect` tells them; nothing stays."""
+    """Few rows are stored with their key and many separately, as `tailorbird state inspect` shows; no state is left."""
     case = meeting(kind)
     plan, ends = case.plan(), dict[tuple[str, int], int]()
     batches = [log_of(case, events, ends) for events in events_of(case)]
@@ -450,7 +449,7 @@ def test_many_meet_many(spark: SparkSession, kind: str, tmp_path: Path) -> None:
 
 
 def test_too_many_pairs_end_the_query(spark: SparkSession, tmp_path: Path) -> None:
-    """The kernel says which table, which key, how many, and what helps."""
+    """The error contains the table, the key, the number of pairs, and the remedy."""
     case = meeting("JOIN")
     plan, ends = case.plan(), dict[tuple[str, int], int]()
     batches = [log_of(case, events, ends) for events in events_of(case)]
@@ -466,7 +465,7 @@ def test_too_many_pairs_end_the_query(spark: SparkSession, tmp_path: Path) -> No
 def test_deleted_rows_are_remembered_for_a_time(
     spark: SparkSession, tombstone_ms: int, back: int, tmp_path: Path
 ) -> None:
-    """Of a log that repeats: an old event of a deleted row is dropped, until the deletion is forgotten."""
+    """In a log that repeats events, an old event of a deleted row is dropped until its tombstone expires."""
     case = Case(
         tables={"shop.t": {"key": ["id"], "id": "int", "n": "int?"}},
         query="SELECT a.id, b.n FROM shop.t a LEFT JOIN shop.t b ON b.id = a.n",
@@ -484,7 +483,7 @@ def test_deleted_rows_are_remembered_for_a_time(
 
 
 def hidden(query: str) -> Case:
-    """Hundreds of facts that are closed, whatever happens to them, beside one that is opened, closed and deleted."""
+    """Return hundreds of facts that stay closed while they change, and one that is opened, closed and deleted."""
     many = range(1, 301)
     last: list[Any] = ["put", "shop.f", {"id": 0, "d": 7, "e": None, "state": "closed", "note": '"\\'}]
     right = [["put", "shop.d", {"id": i, "name": f"n{i}", "kind": i % 2}] for i in range(10)]
@@ -529,7 +528,8 @@ HIDING = {
     ],
 )
 def test_hidden_rows_cost_no_state_and_no_write(spark: SparkSession, name: str, engine: str, tmp_path: Path) -> None:
-    """A row that was never shown writes nothing, however often it changes; one that is hidden again is deleted once."""
+    """A row that was never visible writes nothing, however often it changes; one that is hidden again is deleted
+    once."""
     case = hidden(HIDING[name])
     plan, ends = case.plan(), dict[tuple[str, int], int]()
     batches = [log_of(case, events, ends) for events in events_of(case)]
@@ -540,13 +540,13 @@ def test_hidden_rows_cost_no_state_and_no_write(spark: SparkSession, name: str, 
     assert got == specified(plan, settled, batches)
     if plan.last.steps:
         shown = {"join": 5, "star": 20}
-        assert held(spark, tmp_path / "checkpoint") == shown[name]  # right sides alone, of each hop
+        assert held(spark, tmp_path / "checkpoint") == shown[name]  # only the right sides, of each lookup join
 
 
 def held(spark: SparkSession, checkpoint: Path) -> int:
-    """How many entries the stores of all steps hold."""
+    """Count the entries in the stores of all steps."""
     session: Any = spark
-    session._jsparkSession.streams()  # loads what the state data source needs and else only a query would
+    session._jsparkSession.streams()  # loads what the state data source needs and otherwise only a query would load
     found = 0
     for operator in spark.read.format("state-metadata").load(str(checkpoint)).select(*OPERATOR).distinct().collect():
         for variable in json.loads(operator.operatorProperties)["stateVariables"]:
@@ -557,8 +557,8 @@ def held(spark: SparkSession, checkpoint: Path) -> int:
 
 @pytest.mark.parametrize("rows", [3, 300])
 def test_groups_are_reported_by_what_they_keep(spark: SparkSession, rows: int, tmp_path: Path) -> None:
-    """`tailorbird state inspect` shows what a group counts and sums, its values in it or in pages, and what each row
-    has told it."""
+    """`tailorbird state inspect` shows a group's counts and sums, its values inline or in pages, and the last
+    contribution of each row."""
     columns = {"id": "int", "kind": "varchar(9)", "price": "decimal(6,2)?", "weight": "double?", "note": "varchar(60)"}
     made = [
         {"id": i, "kind": "a", "price": "1.50", "weight": i / 4, "note": f"{i:03}" + "n" * 50}

@@ -1,4 +1,4 @@
-"""Values of before a schema change, in the type that the column has now: exactly, or not at all."""
+"""Values from before a schema change are converted exactly to the column's current type, or not at all."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ UNFIT: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize(("type_", "value", "expected"), EXACT)
 def test_what_is_exact_converts(type_: str, value: Any, expected: Any) -> None:
-    """As MySQL's ALTER converted the row; NULL stays NULL."""
+    """Values convert as MySQL's ALTER converts the row; NULL stays NULL."""
     fit = fit_of(parse_type(type_))
     found = fit(value)
     assert (found, type(found)) == (expected, type(expected))
@@ -56,6 +56,6 @@ def test_what_is_exact_converts(type_: str, value: Any, expected: Any) -> None:
 
 @pytest.mark.parametrize(("type_", "value"), UNFIT)
 def test_what_is_not_exact_is_not_guessed(type_: str, value: Any) -> None:
-    """No rounding, no wrapping, no reading of what nobody wrote."""
+    """There is no rounding, no wrapping, no guessing."""
     with pytest.raises(Unfit):
         fit_of(parse_type(type_))(value)

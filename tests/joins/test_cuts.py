@@ -1,4 +1,4 @@
-"""What a barrier may claim: a source's position only when every partition of its topics was read up to it."""
+"""A barrier may contain a source's position only if every partition of its topics was read up to it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def ends(a: tuple[int, int], b: tuple[int, int]) -> dict[str, dict[int, int]]:
 
 
 def test_a_position_counts_when_every_partition_is_covered() -> None:
-    """One partition behind is enough to claim less; topics that the query does not read do not matter."""
+    """One lagging partition reduces the claim; topics that the query does not read do not matter."""
     made = cuts(record(5, (3, 2), (0, 0)), record(9, (4, 2), (2, 1)), record(12, (5, 5), (2, 1)))
     assert made.cover(ends((9, 1), (9, 9))) == {}
     assert made.cover(ends((4, 4), (1, 9)))["s"]["sequence"] == 5
@@ -49,8 +49,9 @@ def test_a_position_counts_when_every_partition_is_covered() -> None:
 
 
 def test_a_cut_is_exact_where_every_level_ends_at_the_position() -> None:
-    """Behind the last record stands at most the marker of its commit; one level further, or inside a large transaction
-    of the source, and the batch shows more than the position says."""
+    """At most the commit marker follows the last record. If one level is further, or the batch ends inside a large
+    source
+    transaction, the batch shows more than the position."""
     at = ends((4, 3), (2, 1))
     for levels, exact in [
         ((ends((4, 2), (2, 1)),), True),
@@ -69,7 +70,7 @@ def test_a_cut_is_exact_where_every_level_ends_at_the_position() -> None:
 
 
 def test_what_was_reached_stays_reached() -> None:
-    """A batch without news claims what the one before did; a restart begins with what the last barrier said."""
+    """A batch without new data keeps the last claim; a restart starts with the last barrier's."""
     made = Cuts({"s": {"sequence": 7, "gtid_set": "u:1-7", "offset": 3}})
     assert made.cover({})["s"]["sequence"] == 7
 
@@ -80,7 +81,7 @@ def test_a_running_snapshot_is_no_position() -> None:
 
 
 def test_a_source_that_stands_still_behind_its_snapshot_is_not_behind_since_1970() -> None:
-    """Nothing was committed yet, so its position has no time: what counts is when it was logged."""
+    """Before the first commit the position has no time; the time at which it was logged counts."""
     value = {**record(0, (1, 1), (0, 0)), "ts_ms": 0}
     position = read_position(value, 0, TOPICS, logged_ms=1_000)
     assert position is not None
@@ -96,7 +97,7 @@ def test_a_source_that_stands_still_behind_its_snapshot_is_not_behind_since_1970
     "state", [{"snapshots": {"d.a": {"rows": 3}}}, {"mends": {"tables": {"d.a": {}}}}, {"mends": {"again": {"d.a": 5}}}]
 )
 def test_nothing_is_claimed_while_rows_are_read_again(state: dict[str, Any]) -> None:
-    """Rows that are held back until they are mended are not in the topics; their age counts as lag meanwhile."""
+    """Rows that are held back until they are repaired are not in the topics; their age counts as lag."""
     made = cuts(record(5, (1, 0), (0, 0)), {**record(9, (2, 0), (0, 0)), "state": state, "ts_ms": 1000})
     assert made.cover(ends((2, 0), (0, 0)))["s"]["sequence"] == 5
     assert made.lags(4000) == {"s": Lag(positions=4, seconds=3.0)}
@@ -108,12 +109,12 @@ def test_nothing_is_claimed_while_rows_are_read_again(state: dict[str, Any]) -> 
 
 
 def test_ends_of_a_topic_that_was_lost_are_not_waited_for() -> None:
-    """The topic was made anew, and is shorter: what older records say of it will never be covered."""
+    """The topic was recreated and is shorter: the ends in older records will never be covered."""
     made = cuts(record(5, (9, 9), (0, 0)), record(8, (9, 12), (0, 0)), record(11, (2, 3), (0, 0)))
     assert made.cover(ends((2, 3), (0, 0)))["s"]["sequence"] == 11
 
 
 def test_missing_partitions_are_not_covered() -> None:
-    """A topic that the batch has not seen at all is behind, unless nothing was ever in it."""
+    """A topic that the batch has not read at all lags, unless it was always empty."""
     assert not covers({}, {"t": {0: 1}})
     assert covers({}, {"t": {0: 0}})

@@ -61,12 +61,12 @@ fingerprint """
 
 
 def test_text_shows_tree_steps_and_columns() -> None:
-    """What will happen, in the words of the query."""
+    """The text describes the plan in the query's terms."""
     assert text_of_plan(CASE.plan()).startswith(TEXT)
 
 
 def test_drawing_is_svg_with_every_table() -> None:
-    """One box per table and one for the result; what the query says is escaped."""
+    """There is one box per table and one for the result; texts of the query are escaped."""
     root = ElementTree.fromstring(svg_of_plan(CASE.plan()))
     boxes = [g for g in root if g.tag.endswith("}g")]
     assert len(boxes) == 5
@@ -94,7 +94,7 @@ def test_command_reads_schemas_from_a_file(tmp_path: Path) -> None:
     assert drawing.read_text().startswith("<svg")
     gone = [column for column in json.loads(records[1])["columns"] if column["name"] != "state"]
     schemas.write_text("\n".join([*records, json.dumps({**json.loads(records[1]), "version": 2, "columns": gone})]))
-    warned = run(app, command)  # a used column that its table has no more keeps its type, with a warning
+    warned = run(app, command)  # a used column that its table has dropped keeps its type, with a warning
     assert warned.stdout.startswith(TEXT)
     assert warned.stderr == "warning: shop.shop.orders has no column state any more: it reads as NULL\n"
     schemas.write_text(records[0])
@@ -104,7 +104,7 @@ def test_command_reads_schemas_from_a_file(tmp_path: Path) -> None:
 
 
 def test_keys_that_join_more_at_their_source_are_reported(tmp_path: Path) -> None:
-    """`ABC` joins `abc ` in MySQL, not here: explain-plan, and validate with schemas, say so."""
+    """`ABC` joins `abc ` in MySQL, not here: explain-plan, and validate with schemas, report it."""
     topology, schemas = tmp_path / "t.yml", tmp_path / "schemas.jsonl"
     source = {"type": "mysql", "hostname": "h", "username": "u", "password": "p", "server_id": 1}
     shop = {**source, "database": "shop", "tables": ["lines", "codes"]}
@@ -159,14 +159,14 @@ def test_keys_that_join_more_at_their_source_are_reported(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("table", ["nothing"])
 def test_unknown_table_is_named(table: str) -> None:
-    """A usage error, with the tables that there are."""
+    """It is a usage error that lists the existing tables."""
     result = CliRunner().invoke(app, ["explain-plan", "topologies/shop.yml", table])
     assert isinstance(result.exception, UsageError)
     assert "orders_wide" in str(result.exception)
 
 
 def test_the_first_rows_of_groups_are_reported() -> None:
-    """Which rows, in which order, with what ends its ties: as text, JSON and drawing."""
+    """Text, JSON and drawing show the number of rows, the order and the tie-breaker."""
     query = (
         "SELECT t.state, t.n, t.id FROM (SELECT o.*, ROW_NUMBER() OVER (PARTITION BY o.state"
         " ORDER BY o.customer_id DESC) AS n FROM shop.orders o) t WHERE t.n <= 3"

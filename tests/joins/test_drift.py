@@ -1,4 +1,4 @@
-"""What a table's schemas, one after the other, say of its log and of the columns that a query uses."""
+"""A table's successive schemas determine what its log can hold, and what happened to the columns of a query."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def plan(query: str, table: TableSchema) -> Plan:
 
 
 def test_columns_that_went_stand_where_they_stood() -> None:
-    """So a plan reads them in the same order as before, and its state goes on; `*` does not show them."""
+    """A plan reads them in the same order as before, so its state stays valid; `*` does not include them."""
     first = schema(id="int", a="int", b="int", c="int", d="int")
     newest = remembering([first, schema(id="int", a="bigint", c="int", d="int"), schema(id="int", d="int", e="int")])
     assert newest.places() == ("id", "a", "b", "c", "d", "e")
@@ -48,7 +48,7 @@ def test_columns_that_went_stand_where_they_stood() -> None:
 
 
 def test_a_default_is_the_one_with_which_the_column_came() -> None:
-    """Rows of before took that one; it is read in the type that the column has now."""
+    """Older rows have that default; it is converted to the column's current type."""
     versions = [
         schema({"a": 1}, id="int", a="int"),
         schema(id="int"),
@@ -63,7 +63,7 @@ def test_a_default_is_the_one_with_which_the_column_came() -> None:
 
 
 def test_what_drifts_is_reported() -> None:
-    """A person learns what reads as NULL, what may not convert, and what mends it; nothing else is told."""
+    """Warnings name what reads as NULL, what may not convert, and what repairs it; nothing else is reported."""
     first = schema(id="int", name="text", price="decimal(4,2)", d_id="int", unused="int")
     query = "SELECT t.id, t.name, t.price, d.name AS of FROM shop.t t JOIN shop.d d ON d.id = t.d_id"
     known = plan(query, first)
@@ -82,7 +82,7 @@ def test_what_drifts_is_reported() -> None:
 
 
 def test_a_column_in_the_place_of_another_may_be_that_one() -> None:
-    """Whether it was renamed, no schema tells; what was told before would read as its default, so a person is asked."""
+    """No schema shows whether a column was renamed. Older records would read as its default, so a warning is shown."""
     renamed = remembering([schema(id="int", name="text", n="int"), schema(id="int", title="text", n="int")])
     (reported,) = drifts(plan("SELECT id, title FROM shop.t", renamed), {TABLE: renamed})
     assert reported.startswith("shop.shop.t.title replaced name")

@@ -1,4 +1,4 @@
-"""What becomes of a stored layout when the query's result changes."""
+"""A stored layout follows the changes of the query's result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STORED = layout(4, id="int32", name="string", price="decimal(6,2)")
 
 
 def test_what_does_not_change_keeps_its_layout() -> None:
-    """Under every behavior the same result is written under the same layout; a new table begins with layout 1."""
+    """Under every behavior the same result is written under the same layout; a new table starts with layout 1."""
     for behavior in ("evolve", "lenient", "exception"):
         assert evolved(STORED, replace(STORED, id=1), behavior) is STORED
         assert evolved(None, STORED, behavior).id == 1
@@ -37,13 +37,13 @@ def test_that_a_column_is_a_set_is_noted_in_the_layout_that_there_is() -> None:
 
 
 def test_evolve_takes_every_change() -> None:
-    """Columns come, go and change type under the next id."""
+    """Columns are added, dropped and change type under the next id."""
     wanted = layout(1, id="int32", price="string", extra="bool")
     assert evolved(STORED, wanted, "evolve") == replace(wanted, id=5)
 
 
 def test_lenient_keeps_what_went_and_refuses_other_types() -> None:
-    """A column that went stays, NULL from then on; the result after that is stored once and no more."""
+    """A dropped column stays, NULL from then on; the new result is stored once and no more."""
     wanted = layout(1, id="int32", extra="bool", name="string")
     kept = evolved(STORED, wanted, "lenient")
     assert [column.name for column in kept.columns] == ["id", "extra", "name", "price"]
@@ -57,13 +57,13 @@ def test_lenient_keeps_what_went_and_refuses_other_types() -> None:
 
 
 def test_exception_names_what_would_change() -> None:
-    """Nothing changes, and the person learns what would have."""
+    """Nothing changes, and the error lists what would have."""
     with pytest.raises(UsageError, match=r"price decimal\(6,2\) goes; name was string and is bool"):
         evolved(STORED, layout(1, id="int32", name="bool"), "exception")
 
 
 def test_a_key_that_may_be_null_is_another_key() -> None:
-    """Its rows have other keys in HBase: another layout, which only `evolve` takes."""
+    """Its rows have other keys in HBase, so it needs another layout, which only `evolve` allows."""
     wanted = replace(STORED, id=1, nullable_key=("id",))
     for behavior in ("lenient", "exception"):
         with pytest.raises(UsageError, match="id of the row key may be NULL"):

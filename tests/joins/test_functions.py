@@ -1,4 +1,4 @@
-"""The functions that queries may call, as they are documented."""
+"""The documentation and the registry of functions agree."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TWO = {
 
 
 def parsed(text: str) -> exp.Expr:
-    """A column of a query."""
+    """Return a parsed column of a query."""
     statement = statements_of(f"SELECT {text}")[0]
     assert statement is not None
     column: exp.Expr = statement.expressions[0]
@@ -37,13 +37,13 @@ def parsed(text: str) -> exp.Expr:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_documented_function_is_supported(name: str) -> None:
-    """Each name of docs/queries.md parses to what the compiler knows."""
+    """Each name of docs/queries.md parses to a supported node."""
     arguments = _ARGUMENTS.get(name, "x, y" if name in _TWO else "x")
     check_shape(parsed(f"{name}({arguments})"))
 
 
 def test_every_function_is_documented() -> None:
-    """The table holds nothing that the document leaves out."""
+    """The registry contains no undocumented function."""
     found: set[type[exp.Expr]] = set()
     for name in NAMES:
         arguments = _ARGUMENTS.get(name, "x, y" if name in _TWO else "x")
@@ -53,7 +53,7 @@ def test_every_function_is_documented() -> None:
 
 @pytest.mark.parametrize("text", ["rand()", "uuid()", "current_timestamp()", "explode(x)", "x RLIKE 'a'", "f(x)"])
 def test_others_are_refused(text: str) -> None:
-    """What is not known never to raise, or to depend on nothing but its arguments, is refused by name."""
+    """A function that might raise, or depend on more than its arguments, is refused by name."""
     node = parsed(text)
     with pytest.raises(Unsupported):
         check_shape(node)

@@ -1,5 +1,5 @@
-"""Groups, unions and joins with them, of plans made by hand: whatever happened to the sources and whenever the driver
-died, the stored table equals DuckDB's answer."""
+"""Groups, unions and joins with them, in handmade plans: the stored table equals DuckDB's answer for any history of the
+sources and any crash of the driver."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ PLANS = {**group_plans(), **top_plans()}
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """As `joincase.Prepared`, of a plan that was made by hand."""
+    """A `joincase.Prepared` for a handmade plan."""
 
     plan: Plan
     oracle: QuickOracle
     text: str
 
     def answer(self, tables: Mapping[TableId, Rows]) -> Answer:
-        """DuckDB's answer over whole tables."""
+        """Return DuckDB's answer over whole tables."""
         names = [output.name for output in self.plan.outputs]
         found = [[_canonical(value) for value in row] for row in self.oracle._asked(self.text, tables).fetchall()]
         rows = [dict(zip(names, row, strict=True)) for row in found]
@@ -75,7 +75,7 @@ def test_groups_are_their_select(name: str) -> None:
 
 
 def test_laws_notice_a_differ_that_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The laws bite: where what a row told last is not known, an order that changes is counted twice."""
+    """The test detects errors: without the last state of each row, a changed order is counted twice."""
     history: list[list[Any]] = [["put", "shop.orders", ORDER], ["quiet"], ["put", "shop.orders", CHANGED]]
     case = replace(group_plans()["kinds"].case(0), history=history)
     Run(case, prepared("kinds"), random.Random(0)).run()

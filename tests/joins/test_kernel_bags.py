@@ -1,4 +1,4 @@
-"""The kernel without Spark, as it is built where no JDK is: bags of tuples in pages, values as bytes in the
+"""The kernel without Spark, built as on machines without a JDK: bags of tuples in pages, values as bytes in the
 specification's order, iterators that are closed."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KINDS: list[Kind] = ["bool", "int8", "int64", "uint64", "float64", "date", "date
 
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compiled by Janino, from pyspark's jars: its dialect has no lambdas."""
+    """Compile by Janino, from pyspark's jars: its dialect has no lambdas."""
     folder, java = tmp_path_factory.mktemp("classes"), shutil.which("java")
     assert java is not None
     with pytest.MonkeyPatch.context() as patch:
@@ -48,19 +48,20 @@ def ran(classes: Path, *arguments: str, main: str = "KernelBags", given: str = "
 
 
 def test_kernel_is_built_without_a_jdk(classes: Path) -> None:
-    """Where only a Java runtime is, the same classes are made."""
+    """With only a Java runtime, the same classes are built."""
     assert {file.stem for file in (classes / "tailorbird" / "kernel").glob("*.class")} >= STEPS
 
 
 def test_no_iterator_is_left_open(classes: Path) -> None:
-    """Spark keeps a state's iterator that is not read to its end until the task ends: 120 MB for 20,000 keys. A join
-    leaves none, forgets a key with its last row, and reads no more for it than was changed."""
+    """Spark keeps an unfinished iterator over state open until the task ends: 120 MB for 20,000 keys. A join leaves
+    none,
+    removes a key with its last row, and reads no more for it than was changed."""
     assert ran(classes, main="OpenIterators") == "none open\n"
 
 
 def test_bags_grow_and_shrink(classes: Path) -> None:
-    """Tens of thousands of tuples come and go: the bag is the map of them, no page is too large, a change costs a few
-    pages, and nothing stays of a bag that is empty again."""
+    """Tens of thousands of tuples are added and removed: the bag equals a map of them, no page is too large, a change
+    costs a few pages, and an empty bag leaves no state."""
     assert ran(classes) == "all there\n"
 
 
@@ -96,7 +97,7 @@ def decimal(scale: int, chance: random.Random) -> str:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_values_have_the_order_of_the_specification(classes: Path, seed: int) -> None:
-    """Of every type, upwards and downwards, NULL among them: bytes compare as the values do, and tell them again."""
+    """For every type, ascending and descending, with NULL: bytes compare as the values do, and decode to them."""
     chance = random.Random(seed)
     lines, asked = [], []
     kinds: list[Kind] = [*KINDS, *KINDS, "decimal", "decimal"]

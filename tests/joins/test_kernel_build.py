@@ -1,4 +1,4 @@
-"""The kernel is built wherever there is Java: with a JDK here, in test_kernel_bags.py with a runtime alone."""
+"""The kernel builds wherever there is Java: with a JDK here, with only a runtime in test_kernel_bags.py."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def compiled(folder: Path) -> set[str]:
 
 @pytest.mark.long
 def test_kernel_is_built_by_javac(tmp_path: Path) -> None:
-    """A JDK's compiler takes the same sources; the jar is built once and found again."""
+    """A JDK's compiler accepts the same sources; the jar is built once and found again."""
     javac = shutil.which("javac")
-    if javac is not None:  # a machine without a JDK has tests/joins/test_kernel_bags.py
+    if javac is not None:  # a machine without a JDK runs tests/joins/test_kernel_bags.py
         proc_kernel.with_javac(javac, tmp_path)
         assert compiled(tmp_path) >= STEPS
     assert proc_kernel.build(os.environ) == proc_kernel.jar() == proc_kernel.build({"PATH": ""})
 
 
 def test_files_of_the_kernel_stay_small() -> None:
-    """One idea a file, and lines that stand beside another's."""
+    """Files have one topic, and lines fit next to another file's."""
     assert {file.name: n for file in proc_kernel.sources() if (n := len(file.read_text().splitlines())) > 300} == {}
     long = [f"{file.name}:{n}" for file in proc_kernel.sources()
             for n, line in enumerate(file.read_text().splitlines(), 1) if len(line) > 120]  # fmt: skip
@@ -37,7 +37,7 @@ def test_files_of_the_kernel_stay_small() -> None:
 
 @pytest.mark.long
 def test_a_mistake_in_the_kernel_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the compiler says reaches the person who builds."""
+    """The compiler's message is part of the error."""
     broken = tmp_path / "Broken.java"
     broken.write_text('package tailorbird.kernel;\npublic class Broken { int x = "text"; }\n')
     monkeypatch.setattr(proc_kernel, "sources", lambda: [broken])

@@ -1,4 +1,4 @@
-"""Expressions as `verify` computes them (`joins.evaluate`) are what the join computes, over values at their limits."""
+"""Expressions of `verify` (`joins.evaluate`) have the join's results, also for extreme values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AT_ONCE = 100
 
 
 def test_every_documented_function_is_tried() -> None:
-    """A function that is added to the documents comes along by itself, or needs a form of its own here."""
+    """A function added to the documentation is covered automatically, or needs a form of its own here."""
     found = meanings.calls(1)
     lacking = [name for name in meanings.NAMES if not any(name in text.lower() for text in found)]
     assert lacking == []
@@ -35,7 +35,7 @@ def test_every_documented_function_is_tried() -> None:
 
 @pytest.mark.parametrize("name", ["upper(s)", "sha2(s, 512)", "dayofweek(at)", "CAST(d AS INT)", "substring(s, 0, 2)"])
 def test_what_once_deleted_rows_is_reported(name: str) -> None:
-    """The expressions by which a repair once took right rows for wrong ones are known here."""
+    """The expressions for which a repair once deleted correct rows are evaluated correctly."""
     call = meanings.compiled_call(name)
     assert call is not None
     prepared(call.sql, meanings.types_of())
@@ -47,7 +47,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     settings = {"spark.sql.session.timeZone": "UTC", "spark.sql.warehouse.dir": str(folder / "warehouse")}
     made = open_session("meaning", partitions=1, scratch=folder / "scratch", engine="jvm", settings=settings)
     made.sparkContext.setLogLevel("OFF")
-    # many small expressions: to compile each takes longer than to run it
+    # many small expressions: compiling each takes longer than running it
     made.conf.set("spark.sql.codegen.wholeStage", "false")
     made.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     yield made
@@ -57,7 +57,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_expressions_mean_what_the_join_computes(spark: SparkSession) -> None:
-    """Every function, operator and cast, of arguments of every type: the same value, or none is told."""
+    """Every function, operator and cast, with arguments of every type, gives the same value, or an unknown one."""
     calls, types = meanings.calls(MOST), meanings.types_of()
     rows = meanings.rows(ROWS, seed=1)
     images = [(n, orjson.dumps(row).decode()) for n, row in enumerate(rows)]
@@ -79,11 +79,11 @@ def test_expressions_mean_what_the_join_computes(spark: SparkSession) -> None:
                 if not _equal(call.type, mine, answers[n]):
                     wrong.append(f"{text} of {rows[n]}: {mine!r}, Spark {answers[n]!r}")
     assert not wrong, "\n".join(wrong[:20])
-    assert unknown < reported / 10, f"{unknown:,} values are not told"
+    assert unknown < reported / 10, f"{unknown:,} values are unknown"
 
 
 def _answers(given: DataFrame, calls: dict[str, Typed]) -> dict[str, dict[int, Canonical]]:
-    """What Spark computes, by expression and row; without the expressions that it refuses to compile."""
+    """Return Spark's results by expression and row, without the expressions that it refuses to compile."""
     types = meanings.types_of()
     names = [f"t{i}" for i in range(len(types))]
     asked = [

@@ -1,4 +1,4 @@
-"""The oracle's answers to aggregated queries are those computed by hand: it must be right before it may judge."""
+"""The oracle's answers to aggregated queries equal those computed by hand: it must be right before it may judge."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def values(answer: Answer) -> list[list[Any]]:
     return [list(row.values()) for _, row in sorted(answer.items(), key=str)]
 
 
-# Each: what is computed, its value in the groups a, b, NULL.
+# Each: the function, and its value in the groups a, b, NULL.
 FUNCTIONS: list[tuple[str, Any, Any, Any]] = [
     ("count(*)", 3, 1, 2),
     ("count(1)", 3, 1, 2),
@@ -112,7 +112,7 @@ FUNCTIONS: list[tuple[str, Any, Any, Any]] = [
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=[function[0] for function in FUNCTIONS])
 def test_functions(function: tuple[str, Any, Any, Any]) -> None:
-    """Every aggregate, over values that repeat, of which some are NULL, of which all are."""
+    """Every aggregate, over values that repeat, some or all of which are NULL."""
     text, *expected = function
     found = values(asked(f"SELECT shop, {text} AS x FROM shop.sales GROUP BY shop", "shop"))
     for (shop, x), (known, value) in zip(found, zip(["a", "b", None], expected, strict=True), strict=True):
@@ -161,7 +161,7 @@ def test_queries(query: str, row_key: str, expected: list[list[Any]]) -> None:
 
 
 def test_tables_over_aggregated_tables() -> None:
-    """A table of the topology that groups is read like any other; its types are those of its aggregates."""
+    """A grouped table of the topology is read like any other; its types are those of its aggregates."""
     view = {"query": "SELECT shop, sum(n) AS s, avg(d) AS m FROM shop.sales GROUP BY shop", "row_key": ["shop"]}
     joined = "perhaps v JOIN shop.shops p ON p.name = v.shop"
     query = f"SELECT p.city, sum(v.s) AS s, max(v.m) AS m FROM {joined} GROUP BY p.city"
@@ -196,12 +196,12 @@ def test_sums_that_do_not_fit_are_null() -> None:
     ],
 )
 def test_means_of_decimals_are_rounded_half_up(d: str, n: int, expected: str) -> None:
-    """The mean of n rows of which one has the value d and the others 0.00."""
+    """The mean of n rows, one with the value d and the others with 0.00, is rounded half up."""
     rows = [sale(i, "a", d="0.00" if i else d) for i in range(n)]
     assert values(asked("SELECT shop, avg(d) AS m FROM shop.sales GROUP BY shop", "shop", rows)) == [["a", expected]]
 
 
 def test_a_row_key_that_is_none_is_noticed() -> None:
-    """The oracle says so where two rows of an answer have one key."""
+    """The oracle raises an error if two rows of an answer have one key."""
     with pytest.raises(ValueError, match="two rows of wide have the key"):
         asked("SELECT shop, n FROM shop.sales", "shop")

@@ -1,4 +1,4 @@
-"""The portable engine's store of a key: as `joins.steps.state` over a dict, and a change costs a page."""
+"""The portable engine's store of a key behaves as `joins.steps.state` over a dict, and a change costs one page."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def lookup(*, inner: bool = True, star: int | None = None) -> KeyedJoin:
 
 
 class Store(dict[bytes, bytes]):
-    """What is stored, and how many bytes were written."""
+    """A store that counts the bytes written."""
 
     written = 0
 
     def put(self, k: bytes, value: bytes | None) -> None:
         if value is None:
-            self.pop(k, None)  # a page that was empty
+            self.pop(k, None)  # a page that became empty
         else:
             self.written += len(value)
             self[k] = value
@@ -44,8 +44,8 @@ def change(chance: random.Random, v: int, rows: int, grows: bool) -> Message:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_store_of_pages_says_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows come by the hundred and go again, with and without a right side: the same leaves, batch by batch, and when
-    the last row is gone nothing is left."""
+    """Hundreds of rows are added and removed, with and without a right side: the messages are the same, batch by batch,
+    and no state is left after the last row."""
     monkeypatch.setattr(pages, "PAGE", 8)
     chance, store, state = random.Random(seed), Store(), None
     step = lookup(inner=seed % 2 == 0, star=0x80 if seed % 4 > 1 else None)
@@ -64,7 +64,7 @@ def test_a_store_of_pages_says_the_same(seed: int, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_change_at_a_hot_key_costs_a_page() -> None:
-    """Of a key with 20,000 rows one change writes less than a hundredth: its page and the key's head."""
+    """One change of a key with 20,000 rows writes less than a hundredth of it: its page and the key's head."""
     step, store = lookup(), Store()
     for start in range(0, 20_000, 1000):
         rows = [Message(K, PUT, b"%d" % row, 1, b"p" * 40) for row in range(start, start + 1000)]

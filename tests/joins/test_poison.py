@@ -1,4 +1,4 @@
-"""Whatever bytes a log holds, the kernel and the specification say the same of each record; neither ends for one."""
+"""The kernel and the specification give the same result for every record, whatever its bytes; neither fails on one."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ WKB = (
     pack("<BIdd", 1, 1001, 1, 2), pack("<BIddB", 1, 1, 1, 2, 0), pack("<BI", 1, 1), b"", pack("<BII", 1, 6, 9),
     *(pack("<BIdd", 1, 1, one, -one) for one in (2e-3, 1e23, 2.2250738585072014e-308, 9007199254740993.0, 4.35, 2e300)),
 )  # fmt: skip
-# every type meets them all: what others send, what a column held before it was changed, and what nobody should
+# every type gets all of them: values of other producers, values from before a column was changed, and invalid ones
 VALUES = [
     "null", "true", "false", "0", "-0", "1", "-1", "5", "127", "128", "-129", "2147483647", "2147483648",
     "-2147483649", "9223372036854775807", "9223372036854775808", "18446744073709551615", "18446744073709551616",
@@ -106,7 +106,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def plan_of(delivery: str = "exactly_once") -> Plan:
-    """All types in one table, which is joined to itself."""
+    """Return a plan with all types in one table, which is joined to itself."""
     columns = ", ".join(f"t.{name}" for name in COLUMNS)
     return Case(
         tables={"shop.t": {"key": ["id"], **COLUMNS}},
@@ -118,13 +118,13 @@ def plan_of(delivery: str = "exactly_once") -> Plan:
 
 
 def _replaced(of: dict[str, Any], name: str, text: str) -> str:
-    """An object's JSON with that text, JSON or not, as one value."""
+    """Return an object's JSON with that text, JSON or not, as one value."""
     mark = "@@@"
     return json.dumps({**of, name: mark}).replace(f'"{mark}"', text)
 
 
 def poisoned(chance: random.Random) -> Iterator[bytes]:
-    """Records that were envelopes once."""
+    """Yield records that were envelopes before they were damaged."""
     good = json.dumps(ENVELOPE)
     yield good.encode()
     for op in ("c", "u", "d", "r", "t", "m", "", "cc", "😀"):
@@ -144,7 +144,7 @@ def poisoned(chance: random.Random) -> Iterator[bytes]:
         yield (good + text).encode()
         yield (text + good).encode()
         yield good.replace('"x"', text).encode()
-    for field in (*FIELDS, *ROW):  # twice, the first or the last of a wrong type; and gone
+    for field in (*FIELDS, *ROW):  # twice, the first or the last with a wrong type; and missing
         for text in ("5", "null", "{}", '"u"'):
             yield f'{{"{field}": {text}, {good[1:]}'.encode()
             yield f'{good[:-1]}, "{field}": {text}}}'.encode()
@@ -178,7 +178,8 @@ def poisoned(chance: random.Random) -> Iterator[bytes]:
 
 
 def specified(plan: Plan, records: list[tuple[bytes | None, bytes]]) -> list[set[Any]]:
-    """What `joins.steps.route` says of each record; behind them what it tells `latest`, which asks for no offset."""
+    """Return the result of `joins.steps.route` for each record, then its messages for `latest`, which need no
+    offset."""
     reader = LogReader(plan, {}, {plan.topics[0]: {0: len(records) // 2}})
     router, reported = Router(plan.last, lambda _, __, rows: [True] * len(rows)), [set[Any]() for _ in (*records, 0)]
     for offset, (key, value) in enumerate(records):
@@ -197,7 +198,7 @@ def specified(plan: Plan, records: list[tuple[bytes | None, bytes]]) -> list[set
 
 
 def kernels(spark: SparkSession, plan: Plan, records: list[tuple[bytes | None, bytes]]) -> list[set[Any]]:
-    """What `Router.java` says of them; markers, which read the log again, are left out."""
+    """Return the result of `Router.java`; markers, which read the log again, are omitted."""
     topic, reported = plan.topics[0], [set[Any]() for _ in (*records, 0)]
     (part,) = program_of(plan, {}, ends={topic: {0: len(records) // 2}})
     wanted = []
@@ -225,8 +226,8 @@ def _marks(value: bytes) -> bool:
 
 
 def _plain(message: Message, *, packed: bool = False) -> Any:
-    """A message to compare; numbers by their value, texts of keys by their bytes. `packed`: the kernel's to `latest`,
-    which tell a place for the trace, and each value by itself."""
+    """Return a message in comparable form: numbers by value, key texts by bytes. `packed`: the kernel's messages to
+    `latest`, which contain a place for the trace, and each value separately."""
     if message.op == GONE:
         return message.k, GONE, message.r
     if packed:
@@ -243,7 +244,7 @@ def _typed(value: Any) -> Any:
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
 def test_router_and_reader_say_the_same_of_every_record(spark: SparkSession, delivery: str) -> None:
-    """Flipped bytes, cut texts, huge numbers, wrong types, half pairs, other encodings: told alike, or refused."""
+    """Flipped bytes, cut texts, huge numbers, wrong types, half pairs, other encodings: same messages, or refused."""
     plan, chance = plan_of(delivery), random.Random(7)
     keys = [KEY, KEY, None, b"{}", b"null", b"", b'{"id": "\\ud800"}', b'{"id": 1e400}', b'{"id": 99999999999}']
     records = [(chance.choice(keys), value) for value in poisoned(chance)]
@@ -256,13 +257,13 @@ def test_router_and_reader_say_the_same_of_every_record(spark: SparkSession, del
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
 def test_both_read_what_our_writer_writes(spark: SparkSession, delivery: str) -> None:
-    """The golden file of capture's format, every op of it: told alike, and nothing refused."""
+    """The golden file of capture's format, with every op: same messages, and nothing refused."""
     plan = plan_of(delivery)
     records: list[tuple[bytes | None, bytes]] = [(KEY, value) for value in GOLDEN.read_bytes().splitlines()]
     expected, got = specified(plan, records), kernels(spark, plan, records)
     assert got == expected
     assert not any(REFUSED in one for one in got)
     if delivery == "exactly_once":
-        assert all(got[:-1]), "every record is told"
+        assert all(got[:-1]), "every record is read"
     else:
         assert len(got[-1]) >= 4, "rows that are put, empty ones and ends, for `latest`"

@@ -1,4 +1,4 @@
-"""The JVM's chatter stays out of our log, and none of our lines is lost in it."""
+"""The JVM's output stays out of our log, and none of our lines is lost in it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ for thread in threading.enumerate():
 
 
 def test_our_lines_come_out_whole_wherever_the_jvm_is_in_its_own(tmp_path: Path) -> None:
-    """A thread of ours may log while the JVM has written half a line."""
+    """One of our threads may log while the JVM has written half a line."""
     file = tmp_path / "spark.log"
     done = subprocess.run([sys.executable, "-c", SPEAKS, str(file)], capture_output=True, text=True, check=True)
     assert done.stderr.splitlines() == [OURS, f"{OURS} more"]

@@ -1,4 +1,4 @@
-"""What is told of a batch, and how far a table is behind."""
+"""Progress of a batch and the lag of a table are reported correctly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REPORT = {
 
 
 def test_progress_is_read_from_sparks_report() -> None:
-    """Rate, phases, state and how many changes wait in the log."""
+    """Rate, phases, state and the number of waiting changes are read."""
     progress = progress_of(REPORT)
     assert (progress.batch, progress.changes, progress.changes_per_second, progress.behind) == (7, 300, 600.0, 4)
     assert progress.phases == {"addBatch": 0.4, "walCommit": 0.02}

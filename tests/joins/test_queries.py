@@ -1,4 +1,4 @@
-"""docs/queries.md says what a query may be: each of its examples compiles, and is what its SELECT says."""
+"""Each example of docs/queries.md compiles, and its result equals its SELECT."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def test_the_tables_are_those_of_the_page() -> None:
 
 @pytest.mark.parametrize(("query", "key"), EXAMPLES, ids=range(len(EXAMPLES)))
 def test_example_is_its_select(query: str, key: str) -> None:
-    """Rows that come, change, move, go and are read again: the table equals DuckDB's answer at every quiet moment."""
+    """Rows are inserted, changed, moved, deleted and re-read: the table equals DuckDB's answer at every quiet
+    moment."""
     used = {name: columns for name, columns in TABLES.items() if re.search(rf"\b{re.escape(name)}\b", query)}
     for seed in range(HISTORIES):
         chance = random.Random(seed)
@@ -61,7 +62,7 @@ def test_example_is_its_select(query: str, key: str) -> None:
 
 @pytest.mark.parametrize(("query", "key"), BY_TIME, ids=range(len(BY_TIME)))
 def test_example_by_time_is_its_select(query: str, key: str) -> None:
-    """Rows that come out of order, late, again, and faults: what came in time is joined as DuckDB joins it."""
+    """Rows arrive out of order, late, repeatedly, with faults: those in time are joined as DuckDB joins them."""
     used = {name: columns for name, columns in TABLES.items() if re.search(rf"\b{re.escape(name)}\b", query)}
     for seed in range(10 * HISTORIES):
         case = Case(
@@ -75,7 +76,7 @@ def test_example_by_time_is_its_select(query: str, key: str) -> None:
 
 
 def test_every_construct_has_an_example() -> None:
-    """What the page says works is shown to: its examples, all together, hold every word of it."""
+    """Every construct that the page promises occurs in one of its examples."""
     text = " ".join(query for query, _ in (*EXAMPLES, *BY_TIME))
     words = (
         "WITH|ROW_NUMBER|QUALIFY|RIGHT JOIN|LEFT JOIN|FULL JOIN|GROUP BY|HAVING|DISTINCT|UNION ALL|EXISTS|"

@@ -15,13 +15,13 @@ from joins.engine.file_secrets import java_properties
 
 
 def unescaped(text: str) -> dict[str, str]:
-    """A file of Java's properties, read."""
+    """Parse a Java properties file."""
     lines = (line.partition("=") for line in text.splitlines())
     return {name: re.sub(r"\\u(....)", lambda found: chr(int(found[1], 16)), value) for name, _, value in lines}
 
 
 def test_secrets_are_in_a_file_of_their_owner(tmp_path: Path) -> None:
-    """Spark's options name the file, which nobody else reads; the same secrets are one file, others another."""
+    """Spark's options name the file, which only its owner can read; equal secrets share one file."""
     security = KafkaSecurity(protocol="SASL_SSL", mechanism="PLAIN", username="cdc", password='a"=#\\ é')
     found = java_properties(Brokers("k:9", security), tmp_path / "secrets")
     assert (

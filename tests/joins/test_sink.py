@@ -1,4 +1,4 @@
-"""What is written for the records of a batch, and what is refused without stopping the rest."""
+"""A batch's records become writes; a refused record does not stop the others."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ CODEC = RowCodec(LAYOUT)
 
 
 def test_rows_become_whole_puts_and_row_deletes() -> None:
-    """A live row is one put of every column, a vanished one a delete under the same key."""
+    """A live row is one put of every column, a deleted one a delete under the same key."""
     writes = writes_of([RowPut([7, None], 9), RowGone([7])], CODEC, batch=4)
     assert writes.deletes == [writes.puts[0][0]] == [CODEC.row_key({"id": 7})]
     stored = CODEC.row(writes.puts[0][1])
@@ -64,7 +64,7 @@ def test_rows_become_whole_puts_and_row_deletes() -> None:
 
 @pytest.mark.parametrize("values", [[2**31, "1.00"], [1, "1.555"], [1, 3.5], ["x", "1.00"], [None, "1.00"]])
 def test_row_that_does_not_fit_is_refused_alone(values: list[Canonical]) -> None:
-    """A value outside its column's type costs its row, with the reason and the values, and nothing else."""
+    """A value outside its column's type affects only its row, which is refused with the reason and the values."""
     writes = writes_of([RowPut(values, 9), RowPut([1, "2.50"], 9)], CODEC, batch=0)
     assert len(writes.puts) == 1
     (refused,) = writes.refused
@@ -73,7 +73,7 @@ def test_row_that_does_not_fit_is_refused_alone(values: list[Canonical]) -> None
 
 
 def test_a_row_that_an_inner_join_on_null_hides_is_no_dead_letter() -> None:
-    """Its key can not have been stored, so there is nothing to delete, neither in HBase nor in a topic."""
+    """Its key cannot have been stored, so there is nothing to delete, neither in HBase nor in a topic."""
     writes = writes_of([RowGone([None]), RowGone([7])], CODEC, batch=4)
     assert (len(writes.deletes), writes.refused) == (1, [])
     gone = [Message(b"\xff" + text_of([key]), ROW_GONE, b"", 1, b"") for key in (None, 7)]
@@ -81,7 +81,7 @@ def test_a_row_that_an_inner_join_on_null_hides_is_no_dead_letter() -> None:
 
 
 def test_a_row_of_a_null_group_is_written_and_deleted() -> None:
-    """Where the layout's key has room for NULL, such a row is one like any other, in HBase and in a topic."""
+    """If the layout's key allows NULL, such a row is ordinary, in HBase and in a topic."""
     columns = (
         LayoutColumn(name="region", type=parse_type("string"), origin="a.b.c.region"),
         LayoutColumn(name="prices", type=parse_type("list<decimal(6,2)>"), origin="collect_list(c.price)"),
@@ -100,7 +100,7 @@ def test_a_row_of_a_null_group_is_written_and_deleted() -> None:
 
 
 def test_dead_letter_names_where_it_came_from() -> None:
-    """A person finds topic, partition, offset and reason; a replayed batch repeats the letter under the same key."""
+    """It contains topic, partition, offset and reason; a replayed batch repeats it under the same key."""
     refused = RefusedRecord("t.a.b.c", 1, 42, "not an envelope: x", None, None)
     key, value = dead_letter(refused, "wide", batch=3)
     assert key == b"join/wide/t.a.b.c/1/42"
@@ -111,7 +111,7 @@ def test_dead_letter_names_where_it_came_from() -> None:
 
 
 def test_floors_are_reported() -> None:
-    """From where on changes come too late reaches the driver, from every partition."""
+    """The truncation points of every partition reach the driver."""
     floor = TruncationPoint("t.a.b.c", 1, 7)
     writes = writes_of([record_of(load(*dump(floor.message())), [])], CODEC, 0)
     assert writes.truncation_points == [floor]
@@ -122,14 +122,14 @@ def test_floors_are_reported() -> None:
 
 
 def test_timestamps_grow_by_two_and_follow_the_clock() -> None:
-    """A batch's deletes come after the puts of the batch before, even when the clock stands still or goes back."""
+    """A batch's deletes are later than the puts of the last batch, even if the clock stops or goes back."""
     assert next_timestamp(1000, 10) == 1000
     assert next_timestamp(1000, 1000) == 1002
     assert next_timestamp(900, 1000) == 1002
 
 
 def test_each_bucket_gets_a_barrier() -> None:
-    """Each region carries its own, with how many there are."""
+    """Each region has its own, with the number of all."""
     made = barriers(2, batch=5, timestamp=9, positions={"a": {"sequence": 3}})
     assert [(barrier.bucket, barrier.buckets, barrier.batch, barrier.timestamp) for barrier in made] == [
         (0, 2, 5, 9),
@@ -138,7 +138,7 @@ def test_each_bucket_gets_a_barrier() -> None:
 
 
 def test_checkpoint_remembers_its_run_and_has_one_owner(tmp_path: Path) -> None:
-    """What is stored is read back; a second process is refused; an unreadable record says how to go on."""
+    """The stored record is read back; a second process is refused; an unreadable record has a remedy."""
     checkpoint = QueryCheckpoint(tmp_path / "wide")
     assert checkpoint.record() is None
     assert checkpoint.last_committed() == -1
@@ -159,8 +159,8 @@ def test_checkpoint_remembers_its_run_and_has_one_owner(tmp_path: Path) -> None:
 
 
 def test_a_query_s_rate_is_read_from_what_it_did(tmp_path: Path) -> None:
-    """Who asks what a rebuild will take is told what the last large batches took, or the whole run; small batches, and
-    runs over next to nothing, tell nothing."""
+    """The estimate of a rebuild's duration uses the last large batches, or the whole run; small batches, and runs over
+    very little data, are ignored."""
     record = QueryRecord(
         id="q", fingerprint="f", partitions=1, first_timestamp=5, target={"t": {0: 900, 1: 1100}}, complete=False
     )
@@ -176,12 +176,12 @@ def test_a_query_s_rate_is_read_from_what_it_did(tmp_path: Path) -> None:
             file.write_text(f'v1\n{{}}\n-\n{{"t":{{"0":{end}}}}}\n')
             os.utime(file, (at, at))
     assert measured_rate(tmp_path, whole) == 500, "2,000 changes in 4 s"
-    (tmp_path / "spark" / "commits" / "1").unlink()  # so is a batch whose files Spark has removed
+    (tmp_path / "spark" / "commits" / "1").unlink()  # the same holds for a batch whose files Spark has removed
     assert measured_rate(tmp_path, whole) == 1_000
 
 
 def test_a_worker_keeps_its_connection() -> None:
-    """What a task is sent names the worker's own connections; a copy of the driver's would be empty in every task."""
+    """The task refers to the worker's own connections; a copy of the driver's would be empty in every task."""
 
     def write(address: str) -> object:
         return settle, connection(address)
@@ -195,7 +195,7 @@ def test_a_worker_keeps_its_connection() -> None:
 
 
 def test_a_row_that_is_written_settles_its_records_of_former_batches() -> None:
-    """What is refused again in the same batch settles nothing; a row that goes settles as one that comes."""
+    """A row refused again in the same batch settles nothing; a deleted row settles like a new one."""
     rows = {text: OpenRow(text, offset, records) for text, offset, records in (("1", 7, 2), ("2", 8, 1), ("3", 9, 1))}
     messages = [
         Message(b"\xff" + key, op, b"", 0, b"")

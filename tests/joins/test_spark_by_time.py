@@ -1,4 +1,4 @@
-"""Joins by time on Spark's own join of streams: its answer is the specification's and DuckDB's, through deaths."""
+"""Joins by time on Spark's stream-stream join equal the specification and DuckDB, through crashes."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 class Died(Exception):
-    """The driver, between a batch's writes and its commit."""
+    """Raised between a batch's writes and its commit, to simulate a crash of the driver."""
 
 
 class Run:
-    """A history through Spark, a file per batch; `deaths`: the batches behind whose writes the driver dies."""
+    """A history through Spark, a file per batch; `deaths`: the batches after whose writes the driver dies."""
 
     def __init__(
         self, spark: SparkSession, timed: TimedCase, folder: Path, deaths: frozenset[int] = frozenset()
@@ -64,7 +64,7 @@ class Run:
             os.utime(file, (number, number))  # Spark reads files in the order of their times
 
     def run(self) -> Run:
-        """Until all is read, starting anew after each death."""
+        """Run until all is read, restarting after each crash."""
         while True:
             try:
                 self._query().awaitTermination()
@@ -101,28 +101,28 @@ class Run:
             raise Died
 
     def live(self) -> Answer:
-        """The table."""
+        """Return the table."""
         decoded = [self.codec.row(cells).values for cells in self.table.live().values()]
         return shown({tuple(row[name] for name in self.plan.sink.row_key): row for row in decoded})
 
     def watermarks(self) -> list[int]:
-        """Those that the batches had, in milliseconds."""
+        """Return the watermarks of the batches in milliseconds."""
         count = len(list((self.checkpoint / "offsets").glob("[0-9]*")))
         texts = [(self.checkpoint / "offsets" / str(n)).read_text() for n in range(count)]
         return [int(json.loads(text.splitlines()[1])["batchWatermarkMs"]) for text in texts]
 
     def kept(self) -> int:
-        """How many rows of both sides Spark's state holds."""
+        """Count the rows of both sides in Spark's state."""
         stored = self.spark.read.format("statestore")
         return sum(stored.option("joinSide", side).load(str(self.checkpoint)).count() for side in ("left", "right"))
 
     def dead_letters(self) -> set[tuple[str, int, int, str]]:
-        """Of each dead letter which record it is, and why."""
+        """Return the record and reason of each dead letter."""
         return {(one.topic, one.partition, one.offset, one.reason) for one in self.refused}
 
 
 def check(spark: SparkSession, seed: int, shape: str, folder: Path) -> Run:
-    """A history in one go: the same letters as the specification, the same rows as DuckDB."""
+    """Run a history without crashes: the same dead letters as the specification, the same rows as DuckDB."""
     timed = random_timed(seed, shape)
     timed.batches[:] = [*(batch for batch in timed.batches if batch), []]
     simulation = simulated(timed, random.Random(seed))
@@ -136,7 +136,7 @@ def check(spark: SparkSession, seed: int, shape: str, folder: Path) -> Run:
 
 
 def check_deaths(spark: SparkSession, seed: int, shape: str, folder: Path) -> None:
-    """The same where the driver dies: what is late is said by the watermarks that its batches had."""
+    """Run a history with crashes of the driver: the batches' stored watermarks decide what is late."""
     timed = random_timed(seed, shape)
     timed.batches[:] = [*(batch for batch in timed.batches if batch), []]
     chance = random.Random(seed)
@@ -151,20 +151,20 @@ def check_deaths(spark: SparkSession, seed: int, shape: str, folder: Path) -> No
 
 
 def test_like_the_specification(spark: SparkSession, tmp_path: Path) -> None:
-    """Out of order, late, changed: the letters of the specification, DuckDB's rows; and a state that is let go of."""
+    """Out of order, late, changed: the specification's dead letters, DuckDB's rows, and a state that shrinks."""
     run = check(spark, 1, "plain", tmp_path / "plain")
     assert run.kept() <= 2, "rows that the watermark has passed"
 
 
 def test_killed_between_write_and_commit(spark: SparkSession, tmp_path: Path) -> None:
-    """A driver that dies behind the writes of batches: the next one begins them again, with the same watermarks."""
+    """The driver dies after the writes of batches; the next one repeats them with the same watermarks."""
     check_deaths(spark, 3, "joined", tmp_path)
 
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("shape", ["plain", "joined", "grouped", "filtered"])
 def test_many_histories(spark: SparkSession, shape: str, tmp_path: Path) -> None:
-    """Every shape, ten histories in one go and ten with deaths."""
+    """Every shape, ten histories without and ten with crashes."""
     for seed in range(10):
         check(spark, seed, shape, tmp_path / f"{seed}")
         check_deaths(spark, 100 + seed, shape, tmp_path / f"deaths-{seed}")

@@ -1,4 +1,4 @@
-"""Expressions in Spark: what the plan compiles them to equals batch Spark's own answer to the query, row by row."""
+"""Compiled expressions in Spark equal batch Spark's own answer to the query, row by row."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ TEXTS = [text.replace("@@", "||") for text in EXPRESSIONS.replace("||", "@@").re
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
     settings = {"spark.sql.session.timeZone": "UTC", "spark.sql.warehouse.dir": str(folder / "warehouse")}
-    # as joins have it: a process has one JVM, and tests behind these need the kernel in it
+    # as in joins: a process has one JVM, and later tests need the kernel in it
     made = open_session("expressions", partitions=1, scratch=folder / "scratch", engine="jvm", settings=settings)
-    made.sparkContext.setLogLevel("OFF")  # values that batch Spark can not compute would fill the screen
+    made.sparkContext.setLogLevel("OFF")  # values that batch Spark cannot compute would flood the output
     yield made
     close_session(made)
 
@@ -90,7 +90,7 @@ def case(columns: str, where: str = "") -> Case:
 
 
 def messages(spark: SparkSession, case: Case) -> DataFrame:
-    """The rows as whole rows on their way to the sink, with what else arrives there."""
+    """Return the rows as whole rows to the sink, with other messages that arrive there."""
     used = [list(COLUMNS).index(name) for name in case.plan().last.tree.columns]
     made: list[tuple[Any, ...]] = [
         (b"\xff" + text_of([row[0]]), ROW_PUT, 1, payload([row[i] for i in used], 5)) for row in ROWS
@@ -100,13 +100,13 @@ def messages(spark: SparkSession, case: Case) -> DataFrame:
 
 
 def stored(spark: SparkSession, rows: Iterable[tuple[bytes, int, int, bytes]]) -> DataFrame:
-    """Rows (k, m) of messages, given as (k, op, v, p)."""
+    """Return rows (k, m) of messages, given as (k, op, v, p)."""
     found = [dump(Message(k=k, op=op, r=b"", v=v, p=p)) for k, op, v, p in rows]
     return spark.createDataFrame(found, "k binary, m binary")
 
 
 def reported(spark: SparkSession, asked: Case) -> list[Message]:
-    """What leaves the expressions of a case for its rows."""
+    """Return the messages that leave the expressions of a case for its rows."""
     rows = finish(messages(spark, asked), asked.plan().last, "table wide").collect()
     return [load(bytes(row.k), bytes(row.m)) for row in rows]
 
@@ -120,12 +120,12 @@ def near(value: Any) -> Any:
 
 
 def computed(text: str, value: Any) -> Any:
-    """What batch Spark answers; NULL where a function of real numbers has no value, which is a dead-letter record."""
+    """Return batch Spark's answer; NULL if a function of real numbers has no value, which is a dead letter."""
     return None if text.startswith(REAL_FUNCTIONS) and value in ("NaN", "Infinity", "-Infinity") else near(value)
 
 
 def test_expressions_are_what_batch_spark_says(spark: SparkSession) -> None:
-    """Every operator and function, on values at their limits; where Spark's ANSI mode would end the query: NULL."""
+    """Every operator and function, on extreme values; NULL where Spark's ANSI mode would end the query."""
     asked = case("".join(f", {text} AS e{i}" for i, text in enumerate(TEXTS)))
     plan = asked.plan()
     found = {
@@ -136,7 +136,7 @@ def test_expressions_are_what_batch_spark_says(spark: SparkSession) -> None:
     schema = ", ".join(f"{name} {spark_type(type_)}" for name, type_ in zip(COLUMNS, types, strict=True))
     spark.createDataFrame([tuple(row) for row in typed], schema).cache().createOrReplaceTempView("t")
     spark.conf.set("spark.sql.ansi.enabled", "true")
-    # three hundred small queries: to compile each takes longer than to run it
+    # three hundred small queries: compiling each takes longer than running it
     spark.conf.set("spark.sql.codegen.wholeStage", "false")
     spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     wrong = []
@@ -151,7 +151,7 @@ def test_expressions_are_what_batch_spark_says(spark: SparkSession) -> None:
 
 
 def batch_answers(spark: SparkSession, text: str) -> dict[Canonical, Canonical]:
-    """By id, what batch Spark answers; NULL for the rows that it can not compute."""
+    """Return batch Spark's answers by id; NULL for the rows that it cannot compute."""
     try:
         rows = spark.sql(f"SELECT id, {text} AS x FROM t").collect()
     except PySparkException:
@@ -160,14 +160,14 @@ def batch_answers(spark: SparkSession, text: str) -> dict[Canonical, Canonical]:
             try:
                 rows += spark.sql(f"SELECT id, {text} AS x FROM t WHERE id = {row[0]}").collect()
             except PySparkException as error:
-                if error.getCondition() is None:  # no error of a value
+                if error.getCondition() is None:  # not an error of a value
                     raise
                 rows.append(Row(id=row[0], x=None))
     return {row.id: canonical(bytes(row.x) if isinstance(row.x, bytearray) else row.x) for row in rows}
 
 
 def test_windows_begin_where_sparks_do(spark: SparkSession) -> None:
-    """`window(x, …)` is the start of Spark's window of that length, before 1970 too; NULL of NULL."""
+    """`window(x, …)` is the start of Spark's window of that length, also before 1970; NULL for NULL."""
     lengths = ["1 second", "45 seconds", "1 minute", "15 minutes", "1 hour", "6 hours", "90 minutes", "1 day"]
     texts = [f"window(at, '{length}')" for length in lengths]
     asked = case("".join(f", {text} AS e{i}" for i, text in enumerate(texts)))
@@ -182,7 +182,7 @@ def test_windows_begin_where_sparks_do(spark: SparkSession) -> None:
 
 
 def test_times_are_durations(spark: SparkSession) -> None:
-    """What DuckDB says of them in the simulation; a text that is no time is NULL and ends nothing."""
+    """Results equal DuckDB's in the simulation; a text that is no time is NULL and does not end the query."""
     texts = [
         "t > '100:00:00'",
         "t = '9:30'",
@@ -210,7 +210,7 @@ def test_times_are_durations(spark: SparkSession) -> None:
 
 
 def test_geometries_are_texts_with_coordinates(spark: SparkSession) -> None:
-    """Each function over points, other geometries, what is none, and NULL; nothing of them ends a query."""
+    """Each function over points, other geometries, invalid texts, and NULL; none ends the query."""
     columns = {"id": "int", "g": "geometry?"}
     calls = ("ST_X(g)", "ST_Latitude(g)", "st_srid(g)", "ST_AsText(g)")
     query = f"SELECT id, {', '.join(f'{text} AS x{i}' for i, text in enumerate(calls))} FROM shop.t"
@@ -230,7 +230,7 @@ def test_geometries_are_texts_with_coordinates(spark: SparkSession) -> None:
 
 
 def test_failures_are_reported_during_the_row(spark: SparkSession) -> None:
-    """A dead letter with the row's key and the expression; guards and rows that WHERE hides tell nothing."""
+    """A dead letter contains the row's key and the expression; guarded and hidden failures report nothing."""
     asked = case(", n / d AS q, CASE WHEN tiny <> 0 THEN n / tiny END AS g", "WHERE n < 100 OR n IS NULL")
     rows = reported(spark, asked)
     dead_letters = [json.loads(row.p) for row in rows if row.op == REFUSED]

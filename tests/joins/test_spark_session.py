@@ -1,4 +1,4 @@
-"""A session whose JVM ends before it does, and one whose JVM starts in half the time."""
+"""Spark sessions: a JVM that ends first, and a JVM that starts in half the time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ try:
     print("has", spark._jvm.java.nio.ByteBuffer.allocate(2_000_000_000))
 except (Py4JError, OSError) as error:
     print("failed:", type(error).__name__)
-print("exit code", jvm_exit_code(spark, patience=30))
+print("exit code", jvm_exit_code(spark, settling=30))
 close_session(spark)
 print("closed")
 """
@@ -33,7 +33,7 @@ print("closed")
 @pytest.mark.long
 @pytest.mark.parametrize("engine", ["jvm", "python"])
 def test_without_memory_the_jvm_ends_and_its_session_can_be_closed(engine: str, tmp_path: Path) -> None:
-    """Else the thread that wanted the memory ends alone, and what waits for it waits for ever."""
+    """Otherwise only the thread without memory would end, and threads that wait for it would wait forever."""
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "scratch"), engine]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
@@ -51,9 +51,9 @@ from joins.engine.spark_session import close_session, jvm_exit_code, open_sessio
 spark = open_session("stands", partitions=1, scratch=Path(sys.argv[1]), engine="jvm")
 process = spark.sparkContext._gateway.proc
 os.kill(process.pid, signal.SIGSTOP)
-close_session(spark, patience=1.0)
+close_session(spark, settling=1.0)
 print("exit code", process.wait(30))
-again = open_session("anew", partitions=1, scratch=Path(sys.argv[1]), engine="jvm")
+again = open_session("again", partitions=1, scratch=Path(sys.argv[1]), engine="jvm")
 print(again.range(7).count())
 close_session(again)
 print("exit code", jvm_exit_code(again))
@@ -62,7 +62,7 @@ print("exit code", jvm_exit_code(again))
 
 @pytest.mark.long
 def test_a_session_that_does_not_stop_is_killed(tmp_path: Path) -> None:
-    """A join ends in time whatever Spark waits for; what was killed is in no next session's way."""
+    """A join ends in time whatever Spark waits for; the killed JVM does not disturb the next session."""
     command = [sys.executable, "-c", STANDING, str(tmp_path / "scratch")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
@@ -86,7 +86,7 @@ close_session(spark)
 
 @pytest.mark.long
 def test_ctrl_c_is_left_to_whoever_opened_the_session(tmp_path: Path) -> None:
-    """pyspark's own handler would raise in the middle of anything, with a stack trace of dozens of lines."""
+    """pyspark's own handler would raise at any point, with a stack trace of dozens of lines."""
     command = [sys.executable, "-c", CTRL_C, str(tmp_path / "scratch")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, start_new_session=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "heard\n7\n", "")
@@ -110,7 +110,7 @@ close_session(spark)
 @pytest.mark.long
 @pytest.mark.parametrize("engine", ["jvm", "python"])
 def test_workers_have_the_installed_pyspark(engine: str, tmp_path: Path) -> None:
-    """Not Spark's zip, which takes five times as long; those of `engine: python` are forked with all that they need."""
+    """Spark's zip would take five times as long; workers of `engine: python` are forked with all that they need."""
     command = [sys.executable, "-c", WORKERS, str(tmp_path / "scratch"), engine]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
@@ -132,7 +132,7 @@ close_session(spark)
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_classes_come_from_the_archive(tmp_path: Path) -> None:
-    """Spark's, the connector's and the kernel's are in the archive that `make classes` makes."""
+    """Classes of Spark, the connector and the kernel are in the archive that `make classes` creates."""
     loaded = tmp_path / "loaded.log"
     subprocess.run([sys.executable, "-m", "joins.engine.spark_archive"], check=True, timeout=400)
     subprocess.run([sys.executable, "-c", CLASSES, str(tmp_path / "scratch"), str(loaded)], check=True, timeout=200)
@@ -143,7 +143,7 @@ def test_classes_come_from_the_archive(tmp_path: Path) -> None:
 
 
 def test_few_archives_are_kept(tmp_path: Path) -> None:
-    """They are large, and belong to checkouts of which most are no more."""
+    """Archives are large, and most belong to deleted checkouts."""
     for number in range(6):
         file = tmp_path / f"{number}.jsa"
         file.touch()

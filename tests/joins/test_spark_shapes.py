@@ -31,7 +31,7 @@ pytestmark = pytest.mark.timeout(3600)
 SCHEMA = "topic string, partition int, offset long, key binary, value binary"
 PARTITIONS = 2
 PER_BATCH = 100_000
-SEED = 4  # one by which there are nations in ASIA
+SEED = 4  # with this seed there are nations in ASIA
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def case_of(shape: Shape) -> Case:
 
 
 def write_log(shape: Shape, count: int, seed: int, folder: Path) -> dict[Any, Rows]:
-    """The log, a file per batch; the final tables."""
+    """Write the log, a file per batch; return the final tables."""
     folder.mkdir(parents=True)
     tables: dict[Any, Rows] = {table_id(name): {} for name in shape.tables}
     offsets: dict[tuple[str, int], int] = {}
@@ -98,7 +98,7 @@ def answer_of(case: Case, tables: dict[Any, Rows]) -> dict[tuple[Any, ...], dict
 def through_spark(
     spark: SparkSession, case: Case, log: Path, flow: Callable[[Callable[[tuple[str, ...]], DataFrame]], DataFrame]
 ) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """The stored table after all batches; within a batch a put beats a delete, as the sink's stamps have it."""
+    """Return the stored table after all batches; within a batch a put beats a delete, as in the sink."""
     plan, live = case.plan(), dict[bytes, bytes]()
 
     def read(topics: tuple[str, ...]) -> DataFrame:
@@ -106,7 +106,7 @@ def through_spark(
         return stream.where(stream.topic.isin(*topics))
 
     def keep(rows: DataFrame, batch: int) -> None:
-        # not toLocalIterator: Spark 4.2.0 keeps what such jobs have returned for as long as the session lives
+        # not toLocalIterator: Spark 4.2.0 keeps results of such jobs until the session ends
         messages = [load(bytes(row.k), bytes(row.m)) for row in rows.collect()]
         assert {message.op for message in messages} <= {ROW_PUT, ROW_GONE}
         for message in messages:
@@ -131,7 +131,7 @@ def check(spark: SparkSession, shape: Shape, engine: str, count: int, folder: Pa
     plan = case.plan()
     tables = write_log(shape, count, SEED, folder / "log")
     expected = answer_of(case, tables)
-    assert few or len(expected) > count / 10_000, "the conditions leave next to nothing"
+    assert few or len(expected) > count / 10_000, "the conditions select almost nothing"
 
     def flow(read: Callable[[tuple[str, ...]], DataFrame]) -> DataFrame:
         if engine == "jvm":
@@ -161,7 +161,7 @@ def test_groups_at_a_million_changes(spark: SparkSession, name: str, tmp_path: P
 @pytest.mark.integration
 @pytest.mark.parametrize("name", ["tpch-q18", "nexmark-q5", "nexmark-q19"])
 def test_groups_of_groups(spark: SparkSession, name: str, tmp_path: Path) -> None:
-    """Groups that are joined back, and asked by IN, and the first rows of groups, on the default engine."""
+    """Groups that are joined back, or used by IN, and the first rows of groups, on the default engine."""
     check(spark, GROUPED[name], "jvm", 10_000, tmp_path, few=True)
 
 

@@ -1,4 +1,4 @@
-"""What a query may say: the supported shape is understood, anything else is refused where it stands."""
+"""The supported shape of a query is understood; anything else is refused with its position."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ JOIN = "LEFT JOIN crm.customers c ON c.id = o.customer_id"
 
 
 def test_shape_is_understood() -> None:
-    """Aliases, three-part names, either side of ON, backticks and comments: the promised shape."""
+    """Aliases, three-part names, either side of ON, backticks and comments are supported."""
     made = topology(
         f"SELECT o.id, c.`name` AS customer -- who\n{FROM}\n"
         "LEFT OUTER JOIN crm.crm.customers AS c ON (o.customer_id = c.id)"
@@ -78,7 +78,7 @@ def test_shape_is_understood() -> None:
 
 
 def test_zero_joins_need_no_alias() -> None:
-    """A table copied as it is: topologies/smallest.yml."""
+    """A table is copied unchanged: topologies/smallest.yml."""
     assert check("SELECT id, code AS x FROM shop.orders") == ["id", "x"]
 
 
@@ -194,7 +194,7 @@ def test_star_names_are_open_until_schemas_are_known() -> None:
     ],
 )
 def test_refused_where_it_stands(query: str, where: tuple[int, int], says: str) -> None:
-    """Beyond the shape: file, line and column, and the nearest form that works; no schema is needed for that."""
+    """The error has file, line and column, and the nearest form that works; no schema is needed for that."""
     with pytest.raises(TopologyError) as caught:
         check(query)
     line, column = where
@@ -269,13 +269,13 @@ def test_refused_where_it_stands(query: str, where: tuple[int, int], says: str) 
     ],
 )
 def test_refused_once_schemas_are_known(query: str, row_key: str, says: str) -> None:
-    """What only the tables' columns show: unknown names, joins off the primary key, row keys that are none, types."""
+    """Errors that need the tables' columns: unknown names, joins off the primary key, invalid row keys, types."""
     with pytest.raises(TopologyError, match=says):
         compiled(query, row_key)
 
 
 def test_a_column_of_a_type_that_is_not_captured_is_named_where_it_is_used() -> None:
-    """A query that does not use it compiles, `*` goes without it; one that names it learns why it is not there."""
+    """A query that does not use it compiles, and `*` omits it; a query that names it gets the reason."""
     schemas = {**SCHEMAS, ORDERS: replace(SCHEMAS[ORDERS], left_out=(("place", "geometry"),))}
     made = topology(f"SELECT * {FROM}")
     outputs = compile_plan(made, made.tables["wide"], schemas).outputs
@@ -287,7 +287,7 @@ def test_a_column_of_a_type_that_is_not_captured_is_named_where_it_is_used() -> 
 
 
 def test_a_plain_column_that_is_a_set_says_so() -> None:
-    """Its members are counted by the index; an expression over it is a text like any other."""
+    """The index counts its members; an expression over it is an ordinary text."""
     columns = (*SCHEMAS[ORDERS].columns, Column(name="tags", column_type="set('a','b')"))
     made = topology(f"SELECT o.id, o.tags, upper(o.tags) AS loud {FROM}")
     plan = compile_plan(made, made.tables["wide"], {**SCHEMAS, ORDERS: replace(SCHEMAS[ORDERS], columns=columns)})
@@ -295,7 +295,7 @@ def test_a_plain_column_that_is_a_set_says_so() -> None:
 
 
 def test_what_the_refusals_name_works() -> None:
-    """The forms that are advised in place of `->` and of MySQL's patterns compile."""
+    """The forms recommended instead of `->` and of MySQL's patterns compile."""
     columns = (
         *SCHEMAS[ORDERS].columns,
         Column(name="at", column_type="datetime"),
@@ -310,7 +310,7 @@ def test_what_the_refusals_name_works() -> None:
 
 
 def test_rows_that_null_names_do_not_meet_in_full() -> None:
-    """Where one side of a FULL JOIN leaves out the group of NULL, no two rows have the same name: it compiles."""
+    """If one side of a FULL JOIN excludes the group of NULL, no two rows have the same id: it compiles."""
     groups = f"(SELECT code {FROM} WHERE o.code IS NOT NULL GROUP BY code)"
     query = f"SELECT a.code, b.code AS other FROM {groups} a FULL JOIN (SELECT code {FROM} GROUP BY code) b"
     plan = compiled(f"{query} ON b.code = a.code", "[code, other]")
@@ -335,7 +335,7 @@ def test_rows_that_null_names_do_not_meet_in_full() -> None:
     ids=["groups", "in front of pairs", "pairs"],
 )
 def test_what_an_inner_join_equals_is_not_null(query: str, row_key: str) -> None:
-    """Such a column may be part of a row key, also of rows that others read; behind a LEFT JOIN it may be NULL."""
+    """Such a column may be part of a row key, also of derived rows; after a LEFT JOIN it may be NULL."""
     assert compiled(query, row_key).nullable_key == ()
     outer = query.replace(" JOIN", " LEFT JOIN")
     if "GROUP BY" in query:
@@ -346,7 +346,7 @@ def test_what_an_inner_join_equals_is_not_null(query: str, row_key: str) -> None
 
 
 def test_plan_reads_only_what_it_uses() -> None:
-    """Columns that no step uses are not carried: their updates end before any state."""
+    """Unused columns are not read: their updates cause no state change."""
     plan = compiled(f"SELECT o.id, c.name {FROM} {JOIN}")
     assert [(node.alias, node.columns) for node in plan.nodes()] == [
         ("o", ("id", "customer_id")),
@@ -356,7 +356,7 @@ def test_plan_reads_only_what_it_uses() -> None:
 
 
 def test_root_is_the_table_whose_rows_they_are() -> None:
-    """Inner joins may be written from either end, with ON or with commas; the row key is found through equalities."""
+    """Inner joins may be written in any order, with ON or with commas; the row key is found through equalities."""
     plain = compiled(f"SELECT o.id, c.name {FROM} JOIN crm.customers c ON c.id = o.customer_id")
     for query in (
         "SELECT o.id, c.name FROM crm.customers c JOIN shop.orders o ON o.customer_id = c.id",
@@ -369,7 +369,7 @@ def test_root_is_the_table_whose_rows_they_are() -> None:
 
 
 def test_inner_join_below_a_left_one_makes_it_inner() -> None:
-    """What a row below needs, the rows above need: SQL's order of joins says so."""
+    """A row that needs another row also needs the rows above it, by SQL's order of joins."""
     plan = compiled(
         f"SELECT o.id, l.rate {FROM} LEFT JOIN crm.customers c ON c.id = o.customer_id"
         " JOIN shop.old.lines l ON l.order_id = c.id AND l.nr = c.id"
@@ -378,7 +378,7 @@ def test_inner_join_below_a_left_one_makes_it_inner() -> None:
 
 
 def test_conditions_of_one_table_are_filters_and_stay_in_where() -> None:
-    """A filter only saves state, so the same plan without filters is still right."""
+    """A filter only saves state, so the same plan without filters is still correct."""
     plan = compiled(
         f"SELECT o.id {FROM} JOIN crm.customers c ON c.id = o.customer_id"
         " WHERE c.name LIKE 'a%' AND o.rate > c.rate AND o.code IS NOT NULL"
@@ -395,7 +395,8 @@ def test_conditions_of_one_table_are_filters_and_stay_in_where() -> None:
 
 
 def test_failing_expressions_have_a_condition_that_reports() -> None:
-    """`try_` forms give NULL; a guard such as CASE keeps what is never computed from counting as a failure."""
+    """`try_` forms return NULL; a guard such as CASE keeps an expression that is not computed from counting as
+    failed."""
     plan = compiled(
         f"SELECT o.id, o.rate / o.id AS a, CASE WHEN o.id > 0 THEN o.rate / o.id END AS b, upper(o.code) AS c {FROM}"
     )
@@ -409,8 +410,8 @@ def test_failing_expressions_have_a_condition_that_reports() -> None:
 
 
 def test_checkpoints_of_before_go_on() -> None:
-    """Golden: what names a state, and the order of the steps by which Spark numbers it. Either may change only together
-    with STATE_FORMAT, which has everyone rebuild."""
+    """Golden: the fingerprint of a state, and the order of the steps by which Spark numbers it. Either may change only
+    together with STATE_FORMAT, which forces a rebuild."""
     chain = f"SELECT o.id, c.name, l.rate {FROM} JOIN crm.customers c ON c.id = o.customer_id"
     chain += " LEFT JOIN shop.old.lines l ON l.order_id = c.id AND l.nr = c.id"
     star = f"SELECT o.id, c.name, d.name AS other {FROM} JOIN crm.customers c ON c.id = o.customer_id"
@@ -427,8 +428,8 @@ def test_checkpoints_of_before_go_on() -> None:
 
 
 def test_a_key_that_may_be_null_is_another_state() -> None:
-    """The layout says so and the checkpoint of before is not continued: its rows lie under other keys. Of columns that
-    are not in the key nothing is said."""
+    """The layout records it and the old checkpoint is refused: its rows have other keys. Columns outside the key do not
+    matter."""
     plain = compiled(f"SELECT o.id, o.code {FROM}")
     key, code = plain.outputs
     finish = replace(plain.last.finish, outputs=(replace(key, nullable=True), replace(code, nullable=True)))
@@ -440,7 +441,7 @@ def test_a_key_that_may_be_null_is_another_state() -> None:
 
 
 def test_a_renamed_alias_keeps_fingerprint_and_layout() -> None:
-    """A computed column, WHERE and a filter say the same under other aliases: nothing stored changes."""
+    """A computed column, WHERE and a filter are equal under other aliases: nothing stored changes."""
     text = "SELECT {0}.id, upper({1}.name) AS loud FROM shop.orders {0} JOIN crm.customers {1} ON {1}.id ="
     text += " {0}.customer_id WHERE {0}.rate > 1 AND ({1}.name <> {0}.code OR {0}.id = 7)"
     one, other = compiled(text.format("o", "c")), compiled(text.format("x", "y"))
@@ -458,7 +459,7 @@ SHIFT_COLUMNS |= {"wide": "decimal(50,10)?", "most": "decimal(38,10)?"}
 
 
 def shifts(column: str) -> Plan:
-    """The plan of one computed column over a table with times, moments and long numbers."""
+    """Return the plan of one computed column over a table with times, datetimes and long numbers."""
     made = topology(f"SELECT id, {column} AS x FROM shop.orders")
     return compile_plan(made, made.tables["wide"], {SHIFTS: schema(SHIFTS, SHIFT_COLUMNS)})
 
@@ -480,7 +481,7 @@ def shifts(column: str) -> Plan:
     ],
 )
 def test_times_compare_as_durations(text: str, rows: dict[str | None, Canonical]) -> None:
-    """TIME is a duration: '99:00:00' is less than '100:00:00', whatever its text; negative ones and fractions too."""
+    """TIME is a duration: '99:00:00' is less than '100:00:00' despite its text; also negative ones and fractions."""
     plan, evaluator = shifts(text), Evaluator()
     columns = plan.last.tree.columns
     values: list[Values] = [[{"id": 1, "t": time, "u": "100:00:00"}[name] for name in columns] for time in rows]
@@ -500,7 +501,7 @@ def test_times_compare_as_durations(text: str, rows: dict[str | None, Canonical]
     ],
 )
 def test_what_types_do_not_allow_is_refused(text: str, says: str) -> None:
-    """Before anything starts, with line and column: Spark would end at start, or compare what is no time."""
+    """It is refused before the start, with line and column: Spark would fail, or compare texts that are no times."""
     with pytest.raises(TopologyError) as raised:
         shifts(text)
     assert says in str(raised.value).replace("shop.orders.", "").replace("orders.", "")
@@ -508,7 +509,7 @@ def test_what_types_do_not_allow_is_refused(text: str, says: str) -> None:
 
 
 def test_numbers_of_more_than_38_digits_pass_as_they_are() -> None:
-    """MySQL has decimals of 65 digits: as a plain column they are kept whole, in expressions up to Spark's 38."""
+    """MySQL has decimals of 65 digits: a plain column keeps them all, expressions have Spark's 38."""
     assert str(shifts("wide").outputs[1].type) == "decimal(50,10)"
     assert str(shifts("most + 1").outputs[1].type) == "decimal(38,9)"
 
@@ -526,13 +527,13 @@ def test_numbers_of_more_than_38_digits_pass_as_they_are() -> None:
     ],
 )
 def test_a_literals_offset_counts(literal: str, moment: str) -> None:
-    """A moment written with an offset is that moment, in UTC as all columns are."""
+    """A datetime with an offset is converted to UTC, as all columns are."""
     compared = shifts(f"at = {literal}").last.finish.computed[0].sql
     assert f"TIMESTAMP_NTZ'{moment}'" in compared.replace(".500000'", ".5'")
 
 
 def test_fingerprint_names_what_the_state_depends_on() -> None:
-    """A checkpoint may be continued under the same query only, however it is written."""
+    """A checkpoint may only be continued with an equivalent query."""
     one = compiled(f"SELECT o.id, c.name {FROM} {JOIN}")
     assert one.fingerprint() == compiled(f"SELECT o.id,\n  c.name\n{FROM}\n{JOIN}").fingerprint()
     renamed = "SELECT x.id, y.name FROM shop.orders x LEFT JOIN crm.customers y ON x.customer_id = y.id"

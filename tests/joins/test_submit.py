@@ -1,4 +1,4 @@
-"""The command that brings a join to a cluster."""
+"""The command that runs a join on a cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ tables:
 
 
 def command(*more: str, environment: str | None = None) -> list[str]:
-    """The command for a topology of one table."""
+    """Return the command for a topology of one table."""
     topology = read_topology(TEXT, file="t.yml", environ={"SECRET": "hunter2"})
     return submit_command(
         topology,
@@ -38,7 +38,7 @@ def command(*more: str, environment: str | None = None) -> list[str]:
 
 
 def test_options_of_spark_pass_and_win() -> None:
-    """What stands behind `--` comes last, so that Spark takes it where we say another."""
+    """Options after `--` come last, so that Spark prefers them to ours."""
     words = command("--executor-memory", "4g", "--conf", "spark.ui.enabled=true")
     assert words.index("--executor-memory") > words.index("spark.ui.enabled=false")
     assert words.index("spark.ui.enabled=true") > words.index("spark.ui.enabled=false")
@@ -46,12 +46,12 @@ def test_options_of_spark_pass_and_win() -> None:
 
 
 def test_no_secret_is_on_the_command_line() -> None:
-    """Passwords stay in the topology's variables, which the driver reads: nothing for `ps` or `--print`."""
+    """Passwords stay in the topology's variables, which the driver reads; `ps` and `--print` do not show them."""
     assert "hunter2" not in shown(command())
 
 
 def test_a_packed_environment_is_sent_and_used() -> None:
-    """Executors run the Python that they were sent, the driver its own."""
+    """Executors run the Python that was shipped, the driver its own."""
     words = command(environment="env.tar.gz")
     assert words[words.index("--archives") + 1] == "env.tar.gz#environment"
     assert "spark.pyspark.python=./environment/bin/python" in words
@@ -70,7 +70,7 @@ def test_a_packed_environment_is_sent_and_used() -> None:
     ],
 )
 def test_what_can_not_be_given_is_refused(more: list[str], said: str) -> None:
-    """With the reason and what to do instead."""
+    """The error has the reason and an alternative."""
     with pytest.raises(UsageError, match=said) as refused:
         command(*more)
     assert refused.value.hint

@@ -1,4 +1,5 @@
-"""An upsert topic is ours: nothing of others is written over or deleted, by what the records themselves say."""
+"""Ownership of an upsert topic is known from its records; records of other producers are never overwritten or
+deleted."""
 
 from __future__ import annotations
 
@@ -21,19 +22,19 @@ OURS, OTHERS = [("run", b"7f3a")], [("trace", b"x")]
 
 @pytest.mark.parametrize("firsts", [[], [OURS], [OURS, OURS]])
 def test_an_empty_topic_and_one_that_we_began_are_ours(firsts: Sequence[list[tuple[str, bytes]]]) -> None:
-    """A topic that an operator has made is as good as one of our own; a restart finds what it has written."""
+    """A topic created by an operator is accepted; a restart recognizes its own records."""
     check_own("t.wide", firsts)
 
 
 @pytest.mark.parametrize("firsts", [[OTHERS], [[]], [OURS, OTHERS]])
 def test_a_topic_that_others_began_is_refused(firsts: Sequence[list[tuple[str, bytes]]]) -> None:
     """Its rows would be mixed with ours, and a new run would delete them."""
-    with pytest.raises(UsageError, match=r"topic t\.wide holds records of others; name the table otherwise"):
+    with pytest.raises(UsageError, match=r"topic t\.wide holds records of another producer; name the table otherwise"):
         check_own("t.wide", firsts)
 
 
 def test_the_sweep_leaves_what_others_have_written() -> None:
-    """Only keys whose newest record is a former run's are deleted."""
+    """Only keys whose newest record belongs to a former run are deleted."""
     log = [
         (b"former", b"{}", [("run", b"old")]),
         (b"now", b"{}", [("run", b"old")]),
@@ -51,7 +52,7 @@ def test_the_sweep_leaves_what_others_have_written() -> None:
 @pytest.mark.integration
 @pytest.mark.kafka
 def test_a_topic_of_others_stays_as_it_is() -> None:
-    """Kafka's own answers: refused before a record is written; ours is taken again and swept."""
+    """With Kafka's own answers: refused before a record is written; our own topic is accepted and swept."""
     servers = f"127.0.0.1:{os.environ.get('TAILORBIRD_PORT_KAFKA', '9092')}"
     theirs, ours = (f"upsert_{uuid.uuid4().hex[:8]}.wide" for _ in range(2))
     admin = AdminClient({"bootstrap.servers": servers})
@@ -59,7 +60,7 @@ def test_a_topic_of_others_stays_as_it_is() -> None:
     producer = Producer({"bootstrap.servers": servers})
     producer.produce(theirs, b"{}", b"key", partition=1)
     assert producer.flush(30) == 0
-    with pytest.raises(UsageError, match="holds records of others"):
+    with pytest.raises(UsageError, match="holds records of another producer"):
         UpsertTopic(Brokers(servers), theirs, partitions=2, replication=1).check()
     table = UpsertTopic(Brokers(servers), ours, partitions=2, replication=1)
     table.check()

@@ -1,4 +1,4 @@
-"""How Spark's Python workers start: by a Python without Spark's zip, from a daemon that has loaded what they need."""
+"""Spark's Python workers start from a Python without Spark's zip, by a daemon that has loaded what they need."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.waiting import wait_for
 
 @pytest.fixture
 def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """One in a folder, beside a PYTHONPATH, that a shell would take apart."""
+    """Return an executable in a folder, and a PYTHONPATH, that a shell would split."""
     folder = tmp_path / "it's $HOME"
     (folder / "lib").mkdir(parents=True)
     monkeypatch.setenv("PYTHONPATH", str(folder / "lib"))
@@ -36,7 +36,7 @@ def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_workers_find_modules_where_the_driver_does(python: Path, tmp_path: Path) -> None:
-    """Whatever Spark puts before them, with the same arguments, environment and standard input."""
+    """Spark's own path entries do not matter; arguments, environment and standard input are passed on."""
     with zipfile.ZipFile(tmp_path / "zipped.zip", "w") as archive:
         archive.writestr("pyspark.py", "")
     program = "import os, sys, pyspark; print(pyspark.__file__, sys.argv[1:], os.environ['MORE'], sys.stdin.read())"
@@ -48,7 +48,7 @@ def test_workers_find_modules_where_the_driver_does(python: Path, tmp_path: Path
 
 
 def test_a_worker_is_the_process_that_spark_has_started(python: Path) -> None:
-    """Its exit status and its signals are the worker's, and no other process stays behind a kill."""
+    """Its exit status and its signals are the worker's, and a kill leaves no other process."""
     assert subprocess.run([str(python), "-c", "raise SystemExit(7)"], timeout=60, check=False).returncode == 7
     program = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -60,12 +60,12 @@ def test_a_worker_is_the_process_that_spark_has_started(python: Path) -> None:
 
 
 def test_it_is_this_python_where_no_file_can_be_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "access", lambda path, mode: False)  # what a folder mounted noexec answers
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # as in a folder mounted noexec
     assert worker_python(tmp_path) == Path(sys.executable)
 
 
 def test_asking_for_states_imports_nothing_heavy() -> None:
-    """Spark asks a process of its own per stateful operator, one after the other, and waits ten seconds for each."""
+    """Spark asks a separate process per stateful operator, one after the other, and waits ten seconds for each."""
     program = """
 import sys, pickle, pyspark.sql.streaming.transform_with_state_driver_worker
 before = {*sys.modules}
@@ -79,7 +79,7 @@ print(sorted({*sys.modules} - before))
 
 
 class _Work:
-    """What a processor does, and how often it has been unpickled."""
+    """A processor's work, which counts how often it was unpickled."""
 
     loaded = 0
 
@@ -111,7 +111,7 @@ def test_work_is_unpickled_when_rows_come(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_daemon_forks_what_has_loaded_all_and_runs_no_thread() -> None:
-    """A thread that holds a lock while its process is forked holds it for ever in the new one."""
+    """A lock held by a thread during a fork would stay locked in the new process."""
     program = """
 import os, sys
 from joins.engine.workers.proc_worker import load
@@ -124,7 +124,7 @@ print(*(name in sys.modules for name in names), len(os.listdir("/proc/self/task"
 
 
 def test_the_daemon_is_pysparks(python: Path) -> None:
-    """It tells its port, nothing before; each connection gets a worker; behind the daemon's end there is none."""
+    """It prints only its port; each connection gets a worker; when the daemon ends, no worker remains."""
     environ = {
         **os.environ,
         "PYTHON_UNIX_DOMAIN_ENABLED": "true",
@@ -142,14 +142,14 @@ def test_the_daemon_is_pysparks(python: Path) -> None:
                 connection.connect(path)
                 (pid,) = struct.unpack("!i", connection.recv(4, socket.MSG_WAITALL))
                 assert Path(f"/proc/{pid}").exists()
-                # pyspark's worker says its number first, and then lets the daemon's signal end it
+                # pyspark's worker sends its number first, and then the daemon's signal ends it
                 wait_for(partial(_hears_hangups, pid), f"worker {pid} does not begin")
             daemon.stdin.close()
-            assert [one.recv(1), other.recv(1)] == [b"", b""]  # closed as their workers end
+            assert [one.recv(1), other.recv(1)] == [b"", b""]  # closed, as their workers end
         daemon.wait(60)
 
 
 def _hears_hangups(pid: int) -> bool:
-    """Whether a process does not ignore SIGHUP."""
+    """Return whether a process does not ignore SIGHUP."""
     (ignored,) = re.findall(r"^SigIgn:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
     return not int(ignored, 16) & 1 << (signal.SIGHUP - 1)

@@ -1,7 +1,8 @@
-"""Random joins by time: append-only tables whose rows come out of order, late, again, changed; silent sides.
+"""Random joins by time: append-only tables whose rows arrive out of order, late, repeated, changed; silent sides.
 
-A history is a list of batches, so that everybody knows which row is late: it is not the SELECT alone that says what the
-table shows. `judged` says it once more, in the simplest way.
+A history is a list of batches, which determine the rows that are late, since the SELECT alone does not define the
+table.
+`judged` computes the expected rows in the simplest way.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ Row = dict[str, Any]
 class TimedCase:
     """A query, whose `case` has no history, and its history; `lateness` in seconds by table.
 
-    A word: (table, op, row, former row). The last batch flushes: far behind all others, a row of each table, so that
-    nothing is waited for any more.
+    A word: (table, op, row, former row). The last batch flushes: it has a row of each table, far later than all others,
+    so that the join waits for no row any more.
     """
 
     case: Case
@@ -52,7 +53,7 @@ SHAPES = ("plain", "plain", "joined", "grouped", "filtered")
 
 
 def random_timed(seed: int, shape: str | None = None) -> TimedCase:
-    """The case of a seed; the same in every run."""
+    """Return the case of a seed, the same in every run."""
     chance = random.Random(seed)
     shape = shape or chance.choice(SHAPES)
     left, right = chance.choice([TIMED, TIMED[::-1], (TIMED[1], TIMED[1])])
@@ -77,7 +78,7 @@ def random_timed(seed: int, shape: str | None = None) -> TimedCase:
 
 
 def timed_of(case: Case, chance: random.Random) -> TimedCase:
-    """A query of one's own with a random history."""
+    """Return a given query with a random history."""
     lateness = {name: 60 * int(text.removesuffix("m")) for name, text in case.watermarks.items()}
     return TimedCase(case=case, lateness=lateness, batches=_batches(chance, sorted(case.tables)))
 
@@ -135,7 +136,7 @@ def _word(
     dice = chance.random()
     again = chance.choice([*known.values()]) if known else None
     if again is not None and dice < 0.1:
-        return (name, chance.choice("cr"), again, None)  # told once more
+        return (name, chance.choice("cr"), again, None)  # repeated
     if again is not None and dice < 0.15 and name in TIMED:
         return (name, "u", {**again, "n": 99}, again)
     if again is not None and dice < 0.2 and name in TIMED:
@@ -161,7 +162,7 @@ def _word(
 
 
 def _flushed(name: str, number: int) -> tuple[str, Row]:
-    """A row so young that no other is waited for; it meets nothing."""
+    """Return a row so late that the join waits for no other; it matches nothing."""
     row: Row = {column: None for column in TABLES[name] if column != "key"}
     row["id"] = number
     if name == "crm.customers":
@@ -173,14 +174,14 @@ def _flushed(name: str, number: int) -> tuple[str, Row]:
 
 
 def moment(seconds: float, digits: int) -> str:
-    """A canonical datetime so many seconds after the start."""
+    """Return a canonical datetime this many seconds after the start."""
     at = START + dt.timedelta(microseconds=round(seconds * 10**digits) * 10 ** (6 - digits))
     text = at.isoformat()
     return (text.rstrip("0") if "." in text else text) + "Z"
 
 
 def logged(timed: TimedCase) -> list[list[Logged]]:
-    """The records of each batch."""
+    """Return the records of each batch."""
     ends: dict[tuple[str, int], int] = {}
     batches: list[list[Logged]] = []
     count = 0
@@ -221,7 +222,7 @@ def _event(table: TableId, op: str, after: Row | None, before: Row | None, numbe
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What became of a history: the rows that are there by table, as DuckDB is to read them; how many letters."""
+    """The expected outcome of a history: the remaining rows by table, for DuckDB; and the number of dead letters."""
 
     tables: dict[TableId, dict[tuple[Any, ...], Row]]
     late: int
@@ -229,7 +230,8 @@ class Judged:
 
 
 def judged(timed: TimedCase, names: frozenset[str], watermarks: list[int] | None = None) -> Judged:
-    """The final tables without late rows; `names`: the join's tables. `watermarks` (ms): those that batches had."""
+    """Return the final tables without late rows; `names`: the join's tables. `watermarks` (ms): those of the
+    batches."""
     tables: dict[TableId, dict[tuple[Any, ...], Row]] = {table_id(name): {} for name in timed.case.tables}
     youngest: dict[str, dt.datetime] = {}
     watermark = dt.datetime(1970, 1, 1)

@@ -1,7 +1,7 @@
-"""Change topics in memory as Kafka has them, with a cleaner, and the runs of a join that reads them.
+"""Simulate Kafka's change topics in memory, with a cleaner, and the runs of a join that reads them.
 
-A run looks before it reads, as `joins.run_join` does, and begins again where `joins.stores.compaction` says so: what
-the table then holds is what the new run has written, since the sweep takes the rest.
+A run checks the log before it reads, as `joins.run_join` does, and starts over when `joins.stores.compaction` requires
+it. Then the table holds what the new run has written, since the sweep deletes the rest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ At = tuple[str, int]
 
 @dataclass
 class Topics:
-    """What is committed, and when; a topic that is lost is made anew, empty."""
+    """The committed records with their times; a lost topic is recreated empty."""
 
     names: tuple[str, ...]
     partitions: int
@@ -40,13 +40,13 @@ class Topics:
             self.lose(name)
 
     def lose(self, topic: str) -> None:
-        """It is deleted, and made anew."""
+        """Delete and recreate the topic."""
         self.made[topic] += 1
         for partition in range(self.partitions):
             self.logs[topic, partition], self.ends[topic, partition] = [], 0
 
     def publish(self, topic: str, key: bytes, value: bytes | None, partitions: Iterable[int]) -> None:
-        """One record, or one of each of these partitions."""
+        """Publish one record, or one to each of these partitions."""
         for partition in partitions:
             at = (topic, partition)
             one = Logged(topic=topic, partition=partition, offset=self.ends[at], key=key, value=value)
@@ -54,7 +54,7 @@ class Topics:
             self.ends[at] += 1
 
     def clean(self) -> None:
-        """The cleaner works, somewhere: of what is old enough it leaves the newest record of each key."""
+        """Run the cleaner somewhere: of old enough records it keeps the newest one of each key."""
         for at, log in self.logs.items():
             old = sum(reported < self.now - LAG for reported, _ in log)
             done = self.chance.choice([0, old, self.chance.randint(0, old)])
@@ -67,32 +67,32 @@ class Topics:
             self.logs[at] = kept + log[done:]
 
     def behind(self, at: At, offset: int) -> list[Logged]:
-        """The records of a partition from an offset on."""
+        """Return the records of a partition from an offset on."""
         return [one for _, one in self.logs[at] if one.offset >= offset]
 
     def offsets(self, of: Callable[[At], int]) -> dict[str, dict[int, int]]:
-        """A number per partition."""
+        """Return a number per partition."""
         found: dict[str, dict[int, int]] = {}
         for at in self.logs:
             found.setdefault(at[0], {})[at[1]] = of(at)
         return found
 
     def young(self, at: At, since: int) -> int:
-        """The first offset of a record that is not older."""
+        """Return the first offset of a record that is not older."""
         return next((one.offset for reported, one in self.logs[at] if reported >= since), self.ends[at])
 
     def count(self, zone: Mapping[str, Mapping[int, int]]) -> dict[str, dict[int, int]]:
-        """How many records each partition of a zone holds."""
+        """Count the records of each partition of a zone."""
         return self.offsets(lambda at: sum(one.offset < zone[at[0]][at[1]] for _, one in self.logs[at]))
 
     @property
     def ids(self) -> dict[str, str]:
-        """What tells a topic from one of the same name."""
+        """Return the ids that distinguish topics of the same name."""
         return {name: str(self.made[name]) for name in self.names}
 
 
 class _Reads(Simulation):
-    """The plan's steps over the topics as they are: markers read again what the cleaner has left."""
+    """The plan's steps over the current topics: markers read again what the cleaner has left."""
 
     topics: Topics
 
@@ -101,7 +101,7 @@ class _Reads(Simulation):
 
 
 class Runs:
-    """The join of a plan: reads in random batches, and begins anew where its log is not what it was."""
+    """The join of a plan: it reads random batches, and starts over when its log has changed."""
 
     def __init__(self, plan: Plan, topics: Topics, chance: Random) -> None:
         self.plan, self.topics, self.chance = plan, topics, chance
@@ -109,7 +109,7 @@ class Runs:
         self.begin()
 
     def begin(self) -> None:
-        """With an empty state, at the log's beginning."""
+        """Start with an empty state, at the log's beginning."""
         topics = self.topics
         since = compaction.settled_since(LAG, LAG, topics.now)
         self.settled = topics.offsets(lambda at: topics.young(at, since))
@@ -126,10 +126,10 @@ class Runs:
         )
         self.simulation.topics = topics
         self.begun += 1
-        assert self.begun < 100, "the join begins again and again"
+        assert self.begun < 100, "the join starts over again and again"
 
     def deliver(self, *, everything: bool = False) -> None:
-        """A batch of what is committed, or batches up to its end; each partition goes on at its own pace."""
+        """Deliver a batch of what is committed, or batches up to the end, with uneven progress of the partitions."""
         chance, topics = self.chance, self.topics
         while True:
             if self._refused():
@@ -154,13 +154,13 @@ class Runs:
                 return
 
     def _wanted(self, at: At) -> int:
-        """Up to where the run's first cut goes: the last record there may be gone."""
+        """Return the target of the run's first cut: the last record there may be gone."""
         return max(
             (one.offset + 1 for _, one in self.topics.logs[at] if one.offset < self.target[at[0]][at[1]]), default=0
         )
 
     def _refused(self) -> bool:
-        """Whether the query must not go on."""
+        """Return whether the query must not continue."""
         topics = self.topics
         since = compaction.unread_since(LAG, topics.now)
         now = {

@@ -1,4 +1,4 @@
-"""Plans that keep the first rows of each group, compiled from a SELECT; `answer` is the same in DuckDB's own words."""
+"""Plans that keep the first rows of each group, compiled from a SELECT; `answer` is the same in DuckDB's SQL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.joins.joincase import Case
 
 @cache
 def top_plans() -> dict[str, GroupPlan]:
-    """The first rows of groups: of a table with values of all types, of a join, and of groups with lists."""
+    """Return the first rows of groups: of a table with values of all types, of a join, and of groups with lists."""
     of = "id, customer_id, kind, n, amount, weight, day, seen"
     top = _first(
         "top", f"SELECT {of}, ROW_NUMBER() OVER (PARTITION BY kind ORDER BY weight DESC, seen) AS place "

@@ -1,4 +1,4 @@
-"""Seeds in chunks: `make unit` has the first, `make test` all."""
+"""Seeds in chunks: `make unit` runs the first, `make test` all."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 
 
 def most_long(chunks: Iterable[int]) -> list[Any]:
-    """Parameters of a law that is repeated over chunks of seeds: all but the first are marked `long`."""
+    """Return parameters of a property that is repeated over chunks of seeds: all but the first are marked `long`."""
     return [pytest.param(first, marks=pytest.mark.long) if place else first for place, first in enumerate(chunks)]
 
 
 def schedules(paths: Sequence[Path], all_of_them: int) -> list[Any]:
-    """(Path, seeds) of cases: each of them under four schedules, and under all others, marked `long`."""
+    """Return (path, seeds) of cases: each with four schedules, and with all others, marked `long`."""
     few, long = 4, pytest.mark.long
     return [
         *(pytest.param(path, range(few), id=path.stem) for path in paths),

@@ -1,5 +1,6 @@
-"""Laws of groups: whatever rows have come and gone, however that was cut into batches and added up in places, a group
-says what a naive computation over the rows that are left says, and its store holds nothing else."""
+"""Properties of groups: whatever rows were added and removed, in whatever batches and partitions, a group's result
+equals
+a naive computation over the remaining rows, and its store holds nothing else."""
 
 from __future__ import annotations
 
@@ -78,7 +79,7 @@ NAMES = list(KINDS)
 
 
 def _grouping() -> Grouping:
-    """Every function over every type: in one group, since each keeps what is its own."""
+    """Return one group with every function over every type, since each keeps its own values."""
     totals = tuple(Total(argument=i, type=type_) for i, type_ in enumerate(KINDS.values()))
     made: list[Bag] = []
     for i, type_ in enumerate(KINDS.values()):
@@ -131,19 +132,19 @@ def _micros(text: str) -> Decimal:
 
 
 def limit(values: Sequence[Canonical]) -> str:
-    """The sum or mean of doubles some of which are no finite numbers."""
+    """Return the sum or mean of doubles some of which are not finite."""
     there = {str(value) for value in values if value in NOT_FINITE}
     return there.pop() if len(there) == 1 else "NaN"
 
 
 class Naive:
-    """The results over the rows that are there."""
+    """Computes the results from the existing rows."""
 
     def __init__(self, rows: Sequence[Sequence[Canonical]]) -> None:
         self.rows = rows
 
     def tuples(self, bag: Bag) -> list[tuple[Canonical, ...]]:
-        """With repetitions, sorted one value after the other, the last one first: sorting is stable."""
+        """Return the tuples with repetitions, sorted by one value after the other, the last one first (stable sort)."""
         found = [tuple(row[i] for i in bag.arguments) for row in self.rows]
         found = [values for values in found if None not in values[: bag.needed]]
         for place in reversed(range(len(bag.arguments))):
@@ -155,7 +156,7 @@ class Naive:
         return found
 
     def value(self, result: Result) -> Any:
-        """What a result reads as; `...` for what does not fit."""
+        """Return the value of a result; `...` if it does not fit."""
         if result.function == "count_rows":
             return len(self.rows)
         if result.function in ("count", "sum", "avg"):
@@ -186,7 +187,7 @@ class Naive:
         return [one[-1] for one in once if one[-1] is not None]
 
     def fitting(self, exact: Fraction, result: Result) -> Any:
-        """In the result's type."""
+        """Return the number in the result's type."""
         if result.type.kind == "float64":
             try:
                 return float(exact)
@@ -204,7 +205,7 @@ class Naive:
 
 
 class Kept(dict[bytes, bytes]):
-    """A store, and what was written of it in a batch."""
+    """A store that remembers what was written in a batch."""
 
     def put(self, k: bytes, value: bytes | None) -> None:
         if value is None:
@@ -220,7 +221,7 @@ def contributed(rows: Sequence[Canonical] | None) -> bytes | None:
 def report(
     group: Grouping, store: Kept, found: Sequence[Transition], chance: random.Random, target: int = 9
 ) -> list[Message]:
-    """A batch of differences, added up in up to three places that hold little, through the group's step."""
+    """Pass a batch of changes, summed in up to three small partitions, through the group's step."""
     places: list[list[Transition]] = [[] for _ in range(3)]
     for one in found:
         chance.choice(places).append(one)
@@ -231,7 +232,7 @@ def report(
 
 
 def consistent(group: Grouping, store: Kept) -> None:
-    """Every entry belongs to the group, every page is as large as may be and as the directory says."""
+    """Check that every entry belongs to the group, and that every page has an allowed size and its directory entry."""
     head = store.get(b"\x057")
     if head is None:
         assert store == {}
@@ -250,7 +251,7 @@ def consistent(group: Grouping, store: Kept) -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[list[tuple[tuple[Canonical, ...] | None, tuple[Canonical, ...] | None]]]:
-    """Batches of (before, after) of rows."""
+    """Generate batches of (before, after) of rows."""
     there: list[tuple[Canonical, ...]] = []
     batches = []
     pool = draw(st.lists(ROW, min_size=1, max_size=8))
@@ -272,7 +273,7 @@ def histories(draw: st.DrawFn) -> list[list[tuple[tuple[Canonical, ...] | None, 
 @settings(max_examples=150, deadline=None)
 @given(histories(), st.integers(0, 2**32))
 def test_a_group_says_what_its_rows_say(history: list[list[tuple[Any, Any]]], seed: int) -> None:
-    """Every function over every type, NULLs and both orders; when the last row has gone, nothing is left of it."""
+    """Every function over every type, NULLs and both orders; after the last row is deleted, no state is left."""
     chance, store, rows = random.Random(seed), Kept(), Counter[Any]()
     reported: bytes | None = None
     with pytest.MonkeyPatch.context() as patch:
@@ -292,7 +293,7 @@ def test_a_group_says_what_its_rows_say(history: list[list[tuple[Any, Any]]], se
             expected = [naive.value(result) for result in GROUP.results]
             texts = json.loads(b"[" + (values_text(out[0].p) if out else reported or b"") + b"]")
             assert texts == [7, *(None if value is ... else value for value in expected)]
-            if not out:  # it reads as it did
+            if not out:  # its result did not change
                 continue
             assert (out[0].k, out[0].op, out[0].v) == (b"\x097", DIM_PUT, 1)
             assert values_text(out[0].p) != reported
@@ -341,8 +342,8 @@ def _differences(numbers: Sequence[int], before: bool) -> Iterator[Transition]:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_change_of_a_large_bag_costs_a_page(seed: int) -> None:
-    """5,000 values come and go in any order: pages stay full enough, and the least and the greatest can go for the
-    price of the directory and one page."""
+    """5,000 values are added and removed in any order. Pages stay full enough, and removing the least or the greatest
+    value costs the directory and one page."""
     chance, store, group = random.Random(seed), Counted(), _large()
     everything = chance.sample(range(5_000), 5_000)
     for start in range(0, 5_000, 500):
@@ -353,7 +354,7 @@ def test_a_change_of_a_large_bag_costs_a_page(seed: int) -> None:
     for number in (0, 4_999, 2_500):
         store.read, store.written = [], []
         report(group, store, list(_differences([number], True)), chance)
-        assert len(store.written) <= 2 + 1  # the entry, the page, and one that took it in
+        assert len(store.written) <= 2 + 1  # the entry, the page, and one that it was merged into
         assert len(store.read) <= 1 + 3  # the entry, the page, the last one, and a neighbour
     assert values_of_text(opened_row(group, store)) == [7, 4_997, 1, 4_998, 4_997]
     left = [number for number in everything if number not in (0, 4_999, 2_500)]
@@ -374,7 +375,7 @@ def opened_row(group: Grouping, store: Kept) -> bytes:
 
 @pytest.mark.parametrize("kind", ["rows", "values"])
 def test_more_gone_than_there_were_is_a_fault(kind: str) -> None:
-    """Nothing is clamped: what can not be stops the query, and the store stays as it was."""
+    """Nothing is clamped: an impossible count stops the query, and the store stays as it was."""
     store, group, chance = Kept(), _large(), random.Random(0)
     report(group, store, list(_differences([1, 2], False)), chance)
     before = dict(store)
@@ -385,7 +386,7 @@ def test_more_gone_than_there_were_is_a_fault(kind: str) -> None:
 
 
 def test_a_group_of_everything_is_always_there() -> None:
-    """Its row leaves in the first batch, and not again while nothing changes; without rows it reads as empty."""
+    """Its row is emitted in the first batch, and not again while nothing changes; without rows it has empty results."""
     store, group, chance = Kept(), _large(always="7"), random.Random(0)
     (reported,) = report(group, store, [], chance, SINK)
     assert (reported.op, values_of(reported.p)) == (ROW_PUT, [7, 0, None, None, 0])
@@ -428,5 +429,5 @@ def test_a_double_reads_back_as_it_was(value: float) -> None:
     ],
 )
 def test_texts_of_doubles(value: float, text: str) -> None:
-    """The same in both engines."""
+    """Texts are the same in both engines."""
     assert double_text(value) == text.encode()

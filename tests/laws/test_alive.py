@@ -1,5 +1,5 @@
-"""Laws from commit to row: servers are alive while capture and join begin, stop, die and are overtaken; at the end the
-stored table is DuckDB's answer to the same SELECT over what the servers hold."""
+"""Properties from commit to row: servers are live while capture and join start, stop, die and are overtaken. At the end
+the stored table is DuckDB's answer to the same SELECT over the servers' tables."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.joins.joincase import read_case
 from tests.laws.chunks import most_long, schedules
 
 CASES = sorted((Path(__file__).parents[1] / "cases" / "joins" / "alive").glob("*.case"))
-QUICK, CHUNK, LIVES = 300, 100, 10  # lives of one query each
+QUICK, CHUNK, LIVES = 300, 100, 10  # histories of one query each
 
 
 @pytest.mark.parametrize("first", most_long(range(0, QUICK, CHUNK)))
 def test_what_the_servers_hold_is_what_is_stored(first: int) -> None:
-    """Random lives: first starts under traffic, added tables, lost logs, tables swapped and emptied, crashes."""
+    """Random histories: starts during traffic, added tables, lost logs, tables swapped and emptied, crashes."""
     for seed in range(first, first + CHUNK):
         run_alive(random_life(seed, seed // LIVES), seed)
 
@@ -27,13 +27,13 @@ def test_what_the_servers_hold_is_what_is_stored(first: int) -> None:
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("first", range(100_000, 120_000, 2000))
 def test_the_same_of_many_more(first: int) -> None:
-    """20,000 more."""
+    """It runs 20,000 more."""
     for seed in range(first, first + 2000):
         run_alive(random_life(seed, seed // LIVES), seed)
 
 
 @pytest.mark.parametrize(("path", "seeds"), schedules(CASES, 40))
 def test_what_failed_once(path: Path, seeds: range) -> None:
-    """Every life after which a table was wrong once, under many schedules."""
+    """Every history after which a table was once wrong, with many schedules."""
     for seed in seeds:
         run_alive(read_case(path), seed)

@@ -1,5 +1,5 @@
-"""Laws of barriers: whenever the driver dies and however positions move, what a barrier says was written was written,
-every batch's own barrier can be seen, and in the end all that was reached is told."""
+"""Properties of barriers: for any crash of the driver and any progress of positions, everything that a barrier promises
+was written, every batch's own barrier is visible, and finally all progress is published."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ SCHEDULES = 400
 
 @dataclass
 class Stored:
-    """What outlives a driver: bound stamps, rows written, the one barrier that HBase shows, and Spark's commits."""
+    """The state that survives a driver: bound timestamps, rows written, HBase's only visible barrier, Spark's
+    commits."""
 
     bound: dict[int, int] = field(default_factory=dict)
     written: dict[int, int] = field(default_factory=dict)
-    barrier: tuple[int, int, int] = (0, -1, 0)  # stamp, batch, position
+    barrier: tuple[int, int, int] = (0, -1, 0)  # batch timestamp, batch, position
     committed: int = -1
     position: int = 0
 
     def put(self, timestamp: int, batch: int, position: int) -> None:
-        """HBase shows the newest cell; Solr's fence drops an older document."""
+        """Put the barrier: HBase shows the newest cell; Solr's version check drops an older document."""
         self.barrier = max(self.barrier, (timestamp, batch, position))
         self.check()
 
@@ -41,7 +42,7 @@ class Stored:
 
 
 class Driver:
-    """One life of the driver: a batch is done step by step, and barriers without a batch come at any moment."""
+    """One run of the driver: it processes a batch step by step, and puts barriers between batches at any moment."""
 
     def __init__(self, stored: Stored, clock: Callable[[], int]) -> None:
         self.stored, self.clock = stored, clock
@@ -52,7 +53,7 @@ class Driver:
         self.steps: list[Callable[[], None]] = []
 
     def batch(self) -> None:
-        """One more step of the batch at hand."""
+        """Take one more step of the current batch."""
         if not self.steps:
             number = self.stored.committed + 1
             self.steps = [lambda: self.bind(number), *[lambda: self.write(number)] * ROWS]
@@ -68,7 +69,7 @@ class Driver:
         self.stored.written[number] = min(ROWS, self.stored.written[number] + 1)
 
     def finish(self, number: int) -> None:
-        # a replay writes again what is there: only when it is through is the batch whole
+        # a replay repeats its writes: the batch is complete only after all of them
         self.stored.written[number] = ROWS
         self.finished = number
         self.stored.put(self.stored.bound[number], number, self.stored.position)
@@ -78,7 +79,7 @@ class Driver:
         self.stored.check()
 
     def follow(self) -> None:
-        """Positions have moved: a barrier without a batch, if one may be."""
+        """Positions have advanced: put a barrier between batches, if allowed."""
         if self.finished < 0 or self.stored.barrier[2] == self.stored.position:
             return
         timestamp = self.timestamps.between(self.stored.committed, self.clock())
@@ -108,7 +109,7 @@ def run_schedule(seed: int) -> None:
     while driver.steps or stored.committed + 1 in stored.bound:  # Spark repeats what it had begun
         driver.batch()
     driver.follow()
-    assert stored.committed < 0 or stored.barrier[2] == stored.position, "what was reached is not told"
+    assert stored.committed < 0 or stored.barrier[2] == stored.position, "the reached position was not published"
 
 
 def run_schedules() -> None:
@@ -117,13 +118,13 @@ def run_schedules() -> None:
 
 
 def test_no_barrier_says_too_much() -> None:
-    """Any order of batches, positions and deaths: no half-written batch looks whole, no batch's barrier is hidden, and
-    at the end the newest position is told."""
+    """With any order of batches, positions and crashes, no half-written batch looks complete, no batch's barrier is
+    hidden, and at the end the newest position is published."""
     run_schedules()
 
 
 def test_the_law_notices_a_barrier_over_a_bound_timestamp(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Barriers without a batch at any time, as they once were: the law finds the half-written batch."""
+    """With barriers between batches at any time, as in an earlier version, the test finds the half-written batch."""
 
     class Hasty(BatchTimestamps):
         def between(self, committed: int, now_ms: int) -> int | None:
@@ -136,7 +137,7 @@ def test_the_law_notices_a_barrier_over_a_bound_timestamp(monkeypatch: pytest.Mo
 
 
 def test_the_law_notices_that_a_death_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver that does not ask, when it starts, whether a stamp is bound already breaks the promise as well."""
+    """A driver that does not check for a bound timestamp when it starts breaks the promise as well."""
 
     class Forgetful(BatchTimestamps):
         def __init__(self, *, last: int, committed: int, bound: bool) -> None:
@@ -148,7 +149,7 @@ def test_the_law_notices_that_a_death_forgets(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_timestamps_grow() -> None:
-    """Every stamp is greater than the one before, whatever the clock says; a replay has the one that it had."""
+    """Every timestamp is greater than the last one, whatever the clock shows; a replay keeps its timestamp."""
     made = timestamps.BatchTimestamps(last=10, committed=4, bound=False)
     assert made.of_batch(5, None, 5) == 12
     assert made.between(4, 100) is None

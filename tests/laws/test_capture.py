@@ -1,4 +1,4 @@
-"""Capture as a whole, without servers: whatever is killed whenever, the log ends up with each change exactly once."""
+"""Capture as a whole, without servers: for any crashes the log ends up with each change exactly once."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Server:
             yield before, None
 
     def step(self) -> None:
-        """Something else happens at the server, and the reader may die."""
+        """Change something at the server, and perhaps kill the reader."""
         self.steps += 1
         assert self.steps < 10_000, "capture does not come to an end"
         if self.random.random() < 0.5:
@@ -148,7 +148,7 @@ class Chunks:
         state = self.server.states[seen]
         last = request.last[0] if request.last else max(state, default=0)
         rest = sorted(key for key in state if (not request.after or key > request.after[0]) and key <= last)
-        # the server goes on between the SELECT and the look at its position
+        # the server continues between the SELECT and the query of its position
         self.server.step()
         gtids = f"{UUID}:1-{self.server.committed}" if self.server.committed else ""
         return Chunk(
@@ -162,7 +162,7 @@ class Chunks:
 
 @dataclass
 class Reading:
-    """The log being read: transactions behind the first `number` of them."""
+    """A reader of the log: transactions after the first `number` of them."""
 
     server: Server
     number: int
@@ -222,7 +222,7 @@ class Dying(MemoryLog):
 
 
 def capture_all(history: History, seed: int, crash: float, rows: int, largest: int = 1000) -> tuple[Server, Broker]:
-    """Sessions until one has captured everything; crashes stop after a while so that it ends."""
+    """Run sessions until one has captured everything; crashes stop after a while so that it ends."""
     random, broker = Random(seed), Broker()
     server = Server(history=history, random=random, crash=crash)
     wanted = len(history)
@@ -257,7 +257,7 @@ def capture_all(history: History, seed: int, crash: float, rows: int, largest: i
 
 
 def numbers(checkpoint: Checkpoint) -> int:
-    """How many transactions a checkpoint covers."""
+    """Count the transactions that a checkpoint covers."""
     covered = checkpoint.position.gtid_set
     return int(covered.rpartition("-")[2].rpartition(":")[2]) if covered else 0
 
@@ -275,8 +275,8 @@ histories = st.lists(st.lists(operations, max_size=4), min_size=1, max_size=12)
     st.sampled_from([1, 2, 1000]),
 )
 def test_exactly_once_whatever_dies(history: History, seed: int, crash: float, rows: int, largest: int) -> None:
-    """Each change behind the low watermark is logged once, in order, without gap, also where a transaction takes
-    several commits; the state is the source's."""
+    """Each change after the low watermark is logged once, in order, without gaps, even if a transaction takes several
+    commits; the final state is the source's."""
     server, broker = capture_all(history, seed, crash, rows, largest)
     first = broker.checkpoints[0]
     logged = [
@@ -294,7 +294,7 @@ def test_exactly_once_whatever_dies(history: History, seed: int, crash: float, r
     sequences = [value["source"]["sequence"] for value in streamed]
     assert sequences == list(range(1, len(expected) + 1))
     newest: dict[int, int] = {}
-    for value in logged:  # a row that was read never stands behind a change of its key that it does not show
+    for value in logged:  # a snapshot row never follows a change of its key that it does not contain
         row = value["after"] or value["before"]
         assert value["source"]["sequence"] >= newest.get(row["id"], 0)
         newest[row["id"]] = value["source"]["sequence"]
@@ -311,7 +311,7 @@ def test_exactly_once_whatever_dies(history: History, seed: int, crash: float, r
 
 @given(histories, st.integers(0, 2**32), st.sampled_from([0.05, 0.2]))
 def test_checkpoints_only_move_forward(history: History, seed: int, crash: float) -> None:
-    """A checkpoint never falls back and never stands inside a transaction; a snapshot that is done stays so."""
+    """A checkpoint never moves back and is never inside a transaction; a finished snapshot stays finished."""
     server, broker = capture_all(history, seed, crash, 3)
     whole = {0}
     for before, after in pairwise(broker.checkpoints):

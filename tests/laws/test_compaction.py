@@ -1,5 +1,6 @@
-"""Laws of reading beside Kafka's cleaner: what a query has read when it tells something is the log as it stood when its
-run began, and all that came since, whenever the cleaner works and however long the query stands still."""
+"""Properties of reading while Kafka's cleaner runs: when a query publishes something, it has read the log as it was
+when
+its run began and all later records, whenever the cleaner runs and however long the query stands still."""
 
 from __future__ import annotations
 
@@ -13,14 +14,14 @@ from joins.stores import compaction
 from joins.stores.compaction import PartitionNow, Reading
 
 LAG = 600_000  # ms
-LOOK = 10_000  # between two looks at the log
+LOOK = 10_000  # between two checks of the log
 TOPIC, PARTITION = "t", 0
 IDS = {TOPIC: "one"}
 
 
 @dataclass
 class Cleaned:
-    """A partition of a few keys, and what the cleaner has taken from it."""
+    """A partition with a few keys, and the records that the cleaner has removed."""
 
     chance: random.Random
     now: int = 10 * LAG
@@ -34,7 +35,7 @@ class Cleaned:
         self.end += 1
 
     def clean(self) -> None:
-        """Of what is old enough the newest record of each key stays."""
+        """Keep only the newest record of each key among old enough ones."""
         kept: set[str] = set()
         for offset in sorted(self.records, reverse=True):
             at, key = self.records[offset]
@@ -54,7 +55,7 @@ class Cleaned:
 
 @dataclass
 class Run:
-    """A query's run: what it found when it began, and what it has read since."""
+    """A query's run: what the log held when it began, and what it has read since."""
 
     log: Cleaned
     settled: int = 0
@@ -86,7 +87,7 @@ class Run:
         return False
 
     def step(self) -> bool:
-        """Read on; False if the run must begin again."""
+        """Read on; False if the run must start over."""
         log = self.log
         for offset in sorted(offset for offset in log.records if offset >= self.at)[: log.chance.randrange(1, 9)]:
             self.read.append(offset)
@@ -98,7 +99,7 @@ class Run:
         if self.complete:
             begun = [offset for offset in self.found if offset < self.target]
             came = [offset for offset in log.all if self.target <= offset < self.at]
-            assert self.read == [*begun, *came], "a record was taken before it was read"
+            assert self.read == [*begun, *came], "a record was removed before it was read"
         return True
 
 
@@ -124,7 +125,7 @@ def run_schedule(seed: int) -> Counter[str]:
                     continue
                 log.now += chance.randrange(LOOK)
                 if chance.random() < 0.3:
-                    log.clean()  # between the look and the reading
+                    log.clean()  # between the check and the read
                 if not run.step():
                     ends["begun again"] += 1
                     run = Run(log)
@@ -141,21 +142,21 @@ def run_schedules() -> Counter[str]:
 
 
 def test_what_is_read_was_there() -> None:
-    """Whatever the cleaner does and however long the query stands still: no complete run has missed a record. Runs are
-    refused, begin again and are complete, so that nothing of this is said of nothing."""
+    """No complete run misses a record, whatever the cleaner does and however long the query stands still. Runs are
+    refused, start over and complete, so the test is not vacuous."""
     ends = run_schedules()
     assert min(ends["refused"], ends["begun again"], ends["complete"]) > 50, ends
 
 
 def test_the_law_notices_a_query_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Going on however old the next record is, as it once was: the law finds the record that was taken."""
+    """If the query continues regardless of the next record's age, the test finds the removed record."""
     monkeypatch.setattr(Run, "refused", lambda self: False)
     with pytest.raises(AssertionError, match="was taken"):
         run_schedules()
 
 
 def test_the_law_notices_a_run_that_counts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the second count the cleaner works unseen in the zone that is read."""
+    """Without the second count, the cleaner changes the zone unnoticed while it is read."""
     monkeypatch.setattr(compaction, "thinned", lambda before, after: {})
     with pytest.raises(AssertionError, match="was taken"):
         run_schedules()
@@ -173,20 +174,21 @@ def reading(committed: int, *, settled: int = 0, target: int = 0, topic: str = "
     [
         (reading(5), PartitionNow(low=0, end=5, young=5), None),
         (reading(5), PartitionNow(low=7, end=9, young=9), "begins at offset 7, and 5 was to be read next: 2 offsets"),
-        (reading(5), PartitionNow(low=0, end=3, young=3), "deleted and made anew: partition 0 ends at 3, and was at 5"),
+        (reading(5), PartitionNow(low=0, end=3, young=3), "deleted and recreated: partition 0 ends at 3, and was at 5"),
         (reading(2, target=8), PartitionNow(low=0, end=7, young=7), "ends at 7, and was at 8 before"),
-        (reading(5, topic="other"), PartitionNow(low=0, end=9, young=9), "topic t was deleted and made anew"),
+        (reading(5, topic="other"), PartitionNow(low=0, end=9, young=9), "topic t was deleted and recreated"),
     ],
 )
 def test_what_is_lost_is_named(known: Reading, now: PartitionNow, said: str | None) -> None:
-    """The log's beginning behind the next record, an end in front of it, another topic: each in its own words."""
+    """The log begins after the next record, or ends before it, or the topic is another one: each has its own
+    message."""
     found = compaction.lost(known, {TOPIC: {0: now}}, IDS)
     assert found is None if said is None else said in (found or "")
 
 
 def test_a_topic_that_is_gone_is_named() -> None:
-    """A partition that is not there at all is told as well."""
-    assert "partition 0 is not there" in (compaction.lost(reading(5), {}, {}) or "")
+    """A missing partition is reported as well."""
+    assert "partition 0 is missing" in (compaction.lost(reading(5), {}, {}) or "")
 
 
 @pytest.mark.parametrize(
@@ -199,11 +201,11 @@ def test_a_topic_that_is_gone_is_named() -> None:
     ],
 )
 def test_the_smaller_lag_counts(settings: dict[str, str], lag: int | None) -> None:
-    """A topic made by others may be compacted sooner than the topology says; one that never is keeps nobody."""
+    """An external topic may be compacted sooner than configured; one that is never compacted refuses no query."""
     assert compaction.lag_ms(settings, 5000) == lag
 
 
 def test_the_message_says_how_old() -> None:
-    """A person reads the offset, its age and the topic's lag."""
+    """The message contains the offset, its age and the topic's lag."""
     reported = compaction.too_old("t", 1, 7, age_ms=9 * 86_400_000, lag=7 * 86_400_000)
     assert "offset 7 was not read yet and is 9.0 days old; what is older than 7.0 days" in reported

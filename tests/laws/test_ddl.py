@@ -1,5 +1,5 @@
-"""Laws of the DDL reader: no text breaks it, what it does not understand it says, and rewriting a statement's spaces,
-comments and case does not change what it means."""
+"""Properties of the DDL parser: no text breaks it, it reports what it does not understand, and rewriting a statement's
+spaces, comments and case does not change its meaning."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TIMESTAMP UNSIGNED ZEROFILL PARTITION BY HASH ENGINE = t u d . , , ( ) ( ) ; 'x'
 
 @cache
 def statements() -> list[str]:
-    """Real statements of both oracles."""
+    """Return real statements of both test servers."""
     found = []
     for path in sorted(CASES.glob("oracle_*.jsonl.gz")):
         with gzip.open(path, "rt", encoding="utf-8") as lines:
@@ -52,7 +52,7 @@ def catalog() -> Catalog:
 
 
 def answers(sql: str) -> None:
-    """Apply to every dialect: an answer, or an error whose tables are unknown; and a well-formed catalog."""
+    """Apply a statement in every dialect: expect a result, or an error with unknown tables; and a valid catalog."""
     before = catalog()
     for dialect in DIALECTS:
         applied = apply(before, sql, database="d", dialect=dialect)
@@ -78,14 +78,14 @@ def answers(sql: str) -> None:
 @example("ALTER TABLE t ADD c INT(²)")
 @settings(deadline=None)  # the machine may be busy
 def test_any_text_has_an_answer_or_an_error(text: str) -> None:
-    """Nothing that can stand in a log makes the reader fail."""
+    """No content of a log makes the parser fail."""
     answers(text)
 
 
 @given(st.lists(st.sampled_from(_PIECES), max_size=25).map(" ".join))
 @settings(max_examples=200, deadline=None)
 def test_any_words_have_an_answer_or_an_error(text: str) -> None:
-    """Nor do the words of DDL in any order."""
+    """Words of DDL in any order do not make it fail."""
     answers("ALTER TABLE t " + text)
     answers("CREATE TABLE v (" + text)
     answers(text)
@@ -94,7 +94,7 @@ def test_any_words_have_an_answer_or_an_error(text: str) -> None:
 @given(data=st.data())
 @settings(max_examples=200, deadline=None)
 def test_broken_statements_have_an_answer_or_an_error(data: st.DataObject) -> None:
-    """Nor do real statements that are cut, doubled, or lack a piece."""
+    """Real statements that are cut, doubled, or incomplete do not make it fail."""
     sql = data.draw(st.sampled_from(statements()))
     start = data.draw(st.integers(0, len(sql)))
     end = data.draw(st.integers(start, min(len(sql), start + 12)))
@@ -104,7 +104,7 @@ def test_broken_statements_have_an_answer_or_an_error(data: st.DataObject) -> No
 @given(data=st.data())
 @settings(max_examples=100, deadline=None)
 def test_spaces_comments_and_case_mean_nothing(data: st.DataObject) -> None:
-    """A statement with comments between its words and its keywords in another case makes the same tables."""
+    """A statement with comments between its words and its keywords in another case creates the same tables."""
     sql = data.draw(st.sampled_from([s for s in statements() if s.upper().startswith("CREATE TABLE")]))
     dialect = DIALECTS[0]
     gap = data.draw(st.sampled_from([" /* ' */ ", "\n-- it's\n", "\t# `\n ", " /*!50000 */ "]))
@@ -125,7 +125,7 @@ def test_spaces_comments_and_case_mean_nothing(data: st.DataObject) -> None:
 
 @pytest.mark.long
 def test_hostile_text_costs_no_more_than_its_length() -> None:
-    """Unclosed quotes, deep brackets, endless comments are answered at once, not in quadratic time or by recursion."""
+    """Unclosed quotes, deep brackets, endless comments are parsed in linear time and without recursion."""
     began = time.process_time()
     for sql in (
         "ALTER TABLE t ADD a INT DEFAULT '" + "x'" * 10_001 + "'",

@@ -1,5 +1,5 @@
-"""Laws of `explain`: whatever happened to the sources, and however the log was cut, compacted, reordered or repeated,
-what a stored row's trace names are the events that say what the row does."""
+"""Properties of `explain`: for any history of the sources, and any cut, compaction, order or repetition of the log, a
+stored row's trace names the events that contain the row's values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KINDS: dict[str, tuple[Callable[[int, int], Case], int]] = {
 
 
 def explanations(case: Case, seed: int) -> Iterator[tuple[Explanation, int]]:
-    """Of every row that a case ends with; with it, when the newest change in the row was committed."""
+    """Yield the explanation of every final row of a case, with the commit time of the newest change in the row."""
     run = Run(case, prepared(case), random.Random(seed))
     run.run()
     simulation, plan = run.simulation, run.plan
@@ -49,8 +49,9 @@ def explanations(case: Case, seed: int) -> Iterator[tuple[Explanation, int]]:
 
 
 def right(case: Case, seed: int) -> int:
-    """How many rows a case ends with; AssertionError where a cell has not the value of the event that is named, or the
-    newest event is not the newest change in the row.
+    """Count the final rows of a case. AssertionError if a cell lacks the value of the named event, or the newest event
+    is
+    not the newest change in the row.
     """
     rows = 0
     expected = {one.column: one.inputs for one in lineages(case.plan())}
@@ -61,8 +62,8 @@ def right(case: Case, seed: int) -> int:
         for cell in found.cells:
             inputs = expected[cell.column]
             if cell.value is not None and len(inputs) == 1 and not inputs[0].grouped:
-                assert inputs[0].node in cell.events, f"nothing is told of {cell.column}"
-        if case.delivery == "exactly_once":  # of others the simulation takes the time of a batch
+                assert inputs[0].node in cell.events, f"no event for {cell.column}"
+        if case.delivery == "exactly_once":  # otherwise the simulation uses the time of a batch
             assert max((event.source["ts_ms"] for event in found.events if event.source), default=0) == ts_ms
         if any(one.grouped for inputs in expected.values() for one in inputs):
             assert found.groups
@@ -71,7 +72,7 @@ def right(case: Case, seed: int) -> int:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_events_that_are_named_say_what_the_row_does(kind: str) -> None:
-    """Joins of every shape, over logs that repeat and reorder too, tables altered under them, many to many, groups."""
+    """Joins of every shape, also over logs that repeat and reorder, with altered tables, many to many, groups."""
     make, cases = KINDS[kind]
     assert sum(right(make(seed, seed // HISTORIES), seed) for seed in range(cases)) > 10
 
@@ -80,7 +81,7 @@ def test_the_events_that_are_named_say_what_the_row_does(kind: str) -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("kind", KINDS)
 def test_so_it_is_again_and_again(kind: str) -> None:
-    """A thousand more of each."""
+    """It runs a thousand more of each."""
     make, _ = KINDS[kind]
     for seed in range(10_000, 11_000):
         right(make(seed, seed // HISTORIES), seed)
@@ -88,14 +89,14 @@ def test_so_it_is_again_and_again(kind: str) -> None:
 
 @pytest.mark.parametrize("wrong", [lambda partition, offset: offset - 1, lambda *_: NOWHERE])
 def test_the_laws_notice_a_wrong_place(monkeypatch: pytest.MonkeyPatch, wrong: Callable[[int, int], int]) -> None:
-    """The record in front of the right one, or none: a cell's value is not what is said of it."""
+    """With the record before the right one, or none, a cell's value differs from the event's."""
     monkeypatch.setattr("joins.steps.route.place_of", lambda partition, offset: place_of(0, wrong(partition, offset)))
     with pytest.raises((AssertionError, KeyError)):
         test_the_events_that_are_named_say_what_the_row_does("joins")
 
 
 def test_an_event_of_another_row_is_not_believed() -> None:
-    """As where a topic was made anew: the row key and the foreign keys tell."""
+    """The topic was recreated: the row key and the foreign keys reveal the wrong event."""
     case = random_case(3, 0)
     for found, _ in explanations(case, 3):
         for event in found.events:

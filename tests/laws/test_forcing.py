@@ -1,4 +1,4 @@
-"""What `verify --repair` has read again makes the join write every row of its table anew, whatever it wrote before."""
+"""Rows re-read by `verify --repair` make the join write every row of its table again, whatever it wrote before."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.joins.joincase import Case, Run, prepared
 from tests.joins.joinrandom import random_case, random_view_case
 
 SEEDS = st.integers(0, 2**32)
-MANY: list[dict[str, None]] = [{}] * (MOST_KEYS + 1)  # so that tables are read whole
+MANY: list[dict[str, None]] = [{}] * (MOST_KEYS + 1)  # enough keys that tables are read completely
 
 
 class Emptied(Run):
-    """Its table loses all rows behind the join's back, before the last part of the history."""
+    """A run whose table loses all rows without the join's knowledge, before the last part of the history."""
 
     parts = 0
 
@@ -32,7 +32,7 @@ class Emptied(Run):
 
 
 def emptied(case: Case, seed: int) -> bool:
-    """Whether its rows can be forced; AssertionError where they can, and are not there again."""
+    """Return whether its rows can be forced; AssertionError if they can, and are still missing."""
     plan = case.plan()
     found = rereads(plan, case.schemas(), MANY)
     tables = [f"{one.table.source}.{one.table.table}" for one in found]
@@ -47,7 +47,7 @@ def emptied(case: Case, seed: int) -> bool:
 
 @pytest.mark.parametrize("random_one", [random_case, random_view_case])
 def test_some_are_forced(random_one: object) -> None:
-    """Most joins of tables; of views those that group nothing."""
+    """Most joins of tables can be forced; of views those that group nothing."""
     assert callable(random_one)
     assert sum(bool(rereads((case := random_one(seed)).plan(), case.schemas(), MANY)) for seed in range(20)) > 3
 
@@ -55,7 +55,7 @@ def test_some_are_forced(random_one: object) -> None:
 @given(seed=SEEDS)
 @settings(max_examples=20)
 def test_a_row_that_is_read_again_is_written_again(seed: int) -> None:
-    """Joins of every shape of tables, under any history, batches and deaths: all rows are there again."""
+    """Joins of every shape of tables, with any history, batches and crashes: all rows exist again."""
     case = random_case(seed)
     assume(emptied(case, seed))
 
@@ -63,6 +63,6 @@ def test_a_row_that_is_read_again_is_written_again(seed: int) -> None:
 @given(seed=SEEDS)
 @settings(max_examples=20)
 def test_so_are_rows_of_views(seed: int) -> None:
-    """Where nothing in between tells only what changed."""
+    """This holds if no intermediate step emits only changes."""
     case = random_view_case(seed)
     assume(emptied(case, seed))

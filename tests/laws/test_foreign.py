@@ -1,4 +1,4 @@
-"""Tables of others: whatever is repeated, reordered or done by two indexers at once, the last state is shown.
+"""Tables of other systems: for any repetition or order, and with two indexers at once, the last state is shown.
 
 Between any two requests of an indexer the table may change, and another indexer may index any event from start to end.
 """
@@ -43,7 +43,7 @@ def table(mapping: str) -> ForeignTable:
 
 
 class World:
-    """An HBase table, its log of events, and a Solr with `_version_`; things happen between any two requests."""
+    """An HBase table, its log of events, and a Solr with `_version_`; changes happen between any two requests."""
 
     def __init__(self, random: Random, mapping: str) -> None:
         self.random, self.mapping = random, mapping
@@ -57,13 +57,13 @@ class World:
         self.answered: set[int] = set()
 
     def happen(self) -> None:
-        """Perhaps the table changes; perhaps another indexer takes up an event, old or new."""
+        """Perhaps change the table; perhaps let another indexer process an event, old or new."""
         if self.changes_left and self.random.random() < 0.3:
             self.change()
         if self.depth == 2 or not self.events:
             return
         newest = len(self.events) - 1
-        # Mostly what was not indexed yet: a repeat mends what went wrong before, and would hide it.
+        # Mostly new events: a repeated one repairs earlier errors, and would hide them.
         fresh = newest not in self.answered and self.random.random() < 0.6
         if fresh or self.random.random() < 0.04:
             self.depth += 1
@@ -79,7 +79,7 @@ class World:
         self.clock += 1
         row, column = self.random.choice(ROWS), self.random.choice(COLUMNS)
         cells = self.rows_now.setdefault(row, {})
-        # which cells a family's delete takes from a row of many documents no event says: the log's order guards it
+        # no event says which cells a family's delete takes from a row of many documents: the log's order guards it
         kinds = [PUT, PUT, DELETE_COLUMN, DELETE_FAMILY] if self.mapping == "row" else [PUT, PUT, DELETE_COLUMN]
         kind = self.random.choice(kinds)
         value = f"{row.decode()}{column.decode()}@{self.clock}".encode() if kind == PUT else b""
@@ -95,7 +95,7 @@ class World:
         self.events.append(Edits.of([edit]))
 
     def deliver(self, number: int) -> None:
-        """Ship an event; once it is answered HBase forgets it."""
+        """Ship an event; once it is answered HBase removes it."""
         self.index(self.events[number])
         self.answered.add(number)
 
@@ -114,7 +114,7 @@ class World:
     def rows(self, keys: Sequence[bytes]) -> list[ForeignRow]:
         self.happen()
         if self.random.random() < self.servers_fail:
-            raise Retriable("HBase is away")
+            raise Retriable("HBase is unavailable")
         found = [(key, self.rows_now.get(key, {})) for key in keys]
         return [ForeignRow(key, {(b"d", q): v for q, v in cells.items()}, self.clock) for key, cells in found if cells]
 
@@ -170,7 +170,7 @@ class _NoDeadLetters:
 @settings(max_examples=500, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(["row", "column"]))
 def test_the_last_state_is_shown(seed: int, mapping: str) -> None:
-    """Rows appear, change, vanish and come back while two indexers trip over one another."""
+    """Rows appear, change, vanish and return while two indexers interfere with one another."""
     random = Random(seed)
     world = World(random, mapping)
     while world.changes_left:
@@ -188,7 +188,7 @@ def test_the_last_state_is_shown(seed: int, mapping: str) -> None:
 
 
 class _Store(dict[bytes, RegionProgress]):
-    """What outlives a process."""
+    """The state that survives a process."""
 
     def read(self, region: bytes) -> RegionProgress | None:
         return self.get(region)
@@ -203,11 +203,11 @@ class _Store(dict[bytes, RegionProgress]):
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(["row", "column"]))
 def test_a_batch_cut_off_anywhere_goes_on(seed: int, mapping: str) -> None:
-    """A region's edits arrive in order, in batches that are cut off and come again, perhaps longer, to a new process,
+    """A region's edits arrive in order, in batches that are cut off and repeated, perhaps extended, to a new process,
     while the table changes."""
     random = Random(seed)
     world, store, position = World(random, mapping), _Store(), 0
-    world.depth = 2  # nobody else indexes
+    world.depth = 2  # no other indexer runs
     world.changes_left, world.servers_fail = 12, 0.3
     with mock.patch.object(foreign, "ROWS_AT_A_TIME", 1):
         while world.changes_left or position < len(world.edits):

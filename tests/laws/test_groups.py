@@ -1,5 +1,5 @@
-"""Laws of queries that group, unite and ask one another: whatever happened to the sources, however the log was cut into
-batches, compacted, reordered or repeated, whenever the driver died, the stored table equals DuckDB's answer."""
+"""Properties of queries that group, unite and nest: for any history of the sources, any cut, compaction, order or
+repetition of the log, and any crash of the driver, the stored table equals DuckDB's answer."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ LIVES = 50
 
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small histories fill several pages, too."""
+    """Make pages small, so that small histories fill several of them."""
     monkeypatch.setattr(bags, "PAGE", 60)
 
 
 @pytest.mark.parametrize("first", most_long(range(0, QUICK, CHUNK)))
 def test_random_groups_are_their_select(first: int) -> None:
-    """Random queries of every construct, and histories in which groups come and go; the same 200 in every run."""
+    """Random queries of every construct, and histories in which groups appear and vanish; the same 200 in every run."""
     for seed in range(first, first + CHUNK):
         run_case(random_aggregate(seed, seed // HISTORIES), seed)
 
@@ -41,7 +41,7 @@ def test_random_groups_are_their_select(first: int) -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("first", range(10_000, 14_000, 500))
 def test_many_more_are_their_selects(first: int) -> None:
-    """4,000 more, each another query; a few are refused, since the key that the generator sees can not be proved."""
+    """4,000 more queries; a few are refused, since the generator's key cannot be proved."""
     refused = list[str]()
     for seed in range(first, first + 500):
         try:
@@ -54,20 +54,20 @@ def test_many_more_are_their_selects(first: int) -> None:
 
 @pytest.mark.parametrize("first", most_long(range(0, LIVES, CHUNK)))
 def test_groups_of_what_the_servers_hold(first: int) -> None:
-    """From commit to row, over servers that are alive, as tests/laws/test_alive.py has it for joins."""
+    """From commit to row, over live servers, as tests/laws/test_alive.py does for joins."""
     for seed in range(first, first + CHUNK):
         run_alive(life_of(random_aggregate(seed // HISTORIES), seed), seed)
 
 
 @pytest.mark.parametrize(("path", "seeds"), schedules(CASES, 25))
 def test_traps(path: Path, seeds: range) -> None:
-    """Every history that a wrong way of grouping would miscount, under many schedules."""
+    """Every history that an incorrect grouping would miscount, with many schedules."""
     for seed in seeds:
         run_case(read_case(path), seed)
 
 
 def test_laws_notice_a_wrong_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The laws bite: with a step planted here that forgets what a row has told, groups count rows that have gone."""
+    """The test detects errors: with a step that forgets a row's last state, groups count deleted rows."""
 
     def forgetful(
         state: bytes | None, messages: Iterable[Message], picks: Picks

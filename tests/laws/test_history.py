@@ -1,4 +1,4 @@
-"""Laws of the schema history: it tells what held at each position, whatever is read again, and through the topic."""
+"""Properties of the schema history: it returns the schema at each position, after repeated reads and from the topic."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cdc.model.history import (
 )
 from cdc.model.schema import Column, TableId, TableSchema
 
-Step = tuple[str, str, int]  # what, table, columns
+Step = tuple[str, str, int]  # kind, table, columns
 
 
 def position(sequence: int) -> Position:
@@ -68,7 +68,7 @@ def fold(changes: list[SchemaChange], history: History | None = None) -> History
 
 
 def at(history: History, number: int) -> tuple[object, ...]:
-    """All that a history tells of a position."""
+    """Return everything that a history contains for a position."""
     return (
         *(history.state_at(table_id(name), position(number)) for name in ("a", "b")),
         *history.tables_at(position(number)),
@@ -79,7 +79,7 @@ def at(history: History, number: int) -> tuple[object, ...]:
 @given(found=steps, gap=st.integers(1, 3))
 @settings(deadline=None)  # the machine may be busy
 def test_a_position_has_what_the_last_change_before_it_made(found: list[Step], gap: int) -> None:
-    """schema_at(table, position) is the state that the newest change not behind the position left."""
+    """schema_at(table, position) is the state left by the newest change that is not after the position."""
     changes = changes_of(found, gap)
     history = fold(changes)
     for number in range(gap * (len(found) + 2)):
@@ -108,8 +108,8 @@ def test_changes_that_are_read_again_change_nothing(found: list[Step], start: in
 @given(found=steps, cut=st.integers(0, 13), order=st.randoms(use_true_random=False))
 @settings(deadline=None)  # the machine may be busy
 def test_the_topic_holds_the_history(found: list[Step], cut: int, order: random.Random) -> None:
-    """Records read in any order give the history back; a checkpoint leaves O(tables) records before its position and
-    nothing else is forgotten."""
+    """Records read in any order restore the history; a checkpoint leaves O(tables) records before its position and
+    removes nothing else."""
     changes = changes_of(found, 1)
     history = fold(changes)
     written = [record for one in changes for record in records(one)]
@@ -131,8 +131,8 @@ def test_the_topic_holds_the_history(found: list[Step], cut: int, order: random.
 @given(found=steps, cut=st.integers(0, 12))
 @settings(deadline=None)  # the machine may be busy
 def test_an_amendment_survives_a_replay(found: list[Step], cut: int) -> None:
-    """What was learnt of a table that was not understood holds from that statement on, also when it is read again and
-    when it comes back from the topic."""
+    """A schema learnt for a table whose statement was not understood holds from that statement on, also after a replay
+    and after a restore from the topic."""
     changes = changes_of(found, 1)
     history = fold(changes)
     written = [record for one in changes for record in records(one)]
@@ -150,7 +150,7 @@ def test_an_amendment_survives_a_replay(found: list[Step], cut: int) -> None:
 
 
 def test_positions_of_another_run_are_refused() -> None:
-    """A change older than what is known, and not known, is Fatal: history and position do not belong together."""
+    """An unknown change older than the history is Fatal: history and position do not belong together."""
     history = fold([change(("known", "a", 1), 10)])
     with pytest.raises(Fatal, match="different runs"):
         history.record(change(("known", "a", 2), 5))
@@ -166,7 +166,7 @@ def test_before_its_beginning_a_history_says_so() -> None:
 
 
 def test_a_record_of_a_later_format_is_refused() -> None:
-    """Records carry a version; one that this version does not know is an error, not a guess."""
+    """Records contain a version; an unknown one is an error, not a guess."""
     (key, value), *_ = records(change(("known", "a", 1), 1))
     assert value is not None
     with pytest.raises(ValueError, match="format 2"):
@@ -174,5 +174,5 @@ def test_a_record_of_a_later_format_is_refused() -> None:
 
 
 def compact(found: list[Record]) -> dict[str, dict[str, object] | None]:
-    """What a compacted topic keeps, tombstones removed."""
+    """Return what a compacted topic keeps, without tombstones."""
     return {key: value for key, value in dict(found).items() if value is not None}

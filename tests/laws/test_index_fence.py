@@ -1,7 +1,7 @@
-"""The fence: whatever order, repetition and grouping HBase's batches arrive in, the collection ends the same.
+"""The version check: for any order, repetition and grouping of HBase's batches, the collection ends the same.
 
-The whole path is real but for the servers: cells are encoded as HBase ships them, decoded, collapsed, mapped and posted
-to a Solr of a few lines, which keeps the document of the strictly greater version.
+Everything is real except the servers: cells are encoded as HBase ships them, decoded, collapsed, mapped and posted to a
+minimal Solr, which keeps the document with the strictly greater version.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CODEC = RowCodec(LAYOUT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """One write of the join's sink: a whole-row put at stamp + 1, or a row delete at stamp."""
+    """One write of the join's sink: a whole-row put at timestamp + 1, or a row delete at the timestamp."""
 
     row: int
     timestamp: int
@@ -54,7 +54,7 @@ class Write:
 
 
 class ModelSolr:
-    """DocBasedVersionConstraintsProcessor in five lines; away now and then, in the middle of a post too."""
+    """DocBasedVersionConstraintsProcessor in five lines; sometimes unavailable, also in the middle of a post."""
 
     def __init__(self, random: Random, faults: float) -> None:
         self.documents: dict[object, Document] = {}
@@ -69,7 +69,7 @@ class ModelSolr:
     def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[RefusedDocument]:
         for document in documents:
             if self._random.random() < self._faults:
-                raise Retriable("Solr is away")
+                raise Retriable("Solr is unavailable")
             held = self.documents.get(document["_id"])
             if held is None or document["_fence"] > held["_fence"]:  # type: ignore[operator]  # both are int
                 self.documents[document["_id"]] = document
@@ -120,7 +120,7 @@ def index(batches: Iterable[list[Edit]], solr: ModelSolr, processes: int = 1) ->
                 number += 1
 
 
-# Stamps of batches are at least 2 apart (DESIGN §6). One batch may delete and put one row: two writes of one stamp.
+# Batch timestamps are at least 2 apart (DESIGN §6). One batch may delete and put one row: two writes of one timestamp.
 writes_of_a_table = st.lists(
     st.tuples(st.integers(0, 3), st.integers(0, 6), st.sampled_from(["put", "delete", "both"])), max_size=24
 )
@@ -138,7 +138,7 @@ def writes_from(drawn: list[tuple[int, int, str]]) -> list[Write]:
 
 
 def table_of(writes: list[Write]) -> dict[object, object]:
-    """The rows that HBase itself would show: the newest put, unless a marker of its stamp or a later one hides it."""
+    """Return the rows that HBase shows: the newest put, unless a delete of its timestamp or a later one hides it."""
     puts = {(w.row, w.timestamp + 1): w.text for w in writes if w.text is not None}
     deleted = {
         row: max((w.timestamp for w in writes if w.row == row and w.text is None), default=-1) for row in range(4)
@@ -174,7 +174,7 @@ def test_order_repeats_and_grouping_do_not_matter(
 def test_a_peer_that_begins_in_the_middle_ends_right_for_all_it_saw(
     drawn: list[tuple[int, int, str]], skipped: int
 ) -> None:
-    """Rows written since the peer began are right, whatever it missed of their past."""
+    """Rows written since the peer began are right, whatever earlier writes it missed."""
     writes = sorted(writes_from(drawn), key=lambda w: (w.timestamp, w.text is not None))
     seen = writes[skipped:]
     solr = ModelSolr(Random(0), 0.0)
@@ -187,7 +187,7 @@ def test_a_peer_that_begins_in_the_middle_ends_right_for_all_it_saw(
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 6), st.sampled_from([0.05, 0.3]))
 def test_a_barrier_is_never_in_solr_before_its_rows(seed: int, batches: int, faults: float) -> None:
-    """At every moment, a visible barrier means that every row of its batch, and of those before it, is visible."""
+    """At every moment, a visible barrier means that every row of its batch, and of earlier ones, is visible."""
     random = Random(seed)
     written: dict[int, int] = {}
     expected: dict[int, dict[int, int]] = {}
@@ -203,7 +203,7 @@ def test_a_barrier_is_never_in_solr_before_its_rows(seed: int, batches: int, fau
 
     class Watched(ModelSolr):
         def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[RefusedDocument]:
-            for document in documents:  # one by one: a query may come in between any two
+            for document in documents:  # one by one: a query may run between any two
                 super().post([document])
                 if (held := self.documents.get("barrier-0")) is not None:
                     shown = self.visible()

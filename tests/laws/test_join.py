@@ -1,5 +1,5 @@
-"""Laws of the join: whatever happened to the sources, however the log was cut into batches, compacted, reordered or
-repeated, whenever the driver died, the stored table equals DuckDB's answer to the same SELECT."""
+"""Properties of the join: for any history of the sources, any cut, compaction, order or repetition of the log, and any
+crash of the driver, the stored table equals DuckDB's answer to the same SELECT."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_random_join_is_its_select(first: int) -> None:
 
 @pytest.mark.parametrize("first", most_long(range(0, ALTERED, CHUNK)))
 def test_random_join_of_altered_tables_is_its_select(first: int) -> None:
-    """Columns come, go, widen and change their names, before the query is compiled and while it runs: 100 cases."""
+    """Columns are added, dropped, widened and renamed, before the query is compiled and while it runs: 100 cases."""
     for seed in range(first, first + CHUNK):
         run_case(random_altered_case(seed, seed // HISTORIES), seed)
 
@@ -42,7 +42,7 @@ def test_random_join_of_altered_tables_is_its_select(first: int) -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("first", range(ALTERED, ALTERED + 2000, 200))
 def test_many_random_joins_of_altered_tables_are_their_selects(first: int) -> None:
-    """2,000 more."""
+    """It runs 2,000 more."""
     for seed in range(first, first + 200):
         run_case(random_altered_case(seed, seed // HISTORIES), seed)
 
@@ -51,21 +51,21 @@ def test_many_random_joins_of_altered_tables_are_their_selects(first: int) -> No
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("first", range(10_000, 10_000 + MATRIX, 500))
 def test_many_random_joins_are_their_selects(first: int) -> None:
-    """4,000 more."""
+    """It runs 4,000 more."""
     for seed in range(first, first + 500):
         run_case(random_case(seed), seed)
 
 
 @pytest.mark.parametrize("first", most_long(range(0, VIEWS, 20)))
 def test_random_views_under_left_joins_are_their_selects(first: int) -> None:
-    """What a table of the topology computes is NULL where a LEFT JOIN finds no row of it, at any depth."""
+    """Computed columns of a table of the topology are NULL if a LEFT JOIN finds no row of it, at any depth."""
     for seed in range(first, first + 20):
         run_case(random_view_case(seed), seed)
 
 
 @pytest.mark.parametrize(("path", "seeds"), schedules(CASES, 25))
 def test_what_failed_once(path: Path, seeds: range) -> None:
-    """Every join that was wrong once, under many schedules."""
+    """Every join that was once wrong, with many schedules."""
     for seed in seeds:
         run_case(read_case(path), seed)
 
@@ -86,7 +86,7 @@ DEAF = Case(
 
 
 def test_laws_notice_a_wrong_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The laws bite: with a hop planted here that tells only the rows of its own batch, the table is not the SELECT."""
+    """The test detects errors: with a lookup join that emits only its own batch's rows, the table is not the SELECT."""
     run_case(DEAF, 0)
     right = lookup_step
 

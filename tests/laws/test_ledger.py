@@ -1,5 +1,5 @@
-"""The ledger under random histories: as of any position of the source that it covers, its leaves are those of the table
-as it was there; whatever is read again, repeated, truncated or cut off in between."""
+"""The ledger with random histories: at every position that it covers, its leaves equal those of the source's table,
+whatever is re-read, repeated, truncated or interrupted in between."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ State = dict[int, int]
 
 
 def leaves_of(state: State) -> dict[int, Digest]:
-    """The leaves of a table as it is."""
+    """Return the leaves of a table."""
     found = Leaves()
     for key, value in state.items():
         row = {"id": key, "v": value}
@@ -44,14 +44,13 @@ def leaves_of(state: State) -> dict[int, Digest]:
 
 
 def at(number: int) -> Position:
-    """The position behind so many transactions."""
+    """Return the position after this many transactions."""
     return Position(file="f", pos=number + 1, gtid_set=f"{UUID}:1-{number}" if number else "", sequence=0)
 
 
 @dataclass
 class Kept:
-    """A ledger of one table whose process may be killed: then the stores are opened again, and read on where they
-    were."""
+    """A ledger of one table whose process may be killed: then the stores are reopened, and reading resumes."""
 
     partitions: int
     stores: dict[int, SqlRows] = field(default_factory=dict)
@@ -72,7 +71,7 @@ class Kept:
         return self.stores[partition]
 
     def read(self, logs: list[list[LogRecord]], random: Random, now_ms: int = 0) -> None:
-        """Read all that the partitions hold, in batches, some of them more than once, dying now and then."""
+        """Read all that the partitions hold, in batches, some of them repeatedly, with crashes."""
         waiting = list(range(self.partitions))
         while waiting:
             partition = random.choice(waiting)
@@ -86,14 +85,14 @@ class Kept:
                 self.begin()
 
     def leaves(self, position: Position) -> dict[int, Digest]:
-        """As `verify` asks."""
+        """Return the leaves, as `verify` requests them."""
         partition_ledger = self.topology_ledger.tables[SCHEMA.table_id]
         return partition_ledger.as_of(0, partition_ledger.grid.last, position, position)[0].digests
 
 
 @given(histories, st.integers(0, 2**32), st.sampled_from([0.0, 0.05, 0.2]), st.sampled_from([1, 2, 1000]))
 def test_what_capture_writes(history: History, seed: int, crash: float, largest: int) -> None:
-    """A capture that dies, with a snapshot beside the traffic: from where the snapshot is whole on, every position."""
+    """Capture crashes, with a snapshot during the traffic: every position after the complete snapshot is checked."""
     server, broker = capture_all(history, seed, crash, 3, largest)
     log = [
         LogRecord(number, record.key, record.value)
@@ -110,7 +109,7 @@ def test_what_capture_writes(history: History, seed: int, crash: float, largest:
 
 @dataclass
 class Model:
-    """A source and the log that a capture of it writes, with all that may stand in one; `states` by transaction."""
+    """A source and the log of its capture, with everything that may occur in one; `states` by transaction."""
 
     random: Random
     partitions: int = 2
@@ -118,7 +117,7 @@ class Model:
     logs: list[list[LogRecord]] = field(init=False)
     reported: list[tuple[int, bytes, bytes | None, int]] = field(default_factory=list)
     sequence: int = 0
-    since: int = 0  # before this position a row was hidden, or a replay stood elsewhere
+    since: int = 0  # before this position a row was hidden, or a replay was at another place
 
     def __post_init__(self) -> None:
         self.logs = [[] for _ in range(self.partitions)]
@@ -149,7 +148,7 @@ class Model:
         self.states.append({})
 
     def read_again(self, hidden: dict[int, int | None]) -> None:
-        """Rows change without the log's telling, then a snapshot reads all of them, beside a change of another."""
+        """Change rows without log events, then re-read all rows in a snapshot, while another row changes."""
         state = dict(self.states[-1])
         state.update({key: value for key, value in hidden.items() if value is not None})
         for key, value in hidden.items():
@@ -159,7 +158,7 @@ class Model:
         self.sequence += 1
         marker = self.sequence
         for key, value in sorted(state.items()):
-            if self.random.random() < 0.3:  # changed within the chunk's window: what was read is not published
+            if self.random.random() < 0.3:  # changed within the chunk's window: the row that was read is not published
                 self.transaction([(key, value + 1)])
             else:
                 self._read(key, {"id": key, "v": value})
@@ -168,7 +167,7 @@ class Model:
             self._append(partition, TRUNCATE_KEY, self._value("t", None, None, 0, sequence=marker), 0)
 
     def set_back(self) -> None:
-        """The capture publishes once more what it had published behind a transaction, the same in every respect."""
+        """Let capture repeat everything that it had published after a transaction, identically."""
         behind = self.random.randint(0, self.number)
         self.since = self.number
         for partition, key, value, number in list(self.reported):
@@ -211,11 +210,12 @@ steps = st.one_of(
 
 
 @given(st.lists(steps, max_size=14), st.integers(0, 2**32), st.integers(1, 3))
-@example([[(0, 0)], {0: None}, "set back"], 0, 1)  # what a marker took away is published once more
+@example([[(0, 0)], {0: None}, "set back"], 0, 1)  # rows deleted by a marker are published again
 @example([[(0, 0), (0, None), (0, 0)], {}, "set back"], 2, 1)  # a repeated delete's tombstone
 def test_whatever_a_log_may_hold(history: list[Any], seed: int, partitions: int) -> None:
-    """Transactions, TRUNCATE, rows read again after changes that were hidden, replays, deaths of the ledger: at every
-    position since the last of what no position tells, the leaves are the table's; at the end in any case."""
+    """Transactions, TRUNCATE, re-reads after hidden changes, replays, crashes of the ledger: at every position after
+    the
+    last unexplained change, the leaves are the table's; at the end in any case."""
     random = Random(seed)
     model = Model(random, partitions)
     ledger = Kept(partitions)
@@ -238,7 +238,7 @@ def test_whatever_a_log_may_hold(history: list[Any], seed: int, partitions: int)
 
 
 def test_places_are_forgotten_and_digests_stay() -> None:
-    """Behind ten minutes a change is no longer told apart; what the leaf holds does not change by that."""
+    """After ten minutes a change has no position of its own any more; this does not change the leaf's content."""
     model, ledger = Model(Random(0), 1), Kept(1)
     model.transaction([(0, 1)])
     ledger.read(model.logs, Random(0), now_ms=1)
@@ -249,7 +249,7 @@ def test_places_are_forgotten_and_digests_stay() -> None:
 
 
 def test_a_schema_that_changes_the_text_reads_all_again() -> None:
-    """ADD COLUMN … DEFAULT changes every row at the source without a row's event: all rows are hashed anew."""
+    """ADD COLUMN … DEFAULT changes every row at the source without a row's event: all rows are hashed again."""
     model, ledger = Model(Random(0), 2), Kept(2)
     model.transaction([(0, 1), (701, 2)])
     ledger.read(model.logs, Random(0))
@@ -277,7 +277,7 @@ def _record(offset: int, key: object, op: str, after: object, sequence: int) -> 
 
 
 def test_records_under_an_old_key_are_forgotten_at_the_marker() -> None:
-    """A table that got another primary key, or whose values only the server could convert, is comparable again."""
+    """A table whose primary key changed, or whose values only the server could convert, becomes comparable again."""
     kept = Kept(partitions=1)
     old = [
         _record(0, {"old": 1}, "c", {"old": 1, "v": 1}, 1),

@@ -1,5 +1,5 @@
-"""Digests under random rows: whatever the order and whoever holds which part, equal rows have equal digests, and a
-comparison names exactly the leaves where a difference was planted."""
+"""Digests of random rows: independent of order and of the split into parts, equal rows have equal digests, and a
+comparison names exactly the leaves with a planted difference."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SCHEMAS = {
 
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[str, dict[Canonical, Row]]:
-    """A table: the type of its key, and its rows by key."""
+    """Generate a table: the type of its key, and its rows by key."""
     kind = draw(st.sampled_from(sorted(KEYS)))
     rows = draw(st.dictionaries(KEYS[kind], st.tuples(texts, texts), max_size=12))
     return kind, {key: {"id": key, "a": a, "b": b} for key, (a, b) in rows.items()}
@@ -55,7 +55,7 @@ def leaves_of(kind: str, rows: list[Row]) -> Leaves:
 
 @given(texts, texts, texts, texts)
 def test_no_two_rows_have_one_text(a: str | None, b: str | None, c: str | None, d: str | None) -> None:
-    """Commas, colons and digits within texts, empty ones and NULL are told apart."""
+    """Commas, colons and digits within texts, empty ones and NULL are distinguished."""
     text = RowText(covered(SCHEMAS["int"]).forms)
     left, right = text({"id": 1, "a": a, "b": b}), text({"id": 1, "a": c, "b": d})
     assert (left == right) == ((a, b) == (c, d))
@@ -65,7 +65,7 @@ def test_no_two_rows_have_one_text(a: str | None, b: str | None, c: str | None, 
 def test_the_way_does_not_matter(
     table: tuple[str, dict[Canonical, Row]], random: Random, changes: list[tuple[int, str | None]]
 ) -> None:
-    """Rows that come in any order, change and go and come again: the leaves are those of the rows that are there."""
+    """Rows are added, changed, deleted and added again in any order: the leaves are those of the existing rows."""
     kind, rows = table
     what = covered(SCHEMAS[kind])
     text, leaf = RowText(what.forms), LeafOf(grid_of(SCHEMAS[kind]), what)
@@ -88,7 +88,7 @@ def test_the_way_does_not_matter(
 
 @given(tables(), st.randoms(use_true_random=False))
 def test_shards_merge(table: tuple[str, dict[Canonical, Row]], random: Random) -> None:
-    """Whoever holds which rows: merged, the leaves are the table's, and so is the root at every level of the tree."""
+    """Merged from any parts, the leaves are the table's, and so is the root at every level of the tree."""
     kind, rows = table
     shards: list[list[Row]] = [[], [], []]
     for row in rows.values():
@@ -107,7 +107,7 @@ def test_shards_merge(table: tuple[str, dict[Canonical, Row]], random: Random) -
 def test_narrowing_finds_exactly_what_was_planted(
     table: tuple[str, dict[Canonical, Row]], planted: set[int], fault: str
 ) -> None:
-    """The leaves that a comparison names are those of the rows that were changed, or are missing."""
+    """A comparison names the leaves of the rows that were changed, or are missing."""
     kind, rows = table
     what = covered(SCHEMAS[kind])
     leaf = LeafOf(grid_of(SCHEMAS[kind]), what)

@@ -1,5 +1,5 @@
-"""Laws of joins of many to many: whatever happened to the sources, the stored table equals DuckDB's answer to the same
-SELECT; a key costs what changes there, and no pair is told twice."""
+"""Properties of many-to-many joins: for any history of the sources, the stored table equals DuckDB's answer to the same
+SELECT; a key costs only its changes, and no pair is emitted twice."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_random_pairs_are_their_select(first: int) -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("first", range(10_000, 10_000 + MATRIX, 500))
 def test_many_random_pairs_are_their_selects(first: int) -> None:
-    """4,000 more."""
+    """It runs 4,000 more."""
     for seed in range(first, first + 500):
         run_case(random_pair_case(seed), seed)
 
@@ -54,7 +54,7 @@ LONELY = Case(
 
 
 def test_laws_notice_a_step_that_forgets_who_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The laws bite: with a step planted here that leaves a lone row when its partner comes, the table is wrong."""
+    """The test detects errors: if a step keeps an unmatched row after its partner arrives, the table is wrong."""
     run_case(LONELY, 0)
     right = paired_in
 
@@ -67,7 +67,7 @@ def test_laws_notice_a_step_that_forgets_who_is_alone(monkeypatch: pytest.Monkey
 
 
 def _node(name: str, change_detector: int) -> Node:
-    """Rows of an id, a key and a value."""
+    """Return rows of an id, a key and a value."""
     return Node(
         alias=name, source=Derived(fragments=(0,), change_detector=change_detector), columns=("id", "at", "value"),
         types=(INT64,) * 3,
@@ -86,7 +86,7 @@ Row = tuple[int, int | None, int]
 
 
 class World:
-    """Rows of both sides, the step's store, and what has left: the pairs as whoever reads them knows them."""
+    """Rows of both sides, the step's store, and the emitted messages: the pairs that the next step knows."""
 
     def __init__(self, pair: Pair) -> None:
         self.pair, self.store, self.reported = pair, dict[bytes, bytes](), dict[bytes, bytes]()
@@ -101,12 +101,12 @@ class World:
     def put(self, k: bytes, value: bytes | None) -> None:
         self.written.append(k)
         if value is None:
-            del self.store[k]  # nothing is removed that is not there
+            del self.store[k]  # nothing is removed that does not exist
         else:
             self.store[k] = value
 
     def batch(self, changes: Iterable[tuple[int, int, Row | None]], chance: random.Random) -> list[Message]:
-        """(side, id, its row or None) of some rows, each once → what leaves."""
+        """Change some rows, each once, given as (side, id, its row or None); return the emitted messages."""
         groups: dict[bytes, list[Message]] = {}
         left: list[Message] = []
         for number, at, after in changes:
@@ -132,7 +132,7 @@ class World:
         return left
 
     def wanted(self) -> dict[bytes, bytes]:
-        """The pairs that there are."""
+        """Return the pairs that must exist."""
         pairs: dict[bytes, bytes] = {}
         sides, nulls = [[*side.values()] for side in self.rows], [None] * 3
         met = [(a, b) for a in sides[0] for b in sides[1] if a[1] == b[1] is not None]
@@ -148,8 +148,8 @@ class World:
 
 @pytest.mark.parametrize(("left", "right"), [(False, False), (True, False), (False, True), (True, True)])
 def test_pairs_are_reported_once_and_only_where_they_read_otherwise(left: bool, right: bool) -> None:
-    """Batches of any size and order: what was told is what there is, nothing twice, nothing that reads as before, and
-    of a pair that was never there no end; with the last row nothing is stored any more."""
+    """With batches of any size and order, the emitted pairs are the existing ones, without repetition or unchanged
+    values; a pair that never existed is not deleted. After the last row no state is left."""
     for seed in range(40):
         chance, world = random.Random(seed), World(_pair(left, right, 10_000))
         ids = chance.choice([4, 20, 100])
@@ -174,7 +174,7 @@ def test_pairs_are_reported_once_and_only_where_they_read_otherwise(left: bool, 
 
 
 def test_a_change_costs_a_page_and_lists_the_other_side() -> None:
-    """Among many rows a change writes the key's entry and a page, and is told as it is asked for."""
+    """Among many rows a change writes the key's entry and a page, and its messages are produced lazily."""
     chance, world = random.Random(0), World(_pair(True, True, 10**9))
     world.batch([(side, at, (at, 1, 0)) for side, most in ((0, 100), (1, 1000)) for at in range(most)], chance)
     world.read, world.written = [], []
@@ -188,7 +188,7 @@ def test_a_change_costs_a_page_and_lists_the_other_side() -> None:
 
 
 def test_too_many_pairs_are_a_fault() -> None:
-    """It names the table, the key and the number, and nothing of the batch is kept or told."""
+    """The error contains the table, the key and the number; nothing of the batch is stored or emitted."""
     chance, world = random.Random(0), World(_pair(True, False, 12))
     world.batch([(side, at, (at, 7, 0)) for side, most in ((0, 3), (1, 4)) for at in range(most)], chance)
     with pytest.raises(Fatal, match="table wide: 16 pairs of a and b at 7, more than 12"):
@@ -196,7 +196,7 @@ def test_too_many_pairs_are_a_fault() -> None:
 
 
 def test_a_key_with_null_meets_nothing_and_is_not_stored() -> None:
-    """Where its side stays the row is alone, else nowhere."""
+    """On an outer side the row is emitted alone, otherwise not at all."""
     chance = random.Random(0)
     for stays in (True, False):
         world = World(_pair(stays, False))

@@ -1,4 +1,4 @@
-"""Polling without servers: whatever commits late or is killed, every row's last version is told."""
+"""Polling without servers: for any late commits and crashes, every row's last version is published."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ class Database:
         return (self.now + self.offset) // self.granularity * self.granularity
 
     def step(self) -> None:
-        """A little time passes while a reader works, and it may be killed."""
+        """Let a little time pass while a reader works; it may be killed."""
         if self.random.random() < 0.2:
             self.pass_time(SECOND // 10)
-        self.commit()  # whatever is due by now is seen, else it would be later than `lag`
+        self.commit()  # everything due by now becomes visible, otherwise it would be later than `lag`
         if self.deletes and self.busy and self.rows and self.random.random() < 0.3:
             locked = {key for _, rows in self.open for key in rows}
             if (key := self.random.choice(list(self.rows))) not in locked:
@@ -78,7 +78,7 @@ class Database:
             raise Retriable("killed")
 
     def pass_time(self, most: int) -> None:
-        """Some time passes; transactions begin and commit, late ones with the timestamp of their statement."""
+        """Let time pass; transactions begin and commit, late ones with the timestamp of their statement."""
         for _ in range(self.random.randint(0, 3)):
             self.now += self.random.randint(0, most)
             if self.steps_back and (self.known or not self.zone) and self.random.random() < 0.1:
@@ -104,12 +104,12 @@ class Database:
                 self.open.remove((due, rows))
 
     def settle(self) -> None:
-        """Nothing is written any more, and everything open commits."""
+        """Stop writing, and commit everything open."""
         self.busy, self.crash, self.steps_back = False, 0.0, []
         self.now += self.lag
         self.commit()
 
-    # what a reader sees of it
+    # the reader's view
 
     def schemas(self, known: Mapping[TableId, TableSchema]) -> Mapping[TableId, TableSchema]:
         return {TABLE: SCHEMA}
@@ -172,7 +172,7 @@ class Dying(MemoryLog):
 
 @dataclass
 class Asked:
-    """Asks for dumps now and then, and once more when nothing is written any more."""
+    """Requests dumps now and then, and once more after the last write."""
 
     database: Database
     sent: list[Signal] = field(default_factory=list)
@@ -188,7 +188,7 @@ class Asked:
 
 
 def poll_all(database: Database, *, limit: int, cycles: int, signals: Signals | None = None) -> list[dict[str, Any]]:
-    """Poll for so many cycles under traffic, then until all is told; the envelopes in the log's order."""
+    """Poll for some cycles under traffic, then until all is published; return the envelopes in the log's order."""
     broker = Broker()
     left = [cycles]
 
@@ -221,7 +221,7 @@ def poll_all(database: Database, *, limit: int, cycles: int, signals: Signals | 
 
 
 def reported(envelopes: list[dict[str, Any]]) -> dict[int, tuple[int, int]]:
-    """The newest version of every row that the log tells, by sequence."""
+    """Return the newest published version of every row, by sequence."""
     return {e["after"]["id"]: (e["source"]["ts_ms"], e["after"]["v"]) for e in envelopes}
 
 
@@ -230,7 +230,7 @@ def expected(database: Database) -> dict[int, tuple[int, int]]:
 
 
 def folded(envelopes: list[dict[str, Any]]) -> dict[int, int]:
-    """What a reader knows who keeps the greatest number of each row, and heeds markers."""
+    """Return the state of a reader that keeps the greatest sequence of each row, and applies markers."""
     rows: dict[int, tuple[int, int]] = {}
     for envelope in envelopes:
         number, after = envelope["source"]["sequence"], envelope["after"]
@@ -257,12 +257,12 @@ seeds, limits = st.integers(0, 2**32), st.integers(1, 6)
 def test_late_commits_and_shared_timestamps_lose_nothing(
     seed: int, limit: int, lag: int, granularity: int, crash: float, zone: int
 ) -> None:
-    """Every row's last version is told exactly once in the log, although transactions commit up to `lag` late."""
+    """Every row's last version is published exactly once, although transactions commit up to `lag` late."""
     database = Database(random=Random(seed), lag=lag * SECOND, crash=crash, granularity=granularity, zone=zone)
     envelopes = poll_all(database, limit=limit, cycles=25)
     assert reported(envelopes) == expected(database)
     versions = [(e["after"]["id"], e["after"]["v"]) for e in envelopes]
-    assert len(versions) == len(set(versions)), "a version was told twice"
+    assert len(versions) == len(set(versions)), "a version was published twice"
     assert [e["source"]["sequence"] for e in envelopes] == list(range(1, len(envelopes) + 1))
     assert all(e["source"]["last_update_only"] and e["op"] == "r" and e["before"] is None for e in envelopes)
 
@@ -270,8 +270,9 @@ def test_late_commits_and_shared_timestamps_lose_nothing(
 @settings(deadline=None, max_examples=40)  # the machine may be busy
 @given(seeds, limits, st.integers(0, 8), st.sampled_from([0.0, 0.02, 0.1]))
 def test_dumps_during_traffic_lose_nothing_and_find_what_is_gone(seed: int, limit: int, lag: int, crash: float) -> None:
-    """Dumps begin and are killed at any time beside late commits and deletes: behind the last one the log holds the
-    table, and no row was ever told older than before."""
+    """Dumps begin and are killed at any time, with late commits and deletes: after the last one the log holds the
+    table,
+    and no row was ever published in an older version than before."""
     database = Database(random=Random(seed), lag=lag * SECOND, crash=crash, deletes=True)
     envelopes = poll_all(database, limit=limit, cycles=25, signals=Asked(database))
     assert folded(envelopes) == {key: value for key, (_, value) in database.rows.items()}
@@ -279,7 +280,7 @@ def test_dumps_during_traffic_lose_nothing_and_find_what_is_gone(seed: int, limi
     for envelope in envelopes:
         if envelope["op"] == "r":
             row = envelope["after"]
-            assert row["v"] >= newest.get(row["id"], 0), "an older version came behind a newer one"
+            assert row["v"] >= newest.get(row["id"], 0), "an older version followed a newer one"
             newest[row["id"]] = row["v"]
 
 
@@ -295,7 +296,7 @@ def test_dumps_during_traffic_lose_nothing_and_find_what_is_gone(seed: int, limi
 def test_a_clock_that_steps_back_loses_nothing(
     seed: int, limit: int, steps: list[int], crash: float, zone: int
 ) -> None:
-    """Rows that are written with timestamps long past are told; others may be told again, never lost."""
+    """Rows written with timestamps long past are published; others may be repeated, never lost."""
     database = Database(random=Random(seed), lag=5 * SECOND, crash=crash, steps_back=steps, zone=zone)
     assert reported(poll_all(database, limit=limit, cycles=30)) == expected(database)
 
@@ -304,7 +305,7 @@ def test_a_clock_that_steps_back_loses_nothing(
 @settings(deadline=None, max_examples=30)  # the machine may be busy
 @given(seeds, limits, st.integers(1, 5 * SECOND))
 def test_a_step_back_within_the_window_repeats_nothing(seed: int, limit: int, step: int) -> None:
-    """Fingerprints are kept for longer than the window: an ordinary correction of a clock costs no duplicates."""
+    """Fingerprints are kept for longer than the window: an ordinary correction of a clock causes no duplicates."""
     database = Database(random=Random(seed), lag=5 * SECOND, steps_back=[step])
     envelopes = poll_all(database, limit=limit, cycles=30)
     assert reported(envelopes) == expected(database)
@@ -316,7 +317,7 @@ def test_a_step_back_within_the_window_repeats_nothing(seed: int, limit: int, st
 @settings(deadline=None, max_examples=30)  # the machine may be busy
 @given(seeds, limits)
 def test_a_row_of_the_future_hides_nothing(seed: int, limit: int) -> None:
-    """One row dated 2099 does not move the window there: what is written today is still told."""
+    """One row dated 2099 does not move the window there: rows written today are still published."""
     database = Database(random=Random(seed), lag=3 * SECOND)
     database.rows[99] = (cursor_of(moment_of(4_070_908_800 * SECOND)), 0)
     assert reported(poll_all(database, limit=limit, cycles=25)) == expected(database)
@@ -325,7 +326,7 @@ def test_a_row_of_the_future_hides_nothing(seed: int, limit: int) -> None:
 @settings(deadline=None)  # the machine may be busy
 @given(st.integers(1, 300), st.integers(1, 7), st.integers(0, 4))
 def test_a_wedged_page_widens_then_walks_by_key(rows: int, limit: int, before: int) -> None:
-    """Rows sharing one timestamp are all told, each once; no page is larger than sixteen times its limit."""
+    """Rows sharing one timestamp are all published, each once; no page is larger than sixteen times its limit."""
     table = [row_of(i, i) for i in range(before)] + [row_of(50, 100 + i) for i in range(rows)] + [row_of(51, 9)]
     window, found, largest = Window(lag=0, limit=limit), list[PolledRow](), 0
     window.begin(Look(clock=10**9, newest=51), 0)
@@ -344,7 +345,7 @@ def test_a_wedged_page_widens_then_walks_by_key(rows: int, limit: int, before: i
 
 
 def test_an_idle_table_is_not_read_again() -> None:
-    """Once a table has been quiet for longer than the window, a poll asks for nothing that was told."""
+    """Once a table has been quiet for longer than the window, a poll requests no published rows again."""
     window, now, rows = Window(lag=5 * SECOND, limit=10), 100 * SECOND, list[PolledRow]()
     for _ in range(9):
         window.begin(Look(clock=now, newest=50 * SECOND), now)
@@ -359,7 +360,7 @@ def test_an_idle_table_is_not_read_again() -> None:
 @settings(deadline=None)  # the machine may be busy
 @given(st.lists(st.integers(1, 1000), unique=True, max_size=60), st.integers(1, 5), st.integers(1, 5))
 def test_a_feed_is_reported_once_in_order(numbers: list[int], limit: int, parts: int) -> None:
-    """Feed numbers appear in growing order; each row is told once, across restarts."""
+    """Feed numbers appear in increasing order; each row is published once, across restarts."""
     state, found, numbers = None, list[int](), sorted(numbers)
     for part in range(1, parts + 1):
         visible = numbers[: len(numbers) * part // parts]
@@ -380,13 +381,13 @@ def test_a_feed_is_reported_once_in_order(numbers: list[int], limit: int, parts:
 
 
 def test_what_a_clock_owes_is_paid_before_the_window_moves_on() -> None:
-    """Until a clock that stepped back is where it was, older rows are read again, whatever zone the server tells."""
+    """Until a clock that stepped back has caught up, older rows are read again, whatever the server's time zone."""
     window, zone, lag = Window(lag=SECOND, limit=10), 7200 * SECOND, SECOND
     for now, clock in ((1000, 1000), (1001, 1001), (1002, 942), (1003, 943), (1004, 944)):
         window.begin(Look(clock=clock * SECOND + zone, newest=1001 * SECOND), now * SECOND)
         start = window.ask().start
         window.take([])
-        if now >= 1003:  # what the cycle before this one may have missed was written behind this clock
+        if now >= 1003:  # rows that the last cycle may have missed have timestamps before this
             assert start is not None
             assert start <= (clock - 1) * SECOND - lag
     window.begin(Look(clock=1002 * SECOND + zone, newest=1001 * SECOND), 1062 * SECOND)
@@ -396,7 +397,7 @@ def test_what_a_clock_owes_is_paid_before_the_window_moves_on() -> None:
 
 
 def test_a_feed_that_shares_a_number_is_refused() -> None:
-    """Two rows under one number could hide each other at a page's end: said, not skipped."""
+    """Two rows with one number could hide each other at a page's end: this is reported, not skipped."""
     window = Window(lag=None, limit=10)
     window.begin(Look(clock=0, newest=None), 0)
     with pytest.raises(Fatal, match="share the number 7"):
@@ -406,7 +407,7 @@ def test_a_feed_that_shares_a_number_is_refused() -> None:
 @settings(deadline=None)  # the machine may be busy
 @given(st.integers(0, 40), st.integers(0, 20))
 def test_fingerprints_are_bounded(rows: int, memory: int) -> None:
-    """Beyond its memory a window counts what it may tell again, and still finishes."""
+    """Beyond its memory a window counts possible repetitions, and still finishes."""
     window = Window(lag=SECOND, limit=100, memory=memory)
     window.begin(Look(clock=1000, newest=5), 1000)
     window.take([row_of(5, key) for key in range(rows)])

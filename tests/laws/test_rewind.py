@@ -1,4 +1,5 @@
-"""A capture that is set back to an older committed position changes nothing for whoever orders by `source.sequence`."""
+"""A capture that is reset to an older committed position changes nothing for readers that order by
+`source.sequence`."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ class Paused(Server):
 
 
 def fenced(records: list[Record]) -> dict[bytes, int]:
-    """What a reader holds that keeps, for each key, the version of the greatest sequence number."""
+    """Return the state of a reader that keeps, for each key, the version with the greatest sequence number."""
     state: dict[bytes, tuple[int, int | None]] = {}
     for record in records:
         if record.topic == TOPIC and record.value is not None:
@@ -46,7 +47,7 @@ def fenced(records: list[Record]) -> dict[bytes, int]:
 
 
 def go_on(server: Paused, broker: Broker, until: int) -> None:
-    """One session that captures the first `until` transactions; every commit leaves a mark."""
+    """Run one session that captures the first `until` transactions; every commit leaves a mark."""
     server.limit = until
     ticks = iter(range(10**9))
 
@@ -69,7 +70,7 @@ def go_on(server: Paused, broker: Broker, until: int) -> None:
 
 
 def set_back(broker: Broker, random: Random) -> int:
-    """As `tailorbird rewind` does; how many transactions the capture keeps."""
+    """Reset capture as `tailorbird rewind` does; return how many transactions it keeps."""
     log = MemoryLog(broker, schemas_topic("top"), history_topic("top"))
     recovered = log.recover()
     assert recovered.checkpoint is not None
@@ -83,7 +84,7 @@ def set_back(broker: Broker, random: Random) -> int:
 
 @given(histories, st.integers(0, 2**32), st.integers(1, 3))
 def test_replay_from_any_older_position_changes_nothing(history: History, seed: int, times: int) -> None:
-    """After each replay the fenced state is what it was; changes that come later win over everything replayed."""
+    """After each replay the reader's state is unchanged; later changes win over everything replayed."""
     random, broker = Random(seed), Broker()
     server = Paused(history=history, random=random, crash=0.0)
     half = random.randint(0, len(history))
@@ -91,7 +92,7 @@ def test_replay_from_any_older_position_changes_nothing(history: History, seed: 
     before = fenced(broker.records)
     for _ in range(times):
         set_back(broker, random)
-        if random.random() < 0.5:  # set back again before it has come to where it was
+        if random.random() < 0.5:  # reset again before it has caught up
             continue
         go_on(server, broker, half)
         assert fenced(broker.records) == before
@@ -100,7 +101,7 @@ def test_replay_from_any_older_position_changes_nothing(history: History, seed: 
 
 
 def test_a_replay_gives_the_numbers_that_were_given() -> None:
-    """Nothing is merely newer again: the very same sequence numbers are published."""
+    """A replay is not just newer: it publishes the very same sequence numbers."""
     history: History = [[(1, 5)], [(2, 6), (1, 7)], [(1, None)]]
     random, broker = Random(1), Broker()
     server = Paused(history=history, random=random, crash=0.0)
@@ -125,7 +126,8 @@ def test_a_replay_gives_the_numbers_that_were_given() -> None:
 
 
 def test_marks_are_thinned_and_forgotten() -> None:
-    """However long a capture runs there are at most so many marks, the oldest one among them; purged ones go."""
+    """However long a capture runs, the number of marks is limited, including the oldest one; purged ones are
+    deleted."""
     marks, live = Marks(source="s", changes=10), dict[str, object]()
     for number in range(0, 50_000, 10):
         at = Position(file="f", pos=number, gtid_set="", sequence=number)

@@ -1,4 +1,4 @@
-"""Laws of the first rows of a group: what a change costs, and what is told of it."""
+"""Properties of the first rows of a group: the cost of a change, and its messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST = 10
 
 
 def _top(names: tuple[int, ...]) -> Grouping:
-    """Rows of a worth and an id, the greatest worth first; told: the number, the worth and the id."""
+    """Return rows of a worth and an id, the greatest worth first, as (number, worth, id)."""
     bag = Bag(arguments=(0, 1), types=(INT64, INT64), needed=0, descending=(True, False))
     top = Top(most=MOST, ordered=2, names=names, values=(3, 1, 2))
     return Grouping(
@@ -37,7 +37,7 @@ def _went(row: Sequence[Canonical]) -> list[Transition]:
 
 
 def test_a_change_of_a_large_group_costs_its_first_rows_and_a_page() -> None:
-    """Of 5,000 rows: one behind the first ten tells nothing, one among them those that move; few pages are touched."""
+    """In 5,000 rows, a change after the first ten emits nothing, one among them only moved rows; few pages are read."""
     group, store, chance = _top((2,)), Counted(), random.Random(0)
     everything = [[n, n] for n in range(ROWS)]
     chance.shuffle(everything)
@@ -51,10 +51,10 @@ def test_a_change_of_a_large_group_costs_its_first_rows_and_a_page() -> None:
 
 
 def test_named_by_its_number_a_row_changes_all_behind_it() -> None:
-    """A better row moves the others down, and the last number stays; fewer rows end the numbers behind them."""
+    """A better row moves the others down, and the last number stays; with fewer rows the last numbers are deleted."""
     group, store, chance = _top((0, 3)), Counted(), random.Random(0)
     report(group, store, _came([[1, 1], [2, 2]]), chance, SINK)
-    reported = report(group, store, _came([[2, 1]]), chance, SINK)  # equal worth: the smaller id comes first
+    reported = report(group, store, _came([[2, 1]]), chance, SINK)  # equal worth: the smaller id is first
     assert [(one.op, values_of_text(one.k[1:]), values_of(one.p)) for one in reported] == [
         (ROW_PUT, [7, 1], [1, 2, 1]), (ROW_PUT, [7, 2], [2, 2, 2]), (ROW_PUT, [7, 3], [3, 1, 1]),
     ]  # fmt: skip

@@ -1,6 +1,6 @@
-"""Whatever a topology declares: it is refused at its line, or everything that reads it without a server works.
+"""Any topology is refused with its line, or everything that reads it without a server works.
 
-What is refused later would be so in a process that ends again and again, long after `validate` said that all is right.
+A later refusal would occur in a process that fails repeatedly, long after `validate` accepted the topology.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ TYPES = {"id": "int", "name": "varchar(9)", "at": "datetime(3)", "amount": "int"
 
 
 def schemas_of(topology: Topology) -> dict[TableId, TableSchema]:
-    """What capture would publish of the tables that queries read."""
+    """Return what capture would publish for the tables that queries read."""
     columns = tuple(Column(name=name, column_type=kind, nullable=name != "id") for name, kind in TYPES.items())
     return {
         table: TableSchema(table_id=table, version=1, columns=columns, primary_key=("id",))
@@ -61,7 +61,8 @@ def schemas_of(topology: Topology) -> dict[TableId, TableSchema]:
 
 
 def planned(topology: Topology) -> dict[str, Plan]:
-    """The plans of the tables that fit their sources' columns; the others are refused in their own words."""
+    """Return the plans of the tables that fit their sources' columns; the others are refused with their own
+    messages."""
     schemas, found = schemas_of(topology), dict[str, Plan]()
     for name, table in topology.tables.items():
         try:
@@ -78,12 +79,12 @@ def planned(topology: Topology) -> dict[str, Plan]:
 
 
 def check_refusal(error: TopologyError) -> None:
-    """A refusal names the file, one of its lines, and what was expected."""
+    """Check that a refusal names the file, one of its lines, and the expected form."""
     assert re.match(r"t\.yml:[1-9]\d*: .+: .+, expected .", str(error), re.DOTALL), str(error)
 
 
 def fields_of(topology: Topology, index: Index, plans: dict[str, Plan]) -> tuple[Field, ...]:
-    """The fields of an index's documents."""
+    """Return the fields of an index's documents."""
     foreign = topology.foreign_tables.get(index.table)
     if foreign is not None:
         return ForeignMapper(foreign, index.search).fields
@@ -91,7 +92,7 @@ def fields_of(topology: Topology, index: Index, plans: dict[str, Plan]) -> tuple
 
 
 def check_names(topology: Topology) -> None:
-    """Whatever two stages or two tables agree on has a name of its own."""
+    """Check that every name shared by two stages or two tables is unique."""
     topics = [topic for source in topology.sources.values() for topic in source_topics(topology, source).changes]
     upserts = [naming.upsert_topic(topology.name, t.name) for t in topology.tables.values() if t.sink == "kafka"]
     every = [*naming.control_topics(topology.name), *topics, *upserts]
@@ -100,7 +101,7 @@ def check_names(topology: Topology) -> None:
 
 
 def check_apply(topology: Topology) -> None:
-    """`apply` makes all, each thing once, and changes nothing the second time."""
+    """`apply` creates everything, each item once, and changes nothing the second time."""
     servers = Servers()
     family = FamilySpec(name="d", replicated=False)
     for foreign in topology.foreign_tables.values():
@@ -124,7 +125,7 @@ def check_apply(topology: Topology) -> None:
 
 
 def check_plan(topology: Topology, plans: dict[str, Plan]) -> None:
-    """A plan of what never ran makes all and refuses nothing; one of what runs as the file says has nothing to do."""
+    """A plan of a new topology creates everything and refuses nothing; one of an unchanged topology is empty."""
     servers = Servers()
     family = FamilySpec(name="d", replicated=True)
     for foreign in topology.foreign_tables.values():
@@ -140,7 +141,7 @@ def check_plan(topology: Topology, plans: dict[str, Plan]) -> None:
 
 
 def check_pages(topology: Topology, plans: dict[str, Plan]) -> None:
-    """Every page's query; what only the index's fields tell to be wrong is refused at its line."""
+    """Check every page's query; errors that only the index's fields reveal are refused with their line."""
     for name in topology.dashboards:
         (dashboard,) = choose_dashboards(topology, name)
         fields = {
@@ -161,7 +162,7 @@ def check_pages(topology: Topology, plans: dict[str, Plan]) -> None:
 
 
 def check_everything(topology: Topology) -> None:
-    """All that reads a topology and asks no server."""
+    """Run everything that reads a topology and needs no server."""
     plans = planned(topology)
     check_names(topology)
     check_apply(topology)

@@ -1,4 +1,4 @@
-"""Laws of the words: what is encoded is decoded, keys sort as their values do, stored records read back."""
+"""Properties of encodings: encoded values decode, keys sort as their values do, stored records read back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 
 
 def column_types() -> st.SearchStrategy[str]:
-    """Every MySQL column type of the table of types."""
+    """Generate every MySQL column type of the table of types."""
     integers = [f"{name}{sign}" for name in _BITS for sign in ("", " unsigned")]
     decimals = st.tuples(st.integers(1, 65), st.integers(0, 30)).map(lambda p: f"decimal({max(p)},{min(p)})")
     others = ["bit(1)", "bit(9)", "float", "double", "date", "datetime(6)", "timestamp", "time(3)", "varchar(9)",
@@ -32,7 +32,7 @@ def column_types() -> st.SearchStrategy[str]:
 
 
 def canonical(column_type: str) -> st.SearchStrategy[Canonical]:
-    """Canonical values that a column of the type may hold."""
+    """Generate canonical values that a column of the type may hold."""
     base = column_type.split("(")[0].split(" ")[0]
     if base in _BITS:
         bits, unsigned = _BITS[base], "unsigned" in column_type
@@ -84,14 +84,14 @@ def test_type_survives_its_text(typed: tuple[LogicalType, Canonical]) -> None:
 
 @pytest.mark.parametrize("text", ["list", "list<>", "list<decimal>", "list<list<int32>>", "list<int32> ", "decimal"])
 def test_a_type_that_there_is_not_is_refused(text: str) -> None:
-    """A layout of a later program is not read as something else."""
+    """A layout of a later version is not misread."""
     with pytest.raises(ValueError, match="not a logical type"):
         parse_type(text)
 
 
 @pytest.mark.parametrize("stored", ["000000", "0000000161000000", "00000002" + "61", "ffffffff", "00000001ff"])
 def test_bytes_that_are_no_list_are_refused(stored: str) -> None:
-    """Cut off, or written by a stranger: an error, never fewer members."""
+    """Truncated or invalid bytes cause an error, never fewer members."""
     with pytest.raises((ValueError, struct.error)):
         decoder(parse_type("list<string>"))(bytes.fromhex(stored))
 
@@ -111,7 +111,7 @@ def test_bytes_that_are_no_list_are_refused(stored: str) -> None:
     ],
 )
 def test_bytes_are_those_of_hbase(kind: str, value: Canonical, stored: str) -> None:
-    """Golden bytes: HBase's `Bytes.toBytes`, so that other readers of the table agree with us."""
+    """Golden bytes: HBase's `Bytes.toBytes`, so that other readers of the table agree."""
     assert encoder(from_mysql(kind))(value).hex() == stored
 
 
@@ -157,7 +157,7 @@ def layout(
     )
 )
 def test_row_survives_its_cells(columns: list[tuple[LogicalType, Canonical]]) -> None:
-    """A whole row reads back with NULL apart from empty, and with its batch and time."""
+    """A whole row reads back, with NULL distinguished from empty, and with its batch and time."""
     made = layout(["int", *(type_ for type_, _ in columns)])
     values: dict[str, Canonical] = {"c0": 1} | {f"c{i + 1}": value for i, (_, value) in enumerate(columns)}
     codec = RowCodec(load_layout(dump_layout(made)))
@@ -166,13 +166,13 @@ def test_row_survives_its_cells(columns: list[tuple[LogicalType, Canonical]]) ->
 
 
 def order(value: Canonical) -> tuple[bool, Any]:
-    """What NULL, integers and texts sort by: NULL first, texts by UTF-8."""
+    """Return the sort key of NULL, integers and texts: NULL first, texts by UTF-8."""
     return value is not None, value.encode() if isinstance(value, str) else value or 0
 
 
 @st.composite
 def keys(draw: st.DrawFn) -> tuple[Layout, list[Canonical], list[Canonical]]:
-    """A layout of one to three key columns, some of which may be NULL, and two of its keys."""
+    """Generate a layout of one to three key columns, some nullable, and two of its keys."""
     types = draw(
         st.lists(st.sampled_from(["int", "bigint unsigned", "varchar(9)", "smallint"]), min_size=1, max_size=3)
     )
@@ -181,20 +181,20 @@ def keys(draw: st.DrawFn) -> tuple[Layout, list[Canonical], list[Canonical]]:
     made = layout(types, names, tuple(name for name, null in zip(names, nullable, strict=True) if null))
     values = [st.none() | canonical(t) if null else canonical(t) for t, null in zip(types, nullable, strict=True)]
     first = [draw(value) for value in values]
-    # alike in front more often than by chance
+    # with common prefixes more often than by chance
     second = [draw(st.just(a) | value) for a, value in zip(first, values, strict=True)]
     return made, first, second
 
 
 @given(keys())
 def test_keys_sort_as_values_do(case: tuple[Layout, list[Canonical], list[Canonical]]) -> None:
-    """Within a bucket, rows lie in the order of their keys, NULL first, and different values never share a key."""
+    """Within a bucket, rows are in the order of their keys, NULL first, and different values never share a key."""
     made, a, b = case
     codec = RowCodec(load_layout(dump_layout(made)))
     key_a, key_b = (codec.row_key(dict(zip(made.row_key, values, strict=True)))[1:] for values in (a, b))
     assert (key_a < key_b) == (list(map(order, a)) < list(map(order, b)))
     assert (key_a == key_b) == (a == b)
-    assert not key_a.startswith(key_b) or key_a == key_b, "a key is the beginning of another"
+    assert not key_a.startswith(key_b) or key_a == key_b, "a key is a prefix of another"
     assert not is_barrier(b"\x00" + key_a)
 
 
@@ -207,7 +207,7 @@ def test_composite_keys_are_unambiguous(a: str, b: str, c: str, d: str) -> None:
 
 @given(st.integers(0, 254))
 def test_no_row_is_a_barrier(number: int) -> None:
-    """Barriers sort before their bucket's rows and are never taken for one."""
+    """Barriers sort before their bucket's rows and are never mistaken for one."""
     key = RowCodec(layout(["int"])).row_key({"c0": number})
     assert not is_barrier(key)
     assert is_barrier(barrier_key(key[0]))
@@ -215,7 +215,7 @@ def test_no_row_is_a_barrier(number: int) -> None:
 
 
 def test_barrier_reads_back() -> None:
-    """What a barrier says of positions and offsets survives storage; regions split at the salt."""
+    """A barrier's positions and offsets survive storage; regions split at the salt."""
     ends: tuple[dict[str, dict[int, int]], ...] = (
         {"t.s.d.a": {0: 7, 10: 0}},
         {},
@@ -232,7 +232,7 @@ def test_barrier_reads_back() -> None:
 
 
 def test_null_in_a_row_key_is_refused() -> None:
-    """A row without a key can not be stored; it is refused by the caller. So is NULL where another column may be it."""
+    """A row without a key cannot be stored; the caller refuses it. So is NULL, if another key column allows it."""
     with pytest.raises(ValueError, match="c0 is NULL"):
         RowCodec(layout(["int"])).row_key({"c0": None})
     with pytest.raises(ValueError, match="c0 is NULL"):
@@ -240,7 +240,7 @@ def test_null_in_a_row_key_is_refused() -> None:
 
 
 def test_a_key_that_hbase_does_not_take_is_refused() -> None:
-    """It costs the row, not the batch, which HBase would refuse for ever."""
+    """It costs the row, not the batch, which HBase would refuse permanently."""
     codec = RowCodec(layout(["text"]))
     assert len(codec.row_key({"c0": "x" * 32_763})) == 32_767
     with pytest.raises(ValueError, match="row key of 32768 bytes, HBase takes 32767"):
@@ -248,7 +248,7 @@ def test_a_key_that_hbase_does_not_take_is_refused() -> None:
 
 
 def test_what_can_not_be_null_is_stored_as_ever() -> None:
-    """Golden bytes of a table of before keys had NULL: it keeps its layout's record and its rows' keys."""
+    """Golden bytes of a table from before keys allowed NULL: its layout's record and its rows' keys stay the same."""
     former = layout(["int", "varchar(9)"], ("c0", "c1"))
     assert dump_layout(former) == (
         b'{"format":1,"topology":"t","table":"x","id":7,"family":"d","columns":[{"name":"c0","type":"int32",'
@@ -263,6 +263,6 @@ def test_what_can_not_be_null_is_stored_as_ever() -> None:
 
 
 def test_unsigned_fits_its_kind() -> None:
-    """Unsigned types take the next wider kind, so that no value is cut."""
+    """Unsigned types use the next wider kind, so that no value is truncated."""
     assert from_mysql("int unsigned") == LogicalType(kind="int64")
     assert from_mysql("bigint unsigned") == LogicalType(kind="uint64")

@@ -1,5 +1,5 @@
-"""The index stage beside traffic that changes rows between any two reads: what is right is never called different, what
-is wrong and stays so is always found, and what is mended stays mended."""
+"""The index stage during traffic that changes rows between any two reads: correct documents are never reported, lasting
+errors are always found, and repaired documents stay correct."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEEDS = st.integers(0, 2**32)
 
 
 def world(seed: int) -> Model:
-    """A model in the middle of its life: rows that traffic changes, and rows that it leaves alone."""
+    """Return a model in the middle of a run: rows that traffic changes, and rows that it does not."""
     model = Model(Random(seed), LIVE)
     model.timestamp += 2
     for number, key in enumerate(STILL):
@@ -50,7 +50,7 @@ def stage(model: Model, *, patient: bool = True) -> IndexStage:
 
 
 def changed(model: Model, key: str) -> Kind:
-    """Under its own version: the fence sees nothing."""
+    """Change the document under its own version: the version check does not notice."""
     model.hold(key, {**document(model.table[key]), "text": "wrong"})
     return "different"
 
@@ -61,7 +61,7 @@ def removed(model: Model, key: str) -> Kind:
 
 
 def hidden(model: Model, key: str) -> Kind:
-    """A stub with a fence that no row has yet."""
+    """Plant a tombstone with a version that no row has yet."""
     model.hold(key, tombstone(Edit(key, model.timestamp + 10**6, None)))
     return "missing"
 
@@ -72,19 +72,19 @@ def outdated(model: Model, key: str) -> Kind:
 
 
 def ahead(model: Model, key: str) -> Kind:
-    """Its row, with a fence that refuses all that comes."""
+    """Plant the row's document with a version that rejects all later ones."""
     model.hold(key, document(model.table[key]._replace(timestamp=model.timestamp + 10**6)))
     return "different"
 
 
 def unshipped(model: Model, key: str) -> Kind:
-    """The row was changed past replication, under an older timestamp than the cut's."""
+    """Change the row past replication, under an older timestamp than the cut's."""
     model.table[key] = model.table[key]._replace(text="written directly")
     return "different"
 
 
 def gone(model: Model, key: str) -> Kind:
-    """The row was deleted past replication."""
+    """Delete the row past replication."""
     del model.table[key]
     return "extra"
 
@@ -109,7 +109,7 @@ def kinds_of(compared: IndexComparison) -> dict[str, Kind]:
 @given(seed=SEEDS)
 @settings(max_examples=150)
 def test_traffic_is_never_called_different(seed: int) -> None:
-    """Batches half written and written again, a lagging index, rows that come and go: no false alarm."""
+    """With half-written and repeated batches, a lagging index, and rows that appear and vanish: no false alarm."""
     compared = stage(world(seed)).compare()
     assert (compared.verdict.findings, compared.differing, compared.verdict.unknown) == ((), (), ())
 
@@ -117,7 +117,7 @@ def test_traffic_is_never_called_different(seed: int) -> None:
 @given(seed=SEEDS, planted=PLANTED)
 @settings(max_examples=150)
 def test_every_fault_that_stays_is_found(seed: int, planted: Planted) -> None:
-    """Exactly the planted rows, each as what it is, while everything else moves."""
+    """Exactly the planted rows are found, each with its kind, while everything else changes."""
     model = world(seed)
     kinds = plant(model, planted)
     compared = stage(model).compare()
@@ -128,7 +128,7 @@ def test_every_fault_that_stays_is_found(seed: int, planted: Planted) -> None:
 @given(seed=SEEDS, planted=PLANTED, parts=st.integers(1, 4))
 @settings(max_examples=100)
 def test_a_sample_finds_every_other_version_and_all_in_as_many_turns(seed: int, planted: Planted, parts: int) -> None:
-    """No false alarm either; a value changed under its own version is found in its turn."""
+    """There is no false alarm either; a value changed under its own version is found in its turn."""
     model = world(seed)
     kinds = plant(model, planted)
     turns = [kinds_of(stage(model).compare(Sample(parts, turn))) for turn in range(parts)]
@@ -141,8 +141,9 @@ def test_a_sample_finds_every_other_version_and_all_in_as_many_turns(seed: int, 
 @given(seed=SEEDS, planted=PLANTED, extra=st.sampled_from(["a9", "zz"]))
 @settings(max_examples=150)
 def test_what_is_repaired_stays_repaired(seed: int, planted: Planted, extra: str) -> None:
-    """Beside traffic, and a document that never had a row among the faults: at the end every document is its row's, and
-    later writes of those rows arrive."""
+    """During traffic, and with a document without row among the faults: at the end every document is its row's, and
+    later
+    writes of those rows arrive."""
     model = world(seed)
     plant(model, planted)
     model.hold(extra, document(Edit(extra, 900, "no row")))
@@ -165,7 +166,7 @@ def test_what_is_repaired_stays_repaired(seed: int, planted: Planted, extra: str
 def test_a_reader_that_does_not_wait_for_a_cut_raises_false_alarms(
     confirmed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the tests above say nothing: waiting for the cut is what keeps them true."""
+    """Otherwise the tests above would prove nothing: waiting for the cut is what makes them pass."""
     from tailorbird.verify import rounds
 
     monkeypatch.setattr(rounds.recheck, "__kwdefaults__", {**LOOKED, "confirmed": confirmed})
@@ -176,7 +177,7 @@ LOOKED = {"rounds": 10, "confirmed": 3, "block": 2000}
 
 
 def test_nothing_is_called_different_that_no_cut_covers() -> None:
-    """A row has a timestamp in the future: no barrier requires that the index shows it."""
+    """A row with a future timestamp: no barrier requires that it is shown."""
     model = world(1)
     model.settle()
     model.store(Edit("a0", model.timestamp + 10**6, "from the future"))
@@ -186,7 +187,7 @@ def test_nothing_is_called_different_that_no_cut_covers() -> None:
 
 
 def test_an_index_that_stands_still_is_reported() -> None:
-    """While its indexer is down, a difference is not reported as wrong."""
+    """Its indexer is down: a difference cannot be called wrong."""
     model = world(2)
     model.settle()
     model.timestamp += 2

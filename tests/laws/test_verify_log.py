@@ -1,5 +1,5 @@
-"""The comparison of a source with its log under random traffic: what was planted is found and nothing else ever is,
-although transactions commit between every two looks and the ledger comes behind."""
+"""The comparison of a source with its log under random traffic: exactly the planted differences are found, although
+transactions commit between every two reads and the ledger lags."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 @dataclass
 class Database:
-    """A source where transactions commit whenever somebody looks; `hidden` are changes that its log does not know."""
+    """A source where transactions commit at every read; `hidden` are changes that its log does not contain."""
 
     model: Model
     random: Random
@@ -78,7 +78,7 @@ class Database:
 
 @dataclass
 class Log:
-    """What the model's log holds; `altered` says otherwise of some rows. The ledger reads it up when it must."""
+    """The content of the model's log; `altered` changes some rows. The ledger reads it when necessary."""
 
     model: Model
     ledger: Kept
@@ -127,8 +127,8 @@ def test_what_was_planted_and_nothing_else(
     keys: set[int] | None,
     seed: int,
 ) -> None:
-    """Each row that the log does not have as its source does is told with its values; rows that traffic changes never
-    are. What stayed undecided is counted as moving. Where only some keys are asked for, of these and of no others."""
+    """Each row that differs between log and source is reported with its values; rows that traffic changes never are. An
+    undecided row counts as moving. If only some keys are requested, only these are compared."""
     random = Random(seed)
     model = Model(random, 2)
     model.transaction(list(before.items()))
@@ -158,8 +158,8 @@ def test_what_was_planted_and_nothing_else(
 
 @given(rows, st.integers(0, 2**32))
 def test_what_the_log_says_otherwise(before: dict[int, int], seed: int) -> None:
-    """A record that was altered on its way is told with both values, and where it stands; one that was dropped is a row
-    that is missing."""
+    """A record that was altered on its way is reported with both values and its place; a dropped one is reported as a
+    missing row."""
     random = Random(seed)
     model = Model(random, 2)
     model.transaction(list(before.items()))
@@ -188,7 +188,7 @@ def test_what_the_log_says_otherwise(before: dict[int, int], seed: int) -> None:
 
 
 def test_rows_that_move_at_every_look_are_no_difference() -> None:
-    """A hot row is equal, or moving; in no case different."""
+    """A hot row is equal, or moving; never different."""
     random = Random(0)
     model = Model(random, 1)
     model.transaction([(0, 0)])

@@ -1,4 +1,4 @@
-"""`verify` over random tables that are right: nothing is called different, nothing is removed, nothing is written."""
+"""`verify` over random correct tables: nothing is reported as different, nothing is removed, nothing is written."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.joins.joincase import Case
 from tests.joins.meaningrandom import joined, random_query, read
 
 TABLES = 1000
-PARTS = 10  # so that they are spread over processes; `make matrix` has all of them
+PARTS = 10  # so that they are distributed over processes; `make matrix` runs all of them
 
 
 class Table:
-    """Both ends of one table, which nobody changes; it notes what a repair does."""
+    """Both ends of one table that does not change; it records the actions of a repair."""
 
     def __init__(self, case: Case, plan: Plan) -> None:
         self.case, self.plan = case, plan
@@ -61,7 +61,7 @@ class Table:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.matrix) for part in range(1, PARTS))])
 def test_a_repair_of_right_tables_changes_nothing(part: int) -> None:
-    """Random expressions, groups, joins and conditions over values at their limits, 1,000 tables in all."""
+    """Random expressions, groups, joins and conditions over extreme values, 1,000 tables in all."""
     outcomes = []
     for seed in range(part, TABLES, PARTS):
         case, plan = random_query(seed)
@@ -81,4 +81,4 @@ def test_a_repair_of_right_tables_changes_nothing(part: int) -> None:
         repair_rows(wrong, table, table, now_ms=10**9, without_join=True)
         assert (verdict.differing, table.done) == (0, []), f"seed {seed}: {case.query}\n{verdict.findings[:3]}"
         outcomes.append(verdict.outcome)
-    assert outcomes.count("equal") > len(outcomes) / 2, "too few are compared as a whole"
+    assert outcomes.count("equal") > len(outcomes) / 2, "too few are compared completely"

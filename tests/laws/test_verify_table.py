@@ -1,4 +1,4 @@
-"""The table stage beside traffic on two sources: what is right is never called different, what is wrong and stays so is
+"""The table stage during traffic on two sources: correct rows are never reported as different, and lasting errors are
 found."""
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ State = dict[str, str]
 class Joined:
     """Two sources, each a log of changes of its rows, and the join of both by key, which follows them in batches.
 
-    A batch reads each log up to somewhere, writes the rows that differ, some steps in between, then its barrier: which
-    names at most where it has read to, often less.
+    A batch reads each log up to some point and writes the rows that differ, with other steps in between. Then it writes
+    its barrier, which names at most the point it has read to, often less.
     """
 
     def __init__(self, random: Random) -> None:
@@ -43,7 +43,7 @@ class Joined:
                 self.logs[name].append((key, f"{name} of {key}"))
 
     def step(self) -> None:
-        """A change at a source, or the next thing that the join does."""
+        """Change a source, or let the join take its next step."""
         if self.random.random() < 0.3:
             key = self.random.choice(LIVE)
             self.logs[self.random.choice(NAMES)].append((key, self.random.choice([None, "x", "y"])))
@@ -68,7 +68,7 @@ class Joined:
             key, row = self.left.pop()
             if row is None:
                 self.table.pop(key, None)
-            elif self.timestamp + 1 > self.deleted.get(key, 0):  # as HBase masks what is not newer than a delete
+            elif self.timestamp + 1 > self.deleted.get(key, 0):  # HBase masks puts that are not newer than a delete
                 self.table[key] = Stored(2 * (self.timestamp + 1), row)
         else:
             self.under_way, self.read = False, self.target
@@ -76,10 +76,10 @@ class Joined:
             self.barrier = self.timestamp
 
     asked: Sequence[str] = ()  # rows that must be written whatever was written before
-    ghosts: Mapping[str, Row] = {}  # what its state has wrong
-    believed: Mapping[str, Row] = {}  # what it has written, as far as it knows
+    ghosts: Mapping[str, Row] = {}  # wrong rows in its state
+    believed: Mapping[str, Row] = {}  # the rows that it has written, as far as it knows
 
-    # the repair's ways in
+    # the repair's entry points
     def remove(self, rows: Mapping[str, int]) -> None:
         for key, timestamp in rows.items():
             self.steps()
@@ -106,7 +106,7 @@ class Joined:
         return found
 
     def answer(self, ends: Mapping[str, int]) -> dict[str, Row]:
-        """A LEFT JOIN of both."""
+        """Return a LEFT JOIN of both."""
         right = self.state("right", ends["right"])
         return {
             key: {"key": key, "left": value, "right": right.get(key)}
@@ -184,7 +184,7 @@ def kinds_of(verdict: Verdict) -> dict[str, Kind]:
 @given(seed=SEEDS)
 @settings(max_examples=100)
 def test_traffic_is_never_called_different(seed: int) -> None:
-    """Half-written batches, barriers that say less than was read, sources read one after the other."""
+    """With half-written batches, barriers that promise less than was read, and sources read one after the other."""
     verdict, _ = stage(world(seed)).compare()
     assert (verdict.findings, verdict.differing, verdict.unknown) == ((), 0, ())
 
@@ -197,7 +197,7 @@ def changed(model: Joined, key: str) -> Kind:
 
 
 def rewritten(model: Joined, key: str) -> Kind:
-    """Under a stamp that is newer than the join's: a barrier covers it later."""
+    """Write under a timestamp newer than the join's: a barrier covers it later."""
     known = model.table[key]
     assert known.values is not None
     model.table[key] = Stored(2 * (model.timestamp + 3), {**known.values, "right": None})
@@ -222,7 +222,7 @@ FAULTS: list[Callable[[Joined, str], Kind]] = [changed, rewritten, removed, unre
 def test_every_wrong_row_that_stays_is_found(
     seed: int, planted: dict[str, Callable[[Joined, str], Kind]], added: bool
 ) -> None:
-    """Exactly the planted rows, each as what it is, with all that differs."""
+    """Exactly the planted rows are found, each with its kind and all differing columns."""
     model = world(seed)
     kinds = {key: fault(model, key) for key, fault in planted.items()}
     if added:
@@ -234,7 +234,7 @@ def test_every_wrong_row_that_stays_is_found(
 
 
 def test_a_column_is_reported_with_both_values() -> None:
-    """Near end first."""
+    """The value of the source comes before the stored one."""
     model = world(5)
     changed(model, "a1")
     [finding] = stage(model).compare().verdict.findings
@@ -242,7 +242,7 @@ def test_a_column_is_reported_with_both_values() -> None:
 
 
 def test_a_join_that_stands_still_is_reported() -> None:
-    """No barrier covers what the sources are: nothing is called wrong."""
+    """No barrier covers the sources' positions: nothing is reported as wrong."""
     model = world(6)
     model.join = lambda: None  # type: ignore[method-assign]  # its process is gone
     model.logs["left"].append(("a0", "changed"))
@@ -256,7 +256,8 @@ def test_a_join_that_stands_still_is_reported() -> None:
 def test_what_differs_is_repaired_during_traffic(
     seed: int, planted: dict[str, Callable[[Joined, str], Kind]], added: bool
 ) -> None:
-    """The second look finds all of it right; and what the join wrote meanwhile stands, whatever was deleted."""
+    """The second comparison finds everything correct; rows that the join wrote in between stay, whatever was
+    deleted."""
     model = world(seed)
     for key, fault in planted.items():
         fault(model, key)
@@ -272,7 +273,7 @@ def test_what_differs_is_repaired_during_traffic(
 
 
 def finished(model: Joined) -> None:
-    """All is written: the table is the answer."""
+    """Finish all writes: the table is the answer."""
     ends = {name: len(log) for name, log in model.logs.items()}
     while model.under_way or model.read != ends:
         model.join()
@@ -282,7 +283,7 @@ def finished(model: Joined) -> None:
 @given(seed=SEEDS, gone=st.booleans())
 @settings(max_examples=50)
 def test_a_wrong_state_is_found_out_by_the_second_look(seed: int, gone: bool) -> None:
-    """The join writes again what it believes: a wrong row, or one that no source has."""
+    """The join writes its own state again: a wrong row, or one that no source has."""
     model, key = world(seed), "zz" if gone else "a1"
     ghost = {"key": key, "left": "believed", "right": None}
     model.ghosts = {key: ghost}
@@ -297,7 +298,7 @@ def test_a_wrong_state_is_found_out_by_the_second_look(seed: int, gone: bool) ->
 @given(seed=SEEDS, steps=st.integers(0, 200))
 @settings(max_examples=100)
 def test_a_delete_never_takes_what_was_written_later(seed: int, steps: int) -> None:
-    """A row without reason was seen; its key comes at a source, and is joined before the delete, or behind it."""
+    """A row without source was seen; then its key appears at a source, and is joined before or after the delete."""
     model = world(seed)
     model.table["zz"] = Stored(2 * (model.timestamp + 1), {"key": "zz", "left": "no", "right": None})
     wrong = stage(model).compare().wrong
@@ -309,7 +310,7 @@ def test_a_delete_never_takes_what_was_written_later(seed: int, steps: int) -> N
 
 
 def test_a_row_of_the_future_is_left_alone() -> None:
-    """It beats whatever the join writes: it is named."""
+    """It beats whatever the join writes, so it is reported."""
     model = world(7)
     model.table["a1"] = Stored(2 * 5000, {"key": "a1", "left": "wrong", "right": None})
     wrong = [DifferingRow("a1", model.answer(model.read).get("a1"), model.table["a1"])]

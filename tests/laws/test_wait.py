@@ -1,10 +1,10 @@
-"""A wait ends right whatever the capture does meanwhile: rows read again, held back, a source that is set back.
+"""A wait ends correctly whatever capture does: rows re-read or held back, a source that is reset.
 
-A model of the whole way around the real parts: goals (`tailorbird.operate.wait.goal`), and what a batch may
-claim (`joins.steps.cuts`). Transactions of a source write rows, some of them of tables that nobody captures; the
-capture publishes them into two partitions, several at a time, reads rows again, is set back and publishes again what it
-had (to marks at which nothing was read again); batches end in the midst of its transactions. Barriers tell what `Cuts`
-says, and several waits look at them, each begun at any moment.
+The test models everything around the real parts: goals (`tailorbird.operate.wait.goal`), and the positions that a batch
+may claim (`joins.steps.cuts`). Transactions of a source write rows, some of them of tables that are not captured. The
+capture publishes them into two partitions, several at a time, re-reads rows, is reset and publishes again (to marks at
+which nothing was re-read). Batches end in the middle of its transactions. Barriers contain what `Cuts` returns, and
+several waits, each begun at any moment, read them.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ TOPIC, ROWS, PARTITIONS = "t.shop.shop.orders", 6, 2
 
 
 class World:
-    """A source, its log and a table over it; `shown` is the table as the last barrier found it."""
+    """A source, its log and a table over it; `shown` is the table at the last barrier."""
 
     def __init__(self, chance: Random, *, gtids: bool) -> None:
         self.chance, self.gtids = chance, gtids
         self.written: list[dict[int, int]] = [{}]  # by transaction: row → value, which only grows
-        self.place = self.furthest = 0  # how far the capture has come, and ever came
+        self.place = self.furthest = 0  # the current and the greatest position of the capture
         self.log: list[list[tuple[int, int]]] = [[] for _ in range(PARTITIONS)]
         self.records: list[tuple[CapturedPosition, SourcePosition]] = []
         self.reading = False
@@ -42,7 +42,7 @@ class World:
         self.reported: Mapping[str, Mapping[str, Any]] = {}
 
     def commit(self) -> Goal:
-        """The source commits a transaction; its place, which a person may wait for."""
+        """Commit a transaction at the source; return its position, as a goal for a wait."""
         rows = self.chance.sample(range(ROWS), self.chance.choice([0, 1, 1, 2]))
         self.written.append(dict.fromkeys(rows, len(self.written)))
         last = len(self.written) - 1
@@ -50,7 +50,7 @@ class World:
         return Goal(source="shop", position=Position(file="binlog.000001", pos=last, gtid_set=gtid_set, sequence=0))
 
     def capture(self) -> None:
-        """One Kafka transaction of the capture, at times one that sets it back, or begins or ends reading again."""
+        """Commit one Kafka transaction of the capture, sometimes one that resets it, or begins or ends a re-read."""
         what = self.chance.random()
         if what < 0.08 and self.place and not self.reading:
             self.place = self.chance.randrange(self.place)
@@ -86,10 +86,11 @@ class World:
         self.records.append((known, position))
 
     def batch(self) -> None:
-        """A batch, then its barrier, by the positions that were committed when it was planned.
+        """Run a batch, then write its barrier, by the positions that were committed when it was planned.
 
-        It ends where the log did at some moment, but of a transaction it may have any part: partitions learn of its
-        commit one by one.
+        It ends where the log ended at some moment, but may have any part of a transaction: its commit becomes visible
+        in
+        one partition after the other.
         """
         if not self.records:
             return
@@ -109,14 +110,14 @@ class World:
 
 
 class Wait:
-    """As `tailorbird.operate.wait.run_wait.Waiter.wait` goes: the log first, then the barriers."""
+    """A wait with the steps of `tailorbird.operate.wait.run_wait.Waiter.wait`: the log first, then the barriers."""
 
     def __init__(self, goal: Goal) -> None:
         self.goal, self.done = goal, False
         self.record: CapturedPosition | None = None
 
     def look(self, world: World) -> None:
-        """One look at the log, and one at the barriers."""
+        """Look once at the log, and once at the barriers."""
         if self.record is None:
             lately = world.records[-world.chance.choice([1, 3, 20]) :]
             self.record = logged(self.goal, [known for known, _ in lately])
@@ -127,8 +128,8 @@ class Wait:
 @settings(max_examples=300)
 @given(st.integers(0, 2**32), st.booleans())
 def test_a_wait_ends_when_its_goal_is_shown(seed: int, gtids: bool) -> None:
-    """Behind a wait the table shows each row as the goal left it or as a later transaction did, however often the
-    capture was set back or read rows again meanwhile; and once all is captured and joined every wait has ended."""
+    """After a wait the table shows each row as the goal or a later transaction left it, however often capture was reset
+    or re-read rows; once all is captured and joined every wait has ended."""
     chance = Random(seed)
     world, waits, ended = World(chance, gtids=gtids), list[Wait](), 0
 

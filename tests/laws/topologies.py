@@ -1,4 +1,4 @@
-"""Topologies as people might write them: every kind of source, table, index and page, good names and bad ones."""
+"""Topologies as users might write them: every kind of source, table, index and page, valid and invalid names."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ Draw = st.DrawFn
 GOOD = ("orders", "wide", "customers", "shop", "t")
 CONTROL = ("positions", "schemas", "history", "deadletters", "quarantine", "signals", "layouts")
 ODD = ("or.ders", "a.b", 'qu"ote', "it's", "`tick`", "ord er", "Wide", "Bücher", "a-b", "no", "1:30", "_", "select", "")
-# what MySQL takes for a table's name, with those that Kafka does not tell apart
+# MySQL's valid table names, with those that Kafka does not distinguish
 LISTED = (*GOOD, *CONTROL, "a_b", "a.b", "sales.a_b", "sales.a.b", "Orders", "order-lines", "order items", 'qu"ote')
 COLUMNS = ("id", "name", "at", "amount")
 
-# most of a topology is right, so that a fault stands alone
+# most of a topology is valid, so that an error is alone
 right = st.sampled_from([*GOOD * 4, *CONTROL])
 odd = st.sampled_from([*GOOD * 6, *ODD])
 
 
 def mostly(good: Any, *others: Any) -> st.SearchStrategy[Any]:
-    """A value that is right nineteen times out of twenty."""
+    """Generate a value that is valid nineteen times out of twenty."""
     return st.sampled_from([*[good] * 19 * len(others), *others])
 
 
@@ -102,11 +102,11 @@ def _check(draw: Draw, tables: list[str]) -> dict[str, Any]:
 
 @st.composite
 def topologies(draw: Draw) -> dict[str, Any]:
-    """What a topology's YAML holds."""
+    """Generate the content of a topology's YAML file."""
     names = draw(st.sampled_from([right, right, right, odd]))
     said: dict[str, Any] = {"name": draw(mostly("t", "shop", "positions", "T.t"))}
     sources = draw(st.dictionaries(names, _source(), min_size=0 if draw(st.booleans()) else 1, max_size=2))
-    # under accept those that are listed without a word are left out
+    # under accept, values listed without a description are omitted
     readable = [
         f"{name}.{table}"
         for name, source in sources.items()
