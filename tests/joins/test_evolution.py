@@ -58,7 +58,7 @@ def test_lenient_keeps_what_went_and_refuses_other_types() -> None:
 
 def test_exception_names_what_would_change() -> None:
     """Nothing changes, and the error lists what would have."""
-    with pytest.raises(UsageError, match=r"price decimal\(6,2\) goes; name was string and is bool"):
+    with pytest.raises(UsageError, match=r"price decimal\(6,2\) is dropped; name was string and is bool"):
         evolved(STORED, layout(1, id="int32", name="bool"), "exception")
 
 

@@ -29,7 +29,7 @@ def test_an_empty_topic_and_one_that_we_began_are_ours(firsts: Sequence[list[tup
 @pytest.mark.parametrize("firsts", [[OTHERS], [[]], [OURS, OTHERS]])
 def test_a_topic_that_others_began_is_refused(firsts: Sequence[list[tuple[str, bytes]]]) -> None:
     """Its rows would be mixed with ours, and a new run would delete them."""
-    with pytest.raises(UsageError, match=r"topic t\.wide holds records of another producer; name the table otherwise"):
+    with pytest.raises(UsageError, match=r"topic t\.wide holds records of another producer; choose another table name"):
         check_own("t.wide", firsts)
 
 

@@ -47,8 +47,8 @@ def evolved(stored: Layout | None, wanted: Layout, behavior: SchemaChangeBehavio
 def differences(stored: Layout, wanted: Layout) -> str:
     """Describe the differences between two layouts for an error message."""
     old, new = ({c.name: str(c.type) for c in layout.columns} for layout in (stored, wanted))
-    found = [f"{name} {type_} comes" for name, type_ in new.items() if name not in old]
-    found += [f"{name} {type_} goes" for name, type_ in old.items() if name not in new]
+    found = [f"{name} {type_} is added" for name, type_ in new.items() if name not in old]
+    found += [f"{name} {type_} is dropped" for name, type_ in old.items() if name not in new]
     found += [f"{name} was {old[name]} and is {new[name]}" for name in new if name in old and old[name] != new[name]]
     if stored.row_key != wanted.row_key:
         found.append(f"row_key was {', '.join(stored.row_key)} and is {', '.join(wanted.row_key)}")
