@@ -70,7 +70,7 @@ public class OpenIterators implements InvocationHandler {
     for (int seed = 0; seed < 200; seed++) {
       OpenIterators state = new OpenIterators();
       KeyedJoin join = new KeyedJoin(
-          "{\"hops\":[{\"hop\":0,\"star\":-1,\"part\":0,\"target\":255,\"inner\":" + (seed % 2 == 0) + ",\"width\":1}]}");
+          "{\"lookups\":[{\"lookup\":0,\"multi_join\":-1,\"part\":0,\"target\":255,\"inner\":" + (seed % 2 == 0) + ",\"width\":1}]}");
       join.setHandle((StatefulProcessorHandle) state.made(StatefulProcessorHandle.class));
       join.init(null, null);
       Random chance = new Random(seed);
@@ -100,7 +100,7 @@ public class OpenIterators implements InvocationHandler {
       }
       most = Math.max(most, state.read - 2 * told - 2 * changes);
     }
-    if (most > 0) throw new AssertionError("more is read than was changed or told");
+    if (most > 0) throw new AssertionError("more is read than was changed or emitted");
     System.out.println("none open");
   }
 }

@@ -283,7 +283,7 @@ def test_a_step_says_what_it_costs_why_and_by_what() -> None:
     found = planned(world_of(), edited((SELECT, "o.id, o.name, o.note, i.amount FROM")))
     (again,) = [one for one in found if one.action == "rebuild"]
     assert (again.records, again.rows, again.seconds) == (RECORDS, RowCount(rows=ROWS), 60.0)
-    assert again.why.startswith("note string is added; its SELECT")
+    assert again.why.startswith("note string is added; its state")
     assert again.by == "tailorbird run t.yml --rebuild wide"
     lines = list(lines_of(found))
     place = next(n for n, line in enumerate(lines) if line.startswith("rebuild"))

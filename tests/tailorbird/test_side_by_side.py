@@ -73,7 +73,7 @@ def test_a_changed_table_is_built_during_the_one_that_serves() -> None:
         ("move", "index", "main"),
     ]
     (build,) = [one for one in choice.changes if one.action == "build"]
-    assert build.why.startswith("beside wide: note string is added")
+    assert build.why.startswith("alongside wide: note string is added")
     assert (build.records, build.by, build.by_hand) == (24_000, "apply", False)
 
 
