@@ -200,9 +200,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         yield InMemory(name)
         return
     if request.param == "gateway":
-        behind = GatewayPlace(InMemory(name))
-        yield behind
-        for one in behind.logs:
+        through_gateway = GatewayPlace(InMemory(name))
+        yield through_gateway
+        for one in through_gateway.logs:
             one.close()
         return
     topology = read_topology(topology_text(name), file="t.yml", environ=os.environ)

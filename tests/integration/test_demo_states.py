@@ -35,7 +35,7 @@ def shop_of(demo: str, stack: Stack) -> MySqlShop:
 
 
 def demo(name: str, stack: Stack, *, batches: int | None = None) -> None:
-    """Write the demo's first load; with `batches`, stop after that many batches, as a killed demo does."""
+    """Write the demo's first load and some traffic; `batches`: stop after so many batches, like a killed demo."""
     shop, generator = shop_of(name, stack), Shop(random=Random(5))
     try:
         shop.prepare()

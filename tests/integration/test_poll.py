@@ -243,8 +243,8 @@ def test_a_polled_row_equals_the_row_from_the_log(polled: Any) -> None:
         }
         rest = reader.page(schema, Ask(start=page[-1].cursor, after=page[-1].key, limit=5))
         assert [row.key for row in rest] == [("z", "2")]
-        walked, behind = reader.walk(schema, None, "", 2)
-        last, end = reader.walk(schema, behind, "", 2)
+        walked, after = reader.walk(schema, None, "", 2)
+        last, end = reader.walk(schema, after, "", 2)
         assert [walked, len(last), end] == [[row.image for row in page], 1, None]
         assert reader.walk(schema, None, "x IS NULL AND d IS NULL OR d LIKE '%28%'", 9)[0] == [*walked, *last]
         assert reader.backlog(schema, first.cursor, 2) == 2

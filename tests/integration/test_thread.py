@@ -240,7 +240,7 @@ def test_verify_names_and_repairs_rows_that_are_wrong_during_live_traffic(
         monkeypatch.setattr(stage, "_BETWEEN_LOOKS", 0.3)
         monkeypatch.setattr(stage, "_STANDSTILL", 200.0)  # on a busy machine
     monkeypatch.setattr(SilentTerminal, "ask", lambda *_: True)
-    beside = MySqlShop(thread.topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
+    other_shop = MySqlShop(thread.topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
     table, thrift, changed = thread.topology.tables["orders_wide"], thread.topology.hbase.thrift, 10**13
     removed, added = changed + 1, changed + 2
     layout = StoredLayouts(thrift, topology=thread.topology.name, table=table.name).newest()
@@ -270,11 +270,11 @@ def test_verify_names_and_repairs_rows_that_are_wrong_during_live_traffic(
         return [(*one.key.values(), one.kind, one.columns.get("status")) for one in found]
 
     columns = "id, status, quantity, amount, created_at, revision"
-    with thread.live_traffic(QUIET) as more, closing(beside):
+    with thread.live_traffic(QUIET) as more, closing(other_shop):
         for order in (changed, removed):
             sql = f"INSERT INTO shop.orders ({columns}) VALUES (%s, 'new', 1, 9.99, '2026-11-23', 1)"
             statement = ShopStatement(server="shop", sql=sql, values=(order,))
-            beside.apply(ShopTransaction(kind="order placed", statement=statement))
+            other_shop.apply(ShopTransaction(kind="order placed", statement=statement))
         wait_for(lambda: stored(removed) != [], "the orders are not joined", 400)
         plant()
         reported = index()
@@ -396,14 +396,14 @@ def test_a_group_empties_and_reappears_around_a_killed_join(thread: RunningPipel
     """Kill -9 of the joins' process during live traffic: a group whose last order is deleted at that time disappears,
     and reappears with its next orders. Orders without a country form a group as well.
     """
-    beside = MySqlShop(thread.topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
+    other_shop = MySqlShop(thread.topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
 
     def orders_of(country: str | None) -> list[tuple[int, list[str]]]:
         groups = all_documents(thread.topology.solr.url, thread.topology.indexes["revenue"].collection)
         return [(one["orders"], one["statuses"]) for one in groups if one.get("country") == country]
 
     def execute(server: Server, sql: str, *values: object) -> None:
-        beside.apply(
+        other_shop.apply(
             ShopTransaction(kind="order changed", statement=ShopStatement(server=server, sql=sql, values=values))
         )
 
@@ -412,7 +412,7 @@ def test_a_group_empties_and_reappears_around_a_killed_join(thread: RunningPipel
         sql = f"INSERT INTO shop.orders ({columns}) VALUES (%s, 777777, 1, %s, 1, 9.99, '2026-11-23', 1)"
         execute("shop", sql, 10**12 + order, status)
 
-    with thread.live_traffic() as more, closing(beside):
+    with thread.live_traffic() as more, closing(other_shop):
         execute("crm", "INSERT INTO crm.customers VALUES (777777, 'the only one', 'ZZ', NULL)")
         place(1, "new")
         wait_for(lambda: orders_of("ZZ") == [(1, ["new"])], "the group does not come", 120)

@@ -34,7 +34,7 @@ FILE = Path(__file__).parents[2] / "topologies" / "two-engines.yml"
 
 
 @contextmanager
-def beside(shop: TwoEngineShop, generator: Shop) -> Iterator[Callable[[int], None]]:
+def live_traffic(shop: TwoEngineShop, generator: Shop) -> Iterator[Callable[[int], None]]:
     """Make changes while the block runs; yield a function that waits for a number of further changes."""
     stop, done, failed = threading.Event(), [0], list[BaseException]()
 
@@ -91,7 +91,7 @@ def test_two_engines_and_a_topic_make_one_table(
     try:
         with Pipeline(topology, home=tmp_path) as pipeline:
             debezium.start()
-            with beside(shop, generator) as more:
+            with live_traffic(shop, generator) as more:
                 pipeline.start()
                 wait_for(lambda: _shown(topology) > 0, "nothing is joined", 300)
                 more(200)
