@@ -1,4 +1,4 @@
-"""What `apply` decides, against servers of our own; tests/contracts/test_hbase_admin.py has the real ones."""
+"""Decisions of `apply`, with servers in memory; tests/contracts/test_hbase_admin.py has the real ones."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def steps(servers: Servers) -> Iterator[Outcome]:
 
 @pytest.mark.parametrize("there", ["nothing", "all", "no peer", "rows"])
 def test_a_plan_changes_nothing_and_says_what_is_done(there: str) -> None:
-    """`--dry-run` tells the outcomes that an apply then has, and asks nothing of a table that is not there."""
+    """`--dry-run` shows the outcomes that an apply then has, and does not query missing tables."""
     servers = Servers()
     if there != "nothing":
         run(servers)
@@ -146,7 +146,7 @@ def test_a_plan_changes_nothing_and_says_what_is_done(there: str) -> None:
 
 
 def test_the_peer_comes_last_and_everything_once() -> None:
-    """A peer ships at once: its table and its collection are there before it."""
+    """A peer ships immediately, so its table and its collection exist before it."""
     servers = Servers()
     assert {outcome.done for outcome in run(servers)} == {"made"}
     assert servers.made == ["t", "t:layouts", "t:wide", "t_main", "t_main_1"]
@@ -158,7 +158,7 @@ def test_the_peer_comes_last_and_everything_once() -> None:
 
 @pytest.mark.parametrize("cut_off_after", range(5))
 def test_an_apply_that_was_cut_off_is_finished_by_the_next(cut_off_after: int) -> None:
-    """Whatever the first run still made, the second makes the rest."""
+    """The second run creates whatever the first one did not."""
     servers = Servers()
     cut_off = steps(servers)
     for _ in range(cut_off_after):
@@ -170,7 +170,7 @@ def test_an_apply_that_was_cut_off_is_finished_by_the_next(cut_off_after: int) -
 @pytest.mark.parametrize("lost", ["collection", "peer", "both"])
 @pytest.mark.parametrize("cut_off_after", [0, 4, 5, 9])
 def test_an_index_that_is_new_over_rows_is_filled_once(lost: str, cut_off_after: int) -> None:
-    """Behind its peer, whose name is new where the old one was removed, also when the first try was cut off."""
+    """The fill follows the peer, which has a new name if the old one was removed, also after an interrupted apply."""
     servers = Servers()
     run(servers)
     servers.rows.add("t:wide")
@@ -201,7 +201,7 @@ def test_an_index_that_is_new_over_rows_is_filled_once(lost: str, cut_off_after:
     ],
 )
 def test_a_peer_that_is_not_ours_is_reported(change: dict[str, Any], reason: str) -> None:
-    """An index that would stay empty for ever is found out here, not on the page."""
+    """An index that would remain empty forever is reported here, not on the page."""
     servers = Servers()
     run(servers)
     peer = servers.known_peers["t_main_1"]

@@ -1,6 +1,6 @@
-"""Two applies of one topology: one is refused, or overtaken, and whatever is cut off where, the end is the same.
+"""Two applies of one topology: one is refused or overtaken, and every interruption leads to the same result.
 
-The journal's place is one in memory here; tests/contracts/test_journal_place.py holds it and ZooKeeper's to the same.
+The journal is in memory; tests/contracts/test_journal_place.py tests it and ZooKeeper's with the same cases.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class MemoryPlace:
 
 
 class OneApply:
-    """An apply that goes on a step at a time."""
+    """An apply that runs one step at a time."""
 
     def __init__(self, servers: Servers, place: MemoryPlace, number: int, dead: set[int] | None = None) -> None:
         self.place, self.number = MemoryPlace(place.kept), number
@@ -97,7 +97,7 @@ def undisturbed() -> Servers:
 
 @pytest.mark.parametrize("done", range(1, STEPS + 1))
 def test_a_second_apply_during_one_is_refused(done: int) -> None:
-    """At whatever step the first one is; it is told who that is and where, has changed nothing, and may come later."""
+    """At every step of the first apply, the second is refused with its holder and step, and changes nothing."""
     servers, place = Servers(), MemoryPlace()
     first = OneApply(servers, place, 1)
     for _ in range(done):
@@ -133,7 +133,7 @@ def test_one_that_was_killed_is_finished_by_the_next(done: int) -> None:
 
 @pytest.mark.parametrize("done", range(1, STEPS))
 def test_one_whose_session_expired_is_overtaken_at_its_next_step(done: int) -> None:
-    """It still runs, and nobody can know: the other one begins, and the first makes nothing more."""
+    """The first apply still runs, but another one may begin; then the first creates nothing more."""
     servers, place = Servers(), MemoryPlace()
     first = OneApply(servers, place, 1)
     for _ in range(done):
@@ -164,7 +164,7 @@ def test_a_session_that_expired_while_no_one_came_is_made_good() -> None:
 
 
 def test_a_write_whose_answer_was_lost_is_no_other_apply(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The version has moved by our own write: we go on."""
+    """If the version changed by the apply's own write, the apply continues."""
     servers, place = Servers(), MemoryPlace()
     first = OneApply(servers, place, 1)
     next(first.steps)
@@ -182,8 +182,10 @@ def test_a_write_whose_answer_was_lost_is_no_other_apply(monkeypatch: pytest.Mon
 )
 @settings(max_examples=200, deadline=None)
 def test_under_every_schedule_each_thing_is_made_once(schedule: list[tuple[str, str]]) -> None:
-    """Three applies that begin, go on, are killed and expire in any order: nothing is made twice, and one more apply
-    comes to the undisturbed end."""
+    """Three applies start, continue, are killed and expire in any order: nothing is created twice.
+
+    One more apply then reaches the undisturbed result.
+    """
     KILLED.clear()
     servers, place, dead = Servers(), MemoryPlace(), set[int]()
     running: dict[str, OneApply] = {}

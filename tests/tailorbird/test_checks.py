@@ -1,4 +1,4 @@
-"""Checks on a schedule: when each runs, what stays told of what they found, and how it is said."""
+"""Scheduled checks: when each runs, which results remain, and how they are reported."""
 
 from __future__ import annotations
 
@@ -55,8 +55,7 @@ LENGTHS = st.lists(st.tuples(st.integers(1, 500), st.integers(1, 200)), min_size
 
 @given(LENGTHS, st.lists(st.booleans(), min_size=1, max_size=20), st.integers(30, 120))
 def test_each_check_has_its_turn(lengths: list[tuple[int, int]], unavailable: list[bool], runs: int) -> None:
-    """Random schedules, one check at a time, servers away now and then: none begins before it is due, none waits for
-    longer than one run of each other one."""
+    """With random schedules and unavailable servers, no check starts early or waits longer than one run of each."""
     checks = {f"c{i}": Check(name=f"c{i}", every=float(every)) for i, (every, _) in enumerate(lengths)}
     takes = {f"c{i}": 1000 * seconds for i, (_, seconds) in enumerate(lengths)}
     now, last = NOW, dict[str, CheckRun]()
@@ -103,7 +102,7 @@ def test_a_run_of_the_future_and_a_late_one() -> None:
     assert overdue_ms(check, run(began_ms=NOW - 7_300_000), NOW) == 3_700_000
 
 
-# What stays told
+# Results that remain
 
 TABLES = ("a", "b")
 STEPS = st.lists(
@@ -115,8 +114,10 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_a_difference_stays_reported_until_it_is_looked_at(steps: list[tuple[dict[str, list[Outcome]], bool]]) -> None:
-    """Random runs, of tables with one or two indexes, some ended early: a table that differed does so until a run
-    decides otherwise about it, or covers it no more; equality is never told of what could not be."""
+    """A table that differed stays different until a run decides otherwise or no longer covers it.
+
+    Runs are random, over tables with one or two indexes, and some end early. An incomplete run never reports equality.
+    """
     last: CheckRun | None = None
     differs: dict[str, bool] = defaultdict(bool)
     for number, (found, broken) in enumerate(steps):
@@ -138,7 +139,7 @@ def test_a_difference_stays_reported_until_it_is_looked_at(steps: list[tuple[dic
 
 
 def test_records_that_are_none_of_ours() -> None:
-    """They tell nothing, and stop nobody."""
+    """Invalid records are ignored and stop no process."""
     for text in (b"", b"7", b"[]", b"{}", b'{"format": 2}', b'{"format": 1, "checked": [{}]}', b"\xff"):
         assert run_of(text) is None
     long = shortened({"columns": {"note": {"near": "x" * 10**6, "far": None}}, "key": {"id": 7}})
@@ -146,11 +147,11 @@ def test_records_that_are_none_of_ours() -> None:
     assert long["key"] == {"id": 7}
 
 
-# How it is said
+# How results are reported
 
 
 def test_status_says_how_checks_stand() -> None:
-    """Equal, different with the command that shows it, what could not be told and why, overdue, not run yet."""
+    """The states are: equal, different with a command, incomplete with a reason, overdue, and not run yet."""
     topology = checks_of("{hourly: {every: 1h, stage: index}, daily: {every: 1d}, never: {every: 1h, stage: log}}")
     finding = {"key": {"id": 7}, "difference": "missing"}
     found = {

@@ -1,4 +1,4 @@
-"""The command line helps: every command and sub-command shows an example; and it ends when it is told to."""
+"""Every command and sub-command shows an example, and Ctrl-C ends it cleanly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATHS = sorted(commands(typer.main.get_command(app)))
 
 @pytest.mark.parametrize("path", PATHS, ids=" ".join)
 def test_help_shows_an_example(path: tuple[str, ...]) -> None:
-    """`--help` of everything says how it is used, by an example that begins with our name."""
+    """Every `--help` has an example that begins with `tailorbird`."""
     result = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
     assert result.exit_code == 0, result.output
     assert "Example: " + " ".join(("tailorbird", *path)) in result.output

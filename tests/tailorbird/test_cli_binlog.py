@@ -27,7 +27,7 @@ def test_a_clean_end_prints_lines_and_exits_0() -> None:
 
 
 def test_a_corrupt_file_names_its_place_and_exits_3(tmp_path: Path) -> None:
-    """What was read until then is printed, then file:offset, and the exit code is 3."""
+    """The changes before the error are printed, then file:offset, and the exit code is 3."""
     data = bytearray(gzip.decompress((DATA / "northwind@m97.binlog.gz").read_bytes()))
     data[-2000] ^= 1
     path = tmp_path / "binlog.000001"

@@ -52,7 +52,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
 def test_a_table_finds_its_source(
     tmp_path: Path, sent: list[Any], words: list[str], signals: list[tuple[str, list[str]]] | None
 ) -> None:
-    """By `table`, `database.table` or behind the source's name; what is not clear is refused, and nothing is sent."""
+    """A table is given as `table`, `database.table` or with its source. Ambiguous names are refused."""
     file = tmp_path / "t.yml"
     file.write_text(TOPOLOGY)
     result = CliRunner().invoke(app, ["snapshot", str(file), *words])

@@ -53,7 +53,7 @@ def test_a_null_key_is_a_key() -> None:
 
 
 def test_differences_of_several_tables_add_up() -> None:
-    """A sum is none only if each of its parts is, and tells every part's examples."""
+    """A sum is empty only if each part is, and it contains the examples of every part."""
     less, more = compare(found(*EXPECTED), found()), compare(found(), found({"id": 4}))
     both = less + more + Difference()
     assert both.counts() == {"missing": 3, "extra": 1, "different": 0}

@@ -90,7 +90,7 @@ def test_a_new_version_of_a_row_counts_again() -> None:
 
 
 def test_a_row_that_moves_up_is_no_arrival() -> None:
-    """When a shown row is deleted, an old one takes its place: that says nothing about freshness."""
+    """When a shown row is deleted, an old one takes its place, which does not affect freshness."""
     a, b = row("a", 2, committed_ms=0, indexed_ms=500_000), row("b", 2, committed_ms=0, indexed_ms=1)
     freshness = Freshness()
     freshness.observe(answer(a, received_ms=600_000, newest_indexed_ms=500_000))
@@ -143,7 +143,7 @@ def test_values_read_well() -> None:
 
 
 def test_what_is_missing_is_reported_with_the_command() -> None:
-    """The barriers' greatest count; a collection without barriers, or none of that field, tells nothing."""
+    """The count is the barriers' greatest one. A collection without barriers, or without that field, has none."""
     empty: dict[str, Any] = {"response": {"numFound": 0, "docs": []}}
     barriers = {"facets": {"barriers": {"count": 2, "incomplete": 1204.0}}}
     assert read_answer(VIEW, {**empty, **barriers}, received_ms=1).incomplete == 1204

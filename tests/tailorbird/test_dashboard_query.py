@@ -98,7 +98,7 @@ def test_what_is_typed_and_clicked_stays_in_its_parameters(text: str, value: str
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_field_can_be_named_in_the_words(text: str) -> None:
-    """Edismax is told that no field may be named, beside the words being harmless already."""
+    """Edismax is configured to allow no field names, although the words are already harmless."""
     params = query_params(VIEW, Filters(words=text or "x"), None)
     if "words" in params:
         assert params["uf"] == "-*"
@@ -106,7 +106,7 @@ def test_no_field_can_be_named_in_the_words(text: str) -> None:
 
 
 def test_only_living_rows_are_asked_for() -> None:
-    """Stubs of deletes and barriers are in no answer and in no count."""
+    """Tombstones and barriers are in no answer and in no count."""
     params = query_params(VIEW, Filters(), None)
     assert params["fq"] == ["_kind:row"]
     assert facets(params)["all"]["domain"] == {"query": "_kind:row"}

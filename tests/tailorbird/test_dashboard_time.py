@@ -57,7 +57,7 @@ def test_bars_touch_and_do_not_overlap(first: int, second: int) -> None:
 
 @given(instants)
 def test_instants_survive_solr(instant: int) -> None:
-    """What is sent to Solr as an instant reads back as the same instant."""
+    """An instant sent to Solr reads back as the same instant."""
     assert instant_of(solr_instant(instant)) == instant
 
 

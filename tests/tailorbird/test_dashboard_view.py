@@ -44,7 +44,7 @@ def fleet(*dashboards: str) -> Topology:
 
 
 def test_columns_look_like_their_types() -> None:
-    """Numbers and times are told from texts by the index's fields, for whatever topology."""
+    """The index's fields distinguish numbers and times from texts, for any topology."""
     topology = fleet("sales: {index: cars, facets: [doors], time: sold_at, columns: [plate, price, doors, sold_at]}")
     view = view_of(topology, topology.dashboards["sales"], FIELDS)
     assert view is not None
@@ -70,7 +70,7 @@ def test_a_facet_of_a_set_counts_its_members() -> None:
 
 
 def test_a_list_is_counted_by_member_and_is_no_time() -> None:
-    """Its own field holds its members, which look as its element does; a histogram needs one time per row."""
+    """A list's own field contains its members, formatted like its element type. A histogram needs one time per row."""
     dates = [
         IndexField(name=name, type=type_, counted=True, many=True)
         for name, type_ in (("seen", "string"), ("_q_seen", "pdate"))
@@ -90,7 +90,7 @@ def test_a_list_is_counted_by_member_and_is_no_time() -> None:
 
 
 def test_no_value_is_the_name_of_a_group() -> None:
-    """Where a column is part of the row key, its rows without a value are a group, which is called as its facet is."""
+    """If a column is part of the row key, its rows without a value form a group with the name that the facet shows."""
     topology = fleet("sales: {index: cars, columns: [plate, owner]}")
     view = view_of(topology, topology.dashboards["sales"], FIELDS)
     assert view is not None
@@ -99,7 +99,7 @@ def test_no_value_is_the_name_of_a_group() -> None:
 
 
 def test_without_columns_all_are_shown() -> None:
-    """The least dashboard shows every column and none of our own fields."""
+    """A minimal dashboard shows every column and no internal field."""
     topology = fleet("least: {index: cars}")
     view = view_of(topology, topology.dashboards["least"], FIELDS)
     assert view is not None

@@ -57,7 +57,7 @@ KEYED = TableSchema(table_id=ORDERS, version=1, columns=(Column(name="id", colum
 
 
 def capture_dead_letter(number: int, pos: int = 4, **more: Any) -> tuple[bytes, bytes]:
-    """As the capture writes it (`ingest.records.records`)."""
+    """Return a record as the capture writes it (`ingest.records.records`)."""
     info = SourceInfo(
         table_id=ORDERS, ts_ms=1, server_id=1, gtid=None, file="log.1", pos=pos, row=0, sequence=1, snapshot="false"
     )
@@ -70,7 +70,7 @@ def capture_dead_letter(number: int, pos: int = 4, **more: Any) -> tuple[bytes, 
 
 
 def join_dead_letter(offset: int, value: bytes = b"garbage", key: bytes = b'{"id":7}') -> tuple[bytes, bytes]:
-    """As a join's sink writes it (`joins.steps.sink`)."""
+    """Return a record as a join's sink writes it (`joins.steps.sink`)."""
     refused = RefusedRecord(
         "t.s.d.orders", 2, offset, "not an envelope", base64.b64encode(key).decode(), base64.b64encode(value).decode()
     )
@@ -78,13 +78,13 @@ def join_dead_letter(offset: int, value: bytes = b"garbage", key: bytes = b'{"id
 
 
 def row_dead_letter(value: object) -> tuple[bytes, bytes]:
-    """Of a row that its layout can not hold."""
+    """Return a record of a row that its layout cannot represent."""
     text = base64.b64encode(json.dumps(value).encode()).decode()
     return dead_letter(RefusedRecord("table wide", 0, 0, "row does not fit its layout: x", None, text), "wide", 9)
 
 
 def index_dead_letter(row: bytes) -> tuple[bytes, bytes]:
-    """As the indexer writes it (`indexer.index.kafka_dead_letters`)."""
+    """Return a record as the indexer writes it (`indexer.index.kafka_dead_letters`)."""
     dead_letters = KafkaDeadLetters(Brokers("nowhere:1"), topology="t", index="main", replication_factor=1)
     dead_letter_record = DeadLetter(row=row, version=12, cells={b"a": b"\xff\x00"}, reason="cell _layout is missing")
     return dead_letters._key(dead_letter_record), dead_letters._value(dead_letter_record)
@@ -103,7 +103,7 @@ def only(*found: tuple[bytes, bytes]) -> DeadLetterRow:
 
 
 def test_every_stage_is_reported_in_one_form() -> None:
-    """Where a row is missing, its key as far as it can be shown, its place, why, and a remedy that is a command."""
+    """Each record shows where a row is missing, its key if printable, its position, the reason and a command."""
     found = folded(
         capture_dead_letter(5), join_dead_letter(3), row_dead_letter([1]), index_dead_letter(b"\x01\x02")
     ).dead_letters
@@ -124,7 +124,7 @@ def test_every_stage_is_reported_in_one_form() -> None:
 
 
 def test_what_comes_again_is_one_dead_letter() -> None:
-    """A batch that is repeated repeats its letters; different rows are different letters, though of one place."""
+    """A repeated batch repeats its records; different rows are different records, even at one position."""
     dead_letter_record = only(join_dead_letter(3), join_dead_letter(3), join_dead_letter(3))
     assert (
         dead_letter_record.count,
@@ -138,7 +138,7 @@ def test_what_comes_again_is_one_dead_letter() -> None:
 
 
 def test_what_is_settled_waits_no_longer_until_it_comes_again() -> None:
-    """Settled as it stood; what was refused behind that, though told before the settlement, still waits."""
+    """A settlement covers the records up to then; later refusals remain open, even if published before it."""
     dead_letter_record = only(join_dead_letter(3))
     mark = KEY, resolved_dead_letters({dead_letter_record.id: (0, 0)}, "replayed")
     found = folded(join_dead_letter(3), mark)
@@ -162,7 +162,7 @@ def test_a_rebuild_settles_the_dead_letters_of_its_table() -> None:
 
 
 def test_counts_do_not_need_the_dead_letters() -> None:
-    """A million letters are counted by their ids alone."""
+    """A million records are counted by their ids alone."""
     found = folded(*(join_dead_letter(number) for number in range(50)), keep=3)
     assert [(one.dead_letters, one.reason) for one in found.waiting] == [(50, "not an envelope")]
     assert [one.position for one in found.dead_letters] == [f"t.s.d.orders 2:{offset}" for offset in (49, 48, 47)]
@@ -237,7 +237,7 @@ def planned(*found: tuple[bytes, bytes], schemas: dict[TableId, TableSchema] | N
 
 
 def test_a_row_is_read_again_by_its_key() -> None:
-    """Capture's letters by their values, a join's by the record's key; an index's rows are indexed again."""
+    """Capture's records are replayed by values, a join's by the record's key; an index's rows are indexed again."""
     update = json.dumps({"op": "u", "after": {}}).encode()
     plan = planned(
         capture_dead_letter(5), join_dead_letter(1, update), join_dead_letter(2, update), index_dead_letter(b"\x01")
@@ -263,7 +263,7 @@ def test_a_table_is_read_whole_where_a_key_does_not_do() -> None:
 
 
 def test_a_key_is_no_sql() -> None:
-    """What a letter holds is quoted; a number that is none is no condition."""
+    """Values in a record are quoted; an invalid number yields no condition."""
     texts = TableSchema(
         table_id=ORDERS, version=1, columns=(Column(name="a`b", column_type="varchar(9)"),), primary_key=("a`b",)
     )
@@ -276,7 +276,7 @@ def test_a_key_is_no_sql() -> None:
 
 
 def test_what_can_not_be_replayed_says_what_helps() -> None:
-    """A row that its layout can not hold needs a rebuild; a polled table tells its rows when they change."""
+    """A row that its layout cannot represent needs a rebuild; a polled table publishes rows only when they change."""
     plan = planned(row_dead_letter([1]))
     ((_, remedy),) = plan.by_hand
     assert "tailorbird join t.yml --table wide --rebuild" in remedy
@@ -286,7 +286,7 @@ def test_what_can_not_be_replayed_says_what_helps() -> None:
 
 
 def test_what_was_reported_once_is_not_read_again() -> None:
-    """A snapshot of a table that nobody can read would see no row, and take all of them away."""
+    """A snapshot of an unreadable table would see no row and delete all of them."""
     value = json.loads(capture_dead_letter(1)[1]) | {"table": "sys.logs.messages"}
     plan = planned((b"k", json.dumps(value).encode()))
     ((dead_letter_record, remedy),) = plan.by_hand
@@ -318,7 +318,7 @@ def test_status_is_as_loud_of_dead_letters_as_of_lag(
 
 
 def test_a_later_change_of_a_row_settles_its_records_alone() -> None:
-    """Of the capture by the row's key; `upto` leaves what was refused again meanwhile."""
+    """The capture settles records by the row's key; `upto` keeps records that were refused again in between."""
     keys = [json.loads(value)["key"] for _, value in (capture_dead_letter(1), capture_dead_letter(2))]
     table = "s.d.orders"
     settled = (b"s.d.orders", settled_row("capture", table, keys[0], "a later change"))

@@ -56,7 +56,7 @@ def test_a_seed_gives_the_same_traffic() -> None:
 
 
 def test_a_shop_is_remembered() -> None:
-    """A second run goes on with the orders that are there, and with new ids."""
+    """A second run continues with the existing orders and new ids."""
     shop = Shop(random=Random(1))
     shop.remember({5: 2, 9: 1}, customers=3, products=4, last_order=9)
     placed = {change.order for change in (shop.traffic(0) for _ in range(200)) if change.kind == "order placed"}
@@ -64,7 +64,7 @@ def test_a_shop_is_remembered() -> None:
 
 
 def test_what_an_earlier_load_left_is_completed() -> None:
-    """A catalogue continues behind the rows that are there, table by table; a whole one has nothing left."""
+    """A catalogue continues after the existing rows, table by table; a complete one adds nothing."""
     for left in ((0, 0, 0), (50, 0, 0), (50, 20, 0), (30, 20, 100), (50, 0, 700)):
         shop = Shop(random=Random(1))
         shop.remember({}, customers=left[0], products=left[1], last_order=left[2])
@@ -80,7 +80,7 @@ def test_what_an_earlier_load_left_is_completed() -> None:
 
 
 def test_a_shop_stays_as_large_as_it_is_reported() -> None:
-    """Beyond so many orders each one placed is followed by one removed; all other changes go on."""
+    """Above a number of orders, each new one is followed by a removal; all other changes continue."""
     shop = loaded()
     shop.most = 500
     kinds = Counter[str]()

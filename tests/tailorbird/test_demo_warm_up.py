@@ -12,6 +12,6 @@ from tailorbird.devtools.demo.warm_up import rounds_until_warm
     [([0.5] * 10, 3), ([9.0, 5.0, 0.5, 0.5], 4), ([0.5, 0.5, 5.0, 0.5, 5.0, 0.5, 0.5], 7), ([9.0] * 11, 10)],
 )
 def test_two_quick_rounds_in_a_row_are_warm(seconds: list[float], rounds: int) -> None:
-    """At least three rounds, at most ten; a slow one in between begins the count anew."""
+    """There are three to ten rounds; a slow round restarts the count."""
     left = iter(seconds)
     assert rounds_until_warm(lambda: next(left)) == rounds

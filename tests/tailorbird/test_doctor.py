@@ -46,7 +46,7 @@ PLACE = Column(name="place", column_type="int")
 
 
 def facts_of(*keys: Key, columns: tuple[Column, ...] = (CODE, PLACE), engine: str = "InnoDB") -> TableInspection:
-    """What the server says of the table that it has."""
+    """Build the server's inspection of a table."""
     primary = next((key.columns for key in keys if key.kind == "primary"), ())
     schema = TableSchema(table_id=ORDERS, version=1, columns=columns, primary_key=primary)
     return TableInspection(name="shop.orders", readable=None, engine=engine, schema=schema, keys=keys)
@@ -164,7 +164,7 @@ PLAIN = Key(name="x", kind="plain", columns=("code",))
 def test_a_table_is_faulty_exactly_where_capture_refuses_it(
     keys: tuple[Key, ...], rule: TableRule, key: tuple[str, ...] | None
 ) -> None:
-    """The rule is capture's own: what identifies a row, and that it may be told."""
+    """The rule is that of capture: the columns that identify a row, and whether it can be published."""
     source = replace(SOURCE, rules={ORDERS: rule})
     log_events = facts_of(*keys)
     definitions = tuple(
@@ -189,7 +189,7 @@ def test_a_table_is_faulty_exactly_where_capture_refuses_it(
 
 
 def test_queries_are_judged_by_the_servers_own_columns() -> None:
-    """A text key that joins at its source by more than its bytes, and a query that the columns do not fit, are told."""
+    """A text key whose collation equates different bytes, and a query that does not fit the columns, are reported."""
     made = CASE.topology()
     schemas = CASE.schemas()
     codes, lines = (table_id(name) for name in CASE.tables)
@@ -211,7 +211,7 @@ def test_queries_are_judged_by_the_servers_own_columns() -> None:
 
 
 def test_a_polled_source_needs_only_select_and_an_index() -> None:
-    """What concerns the log is not asked of a server that is polled."""
+    """Settings of the log are not checked on a server that is polled."""
     polled = replace(SOURCE, poll=Poll(cursor="updated_at", mode="updated_at", limit=1, interval=1.0, lag=1.0))
     table = replace(GOOD.tables[0], indexed=False)
     found = by_check(replace(with_variable(log_bin="OFF"), tables=(table,)), polled)

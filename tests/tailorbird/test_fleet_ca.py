@@ -33,7 +33,7 @@ def test_what_is_issued_is_kept_by_number(authority: Path, tmp_path: Path) -> No
 
 
 def test_a_key_stays_on_its_host_and_is_renewed(authority: Path, tmp_path: Path) -> None:
-    """A request says who it is to no avail: whoever signs says so; the same key gets another certificate later."""
+    """The signer, not the request, determines the name; the same key can get another certificate later."""
     host = tmp_path / "host"
     asked = request(host, "someone-else")
     key = (host / "key.pem").read_bytes()

@@ -1,4 +1,4 @@
-"""What `tailorbird fleet` prints of what others have said."""
+"""Output of untrusted text in `tailorbird fleet`."""
 
 from __future__ import annotations
 

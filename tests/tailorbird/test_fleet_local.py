@@ -1,4 +1,4 @@
-"""A fleet over a topology on one machine: what the demo's agents may let out, and what they are told to capture."""
+"""A fleet on one machine: the policy and the sources of the demo's agents."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SHOP = Path(__file__).parents[2] / "topologies" / "shop.yml"
 
 
 def test_agents_capture_what_the_topology_says(tmp_path: Path) -> None:
-    """The same source, to the letter, behind the policy that is written for it."""
+    """An agent captures exactly the topology's source, under the policy that is written for it."""
     topology = load_topology(str(SHOP))
     fleet = LocalFleet(
         topology=topology, folder=tmp_path / "fleet", listen=f"127.0.0.1:{free_port()}", api="127.0.0.1:1"
     )
     fleet.make()
-    fleet.make()  # again: everything anew
+    fleet.make()  # again: everything is recreated
     for name, reported in fleet.specs().items():
         spec = spec_of(reported, topology.name, name)
         arguments = fleet.agent(name)

@@ -1,4 +1,4 @@
-"""What the fleet's page shows: health means moving, the map is searched, the first table makes a source."""
+"""Contents of the fleet's page: health means progress, the map is searchable, the first table creates a source."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def seen(table: str = "t", captured: str | None = None, **said: Any) -> dict[str
     ],
 )
 def test_a_sources_health(one: dict[str, Any], health: str, why: str) -> None:
-    """Not that a process is there, but that it moves; else why not."""
+    """Health means progress, not a running process; otherwise it has a reason."""
     [line] = sources_of([one], NOW)
     assert (line.health, line.why) == (health, why)
 
@@ -87,7 +87,7 @@ def test_a_gateways_health() -> None:
 
 
 def test_a_snapshots_progress() -> None:
-    """Of about so many rows, never all of them before it is done; nonsense that an agent tells is passed over."""
+    """Progress is relative to an estimate and never complete before the end; invalid reports are ignored."""
     reading = source(reported=reported_now(position={"reading": {"d.t": 50, "d.u": "many"}, "read": {"d.v": 7}}))
     lines = sources_of([reading], NOW)
     t, u, v, w = tables_of([seen(name, "shop" if name != "w" else None) for name in "tuvw"], lines)

@@ -1,4 +1,4 @@
-"""Sources of a topology that agents capture: what `tailorbird apply` writes of them, and who does not capture them."""
+"""Sources of a topology that agents capture: what `tailorbird apply` publishes, and that no other process captures."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ def applied(session_handler: SessionHandler, made: Topology) -> list[WantedSourc
 
 
 def test_what_the_file_says_is_what_agents_shall_capture(tmp_path: Path) -> None:
-    """Without address and password, by the agents that have the labels; written once, again where the file or its
-    agents changed, or an operator said otherwise beside it; whether it runs is his to say.
+    """A configuration has no address and password, and names the agents with the labels.
+
+    It is written once, and again if the file, its agents or an operator changed it. Operators decide whether it runs.
     """
     session_handler = SessionHandler()
     made = topology(tmp_path)
@@ -74,7 +75,7 @@ def test_what_the_file_says_is_what_agents_shall_capture(tmp_path: Path) -> None
 
 
 def test_no_process_during_the_topology_captures_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Agents and a capture of `run` would take the source from each other for ever."""
+    """Agents and a capture of `run` would take the source from each other forever."""
     made = topology(tmp_path)
     assert [part.name for part in parts(made, home=tmp_path) if part.stage == "capture"] == ["capture own"]
     assert [part for part in parts_of(made) if part.startswith("capture")] == ["capture own"]

@@ -50,7 +50,7 @@ def _seen(node: ast.Call, kind: str, constants: dict[str, ast.expr]) -> tuple[st
 
 
 def test_every_query_names_what_is_exported() -> None:
-    """Each metric, and each label of a legend or a sum, is one of ours."""
+    """Each metric, and each label of a legend or a sum, is exported by Tailorbird."""
     known = dict(exported())
     assert len(known) > 40
     asked = [target for panel in DASHBOARD["panels"] for target in panel["targets"]]

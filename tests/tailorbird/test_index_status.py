@@ -1,4 +1,4 @@
-"""What `status` says of indexes and peers."""
+"""Indexes and peers in `status`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_an_index_that_is_served_reports_how_far_it_is() -> None:
 
 
 def test_an_idle_index_is_complete_and_not_behind() -> None:
-    """By what its sources have committed, not by the time since."""
+    """Completeness depends on what its sources have committed, not on the time since."""
     peers, served = (peer("t_main_2"), peer("t_other_1")), {"t_main_2": ["a"], "t_other_1": ["a"]}
     complete = statuses(*peers, processes=served, lacks=0)["t_main_2"]
     assert (complete.behind, reported(complete)) == (0.0, "complete; nothing new for 2 s")
@@ -55,7 +55,7 @@ def test_an_idle_index_is_complete_and_not_behind() -> None:
 
 
 def test_idle_disabled_missing_and_stray_peers_are_reported_with_their_remedy() -> None:
-    """Each of them would make HBase keep its logs, or the index stay behind, without a word."""
+    """Each of them would silently make HBase keep its logs, or make the index lag."""
     found = statuses(
         peer("t_main_2", enabled=False), peer("t_main_1"), peer("x_1", table="x:wide"), processes={"t_main_2": ["a"]}
     )

@@ -1,4 +1,4 @@
-"""What `run` tells while a topology begins."""
+"""Messages of `run` while a topology starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `status` says of processes: one that ends again and again is not well, however it looks at the moment."""
+"""Processes in `status`: one that ends repeatedly is unhealthy, whatever its current state."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def statuses(
 
 
 def test_all_that_moves_is_well() -> None:
-    """With what health and metrics tell beside."""
+    """The status includes values from health and metrics."""
     found = statuses(ALL, MOVING, tailorbird_join_lag_seconds=0.0, tailorbird_dead_letters_total=3.0)
     assert list(found) == ["capture s", "join wide", "index main"]
     assert all(one.moves for one in found.values())
@@ -73,13 +73,13 @@ def test_what_does_not_move_is_named(
 
 
 def test_states_stand_in_a_column_of_their_own() -> None:
-    """The longest, too, is not written into the name behind it."""
+    """Even the longest state does not run into the following name."""
     for reported in (statuses([])["capture s"], statuses(ALL, MOVING)["capture s"]):
         assert lines_of(reported)[0].index("capture s") == len("INCOMPLETE ")
 
 
 def test_a_part_that_ends_again_and_again_is_not_well() -> None:
-    """Neither in the pause before it is restarted, nor while it begins anew; later the error is forgotten."""
+    """It is unhealthy in the pause before a restart and while it starts; later the error is cleared."""
     end = PartEnd(part="capture s", kind="Fatal", said="purged; position_lost: resnapshot", at_ms=NOW - 20_000)
     paused = statuses(ALL[1:], MOVING, end)["capture s"]
     assert (paused.state, paused.moves, paused.reason) == ("down", False, "it ended 20 s ago")
@@ -92,7 +92,7 @@ def test_a_part_that_ends_again_and_again_is_not_well() -> None:
 
 
 def test_processes_of_other_machines_are_no_fault() -> None:
-    """What was never started here, or was stopped in order, is told, and may well run on another one."""
+    """A process that was never started here, or was stopped normally, is listed and may run on another machine."""
     assert {(one.state, one.moves) for one in statuses([]).values()} == {("elsewhere", True)}
     assert statuses([ALL[0]], MOVING)["join wide"].state == "elsewhere"
 
@@ -120,7 +120,7 @@ def test_complete_is_not_behind(captured: dict[str, Any], visible: dict[str, int
 
 
 def test_a_join_by_time_shows_its_watermark() -> None:
-    """As a moment, beside the rows that came too late."""
+    """The watermark is shown as a time, with the number of late rows."""
     found = statuses(
         ALL, MOVING, tailorbird_join_watermark_seconds=1_767_225_600.5, tailorbird_join_late_rows_total=2.0
     )
@@ -128,7 +128,7 @@ def test_a_join_by_time_shows_its_watermark() -> None:
 
 
 def test_what_no_topology_needs_is_reported_where_it_runs() -> None:
-    """Who serves others is there as long as it runs, and named with its command once it was killed."""
+    """A serving process is listed while it runs, and with its command after it was killed."""
     assert statuses([*ALL, process("maxscale")], MOVING)["maxscale"].moves
     killed = statuses([*ALL, process("maxscale", dead=True)], MOVING)["maxscale"]
     assert (killed.state, killed.remedy) == ("down", "tailorbird serve maxscale t.yml")

@@ -1,4 +1,4 @@
-"""Which parts of a pipeline are started again, and which stay down."""
+"""Processes of a pipeline: which are restarted and which stay down."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def checked(pipeline: Pipeline, condition: Callable[[], object], otherwise: str)
 
 
 def test_three_times_the_same_fatal_reason_and_it_stays_down(tmp_path: Path) -> None:
-    """Whatever position stands in it; the rest of the pipeline runs on, and the reason is there for `status`."""
+    """This holds for any position in the reason. The other processes keep running, and `status` shows the reason."""
     statement = 'raise Fatal(f"purged behind {number}", "position_lost: resnapshot")'
     with pipeline_of(tmp_path, statement) as pipeline:
         pipeline.start()
@@ -90,7 +90,7 @@ def test_three_times_the_same_fatal_reason_and_it_stays_down(tmp_path: Path) -> 
     ],
 )
 def test_what_may_pass_is_started_again(statement: str, tmp_path: Path) -> None:
-    """A server that is away, another reason each time, a crash: the next start may be the one that goes well."""
+    """After an unavailable server, changing reasons or a crash, the next start may succeed."""
     with pipeline_of(tmp_path, statement) as pipeline:
         pipeline.start()
         checked(pipeline, lambda: tries(tmp_path) >= 5, "it is not started again")
@@ -98,7 +98,7 @@ def test_what_may_pass_is_started_again(statement: str, tmp_path: Path) -> None:
 
 
 def test_who_is_used_wrongly_stays_down_and_the_others_run_on(tmp_path: Path) -> None:
-    """Exit 2: to start it again repeats the mistake. Whoever can do nothing without it asks `must_run`."""
+    """After exit code 2, a restart would repeat the mistake. Callers that need the process use `must_run`."""
     with pipeline_of(tmp_path, "print('no such table'); sys.exit(2)") as pipeline:
         pipeline.start()
         checked(pipeline, lambda: pipeline.down, "it is started again and again")
@@ -140,8 +140,10 @@ tables:
 
 
 def test_a_pipeline_follows_what_a_topology_has_now(tmp_path: Path) -> None:
-    """A version that is new gets processes of its own while the others run on; one that goes, ends; a shared process
-    of joins that loses a table begins again with the rest, and the page when it shows another index."""
+    """A new version gets its own processes while the others keep running; those of a removed version end.
+
+    A shared join process that loses a table restarts with the rest, and so does the page when its index changes.
+    """
     table, index = (
         TOPOLOGY.tables["wide"],
         Index(name="main", table="wide", collection="t_main", search=(), commit_within=1),

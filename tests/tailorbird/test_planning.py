@@ -1,4 +1,4 @@
-"""What `tailorbird plan` says of every kind of change: the right steps, in their order, and what each of them costs."""
+"""`tailorbird plan` shows the right steps for every kind of change, in order, with their cost."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def planned(world: World, text: str) -> list[Change]:
 
 
 def steps(found: list[Change]) -> list[tuple[str, str, str]]:
-    """Action, kind and name of everything that is not kept."""
+    """Return the action, kind and name of every step except `keep`."""
     return [(one.action, one.kind, one.name) for one in found if one.action != "keep"]
 
 
@@ -273,13 +273,15 @@ def stray_topic(world: World) -> None:
 def test_what_became_of_the_servers_is_reported_as_well(
     how: Callable[[World], None], wanted: list[tuple[str, str, str]]
 ) -> None:
-    """The file is as it was, and what runs is not: a table dropped by hand, a lost state, an ALTER, a peer removed."""
+    """The file is unchanged, but the system is not: a dropped table, a lost state, an ALTER, a removed peer."""
     assert steps(planned(changed(world_of(), how), FILE)) == wanted
 
 
 def test_a_step_says_what_it_costs_why_and_by_what() -> None:
-    """Records of the log by this machine's own rate, rows, what readers see meanwhile, and the command; as text and as
-    JSON of plain values."""
+    """A step has its log records at this machine's rate, its rows, what readers see until it is done, and the command.
+
+    It is printed as text and as plain JSON values.
+    """
     found = planned(world_of(), edited((SELECT, "o.id, o.name, o.note, i.amount FROM")))
     (again,) = [one for one in found if one.action == "rebuild"]
     assert (again.records, again.rows, again.seconds) == (RECORDS, RowCount(rows=ROWS), 60.0)
@@ -291,7 +293,7 @@ def test_a_step_says_what_it_costs_why_and_by_what() -> None:
         "         reads 24,000 changes of the log, writes 5,200 rows, about a minute; its"
     )
     assert lines[place + 2].strip() == again.by
-    assert lines[-1] == "11 things: 1 by `apply` and `run`, 1 by hand, 0 left over, 9 as they are"
+    assert lines[-1] == "11 steps: 1 by `apply` and `run`, 1 by hand, 0 left over, 9 unchanged"
     value = json.loads(json.dumps(reported(again)))
     assert (value["action"], value["by_hand"], value["rows"], value["rows_whole"]) == ("rebuild", True, ROWS, True)
 
@@ -303,7 +305,7 @@ def test_a_table_that_the_fleet_was_not_reported_is_reported_by_hand() -> None:
 
 
 def test_rates_of_others_serve_where_this_machine_has_none() -> None:
-    """A state without large batches, and rows that were not counted to their end, are told as what they are."""
+    """A state without large batches, and incomplete row counts, are marked as such."""
     world = world_of()
     world.states["wide"] = replace(world.states["wide"], rate=None)
     (again,) = [one for one in planned(world, CASES["a filter"][0]) if one.name == "wide" and one.action == "rebuild"]
@@ -316,7 +318,7 @@ def test_rates_of_others_serve_where_this_machine_has_none() -> None:
 
 
 def test_what_is_made_by_apply_is_what_the_plan_said() -> None:
-    """The steps told are those that an apply then does: no third opinion."""
+    """The planned steps are exactly those of the following apply."""
     world, text = world_of(), CASES["a new table with an index"][0]
     topology = read(text)
     said = {(one.kind, one.name) for one in planned(world, text) if one.by == "apply"}

@@ -7,7 +7,7 @@ from tailorbird.operate.status.prepared import prepared_at
 
 
 def test_open_xa_transactions_are_counted_with_their_age() -> None:
-    """What a stored position holds of them; a source without any is not named."""
+    """They come from the stored position; a source without any is not listed."""
     open_ones = [["1", "u:1", "f", 4, 1_000, [["d", "t"]]], ["2", "u:2", "f", 9, 61_000, []]]
     stored = {
         "position": {"gtid_set": "", "sequence": 7, "file": "f", "pos": 99},

@@ -1,5 +1,7 @@
-"""An apply of a changed SELECT, killed before and behind every single step: the next apply ends where an undisturbed
-one does. So do a rollback and a retirement."""
+"""An apply of a changed SELECT is killed before and after every step; the next apply reaches the same result.
+
+The same holds for a rollback and a retirement.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ class Killed(BaseException):
 
 
 class RolloutActions:
-    """A topology's servers in memory; the process dies before the step number `dies_at`, or right behind it."""
+    """A topology's servers in memory; the process dies before or right after step number `dies_at`."""
 
     def __init__(self) -> None:
         self.world, self.versions, self.topology = world_of(), first(), read(FILE)
@@ -100,7 +102,7 @@ class RolloutActions:
         bring(topology, choice, self)
 
     def reported(self) -> tuple[object, ...]:
-        """What is there at the end."""
+        """Return the final state."""
         versions = self.versions
         shown = [(one.index, self.names) for one in in_versions(read(FILE), versions).dashboards.values()]
         servers = self.world.servers
@@ -118,7 +120,7 @@ def undisturbed(*texts: str) -> RolloutActions:
     "text", [NOTE, pytest.param(UPPER, marks=pytest.mark.long)], ids=["one table", "a table and what reads it"]
 )
 def test_an_apply_that_is_killed_is_finished_by_the_next(text: str) -> None:
-    """Whatever was stored, made, waited for, compared or moved when it died: nothing is built twice."""
+    """Nothing is built twice, whatever the killed apply had stored, created, verified or swapped."""
     whole = undisturbed(text)
     assert whole.versions.tables["wide"].serving == 2
     assert whole.names == {"main": 2}
@@ -134,7 +136,7 @@ def test_an_apply_that_is_killed_is_finished_by_the_next(text: str) -> None:
 
 
 def test_there_and_back_and_there_again() -> None:
-    """A rollback serves the old one, an apply of the same file the new one, not built anew; killed anywhere."""
+    """A rollback serves the old version; an apply of the same file serves the new one, without building it again."""
     for call in range(1, 5):
         for behind in (-1, 1):
             actions = undisturbed(NOTE)
@@ -193,7 +195,7 @@ def test_what_leaves_the_file_runs_no_more_and_a_refusal_changes_nothing() -> No
 
 
 def test_what_differs_is_not_moved_to() -> None:
-    """The old one serves, and goes on."""
+    """The old version keeps serving."""
     actions = RolloutActions()
     actions.wrong.add("wide")
     with pytest.raises(Fatal):
@@ -204,7 +206,7 @@ def test_what_differs_is_not_moved_to() -> None:
 
 
 def test_an_apply_that_does_not_wait_leaves_the_swap_to_the_next() -> None:
-    """`--no-wait`: the new version is made and noted, queries see the old one; a later apply verifies and swaps."""
+    """With `--no-wait`, the new version is created and stored, and queries see the old one until a later apply."""
     actions = RolloutActions()
     topology = read(NOTE)
     choice = choose(topology, actions.versions, lambda one: changes(one, actions.world.seen(one)))
@@ -216,7 +218,7 @@ def test_an_apply_that_does_not_wait_leaves_the_swap_to_the_next() -> None:
 
 
 def test_a_version_that_does_not_become_fresh_is_named_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no process builds it, an apply ends after `--timeout` with the reason and the remedy, said once."""
+    """If no process builds it, an apply ends after `--timeout` with the reason and the remedy, reported once."""
 
     class Table:
         def __init__(self, name: str) -> None:

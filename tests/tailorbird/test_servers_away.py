@@ -1,4 +1,4 @@
-"""Commands while every server is away: one line that names which, and the remedy, not their clients' own noise."""
+"""Commands while every server is unavailable: one line with the server and the remedy, without client messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.ports import free_port
 
-pytestmark = pytest.mark.long  # each client's patience is waited for
+pytestmark = pytest.mark.long  # waits for each client's timeout
 
 COMMANDS = {
     "index reindex": "ZooKeeper at {away} does not answer; is HBase running? `tailorbird stack status`",
@@ -26,7 +26,7 @@ COMMANDS = {
 
 @pytest.fixture
 def unavailable(tmp_path: Path) -> str:
-    """A topology's address at which nobody listens."""
+    """An address where no process listens."""
     port = free_port()
     address = f"127.0.0.1:{port}"
     (tmp_path / "away.yml").write_text(f"""name: away
@@ -58,8 +58,10 @@ def begin(command: str, folder: Path) -> subprocess.Popen[str]:
 
 
 def test_a_server_that_is_away_is_reported_in_one_line(unavailable: str, tmp_path: Path) -> None:
-    """Each ends by itself, verify with 3, since it could not tell, the others with 1 or 2; its line begins with what is
-    away; no retries of a client, no stack trace."""
+    """Each command ends by itself: verify with 3 for an incomplete comparison, the others with 1 or 2.
+
+    Its line begins with the unavailable server. There are no client retries and no stack trace.
+    """
     begun = {command: begin(command, tmp_path) for command in COMMANDS}
     for command, process in begun.items():
         output, errors = process.communicate(timeout=120)
@@ -72,7 +74,7 @@ def test_a_server_that_is_away_is_reported_in_one_line(unavailable: str, tmp_pat
 
 
 def test_status_reports_the_processes_and_each_server_that_is_away(unavailable: str, tmp_path: Path) -> None:
-    """Kafka's absence is told once, though three of its readers would ask."""
+    """An unavailable Kafka is reported once, although three readers need it."""
     process = begin("status", tmp_path)
     output, errors = process.communicate(timeout=120)
     assert process.returncode == 1

@@ -1,4 +1,4 @@
-"""Versions of a changed table beside one another: which number it gets, what runs of it, and what a plan says of it."""
+"""Versions of a changed table: their numbers, the processes that run, and the plan."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UPPER = edited((SELECT, "o.id, upper(o.name) AS name, i.amount FROM"))
 
 
 def first(text: str = FILE) -> Versions:
-    """What an apply of a file has noted that made everything."""
+    """Return the versions stored by a first apply of a file."""
     topology = read(text)
     return recorded(topology, Versions(), {}, list(topology.tables))
 
@@ -50,7 +50,7 @@ def names(topology: Topology) -> tuple[list[str], list[str], list[str]]:
 
 
 def test_what_is_noted_is_read_back_and_changes_nothing() -> None:
-    """One version of each table: what runs is the file; whoever reads the record knows all of it."""
+    """With one version per table, the running system matches the file, and the stored record is complete."""
     versions = first()
     assert load_versions(json.loads(json.dumps(versions.to_json()))) == versions
     assert in_versions(read(FILE), versions) == read(FILE)
@@ -60,7 +60,7 @@ def test_what_is_noted_is_read_back_and_changes_nothing() -> None:
 
 
 def test_a_changed_table_is_built_during_the_one_that_serves() -> None:
-    """Under the next number; a table that reads it, and is not changed by it, stays. All of the old one is kept."""
+    """It gets the next number. A table that reads it without a change stays, and the old version is kept completely."""
     world, versions = world_of(), first()
     choice = chosen(NOTE, versions, world)
     assert (choice.numbers, choice.moving, choice.stuck) == ({"wide": 2, "sums": 1}, ("wide",), ())
@@ -78,7 +78,7 @@ def test_a_changed_table_is_built_during_the_one_that_serves() -> None:
 
 
 def test_what_reads_a_changed_table_follows_it() -> None:
-    """Both get a version, and the reader's query names that of the table; the old ones go on as they were."""
+    """Both get a version, and the reader's query names the table's version; the old versions keep running."""
     world, versions = world_of(), first()
     choice = chosen(UPPER, versions, world)
     assert choice.moving == ("wide", "sums")
@@ -89,11 +89,11 @@ def test_what_reads_a_changed_table_follows_it() -> None:
     assert "FROM `wide.v2` w" in running.tables["sums.v2"].query
     assert running.tables["wide"].query == read(FILE).tables["wide"].query
     plans = {name: compile_plan(running, table, world.schemas) for name, table in running.tables.items()}
-    assert plans["sums"].fingerprint() == world.states["sums"].fingerprint, "it goes on"
+    assert plans["sums"].fingerprint() == world.states["sums"].fingerprint, "it continues"
 
 
 def test_queries_see_the_version_that_serves() -> None:
-    """Dashboards follow the move; then the file is what runs, and the old version is told as kept."""
+    """Dashboards follow the swap. Then the system matches the file, and the plan shows the old version as kept."""
     world = world_of()
     versions = built(NOTE, first(), world)
     assert names(in_versions(read(NOTE), versions)) == (["wide", "wide.v2", "sums"], ["main", "main.v2"], ["main.v2"])
@@ -104,7 +104,7 @@ def test_queries_see_the_version_that_serves() -> None:
 
 
 def test_a_query_that_is_there_is_moved_to_and_not_built_again() -> None:
-    """Behind a rollback, or where an apply was cut off before the move; a third query gets the third number."""
+    """This holds after a rollback or an apply interrupted before the swap; a third query gets the third number."""
     world = world_of()
     versions = built(NOTE, first(), world)
     back = versions.with_table("wide", TableVersions(serving=1, tables=versions.tables["wide"].tables,
@@ -119,7 +119,7 @@ def test_a_query_that_is_there_is_moved_to_and_not_built_again() -> None:
 
 
 def test_a_table_of_other_salt_buckets_is_another_version() -> None:
-    """What can not be changed in place is built beside, too."""
+    """A change that is impossible in place is built alongside too."""
     text = edited(("row_key: [id]", "row_key: [id]\n    salt_buckets: 3"))
     choice = chosen(text, first(), world_of())
     assert (choice.numbers["wide"], choice.stuck) == (2, ())
@@ -127,7 +127,7 @@ def test_a_table_of_other_salt_buckets_is_another_version() -> None:
 
 
 def test_what_can_not_be_built_during_is_left_to_people() -> None:
-    """A topic has no alias; and of a table that no apply has noted nobody knows how it was declared."""
+    """A topic has no alias, and the query of a table that no apply has stored is unknown."""
     world = world_of()
     choice = chosen(NOTE, Versions(), world)
     assert (choice.moving, choice.stuck) == ((), ("wide",))

@@ -1,4 +1,4 @@
-"""How far a snapshot is, as `tailorbird snapshot` tells it."""
+"""Progress of a snapshot in `tailorbird snapshot`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_rest_takes_as_long_a_row_as_what_was_read() -> None:
 
 
 def test_a_bar_ends_when_its_snapshot_does(capsys: object) -> None:
-    """What is no longer under way is done."""
+    """A snapshot that is no longer running is done."""
     with bars() as draw:
         draw([SnapshotProgress(table="s.d.t", rows=1, total=4, seconds_left=3.0)])
         draw([])

@@ -106,7 +106,7 @@ def test_a_value_without_a_form_is_null() -> None:
 
 
 def test_geometries_vectors_and_addresses_are_answered() -> None:
-    """As drivers give them: MySQL's bytes, PostgreSQL's text, hexadecimal vectors; an empty geometry is NULL."""
+    """The drivers return MySQL's bytes, PostgreSQL's text and hexadecimal vectors; an empty geometry is NULL."""
     stored = bytes.fromhex("E6100000010100000000000000000034400000000000002440")
     shown = _arrow(
         table(

@@ -1,4 +1,4 @@
-"""What is downloaded: pinned, checked, and the same by Maven and by Ivy."""
+"""Downloads are pinned, checked, and the same with Maven and Ivy."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_one_maven_fetches_all_bundles() -> None:
 
 
 def test_no_file_names_a_repository() -> None:
-    """Where artefacts come from is the machine's setting, not ours."""
+    """The machine's settings, not the project, select the repository."""
     for path in FILES.rglob("*"):
         if path.is_file() and path.suffix in {".xml", ".txt"} and path.parent.name in {"poms", "jars", "ivy"}:
             text = path.read_text().replace("http://maven.apache.org/POM/4.0.0", "")
@@ -141,6 +141,6 @@ def test_the_reason_of_a_failed_download_is_one_line(output: list[str], reason: 
 
 
 def test_an_unknown_bundle_is_refused_with_the_list() -> None:
-    """`tailorbird stack fetch hbse` tells what there is."""
+    """`tailorbird stack fetch hbse` lists the bundles."""
     with pytest.raises(UsageError, match="no bundle 'hbse'; choose among kafka, hbase"):
         bundle_name("hbse")

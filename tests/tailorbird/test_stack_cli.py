@@ -37,7 +37,7 @@ def tailorbird(folder: Path, *words: str, **environ: str) -> subprocess.Complete
 
 @pytest.mark.parametrize("command", ["fetch", "up", "mysql", "down", "status", "logs", "run"])
 def test_every_command_shows_an_example(command: str) -> None:
-    """Nobody reads a manual for a command that shows how it is used."""
+    """An example in the help replaces a manual."""
     shown = CliRunner().invoke(app, ["stack", command, "--help"], env={"COLUMNS": "200"})
     assert shown.exit_code == 0
     assert f"Example: tailorbird stack {command}" in shown.stdout
@@ -76,7 +76,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path, words: list[str],
 
 
 def test_up_on_a_port_in_use_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
-    """Told at once: before a download, before a server."""
+    """The error is reported before any download or server start."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

@@ -1,4 +1,4 @@
-"""How artefacts arrive: by Maven, else by Ivy; whole or not at all. Both tools are played by small scripts."""
+"""Artefacts are downloaded by Maven, or else by Ivy, completely or not at all. Small scripts replace both tools."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_failed_download_leaves_nothing_and_says_what_to_do(machine: Machine) 
 
 
 def test_a_damaged_jar_is_refused(machine: Machine) -> None:
-    """A truncated or altered jar must not run here, whoever delivered it."""
+    """A truncated or altered jar must not run, whatever its origin."""
     machine.script("mvn", MAVEN)
     machine.source.write_bytes(CONTENT[:-1])
     with pytest.raises(TailorbirdError, match=f"{JAR} is not the file that was published"):

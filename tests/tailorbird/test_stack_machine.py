@@ -1,4 +1,4 @@
-"""What the machine may refuse, and how the stack says so: one line with the remedy. No server is started."""
+"""Failures of the machine, which the stack reports in one line with the remedy. No server is started."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def one_line(error: BaseException) -> str:
 
 
 def test_a_port_in_use_is_named_with_its_holder_and_the_remedy(tmp_path: Path) -> None:
-    """The commonest failure of all is told before anything is downloaded or started."""
+    """The most common failure is reported before anything is downloaded or started."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -76,7 +76,7 @@ def test_the_holder_of_a_free_port_is_no_one() -> None:
 
 
 def test_a_nearly_full_disk_is_refused_before_work_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half a download or half a database helps nobody."""
+    """A partial download or database is useless."""
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(1, 1, 100 * 1024 * 1024))
     with pytest.raises(UsageError) as refused:
@@ -118,7 +118,7 @@ def test_java_of_a_wrong_age_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_no_java_and_no_pip_is_one_line_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where PyPI does not help either, the person is told what to install, and nothing half-made stays behind."""
+    """If PyPI is unavailable too, the message says what to install, and no partial files remain."""
     python = script(tmp_path / "python", "echo 'No module named pip' >&2; exit 1")
     monkeypatch.setattr(sys, "executable", str(python))
     with pytest.raises(TailorbirdError) as refused:
@@ -149,7 +149,7 @@ def loader_complaint(library: str) -> str:
 
 
 def test_a_missing_library_is_named_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without apt the person is told which library to bring."""
+    """Without apt, the message names the library to install."""
     mysqld = script(tmp_path / "cache" / "mysql-8.0.15" / "bin" / "mysqld", loader_complaint("libaio.so.1"))
     assert missing_library(mysqld, None) == "libaio.so.1"
     monkeypatch.setattr(shutil, "which", lambda name: None)
@@ -165,7 +165,7 @@ def test_a_missing_library_is_named_with_its_package(tmp_path: Path, monkeypatch
 
 
 def test_a_machine_that_mysqld_is_not_made_for_is_reported_of_docker(tmp_path: Path) -> None:
-    """The published archive is for one processor and one C library."""
+    """The published archive supports one processor architecture and one C library."""
     alien = tmp_path / "mysqld"
     alien.write_bytes(b"\x7fELF not of this world")
     alien.chmod(0o755)
@@ -275,7 +275,7 @@ def test_a_lock_is_held_by_one(tmp_path: Path) -> None:
 
 
 def test_each_start_has_a_log_of_its_own(tmp_path: Path) -> None:
-    """What went wrong last time must not be taken for what goes wrong now."""
+    """A failure of an earlier start must not be reported for the current one."""
     log = tmp_path / "logs" / "kafka.log"
     set_aside(log)
     log.write_text("ERROR of yesterday")

@@ -23,14 +23,14 @@ LOGS = {
 
 @pytest.mark.parametrize(("log", "advice"), LOGS.items(), ids=list(LOGS.values()))
 def test_a_known_failure_has_its_own_remedy(log: str, advice: str) -> None:
-    """Nobody should have to read a Java log to learn that the disk is full."""
+    """Users should not need to read a Java log to learn that the disk is full."""
     found = remedy(log, "kafka")
     assert advice in found
     assert "\n" not in found
 
 
 def test_an_unknown_failure_leads_to_the_log() -> None:
-    """What we do not know we do not guess."""
+    """An unknown cause is not guessed."""
     assert remedy("something odd", "solr") == "the whole log: `tailorbird stack logs solr`"
 
 

@@ -96,7 +96,7 @@ def first_record(stack: Stack, topic: str) -> bytes | None:
 
 
 def test_up_is_idempotent_and_serialised(stack: Stack) -> None:
-    """Two people, or a person and a test, may call it at a time: nothing is started twice or anew."""
+    """Concurrent calls are allowed: nothing is started twice or restarted."""
     before = pids(stack)
     with ThreadPoolExecutor(2) as pool:
         for done in [pool.submit(stack.up) for _ in range(2)]:
@@ -105,7 +105,7 @@ def test_up_is_idempotent_and_serialised(stack: Stack) -> None:
 
 
 def test_all_is_ready_and_small(stack: Stack) -> None:
-    """The whole stack fits beside a person's other programs: 1.5 GiB."""
+    """The whole stack fits in 1.5 GiB, next to other programs."""
     found = stack.status()
     assert [(status.name, status.problem) for status in found if status.state != "ready"] == []
     assert not any(status.stale for status in found)

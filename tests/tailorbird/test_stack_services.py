@@ -57,7 +57,7 @@ def test_every_file_of_a_server_is_in_its_home(name: ServiceName) -> None:
 
 
 def test_no_server_shares_a_temporary_folder() -> None:
-    """What one leaves there meets no other, and goes with `down --purge`; it is made before the start."""
+    """Each server has its own folder, which is created before the start and removed by `down --purge`."""
     used = {}
     for name, spec in specs().items():
         reported = [*spec.argv, *(f"tmpdir={value}" for key, value in spec.environ.items() if key == "TMPDIR")]
@@ -104,7 +104,7 @@ def test_mysql_servers_have_different_ids() -> None:
 
 
 def test_mysql_runs_as_root_only_when_it_must() -> None:
-    """mysqld refuses root unless told so, and refuses to be told so by others."""
+    """mysqld refuses root without --user=root, and refuses that option for other users."""
     assert "--user=root" not in specs()["mysql-shop"].argv
     as_root = specs(tools=dataclasses.replace(TOOLS, root=True))["mysql-shop"]
     assert "--user=root" in as_root.argv
@@ -121,7 +121,7 @@ def test_users_are_not_written_to_the_binlog() -> None:
 
 
 def test_the_user_of_capture_can_not_write() -> None:
-    """What reads the binlog must not be able to change the database that it copies."""
+    """The user that reads the binlog must not be able to change the database."""
     (grant,) = [line for line in TEMPLATES["mysql/users.sql"].splitlines() if "TO 'cdc'" in line]
     privileges = grant.removeprefix("GRANT ").partition(" ON ")[0].split(", ")
     assert {"SELECT", "REPLICATION SLAVE", "REPLICATION CLIENT"} <= set(privileges)
@@ -171,7 +171,7 @@ def test_a_changed_setting_changes_the_fingerprint() -> None:
 
 
 def test_every_service_has_a_bundle_and_a_timeout() -> None:
-    """The tables beside the builders are complete."""
+    """The tables of bundles and timeouts are complete."""
     assert set(BUNDLE_OF) == set(STOP_SECONDS) == set(specs()) == set(ALL_SERVICES)
 
 

@@ -48,7 +48,7 @@ def test_an_offset_moves_every_port() -> None:
 
 
 def test_an_option_wins_over_its_variable_and_both_over_the_offset() -> None:
-    """What is typed now counts more than what was exported once; a port named singly is taken as it is."""
+    """An option has precedence over an environment variable; a single port is used without the offset."""
     environ = {**BARE, "TAILORBIRD_PORT_KAFKA": "19092", "TAILORBIRD_PORT_SOLR": "18983", "TAILORBIRD_PORT_OFFSET": "7"}
     ports = StackSettings.from_environ(environ, CWD, ports={"solr": 28983}).ports
     assert (ports.kafka, ports.solr, ports.thrift) == (19092, 28983, 9097)
@@ -133,7 +133,7 @@ def test_services_and_listeners_belong_together() -> None:
 
 
 def test_an_unknown_service_is_refused_with_the_list() -> None:
-    """`tailorbird stack logs hbse` tells what there is."""
+    """`tailorbird stack logs hbse` lists the services."""
     assert service_name("mysql_shop") == "mysql-shop"
     with pytest.raises(UsageError, match=r"no service 'hbse'; choose among mysql-shop, .*solr"):
         service_name("hbse")

@@ -1,4 +1,4 @@
-"""What people type or pipe into `tailorbird stack mysql` is parted as MySQL's own client parts it."""
+"""`tailorbird stack mysql` splits its input into statements like MySQL's own client."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_facts_are_what_nothing_refers_to() -> None:
 
 
 def test_each_database_is_read() -> None:
-    """Whoever names two databases sees both, however few tables he wants; one that has nothing is told of."""
+    """Both given databases are read, even with few joined tables; an empty one is reported."""
     bare = SampleDatabase(name="bare", tables={"Notes": "Said TEXT"})
     servers = [made.found(snake(made.name)) for made in (rental(), music(), bare)]
     draft, text = settled(guess("all", servers, 1), "all.yml")
@@ -108,7 +108,7 @@ def test_joins_follow_the_keys_from_near_to_far() -> None:
 
 
 def test_what_no_row_names_is_not_joined() -> None:
-    """A join costs state: one that every row read leaves empty is told, not made."""
+    """A join costs state, so one whose column is NULL in every sampled row is reported and omitted."""
     shape = rental()
     films = [{**row, "original_language_id": None} for row in (*shape.rows["film"], *shape.rows["film"])]
     draft = begun(replace(shape, rows={**shape.rows, "film": films}))[0]
@@ -125,10 +125,10 @@ def test_a_reference_to_its_own_table_is_joined_once() -> None:
 
 
 def test_keys_of_two_columns_are_joined_by_both() -> None:
-    """Else a join would find many rows; a reference to another unique key is told, not joined."""
+    """Otherwise a join would find many rows. A reference to another unique key is reported and omitted."""
     draft, text, _ = begun(trade())
     assert "ON suppliers.Country = `group`.SupplierCountry AND suppliers.No = `group`.SupplierNo" in text
-    assert any("Products.SupplierCode → Suppliers: it leads to Code" in line for line in draft.tables[0].left)
+    assert any("Products.SupplierCode → Suppliers: it refers to Code" in line for line in draft.tables[0].left)
 
 
 def test_what_cannot_be_captured_is_left_out_with_the_reason() -> None:
@@ -139,7 +139,7 @@ def test_what_cannot_be_captured_is_left_out_with_the_reason() -> None:
     assert "Order Details" in captured
     reported = " ".join(line.strip(" #") for line in text.splitlines())
     for said in (
-        "Alphabetical list: a view:", "Notes: has no primary key: ALTER TABLE", "Old: of engine MyISAM",
+        "Alphabetical list: a view:", "Notes: has no primary key: ALTER TABLE", "Old: engine MyISAM has no transactions",
     ):  # fmt: skip
         assert said in reported
     rules = {t.table: rule for t, rule in begun(rental())[2].sources["rental"].rules.items()}
@@ -165,12 +165,12 @@ def test_search_facets_and_time() -> None:
     assert {"film_title", "customer_last_name"} <= set(topology.indexes["payment"].search)
     assert not {"address_phone", "address_postal_code"} & set(topology.indexes["payment"].search)
     orders = begun(music())[2].dashboards["invoice_line"]
-    assert orders.time == "invoice_date"  # of the table beside it
+    assert orders.time == "invoice_date"  # of the joined table
     assert "customer_country" in orders.facets
 
 
 def test_cascades_and_folding_keys_are_reported() -> None:
-    """What a person must know of a topology that he did not write."""
+    """The user must know these facts about a topology that `init` has written."""
     assert "payment.rental_id: ON DELETE SET NULL and ON UPDATE CASCADE of rental" in begun(rental())[1]
     assert "Customers.CustomerID (utf8mb4_0900_ai_ci)" in " ".join(begun(trade())[1].split())
 

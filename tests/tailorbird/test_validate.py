@@ -1,6 +1,6 @@
 """`tailorbird validate`: a broken topology of tests/cases/topologies is one line that names the place and the remedy.
 
-A case is a topology, a line `->`, and how the message goes on behind the file's name.
+A case is a topology, a line `->`, and the rest of the message after the file's name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CASES = sorted((ROOT / "tests" / "cases" / "topologies").glob("*.case"))
 def test_broken_topology_names_the_line_and_the_remedy(
     case: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is wrong, where, and what was expected instead; never a stack trace."""
+    """The message has the error, its place and what was expected, and no stack trace."""
     monkeypatch.delenv("CRM_PASSWORD", raising=False)
     text, _, expected = case.read_text().partition("->\n")
     file = tmp_path / "broken.yml"
@@ -45,7 +45,7 @@ def test_there_are_at_least_ten_cases() -> None:
 
 
 def test_the_message_goes_to_stderr_with_exit_code_2(tmp_path: Path) -> None:
-    """A script can tell a broken topology from a failed run, and a person reads one line."""
+    """A script can distinguish an invalid topology from a failed run, and the message is one line."""
     file = tmp_path / "broken.yml"
     file.write_text("name: x\nsources: 7\n")
     command = [sys.executable, "-m", "tailorbird", "validate", str(file)]
@@ -88,7 +88,7 @@ def test_an_index_over_a_foreign_table_is_right(tmp_path: Path) -> None:
 
 
 def test_tables_are_copied_whatever_they_are_called() -> None:
-    """MySQL takes nearly every name; a copy's query, which nobody has written, reads it all the same."""
+    """MySQL accepts nearly every name; the generated query of a copy must read it."""
     text = "name: lake\nsources:\n  select: {type: mysql, hostname: h, username: u, password: p, database: shop,"
     text += " tables: [order-lines, select, old.a.b], server_id: 1}\ntables: select.*\n"
     topology = read_topology(text, file="lake.yml", environ={})

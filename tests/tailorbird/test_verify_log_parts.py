@@ -1,4 +1,4 @@
-"""Parts of the log stage: which spans are left, when one waits for a source, what is kept between runs."""
+"""Parts of the log stage: the remaining spans, waiting for a busy source, and stored progress."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ leaves = st.integers(0, 200)
 
 @given(st.dictionaries(leaves, st.integers(1, GROUP_ROWS)), st.sets(leaves, max_size=8))
 def test_settled_and_spans_are_all_leaves(counts: dict[int, int], edges: set[int]) -> None:
-    """What a run has not settled is looked at, all of it and once, in pieces of bounded size."""
+    """All leaves that a run has not settled are compared exactly once, in pieces of bounded size."""
     bounds = sorted(edges)
     settled = [ComparedSpan(*pair, 0, 0) for pair in zip(bounds[::2], bounds[1::2], strict=False)]
     spans = spans_of(partition_ledger(counts), settled)
@@ -41,7 +41,7 @@ def test_settled_and_spans_are_all_leaves(counts: dict[int, int], edges: set[int
 
 
 def test_one_waits_while_a_server_is_busy() -> None:
-    """As pt-table-checksum's --max-load: longer each time, told once; an unknown status is no limit."""
+    """Like pt-table-checksum's --max-load: waits get longer and are reported once; an unknown status is an error."""
     running, pauses, reported = iter([30, 40, 26, 25]), list[float](), list[str]()
     Load(limits_of("Threads_running=25"), lambda name: next(running), pauses.append, reported.append).wait()
     assert pauses == [0.2, 0.4, 0.8]
@@ -53,7 +53,7 @@ def test_one_waits_while_a_server_is_busy() -> None:
 
 
 def test_what_is_kept_between_runs(tmp_path: Path) -> None:
-    """What was interrupted is gone on with; an equal table has a cut; neither under another shape, nor for ever."""
+    """An interrupted run resumes, and an equal table has a cut, but not with another shape and not forever."""
     kept = ProgressFile(tmp_path, "shop")
     assert list(tmp_path.iterdir()) == []
     kept.begin("s.d.t", Progress("GTIDs a:1-5", {("topic", 0): 7}, 1000, "3|"))

@@ -1,4 +1,4 @@
-"""Which rows of which tables are read again, so that the join writes some rows anew."""
+"""Source rows that are read again, so that the join writes some rows again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read_again(query: str, *rows: dict[str, Any], row_key: tuple[str, ...] = (),
 
 
 def test_rows_of_the_root_by_their_keys() -> None:
-    """Whatever the columns are called in the result; others of the row key name nothing."""
+    """The keys are found under any output names; other columns of the row key are ignored."""
     joined = "SELECT o.n, o.id AS number, c.name FROM shop.o JOIN crm.c ON c.id = o.c"
     rows = ({"n": 1, "number": 7}, {"n": 2, "number": -9})
     assert read_again(joined, *rows, row_key=("n", "number")) == [("shop.shop.o", "`id` IN (7, -9)")]

@@ -1,4 +1,4 @@
-"""What is looked at again until it is known, and how streams are merged."""
+"""Rounds of repeated comparison, and the merge of sorted streams."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_merge_names_every_key_once(near: dict[str, int], far: dict[str, int])
 
 
 def test_a_stream_out_of_order_is_refused() -> None:
-    """Else rows that are there would be called missing."""
+    """Otherwise existing rows would be reported as missing."""
     with pytest.raises(Fatal, match="far end are out of order: a after b"):
         list(merged([("a", 1)], [("b", 1), ("a", 1)]))
 
@@ -44,7 +44,7 @@ def look(keys: Sequence[str], views: dict[str, list[RowObservation]]) -> dict[st
 
 
 def test_each_row_ends_as_what_its_looks_say() -> None:
-    """Different: the same three times on end. Moving: it never stood still. Untold: no cut came."""
+    """Different: the same in three consecutive rounds. Moving: it kept changing. Unknown: no cut covered it."""
     views: dict[str, list[RowObservation]] = {
         "right": [differs("right"), differs("right"), AGREES],
         "wrong": [MOVED, differs("wrong", 1), differs("wrong", 2)],

@@ -1,4 +1,4 @@
-"""How long verify waits for an index or a table that is behind."""
+"""The time that verify waits for an index or a table that lags."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_one_that_stands_still_is_not() -> None:
 
 
 def test_all_waits_together_are_bounded() -> None:
-    """The far end may move for ever and never come there. What lies between two waits does not count."""
+    """The far end may make progress forever without reaching the cut. The time between two waits does not count."""
     settling = SettlingPolicy(standstill=60, most=600)
     for begin in (0, 1_000):
         settling.begin(begin)

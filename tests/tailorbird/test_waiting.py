@@ -1,4 +1,4 @@
-"""`tailorbird wait`, without servers: what stands for a goal, what shows it, and what is refused."""
+"""`tailorbird wait` without servers: the record for a goal, the barriers that cover it, and refused goals."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def goal(last: int) -> Goal:
     ],
 )
 def test_what_stands_for_a_goal(known: CapturedPosition, reached: int | None) -> None:
-    """All of its transactions, read to the end, of a log that holds what the source does."""
+    """A record covers a goal if the capture has read all of its transactions to the end."""
     assert offset_of(logged(goal(10), [known])) == reached
 
 
 @pytest.mark.parametrize(("file", "pos", "reached"), [("b.000002", 9, 7), ("b.000003", 4, 7), ("b.000002", 8, None)])
 def test_a_goal_without_gtids(file: str, pos: int, reached: int | None) -> None:
-    """By file and place."""
+    """Without GTIDs, positions are compared by file and offset."""
     wanted = Goal(source="shop", position=Position(file="b.000002", pos=9, gtid_set="", sequence=0))
     known = CapturedPosition(gtid_set="", sequence=1, snapshot="done", file=file, pos=pos, offset=7)
     assert offset_of(logged(wanted, [known])) == reached
@@ -64,7 +64,7 @@ def test_mariadb_positions() -> None:
 
 
 def test_the_oldest_record_stands_for_a_goal_since_which_all_do() -> None:
-    """A source that was set back tells again what it had: what it told before is not what barriers will tell."""
+    """A source that was reset publishes its changes again, so barriers will report the later record."""
     assert logged(goal(10), []) is None
     reported = [captured(12, 0), captured(9, 1), captured(10, 2), captured(11, 3, whole=False), captured(12, 4)]
     reported += [captured(12, 5), captured(14, 6)]
@@ -79,7 +79,7 @@ def test_what_reports_nothing_shows_nothing() -> None:
 
 
 def test_a_source_that_was_set_back_shows_nothing_that_it_has_yet_to_report_again() -> None:
-    """Barriers of a later record count where they tell the goal's place; by number where there are no GTIDs."""
+    """Barriers of a later record count if they cover the goal's position; without GTIDs, by sequence number."""
     back = {"offset": 12, "sequence": 5, "gtid_set": f"{UUID}:1-4"}
     there = {"offset": 13, "sequence": 9, "gtid_set": f"{UUID}:1-11"}
     record = captured(9, offset=9)
@@ -115,7 +115,7 @@ indexes:
 
 
 def test_which_tables_and_indexes_are_waited_for(topology: Topology) -> None:
-    """Those over the source, through other tables too; a topic tells its readers nothing."""
+    """The targets are tables over the source, directly or through other tables; a topic has no barriers to wait for."""
     assert targets(topology, "shop", "log", None) == ()
     assert targets(topology, "shop", "table", None) == ("grouped", "wide")
     assert targets(topology, "crm", "table", None) == ("grouped", "people", "wide")

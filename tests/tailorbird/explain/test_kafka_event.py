@@ -17,14 +17,13 @@ pytestmark = [pytest.mark.integration, pytest.mark.kafka]
 
 
 def test_a_record_is_read_or_named_as_gone() -> None:
-    """What is there is given whole; of the rest it is said whether the log was cut, was made anew, or has a hole where
-    the record was, as compaction leaves it."""
+    """An existing record is returned completely. A missing one has a reason: truncated, recreated or compacted log."""
     name = f"explained_{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": servers()})
     admin.create_topics([NewTopic(name, 1, 1)])[name].result(30)
     producer = Producer({"bootstrap.servers": servers(), "transactional.id": name})
     producer.init_transactions(30)
-    for value in (b"a", b"b"):  # offsets 0 and 2: each transaction ends with a record that nobody reads
+    for value in (b"a", b"b"):  # offsets 0 and 2: each transaction ends with a control record
         producer.begin_transaction()
         producer.produce(name, key=b"k", value=value)
         producer.commit_transaction(30)

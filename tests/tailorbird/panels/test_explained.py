@@ -16,7 +16,7 @@ from tests.support.waiting import wait_for
 
 
 def event(number: int, table: str) -> dict[str, Any]:
-    """An event as `explain --json` tells it."""
+    """Return an event as `explain --json` prints it."""
     return {
         "event": number, "alias": "o", "table": table, "topic": f"t.{table}", "partition": 0, "offset": 7 + number,
         "state": "found", "why": "", "op": "u", "key": {"id": 1, "secret_key": 2}, "gtid": f"uuid:{number}",
@@ -45,8 +45,10 @@ SHOWN = [PanelColumn(name=name, look="text", type="exact", counted=name) for nam
 
 
 def test_only_what_the_index_shows_is_explained() -> None:
-    """Neither cells of columns that it has not, nor the events behind them alone, nor keys and values of captured
-    rows; each cell names its events by their places."""
+    """Cells of other columns, their events, and keys and values of captured rows are omitted.
+
+    Each cell refers to its events by position.
+    """
     reported = explained_of(FOUND, SHOWN)
     assert [(one["name"], one["events"]) for one in reported["cells"]] == [
         ("amount", [0]),
@@ -61,7 +63,7 @@ def test_only_what_the_index_shows_is_explained() -> None:
 
 
 def test_a_few_are_explained_at_a_time() -> None:
-    """Who comes beside them is told to come again; a place is free once its row is explained."""
+    """Further requests are asked to retry; a slot is free once its row is explained."""
     go, began = threading.Event(), threading.Semaphore(0)
 
     def explain(table: str, row_key: bytes) -> Mapping[str, Any]:

@@ -87,7 +87,7 @@ def login(browser: httpx.Client, name: str, password: str, *, to: str = "/", tok
 
 
 def test_nothing_is_shown_without_a_session(browser: httpx.Client) -> None:
-    """Pages lead to the login, programs are told so, websockets are closed; health alone answers."""
+    """Pages redirect to the login, programs get an error, websockets are closed; only health answers."""
     answer = browser.get("/rows?q=a", headers={"Accept": "text/html"})
     assert (answer.status_code, answer.headers["location"]) == (303, "/login?next=%2Frows%3Fq%3Da")
     assert browser.get("/rows").status_code == 401
@@ -152,7 +152,7 @@ ELSEWHERE = ["https://evil.example", "//evil.example", "/\\evil.example", "\\/ev
 
 @pytest.mark.parametrize("path", [*ELSEWHERE, "javascript:x"])
 def test_a_login_leads_nowhere_else(path: str, browser: httpx.Client) -> None:
-    """An open redirect would be lent to whoever writes links."""
+    """An open redirect could be abused in links."""
     assert safe_next(path) == "/"
     assert safe_next("/rows/sales?f.country=DE&q=//x") == "/rows/sales?f.country=DE&q=//x"
     form = browser.get("/login", params={"next": path}).text

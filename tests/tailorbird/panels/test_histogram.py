@@ -22,7 +22,7 @@ FALLING = [round(10_000 * (math.exp(-i / 2) - math.exp(-(i + 1) / 2))) for i in 
     ("counts", "few"),
     [
         ([99_999, *[0] * 18, 1], True),  # a value far ahead
-        ([1, *[0] * 18, 99_999], True),  # far behind
+        ([1, *[0] * 18, 99_999], True),  # far below
         ([0] * 10 + [5_000] * 4 + [0] * 6, True),
         ([500] * 20, False),
         (NORMAL, False),

@@ -69,8 +69,10 @@ def cells(page: ListedPage, part: int) -> Sequence[Sequence[str]]:
 
 
 def test_proof_says_what_each_check_found() -> None:
-    """Rows, differences, when, the position; a difference is told on top with the command that shows it, before what
-    never ran; all equal only where all of it is."""
+    """The page shows rows, differences, times and positions. A difference comes at the top with its command.
+
+    "All equal" appears only if everything is equal.
+    """
     different = checked(outcome="different", differing=1, findings=({"key": {"id": 7}, "difference": "missing"},))
     page = proof(run(different))
     assert (page.sentence, page.well) == ("Check found a difference: hourly.", False)
@@ -138,7 +140,7 @@ def test_no_text_of_them_is_markup() -> None:
 
 
 def test_all_pages_begin_alike() -> None:
-    """What a browser is told first is told once, whatever a title holds."""
+    """The head of a page is written once, whatever a title contains."""
     pages = {one.name: one.read_text() for one in ASSETS.iterdir() if one.name.endswith(".html")}
     head = pages.pop("head.html")
     assert len(pages) == 4
