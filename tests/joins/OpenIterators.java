@@ -70,7 +70,8 @@ public class OpenIterators implements InvocationHandler {
     for (int seed = 0; seed < 200; seed++) {
       OpenIterators state = new OpenIterators();
       KeyedJoin join = new KeyedJoin(
-          "{\"lookups\":[{\"lookup\":0,\"multi_join\":-1,\"part\":0,\"target\":255,\"inner\":" + (seed % 2 == 0) + ",\"width\":1}]}");
+          "{\"lookups\":[{\"lookup\":0,\"multi_join\":-1,\"part\":0,\"target\":255,\"inner\":"
+              + (seed % 2 == 0) + ",\"width\":1}]}");
       join.setHandle((StatefulProcessorHandle) state.made(StatefulProcessorHandle.class));
       join.init(null, null);
       Random chance = new Random(seed);
