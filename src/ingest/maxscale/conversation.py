@@ -38,7 +38,7 @@ class LoginRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class RegistrationRequest:
     """A registration with the requested format."""
 
     uuid: str
@@ -72,7 +72,7 @@ class InvalidRequest:
     answer: str
 
 
-Request = LoginRequest | Registration | DataRequest | TransactionRequest | CloseRequest | InvalidRequest
+Request = LoginRequest | RegistrationRequest | DataRequest | TransactionRequest | CloseRequest | InvalidRequest
 _FAILED = "ERROR: Authentication failed\n"
 _UNREGISTERED = "ERR, code 12, msg: Registration failed\n"
 
@@ -128,7 +128,7 @@ class Conversation:
         if match := _REGISTER.match(text):
             self._waiting = text[match.end() :].lstrip(b"\r\n")
             self.state = "requesting"
-            return Registration(match[1].decode("latin-1"), "AVRO" if match[2].upper() == b"AVRO" else "JSON")
+            return RegistrationRequest(match[1].decode("latin-1"), "AVRO" if match[2].upper() == b"AVRO" else "JSON")
         if text[:5].upper() == b"CLOSE":
             self._waiting = b""
             return CloseRequest()

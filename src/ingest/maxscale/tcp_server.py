@@ -32,7 +32,7 @@ from ingest.maxscale.conversation import (
     InvalidRequest,
     LoginRequest,
     ProtocolFault,
-    Registration,
+    RegistrationRequest,
     Request,
     TransactionRequest,
 )
@@ -168,7 +168,7 @@ class _Client:
                 self.user = request.user
                 self._conversation.accepted()
                 await self._say(b"OK\n")
-            case Registration():
+            case RegistrationRequest():
                 self._form = request.form
                 _log.info("client registered", address=self._address, user=self.user, uuid=request.uuid)
                 await self._say(b"OK\n")

@@ -19,7 +19,7 @@ from ingest.maxscale.conversation import (
     InvalidRequest,
     LoginRequest,
     ProtocolFault,
-    Registration,
+    RegistrationRequest,
     Request,
     TransactionRequest,
 )
@@ -46,7 +46,12 @@ def heard(*parts: bytes | None) -> list[Request]:
 
 
 ALL = LOGIN + b"REGISTER UUID=CDC_CONNECTOR-1.0.0, TYPE=JSON" + b"REQUEST-DATA db.t.000003 0-1-42\nCLOSE"
-REPORTED = [SAID, Registration("CDC_CONNECTOR-1.0.0", "JSON"), DataRequest("db.t.000003", "0-1-42"), CloseRequest()]
+REPORTED = [
+    SAID,
+    RegistrationRequest("CDC_CONNECTOR-1.0.0", "JSON"),
+    DataRequest("db.t.000003", "0-1-42"),
+    CloseRequest(),
+]
 
 
 def test_requests_are_parsed_however_they_are_split() -> None:
@@ -64,11 +69,11 @@ def test_line_ends_and_silence_end_requests() -> None:
     register = b"register uuid=11ec2300-2e23-11e6-8308-0002a5d5c51b,type=avro\n"
     assert heard(LOGIN + b"\r\n", register, b"REQUEST-DATA db.t", None) == [
         SAID,
-        Registration("11ec2300-2e23-11e6-8308-0002a5d5c51b", "AVRO"),
+        RegistrationRequest("11ec2300-2e23-11e6-8308-0002a5d5c51b", "AVRO"),
         DataRequest("db.t", ""),
     ]
     assert heard(LOGIN, None, b"REGISTER UUID=x, TYPE=", None, b"JSON", b"REQUEST-DATA db.", b"t\n")[1:] == [
-        Registration("x", "JSON"),
+        RegistrationRequest("x", "JSON"),
         DataRequest("db.t", ""),
     ]
 

@@ -9,7 +9,7 @@ from tailorbird.operate.status.captured_position import CapturedPosition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedTransactions:
+class OpenPreparedTransactions:
     """Number of transactions that are prepared at a source, and the age in seconds of the oldest."""
 
     source: str
@@ -23,10 +23,10 @@ class PreparedTransactions:
         return f"source {self.source}: {self.transactions} {what} prepared, the oldest for {age}; see XA RECOVER there"
 
 
-def prepared_at(captured: Mapping[str, CapturedPosition], now_ms: int) -> list[PreparedTransactions]:
+def prepared_at(captured: Mapping[str, CapturedPosition], now_ms: int) -> list[OpenPreparedTransactions]:
     """Return one entry for each source with prepared transactions."""
     return [
-        PreparedTransactions(
+        OpenPreparedTransactions(
             source=source,
             transactions=len(position.prepared),
             oldest_seconds=max(0, now_ms - min(position.prepared)) / 1000,
