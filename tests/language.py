@@ -18,11 +18,11 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 # The dialect: words and turns of phrase that had a meaning of their own here. On the right: what to write instead.
 DIALECT = {
-    r"told|tells?|telling|untold": "report, publish, say, contain, configure, log",
+    r"told|(?<!could not )tells?|telling|untold": "report, publish, say, contain, configure, log",
     r"mend(?:s|ed|ing)?": "repair",
     r"anew": "again, recreated",
     r"besides?": "while … runs, next to, compared with",
-    r"behind": "after, later than, lags",
+    r"behind(?! (?:a|the|our) (?:proxy|dashboard|page))": "after, later than, lags",
     r"away": "unavailable",
     r"whoever|whomever|whichever": "the reader, the process, any",
     r"nobody": "no process, no reader, no user",
@@ -38,8 +38,8 @@ DIALECT = {
     r"as it is meant|is meant to": "should, is designed to",
     r"what is (?:not )?there": "what exists",
     r"of ours|of theirs": "Tailorbird's, external",
-    r"lies? in|stands? (?:in|for|beside|behind)": "is in, represents",
-    r"comes? (?:again|later|first)": "is sent again, follows",
+    r"lies? in|stands? (?:in|beside|behind)": "is in, represents",
+    r"comes? (?:again|later)": "is sent again, follows",
 }
 WORD = re.compile(r"\b(?:" + "|".join(DIALECT) + r")\b", re.IGNORECASE)
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)

@@ -14,13 +14,13 @@ from tests.support.ports import free_port
 pytestmark = pytest.mark.long  # waits for each client's timeout
 
 COMMANDS = {
-    "index reindex": "ZooKeeper at {away} does not answer; is HBase running? `tailorbird stack status`",
-    "index rm --yes": "ZooKeeper at {away} does not answer; is HBase running? `tailorbird stack status`",
-    "apply": "ZooKeeper at {away} does not answer; is HBase running? `tailorbird stack status`",
-    "dead-letters list": "Kafka at {away}: the dead letters cannot be read: ",
-    "explain-plan": "no schema of shop.shop.orders in the log at {away}, or on its server; ",
-    "verify": "Kafka at {away}: ",
-    "state inspect": "Kafka at {away} has no schema of shop.shop.orders; check that Kafka runs, ",
+    "index reindex": "ZooKeeper at {unavailable} does not answer; is HBase running? `tailorbird stack status`",
+    "index rm --yes": "ZooKeeper at {unavailable} does not answer; is HBase running? `tailorbird stack status`",
+    "apply": "ZooKeeper at {unavailable} does not answer; is HBase running? `tailorbird stack status`",
+    "dead-letters list": "Kafka at {unavailable}: the dead letters cannot be read: ",
+    "explain-plan": "no schema of shop.shop.orders in the log at {unavailable}, or on its server; ",
+    "verify": "Kafka at {unavailable}: ",
+    "state inspect": "Kafka at {unavailable} has no schema of shop.shop.orders; check that Kafka runs, ",
 }
 
 

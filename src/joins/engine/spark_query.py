@@ -159,7 +159,7 @@ class BatchSink:
 
     @property
     def ends(self) -> bool:
-        """Whether the running query must end so that another can start."""
+        """Return whether the running query must end so that another can start."""
         return self.raised or self.void
 
     def begin(self) -> None:

@@ -103,7 +103,7 @@ _UNORDERED = ("geometry", "list")
 
 @dataclass(slots=True)
 class Keeping:
-    """What the functions of one query need of a group: each total and each bag once, and a result per function."""
+    """The totals and bags that the functions of one query need, each once, and a result per function."""
 
     totals: list[Total] = field(default_factory=list)
     bags: list[Bag] = field(default_factory=list)

@@ -102,7 +102,7 @@ class Finish:
 
     @property
     def plain(self) -> bool:
-        """Whether there is nothing to compute."""
+        """True if there is nothing to compute."""
         return not self.computed and self.where is None
 
 
@@ -173,7 +173,7 @@ class Plan:
 
     @property
     def folds(self) -> bool:
-        """Whether steps have folded all of a batch's messages before they reach the sink."""
+        """True if steps have folded all of a batch's messages before they reach the sink."""
         return self._folds(self.last)
 
     def _folds(self, fragment: Fragment) -> bool:
@@ -193,7 +193,7 @@ class Plan:
 
     @property
     def by_time(self) -> bool:
-        """Whether it joins by time, so that batches have a watermark."""
+        """True if it joins by time, so that batches have a watermark."""
         return any(isinstance(fragment.root, Interval) for fragment in self.fragments)
 
     @property

@@ -25,7 +25,7 @@ from joins.select.tree import Branch
 
 
 class Planning(Protocol):
-    """What a tree needs from its planner: numbers, captured tables, and the fragments of the queries that it reads."""
+    """A tree's view of its planner: numbers, captured tables, and the fragments of the queries that it reads."""
 
     topology: Topology
     sources: Mapping[TableId, PlanSource]

@@ -99,7 +99,7 @@ class TimedSide:
 
     @property
     def stays(self) -> bool:
-        """Whether rows of this side are kept without a partner (outer join)."""
+        """True if rows of this side are kept without a partner (outer join)."""
         return self.number == 0 and self.interval.left_stays
 
     @property

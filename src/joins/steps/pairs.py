@@ -51,7 +51,7 @@ class Side(NamedTuple):
 
     @property
     def stays(self) -> bool:
-        """Whether rows of this side are kept without a partner (outer join)."""
+        """True if rows of this side are kept without a partner (outer join)."""
         return (self.pair.left_stays, self.pair.right_stays)[self.number]
 
     def place(self, values: Values) -> bytes | None:

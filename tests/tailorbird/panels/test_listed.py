@@ -86,14 +86,14 @@ def test_proof_says_what_each_check_found() -> None:
     assert (page.sentence, page.well) == ("All compared rows are equal.", True)
     page = proof(run(checked()))
     assert page.sentence == "No difference is known; check is incomplete: daily."
-    page = proof(run(checked()), run(check="daily", error="Kafka was away"))
+    page = proof(run(checked()), run(check="daily", error="Kafka was unavailable"))
     assert "incomplete: daily" in page.sentence
-    assert "failed: Kafka was away" in page.parts[1].lines
+    assert "failed: Kafka was unavailable" in page.parts[1].lines
     assert page.parts[-1].command == "tailorbird verify t.yml"
 
 
 def test_what_is_not_known_is_no_proof() -> None:
-    """Kafka away, or no checks declared: never "equal", and what to do."""
+    """Kafka unavailable, or no checks declared: never "equal", and what to do."""
     page = proof_page(CHECKED, None, NOW)
     assert not page.well
     assert "unknown" in page.sentence

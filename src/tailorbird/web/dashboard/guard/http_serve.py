@@ -43,7 +43,7 @@ def serve_pages(
 
     @app.get("/health")
     def health() -> dict[str, str]:
-        """Answer like every Tailorbird process. The page itself shows whether the servers behind it answer."""
+        """Answer like every Tailorbird process. The page itself shows whether its servers answer."""
         return {"status": "moving", "reason": f"serves {url}"}
 
     if access.users:
