@@ -122,7 +122,7 @@ def test_a_difference_stays_reported_until_it_is_looked_at(steps: list[tuple[dic
     differs: dict[str, bool] = defaultdict(bool)
     for number, (found, broken) in enumerate(steps):
         some = [checked(outcome, table=table) for table, outcomes in found.items() for outcome in outcomes]
-        error = "HBase went away" if broken else ""
+        error = "HBase is unavailable" if broken else ""
         last = ended("c", last, some, began_ms=NOW + number, now_ms=NOW + number, turn=0, error=error)
         for table in TABLES:
             outcomes = found.get(table, [])

@@ -75,7 +75,7 @@ def test_words_are_dead_letters_and_digits_only(text: str) -> None:
 def test_words_query_has_one_shape(text: str) -> None:
     """The query is clauses `+("word" word*)` only: no text can leave its clause or become an operator."""
     query = words_query(search_words(text))
-    # lower case of a few letters is two characters, the second of which is a mark of its own
+    # lower case of a few characters has two code points, the second of which is a combining mark
     clause = r"""\+\("[\w.,'’]+" [\w.,'’\u0300-\u036f]+\*\)"""
     assert re.fullmatch(rf"(?:{clause}(?: {clause})*)?", query)
     assert not re.search(r"(?:AND|OR|NOT|TO)\*", query)

@@ -208,7 +208,7 @@ IN_QUARANTINE = {
 
 
 def test_a_table_in_quarantine_is_a_dead_letter() -> None:
-    """One for all its rows, with the command that ends it; its readers lack rows, and a page of theirs."""
+    """A quarantined table is one record with the command that ends it; the tables that read it lack rows."""
     (dead_letter_record,) = quarantine_dead_letters(IN_QUARANTINE)
     assert (dead_letter_record.stage, dead_letter_record.of, dead_letter_record.count) == (
         "quarantine",

@@ -207,7 +207,7 @@ def test_queries_are_judged_by_the_servers_own_columns() -> None:
     (fault,) = judge_queries(made, {**schemas, codes: replace(schemas[codes], columns=(code, wide))})
     assert fault.status == "fault"
     assert "c.worth is decimal(50,10): expressions have at most 38 digits" in fault.found
-    assert judge_queries(made, {lines: schemas[lines]}) == [], "a server that is away is told elsewhere"
+    assert judge_queries(made, {lines: schemas[lines]}) == [], "an unavailable server is reported elsewhere"
 
 
 def test_a_polled_source_needs_only_select_and_an_index() -> None:

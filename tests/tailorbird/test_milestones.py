@@ -35,8 +35,8 @@ def test_each_thing_is_reported_once_and_snapshots_every_five_seconds() -> None:
         "index main: first rows in its index: the page shows them, 10 s after the start",
     ]
     assert reported.news(rows, [], 30.0) == []
-    broken = part("join wide", "starting", "Kafka is away", rows=9.0)
+    broken = part("join wide", "starting", "Kafka is unavailable", rows=9.0)
     assert reported.news([broken], [], 31.0) == [
         "starting   join wide: r, rows 9",
-        "           last error: Kafka is away",
+        "           last error: Kafka is unavailable",
     ]

@@ -67,11 +67,11 @@ def checked(pipeline: Pipeline, condition: Callable[[], object], otherwise: str)
 
 def test_three_times_the_same_fatal_reason_and_it_stays_down(tmp_path: Path) -> None:
     """This holds for any position in the reason. The other processes keep running, and `status` shows the reason."""
-    statement = 'raise Fatal(f"purged behind {number}", "position_lost: resnapshot")'
+    statement = 'raise Fatal(f"purged after {number}", "position_lost: resnapshot")'
     with pipeline_of(tmp_path, statement) as pipeline:
         pipeline.start()
         checked(pipeline, lambda: pipeline.down, "it is started again and again")
-        assert pipeline.down == {"capture s": "purged behind 2; position_lost: resnapshot"}
+        assert pipeline.down == {"capture s": "purged after 2; position_lost: resnapshot"}
         for _ in range(20):
             pipeline.check()
         assert tries(tmp_path) == 3
@@ -83,7 +83,7 @@ def test_three_times_the_same_fatal_reason_and_it_stays_down(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "statement",
     [
-        'raise Retriable("Kafka is away")',
+        'raise Retriable("Kafka is unavailable")',
         'raise Fatal("abcdefghi"[number % 9])',
         'raise Fatal("same") if number % 3 else Retriable("other")',
         "sys.exit(1)",

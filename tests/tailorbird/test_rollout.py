@@ -60,7 +60,7 @@ class RolloutActions:
     def provision(self, running: Topology) -> None:
         def made() -> None:
             list(apply(running, plan(running, stores(self.world.servers)), stores(self.world.servers)))
-            built = World(running, self.world.schemas, self.world.servers)  # and `run` joins what is there
+            built = World(running, self.world.schemas, self.world.servers)  # and `run` joins the tables that exist
             self.world.states |= {name: one for name, one in built.states.items() if name not in self.world.states}
             self.world.layouts |= {name: one for name, one in built.layouts.items() if name not in self.world.layouts}
             self.world.collections |= built.collections
@@ -79,7 +79,7 @@ class RolloutActions:
     def move(self, name: str, number: int) -> IndexVersions:
         assert (name, number) in self.fresh, "queries would see old rows"
         one = self.versions.tables[name]
-        assert number == 1 or (name, number) in self.verified, "nobody has compared it"
+        assert number == 1 or (name, number) in self.verified, "it was not compared"
         indexes: dict[str, dict[int, Index]] = {index: dict(known) for index, known in one.indexes.items()}
         for index, known in indexes.items():
             live, other = known[one.serving].collection, known[number].collection

@@ -285,7 +285,7 @@ def test_each_start_has_a_log_of_its_own(tmp_path: Path) -> None:
 
 
 def test_the_configset_is_laid_down_again_only_when_it_changed(tmp_path: Path) -> None:
-    """Solr adds fields to its copy: an `up` in between must not take them away."""
+    """Solr adds fields to its copy: an `up` in between must not remove them."""
     install_configsets(tmp_path)
     config = tmp_path / "tailorbird" / "conf" / "solrconfig.xml"
     shipped = config.read_text()
@@ -304,11 +304,11 @@ def test_every_failure_of_a_parallel_start_is_reported() -> None:
     def start(name: ServiceName) -> None:
         begun.append(name)
         if name != "solr":
-            raise TailorbirdError(f"{name} failed", f"mend {name}")
+            raise TailorbirdError(f"{name} failed", f"repair {name}")
 
     with pytest.raises(TailorbirdError) as refused:
         _each(("kafka", "hbase", "solr"), start)
-    assert str(refused.value) == "kafka failed; mend kafka\nhbase failed; mend hbase"
+    assert str(refused.value) == "kafka failed; repair kafka\nhbase failed; repair hbase"
     assert sorted(begun) == ["hbase", "kafka", "solr"]
     with pytest.raises(UsageError, match="one reason"):
         _each(("kafka", "solr"), lambda name: _refuse() if name == "kafka" else None)

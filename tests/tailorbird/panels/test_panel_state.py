@@ -82,7 +82,7 @@ def test_a_url_that_says_none_is_refused(query: str) -> None:
     st.integers(1, 400), st.sampled_from(["minute", "hour", "day", "week", "month", "year"]), st.integers(0, 2 * DAY)
 )
 def test_a_range_holds_now_and_moves_by_ticks(count: int, unit: str, later: int) -> None:
-    """It ends behind the present moment, by a tick at most; viewers within one tick mean the same stretch."""
+    """It ends at most one tick after the present moment; viewers within one tick mean the same stretch."""
     wanted = range_of(f"last {count} {unit}s")
     span = stretch(Selection(range=wanted), TimeRange(), NOW + later)
     assert span is not None

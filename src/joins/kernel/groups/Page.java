@@ -3,7 +3,7 @@ package tailorbird.kernel;
 import java.nio.ByteBuffer;
 import java.util.*;
 
-/** Tuples in their order, each behind its length and in front of its count: a page of a bag. */
+/** Tuples in their order: a page of a bag. Each is written as its length, its bytes and its count. */
 final class Page {
   static final int MOST = 4096; // bytes; a tuple that is larger has a page of its own
   private static final int PARTED = 3072; // target size of the parts of a split page
