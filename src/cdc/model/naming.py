@@ -16,8 +16,8 @@ _TOPIC = re.compile(rf"[a-zA-Z0-9._-]{{1,{_LONGEST}}}")
 def change_topic(topology: str, table: TableId) -> str:
     """Return the topic of a source table's changes: `topology.source.database.table`, database and table escaped.
 
-    Names of letters, digits, `_` and `-` stay as they are (`cdc.model.escapes`). A name that is too long ends with a
-    hash. No two tables have the same topic, and `table_of` is the inverse.
+    Names of letters, digits, `_` and `-` stay as they are (`cdc.model.escapes`). No two tables have the same topic.
+    A topic name longer than 249 characters is cut and ends with a hash. `table_of` is the inverse for all other topics.
     """
     return bounded(f"{topology}.{escaped_table(table)}", _LONGEST, of=str(table))
 

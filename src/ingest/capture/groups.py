@@ -77,7 +77,10 @@ class IdleDetector:
         self._next = 0.0
 
     def __call__(self) -> bool:
-        """Wait until the gap ends or more events arrive. Returns True if none arrived."""
+        """Return whether the source is idle. Waits until `gap` seconds after the last report, or for the next event.
+
+        Returns False at once if an event arrives first.
+        """
         idle = self._nothing_within(max(0.0, self._next - self._clock()))
         if idle:
             self._next = self._clock() + self._gap

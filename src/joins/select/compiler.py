@@ -155,7 +155,11 @@ class _Planner:
     def _sent(
         self, bound: BoundTree, target: int, names: Sequence[str], wanted: Sequence[str], tag: str | None = None
     ) -> int:
-        """Plan a tree whose rows another fragment reads: only the wanted columns."""
+        """Add a fragment for a query whose rows another step reads. Return the fragment's number.
+
+        Its rows have only the `wanted` columns and go to `target`, the number of that step. The columns `names` are
+        their id, by default the query's key. `tag` precedes the ids of a UNION ALL's branch.
+        """
         items = {item.name: item for item in settled(bound).items}
         shown = [items[name].expression for name in names or bound.rows.primary_key]
         columns = [bound.tree.canonical(n.table, n.name)[1] for n in shown if isinstance(n, exp.Column)]

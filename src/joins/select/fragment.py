@@ -46,7 +46,11 @@ class Planning(Protocol):
 
 
 class TreeCompiler:
-    """Compiles one bound tree. `offsets`: where each table's columns begin in the flat list."""
+    """Compiles the joins of one query to a tree of plan nodes (`root`), then its expressions and WHERE (`finish`).
+
+    A joined row is one flat list: the columns of all tables in turn. `offsets` has the index of each table's first
+    column in that list, by alias.
+    """
 
     def __init__(self, planning: Planning, bound: BoundTree, settled: PlacedConditions) -> None:
         self.planning, self.bound, self.settled = planning, bound, settled

@@ -123,7 +123,11 @@ def _of_groups(flat: Flat, select: Select, key: exp.Expr) -> exp.Expr:
 
 
 def _in_words(flat: Flat, node: exp.Expr) -> exp.Expr | None:
-    """Return a flat column as the query's expression; None if the query cannot express it."""
+    """Return a column of the flattened query by the name that the original query can use for it.
+
+    For example, the flat `q/o.id` is `q.order_id` where the query reads `(SELECT o.id AS order_id …) q`. Returns None
+    if no name in the query's scope means this column.
+    """
     assert isinstance(node, exp.Column)  # keys consist of columns
     alias, name = node.table, node.name
     while alias.startswith(PAIRS):

@@ -80,7 +80,10 @@ def _double(value: Any) -> bytes:
 
 
 def whole(payload: bytes) -> bytes:
-    """Return all values of a row, for a node that reads it."""
+    """Return the text of all values of a row's payload: the `picks` of a change detector in front of a node.
+
+    A node must see every change of a row. A group sees only those of its `contribution`.
+    """
     return values_text(payload)
 
 

@@ -174,7 +174,11 @@ def _quarantine(topology: Topology) -> list[DeadLetterRow]:
 
 
 def _wanted(topology: Topology, ids: Sequence[str] | None, all_: bool) -> list[DeadLetterRow]:
-    """Return the open records among the given ids, and print a note for each settled one."""
+    """Return the open records with the given ids, or all open records with `--all`.
+
+    Prints a note for each given record that is already settled. Raises UsageError without ids or `--all`, with both,
+    and for an unknown id.
+    """
     if bool(ids) == all_:
         raise UsageError("no dead-letter records given", "give ids from `tailorbird dead-letters list`, or --all")
     dead_letters, kept = _read(topology, None), _quarantine(topology)

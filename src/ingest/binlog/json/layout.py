@@ -159,7 +159,11 @@ class _Layout:
 
 
 class JsonLayouts(dict[int, LayoutFunction]):
-    """The functions of one column by document length. `learn` receives the documents that none of them could read."""
+    """Generated decoders of one JSON column, by the length of the document in bytes.
+
+    Each decodes documents of one layout, and returns `MISS` for others of its length. Pass every document that no
+    decoder could read to `learn`: it generates a decoder once enough of them have the same length.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -86,7 +86,10 @@ def stretch(chosen: Selection, default: TimeRange, now_ms: int) -> Span | None:
 
 
 def tick_ms(wanted: TimeRange) -> int:
-    """Return how long a relative range keeps its bounds."""
+    """Return the step in milliseconds in which a relative range ("last 7 days") moves.
+
+    Between two steps its bounds stay the same, so all viewers send the same query and share its result.
+    """
     return max(tick for tick in _TICKS if tick == SECOND or tick * 1000 <= _length(wanted))
 
 
