@@ -47,7 +47,7 @@ def assert_incomplete(captured: CapturedDatabase) -> None:
     assert ran.returncode == 1
     ran = tailorbird("status", str(captured.file), "--json")
     (one,) = (reported for line in ran.stdout.splitlines() if (reported := json.loads(line))["kind"] == "incomplete")
-    assert (one["stage"], one["letters"], one["tables"]) == ("capture", 2, ["wide"])
+    assert (one["stage"], one["dead_letters"], one["tables"]) == ("capture", 2, ["wide"])
     ran = tailorbird("doctor", str(captured.file))
     assert f"WARNING capture shop.{captured.name}.t: complete: 2 dead letters" in ran.stdout
 
