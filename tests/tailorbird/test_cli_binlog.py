@@ -35,7 +35,7 @@ def test_a_corrupt_file_names_its_place_and_exits_3(tmp_path: Path) -> None:
     done = run("dump", str(path))
     assert done.returncode == 3
     assert len(done.stdout.splitlines()) > 100
-    assert "read until then: " in done.stderr
+    assert "read before the error: " in done.stderr
     assert "binlog.000001:" in done.stderr
     assert "checksum" in done.stderr
     assert "Traceback" not in done.stderr
