@@ -108,7 +108,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     [
         (["--help"], "capture"),
         (["capture", "--help"], "TOPOLOGY"),
-        (["validate", "topologies/shop.yml"], "is right"),
+        (["validate", "topologies/shop.yml"], "is valid"),
         (["binlog", "dump", "SAMPLE"], '"op"'),
     ],
     ids=["help", "capture", "validate", "binlog"],

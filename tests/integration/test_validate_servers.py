@@ -77,7 +77,7 @@ def checked(unique: Callable[[str], str], tmp_path: Path) -> Iterator[CheckedTop
 def test_queries_are_compiled_with_the_servers_columns(checked: CheckedTopology) -> None:
     """Misspelt columns, joins that miss the key, views and geometries used as text are reported before anything
     runs."""
-    assert "is right" in checked.said(RIGHT)
+    assert "is valid" in checked.said(RIGHT)
     columns = json.loads(checked.said(RIGHT, "--json"))["tables"]["wide"]
     assert columns == ["id", "customer_id", "mail", "place", "status", "name"]
     assert "unknown column nme" in checked.said(RIGHT, facet="nme")
@@ -86,7 +86,7 @@ def test_queries_are_compiled_with_the_servers_columns(checked: CheckedTopology)
     assert "or a join by the primary key" in checked.said(
         "SELECT o.id, c.name FROM shop.orders o LEFT JOIN shop.customers c ON c.mail = o.mail"
     )
-    assert "is right" in checked.said("SELECT o.id, ST_AsText(o.place) AS name FROM shop.orders o")
+    assert "is valid" in checked.said("SELECT o.id, ST_AsText(o.place) AS name FROM shop.orders o")
     assert "point in UPPER(o.place)" in checked.said("SELECT o.id, upper(o.place) AS name FROM shop.orders o")
     view = checked.said("SELECT l.id, l.status AS name FROM shop.loud l")
     assert f"{checked.name}.loud: is a view: the log contains no rows of it" in view
@@ -97,10 +97,10 @@ def test_queries_are_compiled_with_the_servers_columns(checked: CheckedTopology)
 def test_unavailable_servers_and_missing_tables_are_reported(checked: CheckedTopology) -> None:
     """They leave a topology valid, as far as it can be checked."""
     gone = checked.said("SELECT g.id, g.name FROM shop.gone g")
-    assert "is right" in gone
+    assert "is valid" in gone
     assert f"not checked: columns, keys and types of wide: source shop: {checked.name}.gone: there is no such" in gone
     unavailable = checked.said(RIGHT, port=9)
-    assert "is right" in unavailable
+    assert "is valid" in unavailable
     assert "not checked: columns, keys and types of wide: source shop at 127.0.0.1:9: " in unavailable
     assert "not checked" not in checked.said(RIGHT, "--offline", port=9)
 
