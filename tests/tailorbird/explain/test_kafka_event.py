@@ -30,7 +30,7 @@ def test_a_record_is_read_or_named_as_gone() -> None:
     with RecordReader(Brokers(servers())) as log:
         assert [log.record(name, 0, offset) for offset in (2, 0)] == [(b"k", b"b"), (b"k", b"a")]
         hole, beyond, nowhere = (log.record(*at) for at in ((name, 0, 1), (name, 0, 9), (f"{name}_not", 0, 0)))
-        for taken, word in ((hole, "compaction"), (beyond, "recreated"), (nowhere, "not there")):
+        for taken, word in ((hole, "compaction"), (beyond, "recreated"), (nowhere, "does not exist")):
             assert isinstance(taken, MissingRecord)
             assert word in taken.why
         admin.delete_records([TopicPartition(name, 0, 2)])
