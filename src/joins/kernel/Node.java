@@ -27,7 +27,8 @@ final class Node {
     constants = new byte[lookups.length][];
     for (int i = 0; i < lookups.length; i++) {
       keys[i] = Source.ints(Message.at(Message.at(node, "keys"), Integer.valueOf(i)));
-      constants[i] = Message.at(Message.at(node, "constants"), Integer.valueOf(i)).asText().getBytes(StandardCharsets.UTF_8);
+      String rest = Message.at(Message.at(node, "constants"), Integer.valueOf(i)).asText();
+      constants[i] = rest.getBytes(StandardCharsets.UTF_8);
     }
   }
 
