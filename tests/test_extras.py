@@ -148,7 +148,7 @@ def test_a_missing_extra_is_named(arguments: list[str], extra: str) -> None:
         ("poll", ["ingest.poll"], ()),
         ("formats", ["cdc.formats"], ()),
         ("dashboard", ["tailorbird.web.dashboard"], ()),
-        ("console", ["console"], PAGES),
+        ("console", ["tailorbird"], PAGES),
     ],
 )
 def test_one_extra_installs_everything_its_stage_needs(extra: str, packages: list[str], but: tuple[str, ...]) -> None:

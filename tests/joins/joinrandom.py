@@ -227,7 +227,7 @@ class Generator:
 
 
 def _literal(type_: str, chance: random.Random) -> str:
-    value = value_of(type_, chance)
+    value = value_of(type_.removesuffix("?"), chance)
     return f"'{value}'" if isinstance(value, str) else str(value)
 
 
