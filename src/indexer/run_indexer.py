@@ -1,4 +1,4 @@
-"""Run one indexer process: HBase's replication → one Solr collection, until SIGTERM."""
+"""Run one indexer process until SIGTERM: it receives HBase's replication and writes Solr."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ AnyProcessor = Processor | ForeignProcessor
 
 
 class AnyCollection(Collection, ConditionalCollection, Protocol):
-    """Target of an index's documents, for all kinds of tables."""
+    """A collection for joined tables and external tables alike."""
 
 
 def choose_index(topology: Topology, name: str | None) -> Index:
-    """Return the index that a process serves: the named one, or the only one. Raises UsageError otherwise."""
+    """Return the index called `name`, or the topology's only index if `name` is None. Raises UsageError otherwise."""
     known = ", ".join(topology.indexes) or "none: add `indexes:` to the topology"
     if name is None:
         if len(topology.indexes) != 1:
@@ -62,8 +62,9 @@ def choose_index(topology: Topology, name: str | None) -> Index:
 def holding(
     process: Callable[[Edits, float], Tally], stopped: threading.Event, health: HealthTracker
 ) -> Callable[[Edits], Tally]:
-    """Return a function that retries `process` while a server is unavailable, until it succeeds or `_HOLD_SECONDS` have
-    passed."""
+    """Return a function that calls `process` again while a server is unavailable, for at most `_HOLD_SECONDS`.
+
+    It returns the result of the first success, or raises the last Retriable. `health` records the failures."""
 
     def handle(edits: Edits) -> Tally:
         give_up = time.monotonic() + _HOLD_SECONDS
@@ -85,11 +86,11 @@ def holding(
 
 
 def run_index(topology: Topology, index_name: str | None, *, metrics_port: int = 0) -> None:
-    """Index until SIGTERM or SIGINT. Raises TailorbirdError if it cannot start or must not continue.
+    """Run the indexer of one index until SIGTERM or SIGINT. Raises TailorbirdError if it cannot start or must not
+    continue.
 
-    A batch of edits is acknowledged when Solr or the dead-letter topic has stored every row of it. HBase sends batches
-    that are unacknowledged at the end of the process to the next one: nothing is stored here.
-    """
+    A batch of edits is acknowledged when Solr or the dead-letter topic has stored every row of it. The process
+    stores nothing itself: HBase sends unacknowledged batches to the next process."""
     index = choose_index(topology, index_name)
     _quiet_libraries()
     stopped = threading.Event()
@@ -131,7 +132,7 @@ def _serve(
     stopped: threading.Event,
     failed: Callable[[TailorbirdError], None],
 ) -> None:
-    """Listen, announce the process, and handle batches until `stopped`."""
+    """Listen for region servers, register in ZooKeeper, and process batches until `stopped` is set."""
     process = holding(indexing.process, stopped, metrics.health)
 
     def handle(edits: Edits) -> None:
@@ -206,7 +207,7 @@ class Indexing:
             log.warning("tombstones_not_purged", reason=str(error))
 
     def warn_without_collections(self) -> None:
-        """Log a missing collection: nothing can be indexed then."""
+        """Log a warning if a target collection is missing, because nothing can be indexed then."""
         try:
             for name in self._targets.read().collections:
                 if not self._collection(name).exists():
@@ -220,7 +221,7 @@ class Indexing:
         return table.salt_buckets if table else 0
 
     def close(self) -> None:
-        """Wait for running posts."""
+        """Wait for running posts, and close the connections."""
         for collection in self._collections.values():
             collection.close()
 
@@ -256,8 +257,7 @@ def build_processor(
     dead_letters: DeadLetters,
     progress: ProgressStore | None = None,
 ) -> AnyProcessor:
-    """Return a processor for the edits of an index's table and some collections, or, without `progress`, for its
-    rows."""
+    """Return a processor that indexes a table's edits, or single rows if `progress` is None, into the collections."""
 
     def clock_ms() -> int:
         return time.time_ns() // 1_000_000

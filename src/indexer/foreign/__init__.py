@@ -1,1 +1,1 @@
-"""External tables, which other systems write."""
+"""Index external tables: HBase tables that another system writes, with a layout that the topology describes."""

@@ -1,11 +1,13 @@
-"""Index the edits of an external table, and resume a batch where its previous process stopped.
+"""Index the edits of an external table. An interrupted batch resumes where the previous process stopped.
 
-A row of such a table costs more than one of a Tailorbird table: it is read, and written conditionally
-(indexer.foreign.writer). A batch of 64 MB may take minutes. HBase waits for one minute, and cannot be answered for a
-part of a batch. So the progress is stored in ZooKeeper after every few hundred rows. A batch that is sent again, to
-this process or another, is skipped up to there. A serial peer ships a region's edits in the order of their sequence
-numbers, so one number is enough.
-"""
+An external table is an HBase table that another system writes. Its edits may lack columns of the row, so each
+changed row is read from HBase and written to Solr conditionally (indexer.foreign.writer). A batch of 64 MB may take
+minutes.
+
+HBase waits only one minute for an answer, and no answer can cover a part of a batch. So the indexer stores its
+progress in ZooKeeper after every few hundred rows. When HBase sends the batch again, to any process, the stored part
+is skipped. A serial peer ships the edits of a region in the order of their sequence numbers, so one number describes
+the progress."""
 
 from __future__ import annotations
 
@@ -28,10 +30,10 @@ _NEWEST = 2**63  # version of a row that was read in its current state
 
 
 class RegionProgress(NamedTuple):
-    """Progress of a region's batch: every edit below `sequence` is indexed, and the first `writes` of that one.
+    """Progress of a region's batch. Edits below `sequence` are indexed, and so are the first `writes` of that edit.
 
-    `parts`, `accepted` and `dead` are the counts of the batch so far, so that its tally is complete in the end.
-    """
+    `parts`, `accepted` and `dead` count the parts, accepted documents and dead letters of the batch so far. A
+    resumed batch needs them to report its totals."""
 
     sequence: int = 0
     writes: int = 0
@@ -40,16 +42,15 @@ class RegionProgress(NamedTuple):
     dead: int = 0
 
     def has(self, sequence: int, write: int) -> bool:
-        """Return whether a write is indexed, by its edit and its place there."""
+        """Return whether write number `write` (from 0) of edit `sequence` is already indexed."""
         return (sequence, write) < (self.sequence, self.writes)
 
 
 class ProgressStore(Protocol):
-    """Stores the progress of running batches (indexer.rebuild.zk_state). Raises Retriable while the store is
-    unavailable.
+    """Stores the progress of running batches by region (implemented by indexer.rebuild.zk_state).
 
-    If progress is lost in a restart, a batch starts again, which is only slower.
-    """
+    Raises Retriable while the store is unavailable. If stored progress is lost, a batch starts again, which is only
+    slower."""
 
     def read(self, region: bytes) -> RegionProgress | None: ...
     def write(self, region: bytes, progress: RegionProgress) -> None: ...
@@ -57,7 +58,8 @@ class ProgressStore(Protocol):
 
 
 class NoProgress:
-    """Stores nothing: each batch starts again. For callers that index rows and no batches."""
+    """A progress store that stores nothing, so each batch starts again. For callers that index rows instead of
+    batches."""
 
     def read(self, region: bytes) -> RegionProgress | None:
         """Return None."""
@@ -72,7 +74,9 @@ class NoProgress:
 
 @dataclass(slots=True)
 class _Part:
-    """Rows of a region's edits that are indexed at once, with the writes to each, and the place where they end."""
+    """Some rows of a region's edits that are indexed together, with the writes to each row.
+
+    The part ends after the first `writes` of edit `sequence`."""
 
     touched: dict[bytes, list[Write]] = field(default_factory=dict)
     sequence: int = 0
@@ -80,8 +84,10 @@ class _Part:
 
 
 class ForeignProcessor:
-    """Counterpart of `indexer.index.processor.Processor` for an external table, with its contract. It serves one or
-    more collections, each with its own conditional writes. Tallies are those of the first collection."""
+    """Indexes the edits of one external table into one or more collections.
+
+    It has the contract of `indexer.index.processor.Processor`: `process` returns once every document or dead letter
+    is stored. Tallies count the documents of the first collection only."""
 
     def __init__(
         self,
@@ -104,10 +110,10 @@ class ForeignProcessor:
         ]
 
     def process(self, edits: Edits, *, give_up: float) -> Tally:
-        """Index a batch. Raises Retriable if a server is unavailable or `give_up` (monotonic) has passed.
+        """Index a batch and return its counts. `give_up` is a time of the `monotonic` clock, in seconds.
 
-        HBase then sends the batch again, and it resumes. A row that was read after an event shows the event.
-        """
+        Raises Retriable if a server is unavailable or `give_up` has passed. HBase then sends the batch again, and
+        the next attempt resumes after the stored progress."""
         tally = Tally()
         under_way = []
         for region in edits.regions:
@@ -123,8 +129,9 @@ class ForeignProcessor:
         return tally
 
     def _run(self, edits: Edits, region: bytes, before: RegionProgress, give_up: float) -> RegionProgress:
-        """Index a region's edits after `before`. Return the new progress. The end is not stored, because HBase gets its
-        answer."""
+        """Index a region's edits after `before`. Return the new progress.
+
+        The progress after the last part is not stored: HBase is answered instead."""
         progress = before
         for part in self._parts(edits, region, before):
             if progress is not before:
@@ -142,7 +149,7 @@ class ForeignProcessor:
         return progress
 
     def index_rows(self, changes: Iterable[RowChange]) -> Tally:
-        """Index rows in their current state in HBase, regardless of the changes."""
+        """Index rows in their current state in HBase. Only the keys of `changes` are used."""
         keys: dict[bytes, set[Column]] = {change.row: set() for change in changes if self._table.covers(change.row)}
         return self._each(lambda writer, tally: writer.complete(keys, tally), keys)
 
@@ -166,8 +173,10 @@ class ForeignProcessor:
         return tallies[0]
 
     def _parts(self, edits: Edits, region: bytes, done: RegionProgress) -> Iterator[_Part]:
-        """Yield a region's writes that may change a document, some rows at a time. A row that was read after all writes
-        of the batch is not read again for the later ones."""
+        """Yield a region's writes that may change a document, some rows at a time.
+
+        A later write to a row is skipped if an earlier part already read the row, because that read contained the
+        write."""
         part = _Part()
         read: dict[bytes, set[Column]] = {}
         for edit in edits.entries():
@@ -188,6 +197,7 @@ class ForeignProcessor:
             yield part
 
     def _shown(self, write: Write, read: dict[bytes, set[Column]]) -> bool:
-        """Return whether an earlier part of the batch has read the result of a write."""
+        """Return whether an earlier part of the batch read the row, or the columns of this write, and so saw the
+        write."""
         columns = read.get(write.row)
         return columns is not None and (self._table.mapping == "row" or columns_of([write]) <= columns)

@@ -1,4 +1,4 @@
-"""Read rows of external tables."""
+"""Read rows of external tables through HBase's Thrift server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAGE = 1000
 
 
 class ForeignReader:
-    """Reads one external table through HBase's Thrift server. Threads may share it; each has its own connection."""
+    """Reads one external table through HBase's Thrift server. Threads may share it: each has its own connection."""
 
     def __init__(self, thrift: str, table: ForeignTable, *, timeout: float = 20.0) -> None:
         self._thrift, self._table, self._timeout_ms = thrift, table, round(timeout * 1000)
@@ -34,8 +34,9 @@ class ForeignReader:
         return [_row(key, cells) for key, cells in found if cells]
 
     def pages(self, bucket: int, after: bytes | None) -> Iterator[list[RowChange]]:
-        """Yield the keys of all rows after a key, in order, as changes without cells. An external table is one
-        bucket."""
+        """Yield pages of all rows whose key is greater than `after`, in order, as changes without cells.
+
+        An external table has a single bucket, so `bucket` is ignored."""
         start = (self._table.start_row or b"") if after is None else after + b"\x00"
         with self._answering():
             page: list[RowChange] = []

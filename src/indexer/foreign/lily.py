@@ -37,15 +37,17 @@ _EXTRA_FIELDS = {"row-field", "column-family-field", "table-name-field"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedTopology:
-    """The topology's text, and one sentence for each element of the XML that it omits."""
+    """The topology as YAML text. `left_out` has one sentence for each element of the XML that could not be
+    converted."""
 
     text: str
     left_out: tuple[str, ...]
 
 
 def import_lily(xml: str, *, file: str, name: str) -> ImportedTopology:
-    """Read an indexer's XML. Raises UsageError if it is not one. `name` is the name of the topology, its table and its
-    index."""
+    """Convert the XML of one hbase-indexer. Raises UsageError if `xml` is not such a configuration.
+
+    `file` is the path for error messages. `name` becomes the name of the topology, its table and its index."""
     try:
         root = ElementTree.fromstring(xml)
     except ElementTree.ParseError as error:

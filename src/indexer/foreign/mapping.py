@@ -1,4 +1,4 @@
-"""Convert rows of external tables to documents, by a hand-written layout."""
+"""Convert rows of external tables to Solr documents, by the fields that the topology declares."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ForeignRow(NamedTuple):
 
 
 class ForeignMapper:
-    """Converts rows of an external table to documents. It has no mutable state, so threads may share it."""
+    """Converts rows of an external table to documents. Threads may share it, because it has no mutable state."""
 
     def __init__(self, table: ForeignTable, search: Iterable[str]) -> None:
         self._table, self._search = table, tuple(search)
@@ -39,14 +39,18 @@ class ForeignMapper:
         self.fields = (*made, *words, Field(name=fields.ROW_KEY, type="string", stored=True))
 
     def key(self, row: bytes, column: Column | None = None) -> str:
-        """Return the document's id: the row key, or row, family and qualifier joined with hyphens. Raises Skippable if
-        it is not text."""
+        """Return the document's id: the row key or, for one document per cell, row, family and qualifier joined by
+        hyphens.
+
+        Raises Skippable if a part is not UTF-8 text."""
         if column is None:
             return self._text(row)
         return "-".join(self._text(part, within=True) for part in (row, *column))
 
     def documents(self, row: bytes, cells: Cells, *, version: int, now_ms: int) -> dict[str, Document]:
-        """Return the documents of a row by id. Raises Skippable with the column that cannot be read."""
+        """Return the documents of a row by id. Raises Skippable, naming the column, if a cell cannot be decoded.
+
+        `version` is stored as the document's fence (see docs/glossary.md), `now_ms` as the time of indexing."""
         if self._table.mapping == "column":
             return {
                 self.key(row, column): self._document(row, {column: value}, version, now_ms, column)
@@ -58,15 +62,15 @@ class ForeignMapper:
         return {self.key(row): self._document(row, cells, version, now_ms, None)}
 
     def concerns(self, write: Write) -> bool:
-        """Return whether a write may change a document."""
+        """Return whether a write is to a row and a column family that this table's documents use."""
         return self._table.covers(write.row) and write.family.decode(errors="replace") in self._table.families
 
     def tombstone(self, key: str, row: bytes, *, version: int) -> Document:
-        """Return the tombstone of a deleted document."""
+        """Return the document that replaces a deleted one. It has only the id, the row key and the version."""
         return {fields.UNIQUE_KEY: key, fields.FENCE: version, fields.ROW_KEY: row.hex()}
 
     def wants(self, column: Column) -> bool:
-        """Return whether a field uses a column."""
+        """Return whether any field of the document is filled from this column."""
         return any(field.matches(*column) for field in self._table.fields if field.family)
 
     def _document(self, row: bytes, cells: Cells, version: int, now_ms: int, column: Column | None) -> Document:

@@ -1,11 +1,12 @@
 """Write the documents of an external table's rows into one collection, by compare-and-set.
 
-An event only shows that a row has changed. So the writer asks Solr for the document's `_version_`, then reads the row,
-then writes the result on condition that the version is unchanged; if it is not, it starts again. Of two writers the
-later one has read the row after the earlier one. So regardless of repeated, reordered or duplicate work, the last write
-contains the last state. A deleted row leaves a tombstone, because a write on condition of "absent" could otherwise
-restore it.
-"""
+An edit only shows that a row has changed. So the writer reads the document's `_version_` from Solr, then the row
+from HBase, and writes the result on condition that the version is unchanged. If another writer was faster, it
+repeats all three steps. Of two writers, the later one read the row after the earlier one. So the last write contains
+the last state, even if work is repeated, reordered or done twice.
+
+A deleted row leaves a tombstone. Without one, a delayed write on condition that the document is absent could restore
+the row."""
 
 from __future__ import annotations
 
@@ -32,12 +33,13 @@ class ForeignRows(Protocol):
 
 
 class ConditionalCollection(Protocol):
-    """A collection with conditional writes (indexer.solr.solr_collection). Raises Retriable while Solr is unavailable.
+    """A collection with conditional writes (indexer.solr.solr_collection). Raises Retriable while Solr is
+    unavailable.
 
-    `versions` returns `_version_` of the existing documents, including tombstones. `put_if` writes documents that each
-    contain `_version_` (-1: must be absent). It returns the keys whose condition failed, and the documents that Solr
-    refused. `keys_of` returns the documents of a row, visible or not yet.
-    """
+    - `versions` returns `_version_` of the existing documents by id, including tombstones.
+    - `put_if` writes documents that each contain `_version_` (-1: must be absent). It returns the ids whose
+      condition failed, and the documents that Solr refused.
+    - `keys_of` returns the ids of a row's documents, including those that queries do not see yet."""
 
     def ensure_fields(self, wanted: Iterable[Field]) -> bool: ...
     def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[RefusedDocument]: ...
@@ -67,8 +69,9 @@ class ForeignWriter:
         self._fields_known = False
 
     def complete(self, touched: Mapping[bytes, set[Column]], tally: Tally) -> list[DeadLetter]:
-        """Update the documents of some rows to the state in HBase, by read and compare-and-set. `touched` names the
-        columns that an event wrote or deleted."""
+        """Update the documents of some rows to the rows' current state in HBase, by compare-and-set.
+
+        `touched` gives for each row key the columns that an edit wrote or deleted."""
         self._ensure_fields()
         dead_letters: list[DeadLetter] = []
         waiting = touched
@@ -124,8 +127,9 @@ class ForeignWriter:
         return [*dict.fromkeys([*(owners[key] for key in conflicts), *again])]
 
     def _known_ids(self, keys: Mapping[bytes, set[Column]]) -> tuple[list[str], dict[str, bytes], list[DeadLetter]]:
-        """Return the ids that rows have or had, each with its row. Ids of a column mapping are read from both HBase and
-        Solr."""
+        """Return the ids of all documents that the rows have or had, the row of each id, and dead letters.
+
+        With one document per cell (`mapping: column`), the ids are read from both HBase and Solr."""
         owners: dict[str, bytes] = {}
         dead_letters: list[DeadLetter] = []
         now = {each.row: each for each in self._rows.rows(list(keys))} if self._table.mapping == "column" else {}
@@ -144,7 +148,10 @@ class ForeignWriter:
         return list(owners), owners, dead_letters
 
     def post_events(self, touched: Mapping[bytes, list[Write]], tally: Tally) -> list[DeadLetter]:
-        """Treat each write as the whole row, fenced by its timestamps; no row is read."""
+        """Write the documents from the edits alone (`read_row: never`): each row's writes are taken as the whole
+        row.
+
+        No row is read. The documents are fenced by the timestamps of the writes."""
         self._ensure_fields()
         dead_letters: list[DeadLetter] = []
         documents: list[tuple[bytes, Document]] = []
@@ -175,7 +182,7 @@ class ForeignWriter:
 
 
 def _merged(row: bytes, writes: Sequence[Write]) -> tuple[dict[Column, bytes], int, bool]:
-    """Return the live cells, the version and whether the row is deleted, over all its families."""
+    """Return a row's live cells, its version, and whether the whole row is deleted, over all column families."""
     cells: dict[Column, bytes] = {}
     changes = []
     for family in dict.fromkeys(write.family for write in writes):
@@ -187,8 +194,7 @@ def _merged(row: bytes, writes: Sequence[Write]) -> tuple[dict[Column, bytes], i
 
 
 def columns_of(writes: Sequence[Write]) -> set[Column]:
-    """Return the columns that writes name. A delete of a family names none, and only the order of the log protects
-    it."""
+    """Return the columns that the writes name. A delete of a whole family names none."""
     return {(write.family, qualifier) for write in writes for qualifier in write.cells if qualifier}
 
 

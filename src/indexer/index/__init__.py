@@ -1,1 +1,1 @@
-"""Conversion of batches of edits to documents."""
+"""Convert batches of edits of a joined table to Solr documents."""

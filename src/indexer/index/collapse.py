@@ -1,11 +1,10 @@
-"""Merge the cells and delete markers of each row in a batch of edits, with the version that fences it.
+"""Merge the cells and delete markers of each row in a batch, and compute the version that Solr's fence compares.
 
     version = 2 · max(timestamps of cells and delete markers) + (1 if the newest is a row's delete marker)
 
-A marker hides cells with its own timestamp and older ones, anywhere in the batch, as in HBase. So a delete at
-`timestamp` and a put at `timestamp + 1` result in the put in either order, and a delete wins over a put with the same
-timestamp.
-"""
+As in HBase, a marker hides cells with the same or an older timestamp, anywhere in the batch. So a delete at
+`timestamp` and a put at `timestamp + 1` result in the put in either order. A delete wins over a put with the same
+timestamp."""
 
 from __future__ import annotations
 
@@ -16,12 +15,10 @@ from indexer.peer.wire import DELETE, DELETE_COLUMN, DELETE_FAMILY, DELETE_FAMIL
 
 
 class RowChange(NamedTuple):
-    """State of one row after a batch: `cells` are the live ones by qualifier, `deleted`: a row delete is the newest
-    write.
+    """State of one row after a batch. `cells` are its live cells by qualifier.
 
-    `cells` may be less than the row, because a batch contains only what was written in it. `version` increases with
-    every write.
-    """
+    `deleted` means that the newest write is a row delete. `cells` may lack columns, because a batch contains only
+    what was written in it. `version` increases with every write of the row."""
 
     row: bytes
     version: int

@@ -12,7 +12,7 @@ from indexer.index.processor import Tally
 
 
 class IndexMetrics:
-    """Results of the batches of one index; served on 127.0.0.1 if a port is given."""
+    """Counts the batches of one index and their results. Serves the counters on 127.0.0.1 if a port is given."""
 
     def __init__(self, index: str, port: int) -> None:
         self.health = HealthTracker()
@@ -45,12 +45,12 @@ class IndexMetrics:
             serve_operation(port, lambda: (self.health.judge(time.monotonic()), {}), registry)
 
     def handled(self, tally: Tally, lag_seconds: float) -> None:
-        """Record that a batch was acknowledged."""
+        """Count a batch that was acknowledged. `lag_seconds` is the age of its newest edit."""
         self._documents.inc(tally.accepted)
         self._barriers.inc(tally.barriers)
         self._dead.inc(tally.dead)
         self._lag.set(max(0.0, lag_seconds))
 
     def sent_back(self) -> None:
-        """Record that a batch was sent back; HBase keeps it and sends it again."""
+        """Count a batch that was not acknowledged. HBase keeps it and sends it again."""
         self._sent_back.inc()

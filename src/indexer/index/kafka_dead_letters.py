@@ -23,13 +23,12 @@ _LONGEST = 700_000
 
 
 class KafkaDeadLetters:
-    """The dead-letter topic, connected at the first dead letter; threads may share it.
+    """The dead-letter topic of one index, connected at the first dead letter. Threads may share it.
 
     Delivery is at least once: a batch that HBase sends again writes its dead letters again. The key is
-    `indexer/<index>/<row, hex>`, the value JSON with `format, stage, index, row (hex), version, reason, cells
-    {qualifier: base64}, omitted {qualifier: bytes}`. If a row exceeds the maximum size of a Kafka record, the longest
-    cells are omitted; the row key finds them in HBase.
-    """
+    `indexer/<index>/<row, hex>`. The value is JSON with `format, stage, index, row (hex), version, reason, cells
+    {qualifier: base64}, omitted {qualifier: bytes}`. If a row exceeds the maximum size of a Kafka record, its
+    longest cells are omitted. A reader then finds them in HBase by the row key."""
 
     def __init__(self, brokers: Brokers, *, topology: str, index: str, replication_factor: int) -> None:
         self._servers, self._index = brokers, index
@@ -39,10 +38,10 @@ class KafkaDeadLetters:
         self._open = OpenRows(brokers, self._topic, index)
 
     def accepted(self, rows: Mapping[bytes, int]) -> None:
-        """Settle the dead-letter records of rows of which this version, or an older one, was refused before.
+        """Mark the dead-letter records of rows as settled: Solr has now accepted the row.
 
-        Without open records it only reads the clock. While Kafka is unavailable, the records stay open.
-        """
+        `rows` gives the accepted version by row key. Only records of this version or an older one are settled. If no
+        record is open, only the clock is read. While Kafka is unavailable, the records stay open."""
         with self._lock:
             self._open.look()
             known = self._open.rows

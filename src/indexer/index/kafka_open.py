@@ -1,8 +1,7 @@
-"""Rows of an index with open dead-letter records: read from the topic once, then only new records.
+"""Track the rows of an index that have open (unsettled) dead-letter records.
 
-So a restart forgets nothing, and records of other indexers are included. While Kafka is unavailable, indexing
-continues, and nothing is settled until a later look.
-"""
+The topic is read once from its start, then only new records are read. So a restart forgets nothing, and records that
+other indexers wrote are included. While Kafka is unavailable, indexing continues and records are settled later."""
 
 from __future__ import annotations
 
@@ -14,12 +13,13 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from cdc.model.brokers import Brokers
 from cdc.model.dead_letter_end import STAGE
 
-_EVERY = 5.0  # seconds between two looks
+_EVERY = 5.0  # seconds between two reads of the topic
 _TIMEOUT = 10.0
 
 
 class OpenRows:
-    """The open rows of one index: row key → the version that was refused last, and its record's offset."""
+    """The rows of one index with an open dead-letter record: row key → version that was last refused, and record
+    offset."""
 
     def __init__(self, brokers: Brokers, topic: str, index: str) -> None:
         self._brokers, self._topic, self._index = brokers, topic, index
@@ -29,13 +29,13 @@ class OpenRows:
         self.rows: dict[bytes, tuple[int, int]] = {}
 
     def look(self) -> None:
-        """Read what came since the last look, unless that was a moment ago."""
+        """Read the records that arrived since the last call. Does nothing if that was less than a few seconds ago."""
         if time.monotonic() - self._looked < _EVERY:
             return
         self._looked = time.monotonic()
         try:
             self._read()
-        except KafkaException:  # the next look continues where this one stopped
+        except KafkaException:  # the next call continues where this one stopped
             if self._consumer is not None:
                 self._consumer.close()
                 self._consumer = None

@@ -146,8 +146,9 @@ Writer = Callable[[Document, bytes], None]
 
 
 def _writer(column: LayoutColumn, *, queried: bool) -> Writer:
-    """Return a function that decodes a cell and writes the fields of its column. `string` columns need none, they are
-    decoded in bulk."""
+    """Return a function that decodes a cell and writes the Solr fields of its column.
+
+    `queried` adds the field that queries use. Not called for `string` columns, which are decoded in bulk."""
     name, kind, decode = column.name, column.type.member.kind, decoder(column.type)
     exact, query, located = _EXACT.get(kind), fields.query_field(column.name), fields.location_field(column.name)
 
@@ -188,18 +189,18 @@ def _writer(column: LayoutColumn, *, queried: bool) -> Writer:
 
 
 def solr_type(kind: Kind) -> str:
-    """Return the type of the field that contains a kind's values exactly."""
+    """Return the Solr field type that stores every value of a kind without loss."""
     return _FIELD_TYPES[kind]
 
 
 def solr_value(kind: Kind, value: Canonical) -> Value:
-    """Convert a canonical value (not NULL) to the value of its field."""
+    """Convert a canonical value (not NULL) to the value that its Solr field stores."""
     exact = _EXACT.get(kind)
     return exact(value) if exact else value  # type: ignore[return-value]  # NULL never comes here
 
 
 def indexed_row(types: Mapping[str, LogicalType], row: Mapping[str, Canonical]) -> dict[str, Canonical]:
-    """Convert a row of canonical values to the values of its document; columns without a type do not change."""
+    """Convert a row of canonical values to the values of its document. Columns that `types` lacks stay as they are."""
     return {name: _indexed(types[name], value) if name in types else value for name, value in row.items()}
 
 
@@ -211,12 +212,10 @@ def _indexed(type_: LogicalType, value: Canonical) -> Canonical:
 
 
 class Mapper:
-    """Creates the documents of one layout; built once per layout and index, then called per row. It has no mutable
-    state, so threads may share it.
+    """Converts rows of one layout to documents. Built once per layout and index. Threads may share it.
 
-    Every row passes here, so columns are sorted by their needs when it is built. Texts, which are the majority, are
-    decoded in one loop without a call per column. Without `queried`, documents have only the stored fields.
-    """
+    Every row passes through it, so the constructor groups the columns by the work that they need. Strings, the
+    majority, are decoded in one loop. With `queried=False`, documents have only the stored fields."""
 
     def __init__(self, layout: Layout, search: Iterable[str], *, queried: bool = True) -> None:
         self.layout = layout
@@ -267,7 +266,9 @@ class Mapper:
         return document
 
     def _null_columns(self, bitmap: bytes) -> frozenset[bytes]:
-        """Return the qualifiers whose bit is set. Raises IndexError if the bitmap is shorter than the layout."""
+        """Return the qualifiers of the columns that are NULL: those whose bit is set in `bitmap`.
+
+        Raises IndexError if the bitmap is shorter than the layout."""
         if len(bitmap) * 8 < len(self._qualifiers):
             raise IndexError(f"cell {NULLS.decode()} has {len(bitmap)} bytes")
         if not any(bitmap):
@@ -317,7 +318,9 @@ CONVERSIONS: dict[str, Callable[[Value], Value]] = {
 
 
 def fitted(value: Value | list[Value], type_: str, many: bool) -> Value | list[Value]:
-    """Convert a value for a field of some type. Raises KeyError, ValueError or OverflowError if it does not fit."""
+    """Convert a value for a field of Solr type `type_`, which holds several values if `many`.
+
+    Raises KeyError, ValueError or OverflowError if the value does not fit."""
     if not isinstance(value, list):
         return CONVERSIONS[type_](value)
     if not many and len(value) > 1:
@@ -327,12 +330,13 @@ def fitted(value: Value | list[Value], type_: str, many: bool) -> Value | list[V
 
 
 def tombstone(change: RowChange) -> Document:
-    """Return the tombstone of a deleted row: only its key and the version that rejects older writes."""
+    """Return the document that replaces a deleted row: its key, and the version below which Solr rejects writes."""
     return {fields.UNIQUE_KEY: document_id(change.row), fields.FENCE: change.version}
 
 
 def barrier_document(barrier: Barrier, version: int, *, now_ms: int) -> Document:
-    """Return the document that shows queries that a batch, and all earlier ones, are visible in one salt bucket."""
+    """Return the barrier of one salt bucket. Once queries see it, they see this batch and all earlier ones of the
+    bucket."""
     return {
         fields.UNIQUE_KEY: fields.barrier_id(barrier.bucket),
         fields.FENCE: version,

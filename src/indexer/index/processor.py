@@ -1,8 +1,8 @@
-"""Process one batch of edits, from cells to Solr: collapse, map, post in chunks, dead letters, then the barriers.
+"""Index one batch of edits: merge the cells of each row, map rows to documents, post them, then post the barriers.
 
-When `process` returns, every row of the batch is in Solr or in the dead letters, and every barrier of the batch is in
-Solr after them. If it raises, some may be: HBase sends the batch again, and the fence makes the repeat harmless.
-"""
+When `process` returns, Solr or the dead-letter topic has every row of the batch, and Solr has every barrier. If
+`process` raises, Solr may have a part of the batch. HBase then sends the batch again. Solr's fence (see
+docs/glossary.md) makes the repeat harmless."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _UNFINISHED = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A row that could not be indexed, with everything needed to inspect it and to retry."""
+    """A row that could not be indexed. It has the cells and the reason, for inspection and for a later retry."""
 
     row: bytes
     version: int
@@ -64,11 +64,11 @@ class Tally:
 
 @dataclass(slots=True, kw_only=True)
 class _Batch:
-    """Progress of a batch. It is kept when the batch is abandoned, so that the batch resumes when it is sent again.
+    """Progress of a batch. It is kept if the batch is abandoned, so that the next attempt resumes.
 
-    `accepted` is row → version that Solr has stored. `dead_letter_records`, by row, are not in Kafka yet. `unreadable`
-    names layouts that are not stored, so that each is looked up once.
-    """
+    `accepted` gives the version that Solr has stored, by row key. `dead_letter_records`, by row key, are not in
+    Kafka yet. `unreadable` has the errors of layouts that are not stored, by id, so that each is looked up only
+    once."""
 
     accepted: dict[bytes, int] = field(default_factory=dict)
     dead_letter_records: dict[bytes, DeadLetter] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class _Batch:
         )
 
     def is_done(self, change: RowChange) -> bool:
-        """Return whether this change, or a newer one of the row, was processed in an earlier attempt of the batch."""
+        """Return whether an earlier attempt of the batch processed this change or a newer one of the row."""
         if self.accepted.get(change.row, -1) >= change.version:
             self.tally.accepted += 1
             return True
@@ -103,16 +103,16 @@ class Collection(Protocol):
 
 
 class LayoutStore(Protocol):
-    """Stored layouts by id (indexer.table.hbase_layouts). Raises Skippable for an id that is not stored."""
+    """Returns stored layouts by id (indexer.table.hbase_layouts). Raises Skippable for an id that is not stored."""
 
     def layout(self, layout_id: int) -> Layout: ...
 
 
 class DeadLetters(Protocol):
-    """Target of dead letters (indexer.index.kafka_dead_letters). `put` returns once they are stored.
+    """Target of dead letters (indexer.index.kafka_dead_letters). `put` returns once Kafka has stored them.
 
-    `accepted` is called with each batch's indexed rows and their versions, and settles their earlier dead letters.
-    """
+    `accepted` receives the rows that were indexed, with their versions, and settles earlier dead letters of these
+    rows."""
 
     def put(self, dead_letter_records: Sequence[DeadLetter]) -> None: ...
     def accepted(self, rows: Mapping[bytes, int]) -> None: ...
@@ -134,11 +134,10 @@ class _Post:
 
 
 class Processor:
-    """Indexes the edits of one table into one collection; threads may call `process` concurrently.
+    """Indexes the edits of one table into one collection. Threads may call `process` concurrently.
 
-    `table` is HBase's name of the table and `family` its column family. `search` are the columns found by words.
-    `clock_ms` and `monotonic` (seconds) are clocks.
-    """
+    `table` is HBase's name of the table and `family` its column family. `search` lists the columns with full-text
+    search. `clock_ms` and `monotonic` (seconds) are clocks."""
 
     def __init__(
         self,
@@ -160,8 +159,10 @@ class Processor:
         self._unfinished: dict[frozenset[bytes], _Batch] = {}
 
     def process(self, edits: Edits, *, give_up: float) -> Tally:
-        """Index a batch. Raises Retriable if a server is unavailable, or if `give_up` (monotonic) has passed, because
-        HBase stops waiting. Then nothing may be acknowledged, and HBase sends the batch again."""
+        """Index a batch and return its counts. Call it again with the same batch if it raises.
+
+        Raises Retriable if a server is unavailable, or if the `monotonic` clock passes `give_up`: HBase stops
+        waiting then. The caller must not acknowledge the batch in that case, and HBase sends it again."""
         regions = edits.regions
         batch = self._unfinished.pop(regions, None) or _Batch()
         batch.tally, batch.unreadable, batch.backlog = Tally(), {}, edits.cell_count > WINDOW_CELLS // 4
@@ -176,7 +177,7 @@ class Processor:
         return batch.tally
 
     def index_rows(self, changes: Iterable[RowChange]) -> Tally:
-        """Index rows that were read and not shipped, without barriers. Raises the same errors as `process`."""
+        """Index rows that a scan read from the table, without barriers. Raises the same errors as `process`."""
         batch = _Batch(backlog=True)
         self._post_rows([[change for change in changes if not is_barrier(change.row)]], batch, math.inf)
         self._keep_dead_letters(batch)
@@ -232,8 +233,9 @@ class Processor:
         )  # fmt: skip
 
     def _windows(self, edits: Edits) -> Iterator[list[Write]]:
-        """Yield the writes to the processor's table, some edits at a time. A row may be in several windows, which the
-        fence orders."""
+        """Yield the writes to this table, some edits at a time, which bounds memory.
+
+        A row may be in several windows. Solr's fence then keeps the newest version."""
         window: list[Write] = []
         cells = 0
         for entry in edits.entries():
@@ -248,7 +250,8 @@ class Processor:
             yield window
 
     def _chunks(self, changes: Iterable[RowChange], batch: _Batch) -> Iterator[_Chunk]:
-        """Yield the documents of the changes, mapped only when their chunk is due, so that memory stays bounded."""
+        """Yield the documents in chunks of limited size. Rows are mapped only when their chunk is due, which bounds
+        memory."""
         chunk = _Chunk()
         now_ms = self._clock_ms()
         for change in changes:
@@ -306,10 +309,9 @@ class Processor:
         batch.tally.accepted += len(chunk.documents) - len(refused)
 
     def _restore_fields(self) -> bool:
-        """Add fields that the collection lacks because it was created again. Return whether any was missing.
+        """Add the fields that a recreated collection lacks. Return whether any was missing.
 
-        Without this, every row would be refused for an unknown field and become a dead letter.
-        """
+        Without them, Solr would refuse every row for an unknown field, and every row would become a dead letter."""
         return self._collection.ensure_fields([each for mapper in self._mappers.values() for each in mapper.fields])
 
     def _barriers(self, changes: Iterable[RowChange], batch: _Batch) -> list[Document]:

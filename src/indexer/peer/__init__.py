@@ -1,1 +1,1 @@
-"""HBase's replication protocol, as a region server uses it with a peer."""
+"""The server side of HBase's replication protocol: region servers send edits to it as to another cluster."""

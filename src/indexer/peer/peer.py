@@ -27,10 +27,9 @@ _FAILED = "java.io.IOException"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """One entry of a write-ahead log: `write_time` in ms, `cells` in the order of their writes.
+    """One entry of a write-ahead log. `write_time` is in ms, `cells` are in the order of their writes.
 
-    `table` is the name as HBase writes it, without a namespace if that is the default one.
-    """
+    `table` is HBase's full table name, without a namespace if that is `default`."""
 
     table: bytes
     region: bytes
@@ -40,7 +39,7 @@ class Edit:
 
 
 class Entry(NamedTuple):
-    """An edit whose cells are grouped. `sequence` increases within a region, from edit to edit."""
+    """An edit whose cells are grouped into writes. `sequence` increases from edit to edit within a region."""
 
     table: bytes
     region: bytes
@@ -49,7 +48,7 @@ class Entry(NamedTuple):
 
 
 class Edits:
-    """A batch of edits, decoded each time it is read, so that cells are objects only during their use."""
+    """A batch of edits. The bytes are decoded each time the batch is read, so that few cells are in memory at once."""
 
     def __init__(self, request: pb.ReplicateWALEntryRequest, data: bytes, at: int) -> None:
         self._request, self._data, self._at = request, data, at
@@ -60,7 +59,7 @@ class Edits:
 
     @classmethod
     def of(cls, edits: Iterable[Edit]) -> Edits:
-        """Return the batch that ships these edits, for tests and simulations."""
+        """Return a batch that contains these edits. For tests and simulations."""
         request, cells = pb.ReplicateWALEntryRequest(), list[Cell]()
         for edit in edits:
             entry = request.entry.add(associated_cell_count=len(edit.cells))
@@ -73,8 +72,9 @@ class Edits:
         return len(self._request.entry)
 
     def entries(self) -> Iterator[Entry]:
-        """Yield each edit with its cells grouped. Raises WireError for bytes that are not cells: the batch is sent
-        back, never half read."""
+        """Yield each edit with its cells grouped. Raises WireError if the bytes are not cells.
+
+        The caller then sends the whole batch back to HBase."""
         at = self._at
         for entry in self._request.entry:
             writes, at = wire.read_writes(self._data, at, entry.associated_cell_count)
@@ -83,30 +83,30 @@ class Edits:
 
     @property
     def size(self) -> int:
-        """Return the bytes on the wire."""
+        """Return the size of the batch on the wire, in bytes."""
         return len(self._data)
 
     @property
     def regions(self) -> frozenset[bytes]:
-        """Return the regions that the edits come from; only one for a serial peer."""
+        """Return the names of the regions of the edits. A serial peer sends edits of one region per batch."""
         return frozenset(entry.key.encoded_region_name for entry in self._request.entry)
 
     @property
     def newest(self) -> int:
-        """Return when the newest edit was written (ms), 0 for an empty batch."""
+        """Return the write time (ms) of the newest edit, or 0 for an empty batch."""
         return max((entry.key.write_time for entry in self._request.entry), default=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connected:
-    """A region server opened the connection."""
+    """Event: a region server has opened the connection as `user`."""
 
     user: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditsReceived:
-    """A batch of edits awaits `answer` or `refuse`; HBase gives up waiting after its RPC timeout (60 s)."""
+    """Event: a batch of edits arrived. The caller must call `answer` or `refuse` within HBase's RPC timeout (60 s)."""
 
     call_id: int
     edits: Edits
@@ -114,7 +114,7 @@ class EditsReceived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRefused:
-    """A call for something other than edits; `reply` is the answer to send."""
+    """Event: a call of another method than the shipping of edits. `reply` is the answer to send."""
 
     method: str
     reply: bytes
@@ -124,17 +124,16 @@ Event = Connected | EditsReceived | CallRefused
 
 
 class PeerConnection:
-    """The protocol of one connection. The caller owns the socket and serialises its calls.
+    """The protocol of one connection. The caller owns the socket and makes one call at a time.
 
-    `receive` raises WireError for bytes that are not HBase's RPC: the caller closes the connection.
-    """
+    `receive` raises WireError for bytes that are not HBase's RPC. The caller then closes the connection."""
 
     def __init__(self) -> None:
         self._frames = wire.Frames()
         self._step: Callable[[], Event | None] = self._preamble
 
     def receive(self, data: bytes) -> list[Event]:
-        """Return the events that the bytes complete, in order; an empty list until an event is complete."""
+        """Return the events that the bytes complete, in order. The list is empty while an event is incomplete."""
         self._frames.feed(data)
         events: list[Event] = []
         while True:

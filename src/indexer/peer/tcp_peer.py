@@ -1,4 +1,4 @@
-"""Listen for edits that region servers ship, and answer each batch once it has been handled."""
+"""Accept connections of region servers, and answer each batch of edits after it has been processed."""
 
 from __future__ import annotations
 
@@ -25,33 +25,34 @@ Handler = Callable[[Edits], None]
 
 
 class _Budget:
-    """Limit of the bytes of current batches. A batch that exceeds the limit is let through alone."""
+    """Limits the bytes of the batches in progress. A batch that is larger than the limit is processed alone."""
 
     def __init__(self, size: int) -> None:
         self._size, self._taken = size, 0
         self._changed = threading.Condition()
 
     def take(self, size: int) -> None:
-        """Wait until there is room."""
+        """Wait until `size` bytes are free, and reserve them."""
         with self._changed:
             self._changed.wait_for(lambda: self._taken == 0 or self._taken + size <= self._size)
             self._taken += size
 
     def give_back(self, size: int) -> None:
-        """Release the bytes."""
+        """Release `size` reserved bytes."""
         with self._changed:
             self._taken -= size
             self._changed.notify_all()
 
 
 class PeerServer:
-    """Serves connections of region servers, each in a thread. Batches are handled by a few workers.
+    """Serves connections of region servers, one thread each. A few worker threads process the batches.
 
-    `handle` returns when the batch is stored elsewhere, which acknowledges it, or raises. Retriable sends it back to
-    HBase; Fatal sends it back and is passed to `failed`, once, so that the process ends. A connection is not read while
-    its batches wait for a worker, or while the current batches exceed `_LARGEST_BACKLOG` bytes. So memory is bounded by
-    that and one batch per connection.
-    """
+    `handle` returns when the batch is stored elsewhere, and the batch is then acknowledged. If `handle` raises
+    Retriable, HBase keeps the batch and sends it again. Fatal does the same and is passed once to `failed`, which
+    ends the process.
+
+    A connection is not read while its batches wait for a worker, or while the batches in progress exceed
+    `_LARGEST_BACKLOG` bytes. So memory is bounded by that limit and one batch per connection."""
 
     def __init__(
         self, handle: Handler, failed: Callable[[TailorbirdError], None], *, address: str = "127.0.0.1"
@@ -67,13 +68,14 @@ class PeerServer:
 
     @property
     def port(self) -> int:
-        """Return the port on which it listens."""
+        """Return the TCP port that the server listens on."""
         port: int = self._listener.getsockname()[1]
         return port
 
     def close(self, *, wait: bool) -> None:
-        """Stop accepting and answering. `wait` for current batches. HBase sends unanswered batches to another
-        process."""
+        """Stop accepting and answering. With `wait`, return after the batches in progress.
+
+        HBase sends unanswered batches to another process."""
         self._closing = True
         self._listener.close()
         self._workers.shutdown(wait=wait, cancel_futures=True)
@@ -103,8 +105,8 @@ class PeerServer:
                 with writing:
                     connection.sendall(reply)
             except OSError as error:
-                # The batch is handled, but HBase does not know it: it sends it again, and the fence makes the repeat
-                # harmless.
+                # The batch is stored, but HBase does not know. HBase sends it again, and the fence makes the
+                # repeat harmless.
                 log.info("answer_lost", peer=peer, reason=str(error))
 
         def work(batch: EditsReceived) -> None:

@@ -44,10 +44,9 @@ class Cell(NamedTuple):
 
 
 class Write(NamedTuple):
-    """Cells of one row, family, timestamp and type that are adjacent in the log: mostly one whole-row put.
+    """Adjacent cells in the log with the same row, family, timestamp and type: usually one put of a whole row.
 
-    `cells` is qualifier → value. Of two cells with one qualifier the later one counts, as in HBase.
-    """
+    `cells` gives the value by qualifier. Of two cells with one qualifier the later one counts, as in HBase."""
 
     row: bytes
     family: bytes
@@ -67,7 +66,7 @@ def varint(number: int) -> bytes:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the integer at an offset, and the offset after it. Raises WireError if it does not end."""
+    """Return the integer at offset `at`, and the offset after it. Raises WireError if the integer is incomplete."""
     value = shift = 0
     for end in range(at, min(at + 10, len(data))):
         value |= (data[end] & 0x7F) << shift
@@ -78,14 +77,13 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def delimited(message: Message) -> bytes:
-    """Return a message preceded by its length."""
+    """Return a Protobuf message preceded by its length."""
     body = message.SerializeToString()
     return varint(len(body)) + body
 
 
 def read_delimited(data: bytes, at: int, kind: type[M]) -> tuple[M, int]:
-    """Return the message at an offset, and the offset after it. Raises WireError if the bytes are not such a
-    message."""
+    """Return the Protobuf message at offset `at`, and the offset after it. Raises WireError if it is invalid."""
     length, start = read_varint(data, at)
     end = start + length
     if end > len(data):
@@ -113,7 +111,7 @@ class Frames:
         self._data += data
 
     def take(self, length: int) -> bytes | None:
-        """Return the next `length` bytes, unframed; None until they have arrived."""
+        """Return the next `length` bytes without treating them as a frame, or None until they have arrived."""
         if len(self._data) < length:
             return None
         taken = bytes(self._data[:length])
@@ -150,12 +148,10 @@ def count_cells(data: bytes, at: int) -> int:
 
 
 def read_writes(data: bytes, at: int, count: int) -> tuple[list[Write], int]:
-    """Return the next cells from an offset as writes, and the offset after them. Raises WireError if the bytes are not
-    cells.
+    """Decode `count` cells from offset `at`, group them into writes, and return the offset after them.
 
-    Within a whole-row put only qualifier and value differ. So the rest of the keys is compared as bytes and never
-    decoded.
-    """
+    Raises WireError if the bytes are not cells. Within a put of a whole row only qualifier and value differ. So the
+    rest of each key is compared as bytes and not decoded again."""
     writes: list[Write] = []
     # Local names: the inner loop runs for every cell of the table, and attribute look-ups are a third of its time.
     head, size, starts = _CELL_HEAD.unpack_from, len(data), data.startswith
@@ -200,7 +196,7 @@ def read_writes(data: bytes, at: int, count: int) -> tuple[list[Write], int]:
 
 
 def write_cells(cells: list[Cell]) -> bytes:
-    """Return the block with these cells, without tags; inverse of `read_writes`, for tests and simulations."""
+    """Encode cells, without tags, as a cell block. The inverse of `read_writes`, for tests and simulations."""
     out = bytearray()
     for cell in cells:
         key = b"".join(

@@ -1,8 +1,7 @@
-"""ZooKeeper nodes through which HBase finds indexers, as if they were another cluster.
+"""Register indexers in ZooKeeper, so that HBase finds them like the region servers of another cluster.
 
-`/sep-<peer>/hbaseid` contains a cluster id, `/sep-<peer>/rs/<host>,<port>,<start code>` (ephemeral) one node per
-indexer process. HBase ships edits to the servers listed there. Source: hbase-replication HBaseReplicationEndpoint.
-"""
+`/sep-<peer>/hbaseid` contains a cluster id. `/sep-<peer>/rs/<host>,<port>,<start code>` is an ephemeral node per
+indexer process. HBase ships edits to the servers listed there. Source: hbase-replication HBaseReplicationEndpoint."""
 
 from __future__ import annotations
 
@@ -37,13 +36,15 @@ def parent_node(peer: str) -> str:
 
 
 def cluster_key(zookeeper: str, peer: str) -> str:
-    """Return the address by which HBase knows a peer: `<hosts>:<port>:<parent node>`."""
+    """Return the cluster key that HBase's `add_peer` needs: `<hosts>:<port>:<parent node>`."""
     return f"{zookeeper}:{parent_node(peer)}"
 
 
 @contextlib.contextmanager
 def session(zookeeper: str) -> Iterator[KazooClient]:
-    """Yield a client for the block. Raises Retriable if ZooKeeper does not answer."""
+    """Context manager: yield a connected ZooKeeper client and close it at the end.
+
+    Raises Retriable if ZooKeeper does not answer."""
     client = connect(zookeeper)
     try:
         yield client
@@ -53,7 +54,8 @@ def session(zookeeper: str) -> Iterator[KazooClient]:
 
 
 def connect(zookeeper: str) -> KazooClient:
-    """Return a started client. Raises Retriable if ZooKeeper does not answer. The caller stops and closes it."""
+    """Return a connected ZooKeeper client, which the caller stops and closes. Raises Retriable if ZooKeeper is
+    unavailable."""
     client = KazooClient(zookeeper, timeout=_SESSION_SECONDS)
     try:
         client.start(timeout=_CONNECT_SECONDS)
@@ -68,7 +70,7 @@ def connect(zookeeper: str) -> KazooClient:
 
 @contextlib.contextmanager
 def answering() -> Iterator[None]:
-    """Turn ZooKeeper errors in the block into Retriable. Errors about nodes must be caught inside."""
+    """Context manager that turns ZooKeeper errors into Retriable. Catch errors about single nodes inside the block."""
     try:
         yield
     except (KazooException, KazooTimeoutError) as error:
@@ -79,11 +81,11 @@ def answering() -> Iterator[None]:
 
 
 def prepare(client: KazooClient, peer: str) -> None:
-    """Create a peer's persistent nodes; idempotent.
+    """Create a peer's persistent nodes. May be repeated.
 
-    The id must differ from the source cluster's, or HBase refuses the peer. It must be the same for every process and
-    every restart, or HBase treats the peer as another cluster. So it derives from the name.
-    """
+    The cluster id must differ from the source cluster's, or HBase refuses the peer. It must also stay the same
+    across processes and restarts, or HBase treats the peer as another cluster. So the id derives from the peer's
+    name."""
     client.ensure_path(f"{parent_node(peer)}/rs")
     cluster_id = pb.ClusterId(cluster_id=str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{peer}.tailorbird")))
     with contextlib.suppress(NodeExistsError):
@@ -91,7 +93,7 @@ def prepare(client: KazooClient, peer: str) -> None:
 
 
 def withdraw(client: KazooClient, peer: str) -> None:
-    """Remove a peer's nodes after the peer was removed from HBase; idempotent."""
+    """Remove a peer's nodes after the peer was removed from HBase. May be repeated."""
     with contextlib.suppress(NoNodeError):
         client.delete(parent_node(peer), recursive=True)
 
@@ -122,11 +124,10 @@ def master_address(zookeeper: str) -> tuple[str, int]:
 
 
 class Registration:
-    """Keeps one indexer process announced, through lost sessions and restarts of ZooKeeper, until `close`.
+    """Keeps an indexer process registered until `close`, even if ZooKeeper sessions are lost or ZooKeeper restarts.
 
-    Create it only once the port listens, because HBase connects at once. HBase resolves `host`. `client` (of `connect`)
-    belongs to the caller, who may use it for other purposes.
-    """
+    Create it only once the port listens, because HBase connects at once. HBase must be able to resolve `host`. The
+    caller owns `client` (of `connect`) and may use it for other purposes."""
 
     def __init__(self, client: KazooClient, peer: str, *, host: str, port: int, start_code: int) -> None:
         self._node = f"{parent_node(peer)}/rs/{host},{port},{start_code}"
@@ -169,7 +170,7 @@ class Registration:
                 log.warning("announce_failed", reason=str(error) or type(error).__name__)
 
     def close(self) -> None:
-        """Withdraw the node: HBase sees at once that this process has ended."""
+        """Remove the node, so that HBase sees at once that this process has ended."""
         self._closing.set()
         self._look.set()
         self._thread.join(timeout=5)

@@ -1,1 +1,1 @@
-"""Collections of an index, and how to rebuild them."""
+"""Rebuild the collection of an index from its HBase table, and swap the new collection with the old one."""

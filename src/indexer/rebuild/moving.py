@@ -1,8 +1,7 @@
-"""Move a query's name from the index of one version of a table to that of another, each fed by its own peer.
+"""Move the collection name that queries use from one index to another, when a new version of a table goes live.
 
-Both indexes continue to be fed, under the names that their collections then have, so that a rollback is one more move.
-If kill -9 interrupts it anywhere, the next call completes it. Servers are accessed through protocols.
-"""
+Each index has its own replication peer, and both continue to be fed. So a rollback is one more move in the other
+direction. If kill -9 interrupts a move, the next call completes it. Servers are accessed through protocols."""
 
 from __future__ import annotations
 
@@ -13,11 +12,9 @@ from indexer.rebuild.targets import Targets, TargetStore
 
 
 class NameMove:
-    """`live` is the name that queries use; `old` are the targets of the index that has it, `new` of the one that gets
-    it.
+    """Moves the name `live`, which queries use, from the index of `old` to the index of `new`.
 
-    The caller holds the locks of both.
-    """
+    `old` and `new` store the target collections of the two indexes. The caller holds the rebuild locks of both."""
 
     def __init__(
         self, old: TargetStore, new: TargetStore, state: StateStore, admin: CollectionAdmin, *, live: str
@@ -25,10 +22,9 @@ class NameMove:
         self._old, self._new, self._state, self._admin, self._live = old, new, state, admin, live
 
     def run(self) -> str:
-        """Move the name. Return the new name of the former collection. Call `done` once that is stored.
+        """Move the name. Return the new name of the collection that had it. Store that name, then call `done`.
 
-        Raises UsageError while either is being rebuilt, or keeps a former collection.
-        """
+        Raises UsageError while either index is being rebuilt, or still keeps a former collection."""
         moving = self._state.read()
         if moving is None:
             old, new = self._old.read(), self._new.read()
@@ -54,5 +50,5 @@ class NameMove:
         return standby
 
     def done(self) -> None:
-        """End the change, so that processes that start later know of the move."""
+        """Delete the record of the move. Until then, the next `run` would complete this move again."""
         self._state.clear()

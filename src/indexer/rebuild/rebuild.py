@@ -1,9 +1,8 @@
-"""Fill a collection from a table by scan, while the live feed runs: the part of `reindex` and of a backfill without
-I/O.
+"""Fill a collection by a scan of its table while the live feed continues. No I/O of its own.
 
-Buckets are scanned in parallel. After each page the bucket's last row is stored, so a killed rebuild resumes there. A
-page that is indexed twice is harmless, because everything is fenced.
-"""
+Used by `reindex` and by the first fill of a collection. Buckets are scanned in parallel. After each page the key of
+the bucket's last row is stored, so a killed rebuild resumes there. Indexing a page twice is harmless, because Solr's
+fence rejects older versions."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ class TableRows(Protocol):
 
 
 class StateStore(Protocol):
-    """Storage of the progress (indexer.rebuild.zk_state)."""
+    """Stores the progress of a rebuild as JSON (indexer.rebuild.zk_state)."""
 
     def read(self) -> dict[str, Any] | None: ...
     def write(self, state: dict[str, Any]) -> None: ...
@@ -53,7 +52,7 @@ class StateStore(Protocol):
 
 
 class MemoryState:
-    """Progress of a dry run, which is not needed after this process."""
+    """Progress of a dry run, kept in memory only."""
 
     def __init__(self) -> None:
         self._state: dict[str, Any] | None = None
@@ -72,12 +71,13 @@ class MemoryState:
 
 
 class Scan:
-    """Scan of all buckets into one collection. `bucket` may be called from a thread per bucket.
+    """Scans all salt buckets of a table into one collection. `bucket` may be called from a thread per bucket.
 
-    `index` takes a page's rows and returns once they are stored (`Processor.index_rows`). `throttle` is called with the
-    rows of a page and may wait; `pause` waits that many seconds; `stopped` returns whether the caller gives up; `lock`
-    guards the data that the buckets' threads share.
-    """
+    - `index` indexes the rows of a page and returns once they are stored (`Processor.index_rows`).
+    - `throttle` is called with the number of rows of each page and may wait.
+    - `pause` waits for a number of seconds.
+    - `stopped` returns whether the caller wants to stop.
+    - `lock` guards the data that the threads share."""
 
     def __init__(
         self,
@@ -106,16 +106,15 @@ class Scan:
         return [bucket for bucket, progress in self._progress.items() if not progress.done]
 
     def counts(self) -> Counts:
-        """Return the counts over all buckets, including those of earlier attempts."""
+        """Return the counts over all buckets, including those of interrupted attempts."""
         progress = self._progress.values()
         return Counts(rows=sum(each.rows for each in progress), dead=sum(each.dead for each in progress))
 
     def bucket(self, bucket: int, reported: Callable[[int], None]) -> None:
-        """Index one bucket to its end, with retries while a server is unavailable. `reported` is called with the rows
-        of each page.
+        """Index one bucket to its end. Retry while a server is unavailable. `reported` receives each page's number
+        of rows.
 
-        Raises the Retriable after many attempts without a page in between, or once `stopped`.
-        """
+        Raises Retriable after many attempts in a row without a completed page, or once `stopped` returns true."""
         failures = 0
         while not self._progress[bucket].done:
             try:
@@ -168,10 +167,10 @@ def _load(stored: dict[str, Any]) -> BucketProgress:
 
 
 class DryRunTarget:
-    """Collection and dead letters of a dry run: everything is mapped, nothing is written.
+    """Collection and dead-letter target of a dry run: documents are mapped and then dropped.
 
-    `posted` is called with the documents; `ensure` with fields, if they matter.
-    """
+    `posted` is called with the documents of each post. `ensure` is called with the wanted fields and returns whether
+    any was missing; by default none is."""
 
     def __init__(
         self,
@@ -181,7 +180,7 @@ class DryRunTarget:
         self._posted, self._ensure = posted, ensure
 
     def ensure_fields(self, wanted: Iterable[Field]) -> bool:
-        """Return the result of `ensure`; without it, no field is missing."""
+        """Pass the fields to `ensure` and return its result. Nothing is added to a collection."""
         return self._ensure(wanted)
 
     def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[RefusedDocument]:
@@ -208,7 +207,7 @@ class DryRunTarget:
         return []
 
     def put(self, dead_letters: Sequence[DeadLetter]) -> None:
-        """Drop the dead letters; the tally contains their number."""
+        """Drop the dead letters. The caller's tally counts them."""
 
     def accepted(self, rows: Mapping[bytes, int]) -> None:
-        """Do nothing: nothing is settled before the rebuild is done."""
+        """Do nothing: a dry run settles no dead letters."""

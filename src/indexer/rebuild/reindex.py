@@ -1,12 +1,11 @@
-"""Order of steps in which a collection is rebuilt and replaces the one that queries see.
+"""The steps that rebuild a collection and replace the one that queries see.
 
-    prepare: a new collection, fed from now on together with the live one
-    (scan: indexer.rebuild.rebuild)
-    swap: the names are exchanged; the old collection is kept and fed, so that `rollback` loses nothing
-    finish: the old one is dropped
+    prepare: create a new collection, which the live feed fills from now on, like the old one
+    (scan: fill it with the existing rows, see indexer.rebuild.rebuild)
+    swap: exchange the names; the old collection is kept and fed, so that `rollback` loses nothing
+    finish: drop the old one
 
-If kill -9 interrupts a step, the next call completes it. Servers are accessed through protocols.
-"""
+If kill -9 interrupts a step, the next call completes it. Servers are accessed through protocols."""
 
 from __future__ import annotations
 
@@ -18,12 +17,12 @@ from indexer.rebuild.targets import Targets, TargetStore
 
 
 class CollectionAdmin(Protocol):
-    """Creates and swaps collections (tailorbird.provision.solr_admin). `identity` returns the collection to which a
-    name currently leads.
+    """Creates and swaps collections (tailorbird.provision.solr_admin).
 
-    `swap` makes `live` lead to the collection of `other`. `standby_name` is the name of the former live one after the
-    swap; it is called before the swap.
-    """
+    - `identity` returns the physical collection behind a name.
+    - `swap` makes the name `live` refer to the collection of `other`.
+    - `standby_name` returns the name that the former live collection will have after the swap. Call it before the
+      swap."""
 
     def exists(self, collection: str) -> bool: ...
     def create(self, collection: str) -> None: ...
@@ -34,14 +33,16 @@ class CollectionAdmin(Protocol):
 
 
 class Reindex:
-    """The steps for one index; `live` is the name that queries use. The caller holds the lock of `state`."""
+    """Runs the steps for one index. `live` is the collection name that queries use. The caller holds the lock of
+    `state`."""
 
     def __init__(self, targets: TargetStore, state: StateStore, admin: CollectionAdmin, *, live: str) -> None:
         self._targets, self._state, self._admin, self._live = targets, state, admin, live
 
     def prepare(self) -> str:
-        """Return the new collection, which is created and fed by every batch answered from now on; or that of an
-        interrupted rebuild."""
+        """Create the new collection and let the live feed fill it too. Return its name.
+
+        If an interrupted rebuild has created a collection, that one is used again."""
         self.settle()
         stored = self._state.read()
         if stored is not None and stored["collection"] == self._live:
@@ -111,10 +112,10 @@ class Reindex:
             self._admin.remove(collection)
 
     def settle(self) -> bool:
-        """Complete an interrupted swap. Return whether there was one.
+        """Complete a swap that was interrupted. Return whether there was one.
 
-        Nothing is posted between the two epochs. No batch is answered that started before the first and ended after it.
-        """
+        The epoch of the targets is increased before the swap and after it, and nothing is posted in between. So no
+        batch that started before the swap is acknowledged after it."""
         stored = self._state.read()
         if stored is None or "swap" not in stored:
             return False

@@ -1,9 +1,8 @@
-"""Collections that receive an index's documents: usually one; two during a rebuild, or while a former one is kept.
+"""The target collections of an index: usually one, or two during a rebuild and while a former one is kept.
 
-Every indexer process reads this before a batch and again after it, and answers HBase only if both have the same epoch.
-So after a change, every answered batch went to the changed collections. A batch that started before is repeated, which
-the fence makes harmless. (This is a sequence lock, in ZooKeeper.)
-"""
+Every indexer process reads the targets before a batch and after it, and acknowledges the batch only if the epoch is
+the same. So after a change, every acknowledged batch went to the new targets. A batch that began earlier is sent
+again, which Solr's fence makes harmless. (This is a sequence lock in ZooKeeper.)"""
 
 from __future__ import annotations
 
@@ -19,24 +18,22 @@ from indexer.index.processor import Collection, RefusedDocument
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
-    """`collections` in the order in which documents are posted to them, the one that queries see first.
+    """The collections that receive an index's documents, in posting order. Queries use the first.
 
-    `epoch` increases with every change. While `changing`, the names are about to change their meaning: nothing may be
-    posted.
-    """
+    `epoch` increases with every change. While `changing`, names are being swapped and nothing may be posted."""
 
     epoch: int
     collections: tuple[str, ...]
     changing: bool = False
 
     def to_json(self) -> bytes:
-        """Return the stored form; inverse of `load_targets`."""
+        """Return the JSON that ZooKeeper stores. The inverse of `load_targets`."""
         value = {"format": 1, "epoch": self.epoch, "collections": self.collections, "changing": self.changing}
         return json.dumps(value).encode()
 
 
 def load_targets(stored: bytes) -> Targets:
-    """Read the stored form. Raises KeyError or ValueError if it is not one."""
+    """Parse the JSON that `Targets.to_json` wrote. Raises KeyError or ValueError for other content."""
     value = json.loads(stored)
     if value["format"] != 1:
         raise ValueError(f"targets of format {value['format']}, this version reads format 1")
@@ -44,15 +41,16 @@ def load_targets(stored: bytes) -> Targets:
 
 
 class TargetStore(Protocol):
-    """Storage of the targets of one index (indexer.rebuild.zk_state); never stale. Raises Retriable while it is
-    unavailable."""
+    """Stores the targets of one index (indexer.rebuild.zk_state). Reads are never stale.
+
+    Raises Retriable while the store is unavailable."""
 
     def read(self) -> Targets: ...
     def write(self, targets: Targets) -> None: ...
 
 
 def checked(store: TargetStore) -> Targets:
-    """Return the current targets. Raises Retriable while they change."""
+    """Return the current targets. Raises Retriable while they are changing."""
     targets = store.read()
     if targets.changing:
         raise Retriable("the index's collections are being swapped")
@@ -60,7 +58,7 @@ def checked(store: TargetStore) -> Targets:
 
 
 class Fanout:
-    """Several collections as one: a document is stored when all have stored it, and refused if one refuses it."""
+    """Several collections as one. A document is stored when all have stored it, and refused if one refuses it."""
 
     def __init__(self, collections: Sequence[Collection]) -> None:
         self._collections = tuple(collections)

@@ -1,4 +1,5 @@
-"""State of an index in ZooKeeper below its peer's node: targets, and the progress of rebuilds and batches."""
+"""State of an index in ZooKeeper, below the node of its replication peer: targets, and progress of rebuilds and
+batches."""
 
 from __future__ import annotations
 
@@ -21,14 +22,14 @@ _MADE = "/tailorbird/peers"
 
 
 class StoredTargets:
-    """The targets of one index. An index that was never rebuilt has its one collection as target."""
+    """The stored targets of one index. Without a stored value, the target is the index's only collection."""
 
     def __init__(self, client: KazooClient, peer: str, *, collection: str) -> None:
         self._client, self._collection = client, collection
         self._node = f"{parent_node(peer)}/targets"
 
     def read(self) -> Targets:
-        """Return the targets after all earlier writes. Raises Retriable while ZooKeeper is unavailable."""
+        """Return the targets, including all earlier writes. Raises Retriable while ZooKeeper is unavailable."""
         with answering():
             # Without sync a follower may return an old value. Bounded: kazoo holds calls while it has no connection,
             # and batches must go back to HBase in time.
@@ -43,14 +44,15 @@ class StoredTargets:
             raise Fatal(f"ZooKeeper's {self._node} cannot be read: {error!r}") from error
 
     def write(self, targets: Targets) -> None:
-        """Replace the targets. There is one writer at a time, which holds `RebuildState.lock`."""
+        """Replace the targets. The caller must hold `RebuildState.lock`, so that there is one writer at a time."""
         with answering():
             _put(self._client, self._node, targets.to_json())
 
 
 class RebuildState:
-    """Progress of a rebuild of one index, as JSON, and the lock of the one process that rebuilds. `of` names another
-    job for it, whose state is kept likewise."""
+    """Progress of the rebuild of one index, as JSON, and a lock that admits one rebuilding process.
+
+    `of` names another kind of job, with its own progress and lock."""
 
     def __init__(self, client: KazooClient, peer: str, of: str = "rebuild") -> None:
         self._client, self._parent = client, parent_node(peer)
@@ -78,8 +80,9 @@ class RebuildState:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Lock the index against other rebuilds. Raises UsageError if one runs. A dead holder's lock ends with its
-        session, after some seconds."""
+        """Context manager: lock the index against other rebuilds. Raises UsageError if another process has the lock.
+
+        If the holder is killed, the lock ends with its ZooKeeper session, after some seconds."""
         node = f"{self._parent}/rebuild-lock"
         with answering():
             try:
@@ -97,15 +100,16 @@ class RebuildState:
 
 
 class StoredProgress:
-    """Progress of the batches of an external table's regions, in one epoch of the targets. Another epoch has other
-    collections, into which everything is indexed again."""
+    """Progress of the batches of an external table's regions, valid for one epoch of the targets.
+
+    After a change of the targets the progress is ignored, because the new collections need every row again."""
 
     def __init__(self, client: KazooClient, peer: str, *, epoch: int) -> None:
         self._client, self._epoch = client, epoch
         self._node = f"{parent_node(peer)}/progress"
 
     def read(self, region: bytes) -> RegionProgress | None:
-        """Return what `write` stored of a region; None if no batch is running."""
+        """Return the progress that `write` stored for a region, or None if no batch is in progress."""
         node = f"{self._node}/{region.decode()}"
         with answering():
             try:
@@ -132,7 +136,8 @@ class StoredProgress:
 
 
 class Generations:
-    """Number in the name of each index's peer. It increases when an index is removed, and is never forgotten."""
+    """A number per index that is a part of its peer's name. It increases when an index is removed, and is never
+    reset."""
 
     def __init__(self, client: KazooClient) -> None:
         self._client = client
@@ -154,17 +159,17 @@ class Generations:
         return number
 
     def was_made(self, peer: str) -> bool:
-        """Return whether HBase has ever had a peer of this name."""
+        """Return whether HBase has ever had a replication peer of this name."""
         with answering():
             return self._client.exists(f"{_MADE}/{peer}") is not None
 
     def mark_made(self, peer: str) -> None:
-        """Record that HBase has a peer of this name; never revoked."""
+        """Record permanently that HBase has had a replication peer of this name."""
         with answering():
             self._client.ensure_path(f"{_MADE}/{peer}")
 
     def announced(self, peer: str) -> list[str]:
-        """The indexer processes that serve a peer now."""
+        """Return the names of the indexer processes that are registered for a peer now."""
         with answering(), contextlib.suppress(NoNodeError):
             found: list[str] = self._client.get_children(f"{parent_node(peer)}/rs")
             return found
@@ -172,8 +177,9 @@ class Generations:
 
 
 def _put(client: KazooClient, node: str, value: bytes) -> None:
-    """Replace a node's value, or make the node with it: a node made empty first could be read in between, or stay
-    empty after kill -9."""
+    """Replace a node's value, or create the node together with its value.
+
+    A node that is created empty first could be read in between, or stay empty after kill -9."""
     try:
         client.set_async(node, value).get(timeout=ANSWER_SECONDS)
     except NoNodeError:

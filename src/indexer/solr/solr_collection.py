@@ -1,4 +1,6 @@
-"""Solr collection of one index: its fields, and fenced posts that isolate the documents that Solr refuses."""
+"""Solr collection of one index: its fields, and fenced posts that find the documents that Solr refuses.
+
+A fenced post contains a version per document. Solr ignores a document that is not newer than the stored one."""
 
 from __future__ import annotations
 
@@ -36,11 +38,11 @@ log = structlog.get_logger()
 
 
 class SolrCollection:
-    """Posts documents with `commitWithin` (seconds), barriers with a quarter of it; threads may share it.
+    """Posts documents to one collection. Threads may share it.
 
+    `commitWithin` (seconds) bounds the time until queries see a document. For barriers it is a quarter of that.
     Documents that `post` has accepted are in Solr's transaction log. Solr ignores a document whose version is not
-    greater than the stored one, without an error. So repeats and stale writes are harmless.
-    """
+    greater than the stored one, without an error. So repeats and stale writes are harmless."""
 
     def __init__(self, solr: Solr, collection: str, *, commit_within: float, timeout: float = 15.0) -> None:
         self._url = f"{solr.url}/{collection}"
@@ -61,11 +63,10 @@ class SolrCollection:
         self._writes.close()
 
     def ensure_fields(self, wanted: Iterable[Field]) -> bool:
-        """Add the fields that the schema lacks. Return whether there were any.
+        """Add the fields that the schema lacks. Return whether any was missing.
 
-        A column whose type has changed keeps its field, because a field's type cannot change. Its values are converted
-        if they fit and refused if they do not, until the index is rebuilt.
-        """
+        A field keeps its type, even if the column's type has changed. Values that fit are then converted, and others
+        are refused, until the index is rebuilt."""
         fields_wanted, added = list(wanted), False
         with self._schema_lock:
             for _ in range(_ADD_ATTEMPTS):
@@ -76,14 +77,16 @@ class SolrCollection:
         raise Retriable(f"other processes add fields to collection {self._name}", "wait: this ends without action")
 
     def know_fields(self, wanted: Iterable[Field]) -> list[Field]:
-        """Record the schema's version of some fields, for `converted`, and return those that it lacks; writes
-        nothing."""
+        """Return the fields that the schema lacks, and write nothing.
+
+        Also remembers the schema's types of the other fields, which `converted` needs."""
         with self._schema_lock:
             return self._lacking(list(wanted))
 
     def _lacking(self, wanted: Sequence[Field]) -> list[Field]:
-        """Return the fields that the schema lacks. Record which of the others have another type, or one value instead
-        of a list."""
+        """Return the fields that the schema lacks.
+
+        Also remembers the fields that have another type, or a single value instead of a list."""
         known = {field["name"]: field for field in self._schema("GET", "/schema/fields", None)["fields"]}
         missing: dict[str, Field] = {}
         for field in wanted:
@@ -105,8 +108,7 @@ class SolrCollection:
         return list(missing.values())
 
     def _add_fields(self, missing: Sequence[Field]) -> bool:
-        """Return whether Solr accepted them. If another process has added one of them in the meantime, none is added,
-        and the result is False."""
+        """Add fields to the schema. Return False, and add none, if another process has just added one of them."""
         definitions = [
             {"name": field.name, "type": field.type, "stored": field.stored, "multiValued": field.many}
             for field in missing
@@ -132,15 +134,15 @@ class SolrCollection:
         return status == 200
 
     def begin(self, documents: Sequence[Document], *, backlog: bool = False) -> Callable[[], list[RefusedDocument]]:
-        """Start `post` in another thread. The returned function waits for its end, and returns or raises like it."""
+        """Start `post` in another thread. The returned function waits for its end, and returns or raises the same."""
         return self._posts.submit(self.post, documents, backlog=backlog).result
 
     def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[RefusedDocument]:
-        """Post documents to Solr in order. Return those that it refuses for their content, by place.
+        """Post documents to Solr in order. Return those that Solr refuses for their content, each with its list
+        index.
 
-        Returns once Solr has stored all others. Raises Retriable while Solr is unavailable or fails; any part may then
-        be stored. Documents of a `backlog` are visible after a second at the earliest.
-        """
+        Returns once Solr has stored all others. Raises Retriable while Solr is unavailable or fails; any part may
+        then be stored. Documents of a `backlog` become visible after one second or later, which improves throughput."""
         if self._conversions:
             return self._post_converted(documents, backlog)
         return self._post(documents, backlog)
@@ -190,13 +192,11 @@ class SolrCollection:
         ]
 
     def purge_tombstones(self, *, before_ms: int, buckets: int) -> int:
-        """Remove the tombstones that are older than `before_ms` and than the last complete barrier. Return their
-        number.
+        """Delete tombstones older than both `before_ms` and the last complete barrier. Return their number.
 
-        A write older than a barrier that every bucket has passed can only arrive again as a repeat that HBase sends
-        late, for which `before_ms` leaves time. External tables have no barriers, `buckets` is 0. Raises Retriable
-        while Solr is unavailable.
-        """
+        A write older than a barrier of every bucket can arrive only as a repeat that HBase sends late. The caller
+        chooses `before_ms` to leave time for that. External tables have no barriers: `buckets` is 0. Raises
+        Retriable while Solr is unavailable."""
         kind, fence, timestamp = fields.KIND, fields.FENCE, fields.TIMESTAMP
         barriers = self._search(f"{kind}:{fields.BARRIER}", fl=timestamp, rows="300")["docs"]
         if len(barriers) < buckets:
@@ -215,40 +215,43 @@ class SolrCollection:
         return count
 
     def visible_timestamp(self) -> int | None:
-        """Return the timestamp (ms) of the last cut that every bucket has passed; None if there is none."""
+        """Return the timestamp (ms) up to which queries see every row: that of the last barrier of all buckets, or
+        None."""
         barriers = self._search(f"{fields.KIND}:{fields.BARRIER}", rows="300")["docs"]
         if not barriers or len(barriers) < int(barriers[0][fields.BUCKETS]):
             return None
         return min(int(each[fields.TIMESTAMP]) for each in barriers)
 
     def count_rows(self, *, until_ms: int) -> int:
-        """Return the number of visible rows that were last written before `until_ms`, after a commit."""
+        """Commit, then return the number of visible rows that were last written before `until_ms`."""
         self._writes.request("POST", f"{self._path}/update?wt=json&softCommit=true", b"{}")
         query = f"{fields.KIND}:{fields.ROW} AND {fields.FENCE}:[* TO {2 * until_ms}]"
         return int(self._search(query, rows="0")["numFound"])
 
     def stored(self, keys: Sequence[str]) -> dict[str, Document]:
-        """Return the stored documents by key, visible or not yet; without `_version_`."""
+        """Return the stored documents by id, without `_version_`. Includes those that queries do not see yet."""
         return {
             document[fields.UNIQUE_KEY]: {name: value for name, value in document.items() if name != "_version_"}
             for document in self._get(keys)
         }
 
     def versions(self, keys: Sequence[str]) -> dict[str, int]:
-        """Return `_version_` of the existing documents, including tombstones, visible or not yet."""
+        """Return `_version_` of the existing documents by id. Includes tombstones and documents that queries do not
+        see yet."""
         found = self._get(keys, fl=f"{fields.UNIQUE_KEY},_version_")
         return {document[fields.UNIQUE_KEY]: document["_version_"] for document in found}
 
     def keys_of(self, row: str) -> list[str]:
-        """Return the keys of an external row's documents, after a commit."""
+        """Commit, then return the ids of the documents of one row of an external table."""
         self._writes.request("POST", f"{self._path}/update?wt=json&softCommit=true", b"{}")
         query = f"{fields.ROW_KEY}:{row} AND {fields.KIND}:{fields.ROW}"
         found = self._search(query, rows="100000", fl=fields.UNIQUE_KEY)["docs"]
         return [document[fields.UNIQUE_KEY] for document in found]
 
     def put_if(self, documents: Sequence[Document]) -> tuple[set[str], list[RefusedDocument]]:
-        """Write documents whose `_version_` is unchanged (-1: absent), regardless of the fence. Return the keys of the
-        others, and the documents that Solr refused."""
+        """Write documents on condition that their `_version_` is unchanged (-1: absent), without the fence.
+
+        Return the ids of the documents whose condition failed, and the documents that Solr refused."""
         if not documents:
             return set(), []
         path = (
@@ -321,11 +324,13 @@ class SolrCollection:
     def _wait_for_replay(self, exchange: Exchange) -> None:
         """Raise Retriable until Solr has replayed its transaction log.
 
-        After kill -9 Solr serves a collection before it has replayed the log. It then compares a stale write with the
-        index alone, accepts it, and drops the newer version during the replay: the fence does not work. Metrics may be
-        disabled, but a commit is ignored until the replay is done. So a document that a commit makes visible proves
-        that it is. It is a tombstone, hidden from queries, and purged like one.
-        """
+        After kill -9 Solr serves a collection before the replay is done. Solr then compares a stale write with the
+        index alone, accepts the write, and drops the newer version during the replay. So the fence does not work in
+        that time.
+
+        Solr's metrics would show the replay, but they may be disabled. However, Solr ignores commits during the
+        replay. So this method posts a document and commits: once the document is visible, the replay is done. The
+        document is a tombstone, so queries do not see it and `purge_tombstones` deletes it."""
         key = fields.probe_id(uuid.uuid4().hex)
         probe = {fields.UNIQUE_KEY: key, fields.FENCE: 2 * (time.time_ns() // 1_000_000)}
         status, answer = exchange("POST", f"{self._path}/update?wt=json&softCommit=true", orjson.dumps([probe]))
@@ -355,11 +360,10 @@ class SolrCollection:
 
 
 def visible_timestamp(solr: Solr, collection: str) -> int | None:
-    """Return the timestamp (ms) up to which every row is visible to queries; None before the first full cut or without
-    barriers.
+    """Return the timestamp (ms) up to which queries see every row of a collection.
 
-    Raises Retriable while Solr is unavailable, or does not serve the collection.
-    """
+    None without barriers, or before every salt bucket has one. Raises Retriable while Solr is unavailable or does
+    not serve the collection."""
     found = SolrCollection(solr, collection, commit_within=1.0)
     try:
         return found.visible_timestamp()

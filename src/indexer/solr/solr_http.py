@@ -1,4 +1,4 @@
-"""HTTP connections to one Solr: they are kept, know that Solr is ready, and send credentials that no message shows."""
+"""HTTP connections to one Solr. They are reused, check that Solr is ready, and keep credentials out of messages."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ Exchange = Callable[[str, str, bytes | None], "tuple[int, bytes]"]
 
 
 def _anything_goes(exchange: Exchange) -> None:
-    """The default `ready`: a read-only caller may use a Solr in any state."""
+    """Accept Solr in any state. The default of `ready`, for callers that only read."""
 
 
 class SolrConnections:
-    """Requests to one Solr. Threads share it; each request borrows a connection.
+    """Requests to one Solr. Threads may share it: each request borrows a connection.
 
-    `ready` is called once for every new connection, on that connection, before its first request. It raises Retriable
-    while Solr must not be written to. A connection ends with its Solr process, so the result stays true for all later
-    requests on it. A request may be sent twice if a kept connection turns out to be closed: every write may be
-    repeated. Raises Retriable if Solr does not answer.
-    """
+    `ready` is called on every new connection, before its first request, and raises Retriable while Solr must not be
+    written to. A connection ends with its Solr process, so one check per connection is enough. A request may be sent
+    twice if a reused connection turns out to be closed, so every request must be repeatable. Raises Retriable if
+    Solr does not answer."""
 
     def __init__(self, solr: Solr, *, timeout: float, ready: Callable[[Exchange], None] = _anything_goes) -> None:
         self._solr, self._timeout, self._ready = solr, timeout, ready
@@ -47,7 +46,7 @@ class SolrConnections:
         self._lock = threading.Lock()
 
     def request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
-        """Return status and body of the answer to `path`, which is relative to `/solr`."""
+        """Send a request. `path` is relative to `/solr`. Return the HTTP status and the body of the response."""
         with self._lock:
             connection = self._kept.pop() if self._kept else None
         if connection is not None:
@@ -68,7 +67,9 @@ class SolrConnections:
             raise
 
     def json(self, method: str, path: str, body: object = None) -> tuple[int, dict[str, Any]]:
-        """Do the same with JSON bodies. An answer that is not JSON becomes `{"error": {"msg": …}}`."""
+        """Send a request with a JSON body. Return the HTTP status and the decoded response.
+
+        A response that is not JSON becomes `{"error": {"msg": …}}`."""
         status, answer = self.request(method, path, None if body is None else orjson.dumps(body))
         try:
             value: dict[str, Any] = orjson.loads(answer)

@@ -1,4 +1,4 @@
-"""Read a whole collection for comparisons."""
+"""Read all documents of a collection, to compare them with the table."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ _PAGE = 2000
 
 
 def all_documents(url: str, collection: str, *, session: requests.Session | None = None) -> Iterator[dict[str, Any]]:
-    """Yield every visible row's document, without barriers and tombstones, in the order of their ids.
+    """Yield the document of every visible row, without barriers and tombstones, in the order of their ids.
 
-    `url` ends in `/solr`; `session` (of `reading_session`) is closed. It pages by cursorMark, so memory is bounded for
-    any number of documents. Raises Retriable if Solr does not answer.
-    """
+    `url` ends in `/solr`. `session` (see `reading_session`) is closed at the end. Pages by `cursorMark`, so memory
+    is bounded. Raises Retriable if Solr does not answer."""
     session = session or reading_session(Solr(url=url))
     solr = pysolr.Solr(f"{url}/{collection}", timeout=60, session=session)
     row_kind = f"{fields.KIND}:{fields.ROW}"

@@ -1,1 +1,1 @@
-"""Access to joined tables in HBase."""
+"""Read joined tables and their layouts from HBase."""

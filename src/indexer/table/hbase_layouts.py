@@ -1,4 +1,4 @@
-"""Read stored layouts by id from `<topology>:layouts`."""
+"""Read stored layouts (the columns, types and qualifiers of a joined table) by id from `<topology>:layouts`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _COLUMN = LAYOUTS_FAMILY + b":" + LAYOUT_QUALIFIER
 class StoredLayouts:
     """The layouts of one joined table. A layout never changes, so each is read once. Threads may share it.
 
-    `thrift` is the address `host:port` of HBase's Thrift server; it connects at the first request for a layout.
-    """
+    `thrift` is the address `host:port` of HBase's Thrift server. The connection is opened when a layout is first
+    needed."""
 
     def __init__(self, thrift: str, *, topology: str, table: str, timeout: float = 10.0) -> None:
         self._thrift, self._topology, self._table = thrift, topology, table
@@ -29,8 +29,9 @@ class StoredLayouts:
         self._lock = threading.Lock()
 
     def layout(self, layout_id: int) -> Layout:
-        """Return the layout of an id. Raises Skippable if none is stored, because it is written before its first row.
-        Raises Retriable if HBase does not answer."""
+        """Return the layout with an id. Raises Skippable if it is not stored, Retriable if HBase does not answer.
+
+        A layout is stored before its first row, so a missing one means that the row is invalid."""
         with self._lock:
             known = self._known.get(layout_id)
             if known is None:
@@ -38,7 +39,7 @@ class StoredLayouts:
             return known
 
     def newest(self) -> Layout | None:
-        """Return the layout of the greatest id; None if none is stored. Raises the errors of `layout`."""
+        """Return the layout with the greatest id, or None if none is stored. Raises the same errors as `layout`."""
         with self._layouts_table() as table:
             ids = [int(key.rpartition(b"/")[2]) for key, _ in table.scan(row_prefix=layout_rows_prefix(self._table))]
         return self.layout(max(ids)) if ids else None

@@ -1,4 +1,4 @@
-"""Read a whole joined table through its stored layouts."""
+"""Read and decode all rows of a joined table."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ _BATCH = 1000
 
 
 def scan_rows(topology: Topology, table: Table) -> dict[bytes, StoredRow]:
-    """Return every row of a table, decoded, by row key, without barriers.
+    """Return every row of a table by row key, decoded with its stored layout, without barriers.
 
-    Raises Fatal for a row that its layout cannot read, Retriable if HBase does not answer. Rows written during the scan
-    may or may not be seen: scan when the pipeline is idle.
-    """
+    Raises Fatal if a row cannot be decoded with its layout, Retriable if HBase does not answer. Rows that are
+    written during the scan may be missing, so scan while nothing is written."""
     layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=table.name)
     codecs: dict[int, RowCodec] = {}
     rows: dict[bytes, StoredRow] = {}
@@ -42,7 +41,7 @@ def scan_rows(topology: Topology, table: Table) -> dict[bytes, StoredRow]:
 
 
 def _scan(topology: Topology, table: Table) -> Iterator[tuple[bytes, dict[bytes, bytes]]]:
-    """Yield row keys and cells by qualifier, without barriers."""
+    """Yield each row key with its cells by qualifier, without barriers."""
     host, _, port = topology.hbase.thrift.rpartition(":")
     prefix = len(table.family) + 1
     try:

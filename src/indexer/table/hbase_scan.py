@@ -1,4 +1,4 @@
-"""Read a joined table's rows as the changes that a replay of its write-ahead log would result in."""
+"""Scan a joined table. Rows are returned as the changes that a replay of the write-ahead log would result in."""
 
 from __future__ import annotations
 
@@ -26,13 +26,12 @@ class TableScan:
         self._family, self._timeout_ms = table.family.encode(), round(timeout * 1000)
 
     def pages(self, bucket: int, after: bytes | None, *, to_the_end: bool = False) -> Iterator[list[RowChange]]:
-        """Yield the rows of a bucket after a row key (None: from its start), in order, without barriers. `to_the_end`:
-        also all later rows, outside of any bucket, where only external programs can have written.
+        """Yield pages of a bucket's rows after row key `after` (None: from the start), in order, without barriers.
 
-        A row's version is that of its newest cell, as when it was shipped. So a scan during the live feed never
-        restores what was changed in the meantime. Raises Retriable if HBase does not answer: resume after the last
-        page's last row.
-        """
+        With `to_the_end`, all later rows follow. They are outside of any bucket, where only external programs write.
+
+        A row has the version of its newest cell, like the edit that replication shipped. So a scan never overwrites
+        newer documents. Raises Retriable if HBase does not answer: resume after the last row of the last page."""
         start = bytes([bucket]) if after is None else after + b"\x00"
         stop = bytes([bucket + 1]) if bucket < 255 and not to_the_end else None
         with self._connected() as table:
@@ -49,8 +48,9 @@ class TableScan:
                 yield page
 
     def versions(self, bucket: int, *, to_the_end: bool = False) -> Iterator[list[tuple[bytes, int]]]:
-        """Yield keys and versions of the rows that `pages` yields, without their values. The version is that of a row's
-        first cell. For a whole row it is the row's version, because its cells are written at one timestamp."""
+        """Yield the keys and versions of the rows that `pages` yields, without their values.
+
+        The version is computed from one cell per row, because all cells of a whole row have the same timestamp."""
         stop = bytes([bucket + 1]) if bucket < 255 and not to_the_end else None
         with self._connected() as table:
             page: list[tuple[bytes, int]] = []
@@ -71,7 +71,7 @@ class TableScan:
                 yield page
 
     def first_from(self, key: bytes) -> RowChange | None:
-        """Return the first row at or after a key; None after the last one. For samples."""
+        """Return the first row whose key is `key` or greater, or None after the last row. Used for samples."""
         with self._connected() as table:
             # a barrier may be the first row, one per bucket
             for found, cells in table.scan(
