@@ -1,9 +1,8 @@
-"""Define the aggregate functions of a query: what each needs of a group's rows, and its result type.
+"""Define the aggregate functions that a query may call: the state that each needs of a group, and its result type.
 
-`docs/queries.md` lists them; a test compares. Each function can be retracted when a row leaves its group. Sources:
-Spark
-SQL's function reference. Where Spark leaves an order open (`collect_list`, ties in `max_by`), values decide.
-"""
+`docs/queries.md` lists the functions, and a test compares the two lists. Every function can be retracted: when a row
+leaves a group, the result is the same as if the row had never been there. Sources: Spark SQL's function reference.
+Where Spark leaves an order open (`collect_list`, ties in `max_by`), the order of the values decides."""
 
 from __future__ import annotations
 
@@ -34,7 +33,8 @@ _ALL = "count, sum, avg, min, max, max_by, min_by, count_if, bool_and, bool_or, 
 
 
 def aggregates_in(node: exp.Expr) -> Iterator[exp.Expr]:
-    """Yield the calls of aggregate functions in an expression, each with its FILTER, except nested ones."""
+    """Yield the calls of aggregate functions in an expression, each with its FILTER. Calls inside a call are not
+    yielded."""
     if isinstance(node, exp.AggFunc) or (isinstance(node, exp.Filter) and isinstance(node.this, exp.AggFunc)):
         yield node
         return
@@ -43,7 +43,8 @@ def aggregates_in(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def check_call(call: exp.Expr) -> None:
-    """Raise Unsupported for an aggregate function that is not supported, as far as that is known without types."""
+    """Raise Unsupported for an aggregate function that queries cannot use. Checks all that does not need column
+    types."""
     function = call.this if isinstance(call, exp.Filter) else call
     if not isinstance(function, _KEPT):
         expected = next((form for kind, form in _INSTEAD.items() if isinstance(function, kind)), _ALL)
@@ -60,7 +61,9 @@ def check_call(call: exp.Expr) -> None:
 
 
 def arguments_of(call: exp.Expr) -> list[exp.Expr]:
-    """Return the row expressions that a group needs for a call, in the order that `Keeping.add` expects."""
+    """Return the expressions over single rows that a call aggregates, in the order that `Keeping.add` expects.
+
+    For example, `max_by(x, y)` has two: first `y`, which decides, then `x`. `count(*)` has none."""
     condition = call.expression.this if isinstance(call, exp.Filter) else None
     function = call.this if isinstance(call, exp.Filter) else call
     found = _arguments(function)
@@ -103,14 +106,18 @@ _UNORDERED = ("geometry", "list")
 
 @dataclass(slots=True)
 class Keeping:
-    """The totals and bags that the functions of one query need, each once, and a result per function."""
+    """Collects the state that the aggregate functions of one query need: totals and bags (see `joins.query.group`).
+
+    Functions over the same argument share a total or bag. `results` has one entry per function."""
 
     totals: list[Total] = field(default_factory=list)
     bags: list[Bag] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
 
     def add(self, call: exp.Expr, arguments: list[tuple[int, LogicalType]]) -> Result:
-        """Add a call whose arguments have these numbers and types. Raises Unsupported for a type it cannot take."""
+        """Add a call and return its result. `arguments` has the number and the type of each argument of the call.
+
+        Raises Unsupported for an argument type that the function cannot take."""
         function = call.this if isinstance(call, exp.Filter) else call
         text = call.sql("spark").replace("`", "")
         if not arguments:

@@ -1,10 +1,8 @@
-"""Convert values of the log to the type that a plan was compiled with, whatever type their column had at that time.
+"""Convert values from Kafka to the types that a plan was compiled with, even if the column had another type then.
 
-ALTER TABLE rewrites a table's rows without logging them: a value published as `2.99` or `5` may now be a decimal(8,3)
-or
-a text. So a value without its column's form is converted as MySQL converted it if that is exact; otherwise `Unfit` is
-raised. `kernel/log/Fit.java` does the same with JSON tokens.
-"""
+ALTER TABLE changes a table's rows without logging them. So a value published as `2.99` or `5` may now belong to a
+decimal(8,3) or text column. Such a value is converted as MySQL did, if the conversion is exact. Otherwise `Unfit` is
+raised. `kernel/log/Fit.java` does the same with JSON tokens."""
 
 from __future__ import annotations
 
@@ -28,11 +26,13 @@ _DIGITS = 15  # of a float: every writer gives the same 15 digits
 
 
 class Unfit(ValueError):
-    """A value that has no exact form in a type."""
+    """A value that cannot be converted to a type without loss."""
 
 
 def fit_of(type_: LogicalType) -> Fit:
-    """Return the conversion to canonical values of the type. NULL stays NULL; inexact values raise Unfit."""
+    """Return a function that converts values to the canonical values of `type_` (see `cdc.model.types`).
+
+    The function returns None for NULL, and raises Unfit for values that it cannot convert without loss."""
     match type_.kind:
         case "int8" | "int16" | "int32" | "int64" | "uint64":
             most = 2**64 - 1 if type_.kind == "uint64" else 2 ** _BITS[type_.kind] - 1
@@ -66,7 +66,7 @@ def _integers(least: int, most: int) -> Fit:
 
 
 def _formed(form: re.Pattern[str], convert: Fit) -> Fit:
-    """Return a conversion that passes values which already have the given form."""
+    """Return a function that keeps a text that matches `form`, and passes other values to `convert`."""
     full = form.fullmatch
 
     def fit(value: object) -> Canonical:
@@ -162,7 +162,7 @@ def _geometry(value: object) -> Canonical:
 
 
 def _floats(value: object) -> Canonical:
-    """Convert a vector, the only list type that a source's column can have."""
+    """Convert a list of numbers (a vector). No other list type occurs in source columns."""
     if value is None:
         return None
     if not isinstance(value, list) or not all(isinstance(n, int | float) and not isinstance(n, bool) for n in value):
@@ -177,7 +177,8 @@ def _as_it_is(value: object) -> Canonical:
 
 
 def _exact(value: object) -> Decimal | None:
-    """Return a number as written; None if it is none, or a float whose digits are not exact."""
+    """Return a number with exactly the digits that were written. None if it is no number, or a float with inexact
+    digits."""
     if isinstance(value, int):
         return Decimal(int(value))
     if isinstance(value, float):
@@ -188,7 +189,7 @@ def _exact(value: object) -> Decimal | None:
 
 
 def _scaled(number: Decimal, scale: int) -> int | None:
-    """Return the number times 10^scale; None if that is no integer."""
+    """Return the number times 10^scale as an integer, or None if the product is not an integer."""
     sign, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int)  # it is finite
     unscaled: int = int("".join(map(str, digits)))

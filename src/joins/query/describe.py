@@ -1,4 +1,4 @@
-"""Describe a plan as text and as JSON values; `joins.query.drawing` draws it."""
+"""Describe a plan as text and as JSON, for `tailorbird explain`. `joins.query.drawing` draws a plan as SVG."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from joins.query.plan import Fragment, KeyedJoin, Plan, Step
 
 
 def condition_of(node: Node, lookup: LookupJoin) -> str:
-    """Return the ON condition of a lookup join as a query would contain it."""
+    """Return the ON condition of a lookup join of `node`, as SQL text."""
     child = lookup.child
     theirs = [f"{node.alias}.{node.columns[n]}" for n in lookup.columns] + [shown(one) for one in lookup.constants]
     pairs = zip(child.id_columns, theirs, strict=True)
@@ -22,18 +22,18 @@ def condition_of(node: Node, lookup: LookupJoin) -> str:
 
 
 def shown(constant: Canonical) -> str:
-    """Return a constant as a query contains it."""
+    """Return a constant as an SQL literal."""
     return exp.convert(constant).sql("spark")
 
 
 def key_of(fragment: Fragment, group: Grouping) -> str:
-    """Return what a fragment's rows are grouped by."""
+    """Return the names of the values that a fragment's rows are grouped by, as text."""
     origins = {output.index: output.origin for output in fragment.finish.outputs}
     return ", ".join(origins[index] for index in group.keys)
 
 
 def first_of(fragment: Fragment, group: Grouping) -> str:
-    """Describe which rows of each group are the result, for a group limited to its first rows."""
+    """Describe which rows of each group belong to the result, for a query with ROW_NUMBER() and a limit."""
     assert group.top is not None
     origins = {output.index: output.origin for output in fragment.finish.outputs}
     (bag,) = group.bags
@@ -43,7 +43,7 @@ def first_of(fragment: Fragment, group: Grouping) -> str:
 
 
 def read_by(plan: Plan, node: Node) -> str:
-    """Describe what a node reads, and which columns of it."""
+    """Describe what a node reads: a captured table or earlier fragments, and which columns."""
     if not isinstance(node.source, Derived):
         return f"{node.of} ({', '.join(node.columns)})"
     rows = _rows(plan, node.source)
@@ -51,7 +51,9 @@ def read_by(plan: Plan, node: Node) -> str:
 
 
 def _rows(plan: Plan, source: Derived) -> str:
-    """Describe fragments' rows by their displayed numbers; fragments that only pass rows on are skipped."""
+    """Describe the fragments that `source` reads, by the numbers that are shown to the user.
+
+    A fragment that only passes rows on is replaced by the fragments that it reads."""
     reported = [fragment.number for fragment in _reported(plan)]
     numbers = [reported.index(_first(plan, number)) + 1 for number in source.fragments]
     return "rows " + " and ".join(map(str, numbers))
@@ -66,7 +68,7 @@ def _first(plan: Plan, number: int) -> int:
 
 
 def _passes(fragment: Fragment) -> bool:
-    """Return whether a fragment adds nothing to the rows that it reads."""
+    """Return whether a fragment only passes on the rows that it reads, without joins, expressions or groups."""
     root = fragment.root
     if not isinstance(root, Node) or not isinstance(root.source, Derived):
         return False
@@ -88,7 +90,7 @@ def _role(step: Step, fragment: Fragment) -> str:
 
 
 def _grouping(fragment: Fragment, group: Grouping) -> Iterator[str]:
-    """Describe the state of a group's two steps."""
+    """Yield lines that describe the two stateful steps of a grouped fragment."""
     rows = fragment.root.alias or "these"
     yield f"detect {group.change_detector}: what each row of {rows} contributed; keeps it by row"
     if group.top is not None:
@@ -108,7 +110,7 @@ def _differs(plan: Plan, fragment: Fragment) -> Iterator[str]:
 
 
 def text_of_plan(plan: Plan) -> str:
-    """Return several lines: the trees of tables, the steps by stage, the expressions, the columns."""
+    """Return the plan as several lines of text: table trees, steps by stage, expressions, and result columns."""
     lines = [f"{plan.sink.table}: {_one_row_per(plan)}, row key {', '.join(plan.sink.row_key)}", ""]
     several = len(plan.fragments) > 1
     for number, fragment in enumerate(_reported(plan), start=1):
@@ -184,12 +186,12 @@ def _met(plan: Plan, root: Pair | Interval) -> list[str]:
 
 
 def met_on(root: Pair | Interval) -> str:
-    """Describe where, and for a join by time when, the rows of both sides meet."""
+    """Describe the join condition of a many-to-many join or of a join by time."""
     return pair_condition(root) if isinstance(root, Pair) else time_condition(root)
 
 
 def time_condition(interval: Interval) -> str:
-    """Describe when rows of both sides of a join by time meet."""
+    """Describe the time condition of a join by time."""
     left, right = interval.left, interval.right
     meets = [
         f"{right.alias}.{right.columns[theirs]} = {left.alias}.{left.columns[own]}"
@@ -201,7 +203,7 @@ def time_condition(interval: Interval) -> str:
 
 
 def duration_text(micros: int) -> str:
-    """Format microseconds as an offset to a time, in the greatest unit that divides them."""
+    """Format microseconds as a signed offset, in the largest unit that gives a whole number."""
     if micros == 0:
         return ""
     units = {"DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000, "MICROSECOND": 1}
@@ -210,7 +212,7 @@ def duration_text(micros: int) -> str:
 
 
 def _waits(interval: Interval) -> Iterator[str]:
-    """Describe how long a join by time waits for rows."""
+    """Yield lines that say how long a join by time keeps rows and waits for late ones."""
     for node, lateness in zip(interval.walk(), interval.lateness, strict=True):
         late = duration_text(lateness * 1000).removeprefix(" + INTERVAL ") or "0 SECOND"
         yield f"{node.alias}: append-only, rows up to {late} late; later ones, updates and deletes are dead letters"
@@ -220,7 +222,7 @@ def _waits(interval: Interval) -> Iterator[str]:
 
 
 def pair_condition(pair: Pair) -> str:
-    """Describe where the rows of both sides meet."""
+    """Describe the equalities of a many-to-many join."""
     meets = zip(pair.left_key, pair.right_key, strict=True)
     return " AND ".join(f"{pair.right.columns[theirs]} = {pair.left.columns[own]}" for own, theirs in meets)
 
@@ -238,7 +240,7 @@ def _tree(plan: Plan, node: Node, first: str, rest: str) -> Iterator[str]:
 
 
 def commits(plan: Plan) -> int:
-    """Count the operators of a plan that write state in every batch."""
+    """Return the number of stateful operators of a plan. Each commits its state store in every batch."""
     found = 0
     for fragment in plan.fragments:
         found += len({step.stage for step in fragment.steps}) + len(list(_differs(plan, fragment)))
@@ -247,7 +249,9 @@ def commits(plan: Plan) -> int:
 
 
 def json_of_plan(plan: Plan) -> dict[str, Any]:
-    """Return the plan as JSON values, with the content of `text_of_plan`. `tree`, `steps`, `where` are the result's."""
+    """Return the plan as JSON values with the content of `text_of_plan`.
+
+    The keys `tree`, `steps` and `where` describe the last fragment, whose rows are the result."""
     return {
         "table": plan.sink.table,
         "row_key": list(plan.sink.row_key),

@@ -16,7 +16,7 @@ _DEAD_LETTERS = 38
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """A box of the drawing; `x` and `y` count boxes, y in halves."""
+    """A box of the drawing. `x` is its column and `y` its row, in units of boxes; `y` may be a half."""
 
     x: int
     y: float
@@ -25,7 +25,7 @@ class _Box:
 
 
 def svg_of_plan(plan: Plan) -> str:
-    """Return the drawing, with one box per table, group and result."""
+    """Return an SVG drawing of a plan, with one box per table, group and result."""
     return _Drawing(plan).svg()
 
 
@@ -56,7 +56,8 @@ class _Drawing:
         return "\n".join([head, title, '<rect width="100%" height="100%" fill="white"/>', *parts, "</svg>"]) + "\n"
 
     def _fragment_rows(self, fragment: Fragment, level: int) -> list[int]:
-        """Add the boxes that supply a fragment's rows, drawn from this level leftwards, and return them."""
+        """Add the boxes that a fragment's rows come from, from column `level` to the left. Return the boxes'
+        indexes."""
         group = fragment.group
         if group is None:
             return self._root(fragment.root, level)
@@ -78,7 +79,7 @@ class _Drawing:
         return [self._box(level, f"pairs of {root.alias}", [f"ON {met_on(root)}"], sides)]
 
     def _node(self, node: Node, level: int) -> list[int]:
-        """Add the box of a node, or those of the rows that it reads if it adds nothing to them."""
+        """Add the box of a node and return its index. A node that only passes rows on has no box of its own."""
         read: list[int] = []
         if isinstance(node.source, Derived):
             plain = not node.lookups

@@ -1,8 +1,7 @@
-"""Compare a table's successive schemas: what its log can hold, and what happened to the columns that a plan uses.
+"""Compare the successive schemas of a table with a plan: which values can old records have, and what changed?
 
-Records have the schema of their time. An added column had a default, which all rows took without new records. A dropped
-column is still in the older records.
-"""
+Each record has the schema of its time. When a column is added with a default, all rows get the default without new
+records. When a column is dropped, older records still contain it."""
 
 from __future__ import annotations
 
@@ -17,10 +16,9 @@ from joins.query.plan import Plan
 
 
 def remembering(versions: Sequence[TableSchema]) -> TableSchema:
-    """Return the newest of a table's schemas (oldest first), extended by its former columns.
+    """Return the newest schema of a table, extended by the columns that were dropped. `versions` is oldest first.
 
-    A column's default is the one with which it was added, as older rows took that one.
-    """
+    A column's default is the one of the ALTER TABLE that added the column, because older rows got that value."""
     newest = versions[-1]
     known = {column.name for column in newest.columns}
     former: list[tuple[str, Column]] = []
@@ -46,7 +44,8 @@ def _as_it_came(column: Column, versions: Sequence[TableSchema]) -> Column:
 
 
 def default_of(schema: TableSchema, name: str) -> Canonical:
-    """Return a column's value in rows older than the column; None if it was dropped or its default is unknown."""
+    """Return the value that a column has in rows older than the column. None if it was dropped or the default is
+    unknown."""
     column = next((one for one in schema.columns if one.name == name), None)
     if column is None or not column.default_known:
         return None
@@ -57,7 +56,7 @@ def default_of(schema: TableSchema, name: str) -> Canonical:
 
 
 def drifts(plan: Plan, schemas: Mapping[TableId, TableSchema]) -> list[str]:
-    """Return warnings about used columns, according to the newest known schemas."""
+    """Return warnings about columns that a plan uses but that have changed since, by the newest known schemas."""
     return [
         one
         for source in plan.sources
@@ -84,7 +83,9 @@ def _drifts(plan: Plan, source: PlanSource, schema: TableSchema) -> list[str]:
 
 
 def _renamed(source: PlanSource, schema: TableSchema, now: Mapping[str, Column]) -> list[str]:
-    """Return used columns that replaced another of their type: only the source knows if they were renamed."""
+    """Return warnings about used columns that may be another column renamed.
+
+    A column of the same type vanished at that time, so only the source knows whether it was renamed."""
     found, names = [], [column.name for column in schema.columns]
     for before, former in schema.former:
         at = names.index(before) + 1 if before in names else 0

@@ -1,10 +1,12 @@
-"""Compile a query's expressions to Spark SQL that cannot fail, with its type; refuse what would not stay correct.
+"""Compile SQL expressions of a query to Spark SQL that never raises, and determine their types.
 
-Spark 4 is ANSI: one overflow or one invalid cast would end a query permanently. So everything that may fail compiles to
-its `try_` form, which returns NULL, and a condition that distinguishes such a NULL from others (`Typed.failed`). Rows
-where it holds are counted and become dead letters. Operands are never converted implicitly from text to number or date,
-since only an explicit cast can report a failure. Functions are a closed table (`joins.query.functions`).
-"""
+Spark 4 follows ANSI SQL: one overflow or invalid cast would end the streaming query. So everything that may fail
+compiles to its `try_` form, which returns NULL. `Typed.failed` is a second expression that is true exactly if the
+NULL means a failure. Rows where it is true are counted and become dead letters. For example, `a / b` compiles to
+`try_divide(a, b)`.
+
+Text is never converted implicitly to a number or date, because only an explicit CAST can report a failure. The
+allowed functions are listed in `joins.query.functions`. Others raise Unsupported."""
 
 from __future__ import annotations
 
@@ -39,7 +41,10 @@ from joins.query.value_types import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Typed:
-    """Spark SQL with `{i}` for value i of the flat list, its type, and the condition for NULL because of a failure."""
+    """A compiled expression with its type. `{i}` in `sql` stands for value number i of a joined row.
+
+    `failed` is a Spark SQL condition: true where the result is NULL because of a failure. None if it cannot fail.
+    The values of a joined row are numbered through all its tables (the *flat list* of `joins.query.plan`)."""
 
     sql: str
     type: LogicalType
@@ -47,7 +52,7 @@ class Typed:
 
 
 class Unsupported(Exception):
-    """An expression that is refused: the node, the reason, and the nearest form that works."""
+    """Raised for an expression that is not supported. Has the node, the reason, and the nearest form that works."""
 
     def __init__(self, node: exp.Expr, what: str, expected: str) -> None:
         super().__init__(what)
@@ -68,13 +73,14 @@ _ARITHMETIC: dict[type[exp.Expr], str] = {
 
 
 def any_of(*conditions: str | None) -> str | None:
-    """Return the disjunction of conditions; None if there are none."""
+    """Return the conditions joined by OR, without the absent ones (None). None if all are absent."""
     there = [condition for condition in conditions if condition is not None]
     return f"({' OR '.join(there)})" if there else None
 
 
 def guarded(guard: str, condition: str | None) -> str | None:
-    """Return a failure condition that counts only where `guard` holds, as otherwise it is never computed."""
+    """Return `condition`, restricted to rows where `guard` is true. Elsewhere the value is not computed and cannot
+    fail."""
     return None if condition is None else f"({guard} AND {condition})"
 
 
@@ -84,22 +90,21 @@ def refuse(node: exp.Expr, what: str, expected: str) -> NoReturn:
 
 
 def escaped(text: str) -> str:
-    """Return a string literal of Spark SQL that survives `str.format`."""
+    """Return a Spark SQL string literal of `text`, with braces escaped for `str.format`."""
     quoted = text.replace("\\", "\\\\").replace("'", "\\'")
     return "'" + quoted.replace("{", "{{").replace("}", "}}") + "'"
 
 
 class ExpressionCompiler:
-    """Compiles expressions of one query with a table of functions (`joins.query.functions.FUNCTIONS`).
+    """Compiles the expressions of one query. The table of functions is usually `joins.query.functions.FUNCTIONS`.
 
-    `resolve` returns a column as a typed expression, and raises Unsupported for an unknown one.
-    """
+    `resolve` turns a column into a typed expression. It raises Unsupported for an unknown column."""
 
     def __init__(self, resolve: Resolve, functions: Mapping[type[exp.Expr], Function]) -> None:
         self.resolve, self.functions = resolve, functions
 
     def compile(self, node: exp.Expr) -> Typed:
-        """Return the compiled expression; Unsupported if it is not supported."""
+        """Compile an expression. Raises Unsupported if a part of it is not supported."""
         kind = type(node)
         if isinstance(node, exp.Paren):
             return self.compile(node.this)
@@ -119,20 +124,22 @@ class ExpressionCompiler:
         refuse(node, f"{name or kind.__name__} is not supported", "one of the functions in docs/queries.md")
 
     def condition(self, node: exp.Expr) -> Typed:
-        """Return a compiled condition."""
+        """Compile an expression that must be boolean. Raises Unsupported otherwise."""
         typed = self.compile(node)
         if typed.type not in (BOOL, NULL):
             refuse(node, f"{node.sql('spark')} is a {typed.type}", "a condition")
         return typed
 
     def cast(self, typed: Typed, to: LogicalType) -> Typed:
-        """Convert a value to a wider type, which cannot fail."""
+        """Convert a compiled value to type `to`, which must be wider, so that the conversion cannot fail."""
         if typed.type == to:
             return typed
         return Typed(sql=f"CAST({typed.sql} AS {spark_type(to)})", type=to, failed=typed.failed)
 
     def unified(self, node: exp.Expr, operands: Sequence[Typed]) -> tuple[LogicalType, list[Typed]]:
-        """Convert operands to their common type; Unsupported if they have none."""
+        """Return the common type of compiled operands, and the operands converted to it.
+
+        Raises Unsupported, with the position of `node`, if there is no common type."""
         wanted = NULL
         for typed in operands:
             found = common(wanted, typed.type)
@@ -149,7 +156,7 @@ class ExpressionCompiler:
         return Typed(sql=sql, type=BOOL, failed=any_of(left.failed, right.failed))
 
     def pair(self, node: exp.Expr, first: exp.Expr, second: exp.Expr) -> tuple[Typed, Typed]:
-        """Return two operands of a comparison; a text literal compared with a date or time is converted to one."""
+        """Compile both operands of a comparison. A text literal next to a date or time becomes a date or time."""
         left, right = self.compile(first), self.compile(second)
         if (timed := self.timed(node, [(first, left), (second, right)])) is not None:
             return timed[0], timed[1]
@@ -158,13 +165,15 @@ class ExpressionCompiler:
         return left, right
 
     def dated(self, node: exp.Expr, typed: Typed, other: LogicalType) -> Typed:
-        """Convert a literal such as '2026-01-31' to the type that it is compared with."""
+        """Convert a text literal such as '2026-01-31' to the date or time type of the `other` operand.
+
+        Other expressions are returned unchanged."""
         if not (isinstance(node, exp.Literal) and node.is_string) or family(other) not in ("date", "moment"):
             return typed
         return moment(node, node.this, day=family(other) == "date")
 
     def timed(self, node: exp.Expr, operands: Sequence[tuple[exp.Expr, Typed]]) -> list[Typed] | None:
-        """Convert compared operands to microseconds if one is a TIME; None if none is."""
+        """Convert the operands of a comparison to microseconds if one of them is a TIME. Otherwise return None."""
         if not any(typed.type == TIME for _, typed in operands):
             return None
         return [self._duration(node, operand, typed) for operand, typed in operands]
@@ -196,14 +205,16 @@ class ExpressionCompiler:
 
 
 def _alongside(node: exp.Expr, type_: LogicalType, other: LogicalType) -> LogicalType:
-    """Return the type of an operand: next to a decimal, an integer literal has only as many digits as written."""
+    """Return the type of an operand next to one of type `other`.
+
+    An integer literal next to a decimal counts only the digits that are written, as in Spark."""
     if isinstance(node, exp.Literal) and not node.is_string and type_.kind in INTEGERS and other.kind == "decimal":
         return LogicalType(kind="decimal", precision=len(node.name))
     return type_
 
 
 def moment(node: exp.Expr, text: str, *, day: bool) -> Typed:
-    """Compile a literal date or timestamp; Unsupported if it is none."""
+    """Compile a date literal (`day`) or timestamp literal. Raises Unsupported if `text` is not one."""
     try:
         if day:
             value = dt.date.fromisoformat(text).isoformat()
@@ -374,5 +385,5 @@ _HANDLERS: dict[type[exp.Expr], Function] = {
 
 
 def is_basic(node: exp.Expr) -> bool:
-    """Return whether a node is a literal, an operator or a form such as CASE, not one of `joins.query.functions`."""
+    """Return whether a node is a literal, an operator or a form such as CASE, and not a call of a function."""
     return type(node) in _HANDLERS or type(node) in _COMPARISONS or type(node) in _ARITHMETIC

@@ -1,7 +1,7 @@
-"""Define the functions that queries may call. The table is closed: each must never raise and have a known type.
+"""Define the functions that queries may call. All others are refused.
 
-`docs/queries.md` lists them; a test compares. Sources: Spark SQL's function reference (ANSI mode).
-"""
+Each function must never raise in Spark and must have a known result type. `docs/queries.md` lists the functions, and
+a test compares the two lists. Source: Spark SQL's function reference (ANSI mode)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ def _argument(compiler: ExpressionCompiler, node: exp.Expr, key: str, wanted: tu
 
 
 def plain(template: str, result: LogicalType, *arguments: tuple[str, tuple[Family, ...]]) -> Function:
-    """Return a function that is NULL only for NULL; `template` takes its arguments by position, without absent ones."""
+    """Return a function that is NULL only if an argument is NULL.
+
+    `template` is Spark SQL with `{0}`, `{1}`, … for the arguments that are given. `arguments` has the name and the
+    allowed type families of each."""
 
     def compile_(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
         if extra := [k for k, v in node.args.items() if v and k not in dict(arguments) and k not in _FLAGS]:
@@ -76,7 +79,7 @@ def plain(template: str, result: LogicalType, *arguments: tuple[str, tuple[Famil
 
 
 def _counted(typed: Typed) -> Typed:
-    """Return a number of characters or bits as an INT, as Spark requires: a larger number would end the query."""
+    """Cast a number of characters or bits to INT, so that a larger number cannot end the query in Spark."""
     if typed.type == NULL or typed.type.kind in ("int8", "int16", "int32"):
         return typed
     sql = f"try_cast({typed.sql} AS INT)"
@@ -121,7 +124,7 @@ def _extreme(name: str) -> Function:
 
 
 def _extreme_time(name: str, items: list[exp.Expr], operands: list[Typed], durations: list[Typed]) -> Typed:
-    """Return the longest or shortest TIME as text; a literal gets the canonical form."""
+    """Compile GREATEST or LEAST of TIME values, and return the result as canonical TIME text."""
     texts = [
         escaped(time_of(duration_of(item.name) or 0)) if isinstance(item, exp.Literal) else operand.sql
         for item, operand in zip(items, operands, strict=True)
@@ -132,7 +135,7 @@ def _extreme_time(name: str, items: list[exp.Expr], operands: list[Typed], durat
 
 
 def _double(name: str) -> Function:
-    """Return a function of real numbers that is NULL, as a failure, where the result is NaN or infinite."""
+    """Return a function of real numbers. A result of NaN or infinity becomes NULL and counts as a failure."""
 
     def compile_(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
         keys = [key for key in ("this", "expression") if node.args.get(key) is not None]
@@ -328,13 +331,14 @@ FUNCTIONS: dict[type[exp.Expr], Function] = {
 
 
 def pattern_for(written: str) -> str:
-    """Return the pattern of date_format equivalent to MySQL's, or an example if there is none."""
+    """Return Spark's pattern for MySQL's DATE_FORMAT pattern `written`, or an example pattern if there is none."""
     found = re.sub("%.", lambda sign: _MYSQL.get(sign[0], sign[0]), written)
     return found if re.fullmatch(PATTERN, found) else "yyyy-MM-dd HH:mm:ss"
 
 
 def _unscalar(node: exp.Expr) -> None:
-    """Refuse MySQL's functions that return a JSON value: `->`, json_extract, json_unquote."""
+    """Raise Unsupported for MySQL's JSON functions that return JSON instead of text: `->`, json_extract,
+    json_unquote."""
     if isinstance(node, exp.JSONExtract) and type(node) not in FUNCTIONS:
         value, path = node.this.sql("spark"), node.expression.sql("spark").strip("'")
         arrow = node.args.get("only_json_types") is not None
@@ -348,10 +352,9 @@ def _unscalar(node: exp.Expr) -> None:
 
 
 def check_shape(node: exp.Expr, *, aggregates: bool = False) -> None:
-    """Raise Unsupported for the first unsupported part of an expression, as far as that is known without types.
+    """Raise Unsupported for the first unsupported part of an expression. Checks all that does not need column types.
 
-    `aggregates`: whether functions over a group's rows are allowed in it.
-    """
+    With `aggregates`, calls of aggregate functions are allowed."""
     if isinstance(node, exp.Window):
         text = f"{node.sql('spark')} within an expression or a condition"
         refuse(node, text, "ROW_NUMBER() OVER (…) AS n as a column of a query in FROM, and WHERE n <= 10 around it")
@@ -376,5 +379,5 @@ def check_shape(node: exp.Expr, *, aggregates: bool = False) -> None:
 
 
 def supported(node: exp.Expr) -> bool:
-    """Return whether a node is of a kind that compiles, given the right types."""
+    """Return whether nodes of this kind can be compiled, if their operands have suitable types."""
     return is_basic(node) or type(node) in FUNCTIONS

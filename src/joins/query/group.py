@@ -1,15 +1,17 @@
-"""Describe how rows are grouped: data only, as in `joins.query.plan`.
+"""Describe how the rows of a fragment are grouped. Data only, as in `joins.query.plan`.
 
-A row *contributes* to its group: the values of its group's key and the arguments of the aggregate functions. From its
-rows' contributions a group keeps only what its functions need, each item once, however many functions use it:
+Each row contributes two things to its group: the values of the group key and the arguments of the aggregate
+functions. From all contributions a group keeps only what its functions need. Functions over the same argument share
+one item:
 
     Total    the number of values that are not NULL and, for numbers, their exact sum: count, sum, avg
-    Bag      the values themselves, in order, each with its count: min, max, DISTINCT, collect_*
+    Bag      the values themselves, sorted, each with its count: min, max, DISTINCT, collect_*
 
-Both can be retracted exactly. Sums of doubles are kept as decimals, too: a float's sum would depend on the order in
-which
-its rows arrived and left. So a group's result depends only on its current rows.
-"""
+Both can be retracted exactly when a row leaves its group. Sums of doubles are kept as decimals, because a sum of
+floats would depend on the order of the rows. So a group's result depends only on its current rows.
+
+Example: `SELECT city, count(*), avg(age), max(age) FROM p GROUP BY city` has the key `city`, one argument `age`, one
+total (for avg) and one bag (for max)."""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ Function = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
-    """The number of values of argument number `argument` that are not NULL and, for a number, their sum (`type`)."""
+    """Count and, for numbers, exact sum of the values of one argument that are not NULL.
+
+    `argument` is the argument's index in `Grouping.arguments`, `type` is the type of the sum."""
 
     argument: int
     type: LogicalType
@@ -34,11 +38,10 @@ class Total:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bag:
-    """The tuples of some arguments (by number) in the order of their values, each with its count.
+    """The distinct tuples of some arguments of a group's rows, sorted, each with its number of rows.
 
-    A tuple with NULL among its first `needed` values is not in it; in later values NULL precedes every value.
-    `descending`: for each value, whether its order is reversed.
-    """
+    `arguments` are indexes in `Grouping.arguments`. Tuples with NULL among the first `needed` values are left out.
+    In the other values NULL sorts first. `descending` says for each value whether its order is reversed."""
 
     arguments: tuple[int, ...]
     types: tuple[LogicalType, ...]
@@ -48,13 +51,16 @@ class Bag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One aggregate function: what it computes (as `type`) of total or bag number `of`; `count_rows` needs neither.
+    """One aggregate function of a query, computed from total or bag number `of`. `count_rows` needs neither.
 
-    `count`, `sum`, `avg` read a total. The others read a bag: `min` and `max` return the last value of its first and
-    last tuple, and so do `min_by` and `max_by` (ordered by the values before it). `count_distinct` and `sum_distinct`
-    count and sum its tuples. `collect_list` lists the last value of each tuple with its count, `collect_set` once. A
-    value that does not fit `type` is NULL and a dead letter, which contains `text` (the original expression).
-    """
+    - `count`, `sum` and `avg` read a total. All others read a bag.
+    - `min` and `max` are the last value of the first and the last tuple.
+    - `min_by` and `max_by` are the same; the values before the last one define the order.
+    - `count_distinct` and `sum_distinct` count and sum the tuples.
+    - `collect_list` lists the last value of each tuple as often as it occurs, `collect_set` once.
+
+    A result that does not fit `type` becomes NULL and a dead letter, which quotes `text` (the expression in the
+    query)."""
 
     function: Function
     of: int
@@ -64,12 +70,12 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Top:
-    """The first `most` tuples of a group's only bag, each of which is a row with its number, 1 and up.
+    """Limits each group to its first `most` tuples (ROW_NUMBER() with a limit). Each tuple is one row of the result.
 
-    A row's available values are those of the group's key, those of the tuple, and the number. `values` are the indexes
-    of its result, `names` those of its id. The first `ordered` values of the tuple define the order; the last of them
-    are a key, so no two tuples are equal in it.
-    """
+    The tuples come from the group's only bag. A row of the result can use the values of the group key, then those of
+    the tuple, then the row number (from 1). `values` are the indexes of the values that it contains, `names` those
+    of its id. The first `ordered` values of a tuple define the order. The last of these are a unique key, so there
+    are no ties."""
 
     most: int
     ordered: int
@@ -79,14 +85,19 @@ class Top:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grouping:
-    """Groups a fragment's rows, after its `Finish`, by the values at `keys`; `arguments`: what else rows contribute.
+    """Groups the rows of a fragment, after its expressions and WHERE.
 
-    A group's row contains the key's values, then one value per result. Its id is the text of the key's values, NULL
-    included. A group without rows is deleted, except `always`, the text of the key of a query without GROUP BY: that
-    row
-    always exists. `change_detector` and `number` are the numbers of its two steps: the first stores what each row
-    contributed, the second stores the groups.
-    """
+    - `keys`: indexes of the row's values that form the group key; `key_types` are their types.
+    - `arguments`: indexes of the values that the aggregate functions use.
+    - `totals`, `bags`, `results`: the state of a group, and the functions computed from it.
+    - `always`: for a query without GROUP BY, the text of the key of its single group, which exists even without
+      rows.
+    - `change_detector`: number of the step that stores what each row contributed, so that the contribution can be
+      retracted.
+    - `number`: number of the step that stores the groups.
+
+    A row of the result contains the key, then one value per function. Its id is the text of the key, NULL included.
+    A group without rows is deleted, except the one of `always`."""
 
     change_detector: int
     number: int
@@ -101,5 +112,5 @@ class Grouping:
 
     @property
     def width(self) -> int:
-        """The length of its rows' lists of values."""
+        """Return the number of values in a row of the result."""
         return len(self.keys) + len(self.results) if self.top is None else len(self.top.values)

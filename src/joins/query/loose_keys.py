@@ -1,4 +1,6 @@
-"""Find the text columns of joins whose collation matches more at the source than here, where text compares by bytes."""
+"""Find text columns in join conditions that the source compares more loosely than Tailorbird, which compares bytes.
+
+For example, MySQL's default collation matches 'a' with 'A'. A join on such a column may lack rows here."""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from joins.query.plan import Plan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LooseKey:
-    """A column of a join whose collation folds something; `other` is the column that it is compared with."""
+    """A text column in a join condition whose collation ignores some differences, such as case.
+
+    `folds` says which differences. `other` is the column that it is compared with."""
 
     table_id: TableId
     column: str
@@ -23,7 +27,7 @@ class LooseKey:
 
     @property
     def found(self) -> str:
-        """The description of the problem."""
+        """Return the problem, for a message."""
         return (
             f"{self.table_id}.{self.column} compares by {self.collation}, which folds {listed(self.folds)}, and joins "
             f"{self.other}: rows that meet at the source may not meet here, where text compares by its bytes"
@@ -31,7 +35,7 @@ class LooseKey:
 
     @property
     def remedy(self) -> str:
-        """The advice for the user."""
+        """Return the advice for the user, for a message."""
         forms = {
             "case": "in one case",
             "accents": "with the same accents",
@@ -46,7 +50,7 @@ class LooseKey:
 
 
 def loose_keys(plan: Plan, schemas: Mapping[TableId, TableSchema]) -> tuple[LooseKey, ...]:
-    """Return each column of a join that is known to fold case, accents or trailing spaces, once, in plan order."""
+    """Return the join columns whose collation ignores case, accents or trailing spaces, each once, in plan order."""
     found: dict[tuple[TableId, str], LooseKey] = {}
     for one, other in _compared(plan):
         for key in (*_loose(*one, *other, schemas), *_loose(*other, *one, schemas)):
@@ -55,7 +59,7 @@ def loose_keys(plan: Plan, schemas: Mapping[TableId, TableSchema]) -> tuple[Loos
 
 
 def _compared(plan: Plan) -> Iterator[tuple[tuple[Node, int], tuple[Node, int]]]:
-    """Yield the columns that joins compare, each with its node."""
+    """Yield the two columns of each equality of a join. Each column is a node and the index of the column there."""
     for node in plan.nodes():
         for lookup in node.lookups:
             for own, theirs in zip(lookup.columns, lookup.child.id_columns, strict=not lookup.constants):

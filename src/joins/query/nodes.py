@@ -1,4 +1,8 @@
-"""Describe what a query reads, and how each row finds the others: the trees of a plan (`joins.query.plan`)."""
+"""Describe what a query reads, and how a row finds the rows joined to it: the trees of a plan (`joins.query.plan`).
+
+A tree consists of nodes. Each node reads one table, and `Node.lookups` are its joins to other nodes. Example: in
+`FROM orders o JOIN customers c ON c.id = o.customer_id`, node `o` has one lookup join to node `c`, by
+`o.customer_id`."""
 
 from __future__ import annotations
 
@@ -11,11 +15,11 @@ from cdc.model.types import Canonical, LogicalType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSource:
-    """The changes of one captured table: its key, and the columns that any node uses, in the table's order.
+    """One captured table that the plan reads: its Kafka topic, primary key, and the columns that any node uses.
 
-    `needs_latest`: its log may repeat or reorder events, or lack before images. `defaults`: the columns' values in rows
-    older than the columns.
-    """
+    `columns` are in the order of the table, with `types` and `defaults`. A default is a column's value in rows older
+    than the column. `needs_latest`: the topic may repeat or reorder events or lack before images, so a `latest` step
+    precedes."""
 
     table_id: TableId
     topic: str
@@ -28,13 +32,12 @@ class PlanSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Derived:
-    """The rows of earlier fragments as a node reads them; its columns are all values of such a row, in order.
+    """Rows of earlier fragments (by number) that a node reads like a table. The columns are all values of such a
+    row.
 
-    If the node's consumer needs only a row's id and values (a leaf that is found by the fragments' key, a root that
-    joins
-    nothing), the rows go there directly and `change_detector` is None. Otherwise they go to the change detector with
-    that number, which knows the former row.
-    """
+    Usually a change detector stores the previous version of each row, so that it can be retracted: `change_detector`
+    is the number of that step. It is None if the reader needs only the id and the current values: a leaf that is
+    looked up by the fragments' key, or a root without joins. Rows then go to the reader directly."""
 
     fragments: tuple[int, ...]
     change_detector: int | None
@@ -42,11 +45,10 @@ class Derived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expression:
-    """A computed value of `type`, in Spark SQL with `{i}` for value number i of a flat list.
+    """A computed value or condition of type `type`. `{i}` in `sql` (Spark SQL) stands for value i of the joined row.
 
-    `failed` is the condition that the value is NULL because computing it failed; None if that is impossible. `text` is
-    the original expression, for messages.
-    """
+    `failed` is Spark SQL that is true where the value is NULL because computing it failed. None if that is
+    impossible. `text` is the expression as written in the query, for messages."""
 
     sql: str
     failed: str | None
@@ -56,11 +58,11 @@ class Expression:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupJoin:
-    """A lookup join of a node: its `columns` (indexes), then `constants`, are the id of a row of `child`.
+    """A join from a row of a node to at most one row of `child`.
 
-    NULL in a column matches nothing. `number` is unique in the plan. The child's values begin at `offset` of the node's
-    flat list.
-    """
+    The row's values at `columns`, followed by `constants`, are the id of the wanted row. NULL in one of them matches
+    nothing. `inner` is false for a LEFT JOIN. `number` identifies the step in the plan. `offset` is where the
+    child's values begin in the node's joined row (its flat list, see `joins.query.plan`)."""
 
     number: int
     columns: tuple[int, ...]
@@ -72,11 +74,11 @@ class LookupJoin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A table as the query reads it: the used `columns` with their types, and the tables joined to it.
+    """One table in a tree, with the columns that the query uses, and the joins to other tables (`lookups`).
 
-    `id_columns` (indexes) identify its rows: for the root the row key, for a child its primary key in the order of the
-    join. Rows that do not satisfy `filter` are absent; this only saves work, since WHERE repeats it.
-    """
+    `alias` is its name in the query. `id_columns` (indexes in `columns`) identify its rows: the row key for the
+    root, and for others the primary key in the order that the join uses. `filter` drops rows early to save work:
+    WHERE contains the same condition again."""
 
     alias: str
     source: PlanSource | Derived
@@ -88,33 +90,33 @@ class Node:
 
     @property
     def of(self) -> str:
-        """A display name: `source.database.table`, or the alias if it reads other fragments' rows."""
+        """Return a name for display: `source.database.table`, or the alias for a node that reads earlier fragments."""
         return str(self.source.table_id) if isinstance(self.source, PlanSource) else self.alias
 
     @property
     def captured(self) -> PlanSource:
-        """The captured table that it reads; AssertionError if it reads rows of other fragments."""
+        """Return the captured table that the node reads. Raises AssertionError if it reads earlier fragments."""
         assert isinstance(self.source, PlanSource)
         return self.source
 
     @property
     def width(self) -> int:
-        """The length of the flat list of its whole rows."""
+        """Return the number of values of the node's joined row: its own columns and those of all nodes below it."""
         return len(self.columns) + sum(lookup.child.width for lookup in self.lookups)
 
     def walk(self) -> Iterator[Node]:
-        """Yield the node and all below it, depth first, in the order of the flat list."""
+        """Yield the node and all nodes below it, depth first: the order of the values in the joined row."""
         yield self
         for lookup in self.lookups:
             yield from lookup.child.walk()
 
     def flat_types(self) -> tuple[LogicalType, ...]:
-        """Return the types along the flat list."""
+        """Return the types of all values of the joined row, in order."""
         return tuple(type_ for node in self.walk() for type_ in node.types)
 
 
 class _OfTwo:
-    """Two nodes whose rows meet: the flat list is the left one's columns, then the right one's."""
+    """A join of two nodes. The values of a result row are the left node's columns, then the right node's."""
 
     __slots__ = ()
     left: Node
@@ -122,33 +124,35 @@ class _OfTwo:
 
     @property
     def alias(self) -> str:
-        """A display name of its rows."""
+        """Return a name of the joined rows, for display."""
         return f"{self.left.alias} and {self.right.alias}"
 
     @property
     def width(self) -> int:
-        """The length of the flat list of its rows."""
+        """Return the number of values of a joined row."""
         return self.left.width + self.right.width
 
     def walk(self) -> Iterator[Node]:
-        """Yield both nodes."""
+        """Yield the left node, then the right node."""
         yield self.left
         yield self.right
 
     def flat_types(self) -> tuple[LogicalType, ...]:
-        """Return the types along the flat list."""
+        """Return the types of all values of a joined row, in order."""
         return (*self.left.types, *self.right.types)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair(_OfTwo):
-    """A many-to-many join in place of a tree: two nodes, each after its change detector, meet at a key.
+    """A many-to-many join of two nodes. It takes the place of a tree as the root of a fragment.
 
-    `left_key` and `right_key` are indexes of the nodes' columns; NULL in one matches nothing. A result row is a pair,
-    whose id is the left row's id and then the right one's. The flat list is the left node's columns, then the right
-    one's. If a side keeps rows without a partner (`left_stays`, `right_stays`), NULL replaces the other side's columns
-    and id. More than `most` pairs at one key are an error that ends the query.
-    """
+    Rows match if their values at `left_key` and `right_key` (indexes of columns) are equal. NULL matches nothing.
+    Each match is one result row, whose id is the left row's id, then the right row's id. A change detector precedes
+    each node.
+
+    `left_stays` keeps left rows without a match, with NULL for the right columns and id (LEFT or FULL JOIN).
+    `right_stays` does the same for right rows. More than `most` matches for one key value are an error that ends the
+    query."""
 
     number: int
     left: Node
@@ -162,15 +166,18 @@ class Pair(_OfTwo):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval(_OfTwo):
-    """A join by time of two append-only tables in place of a tree: Spark's own join of two streams with watermarks.
+    """A join by time of two append-only tables, computed by Spark's stream-stream join with watermarks.
 
-    Rows match if `left_key` and `right_key` are equal and the right one's time is `earliest` to `latest` microseconds
-    after the left one's (`left_time`, `right_time`: indexes). NULL in one of these matches nothing. Ids and values of
-    result rows are as in `Pair`. With `left_stays`, a left row without a match is emitted with NULL for the right side,
-    once the watermark shows that no match can come. `lateness`: milliseconds, for the left and the right side, by which
-    a row may be older than the newest of its table. Input for a side goes to its number, `left_number` or
-    `right_number`.
-    """
+    It takes the place of a tree as the root of a fragment. Rows match if two conditions hold:
+
+    - The values at `left_key` and `right_key` (indexes of columns) are equal.
+    - The right time is `earliest` to `latest` microseconds after the left time. `left_time` and `right_time` are
+      their indexes.
+
+    NULL in any of these matches nothing. Ids and values of result rows are as in `Pair`. With `left_stays`, a left
+    row without a match is emitted with NULL for the right side, once the watermark shows that no match can come.
+    `lateness` says for the left and the right table how many milliseconds a row may be older than the newest one.
+    Rows of the two sides are sent to the step numbers `left_number` and `right_number`."""
 
     left_number: int
     right_number: int

@@ -1,23 +1,27 @@
-"""Describe what a query does as a short list of frozen steps: data only, sent to every worker.
+"""Describe what a query does, as frozen data that is sent to every worker.
 
-The query is a tree. Its root is the table whose rows are the result's rows. Each join leads from a row to the one row
-of
-another table that has the key (`LookupJoin`). Whole rows are built from the leaves to the root. So every foreign key is
-read directly from its table's changes, and changes of the root pass no step of a deeper join:
+**Tree.** A query is a tree of tables. The root is the table with one row per result row. Each lookup join leads from
+a row to the one row of another table that has the key. Example: `FROM orders o JOIN customers c ON c.id =
+o.customer_id JOIN countries n ON n.id = c.country_id` is the tree `o → c → n`.
 
-    PlanSource the changes of one captured table, through `latest` if needed
-    Node       a table's used columns and its lookup joins
-    KeyedJoin  a lookup join: rows that point at a key meet the row that has it. A node with one lookup emits whole rows
-    Assemble   a node with several lookups (a multi-way join): rows meet their parts, and whole rows are emitted
-    Finish     expressions over whole rows, and WHERE
-    Sink       the columns and key under which rows are stored
+**Whole row.** A row of a node together with the rows joined to it. Steps build whole rows from the leaves to the
+root: first `c` with `n`, then `o` with both. So a change of an order passes only the step of `o`.
 
-The values of a whole row form one flat list: a node's columns, then the flat list of each lookup's child, in order.
+**Flat list.** The values of a whole row in one list: a node's columns, then the flat list of each joined node, in
+order. Expressions refer to a value by its index in this list.
 
-A query that does not fit one tree has several fragments (`Fragment`). A node may read the rows of an earlier fragment
-(`Derived`) like a table, and the rows of a fragment may be grouped (`joins.query.group`). Steps have numbers that are
-unique in the plan and name their targets; the last fragment's rows go to the sink.
-"""
+    PlanSource  the changes of one captured table, after the `latest` step if needed
+    Node        the used columns of a table, and its lookup joins
+    KeyedJoin   step of one lookup join: rows with a foreign key meet the row that has the key
+    Assemble    step of a node with several lookups: collects the parts of a whole row
+    Finish      expressions over whole rows, and WHERE
+    Sink        the joined table in HBase: columns and row key
+
+**Fragment.** One tree with its expressions and an optional GROUP BY (`Fragment`). A query that does not fit one tree
+has several, such as a join with a grouped subquery. A node may read the rows of earlier fragments (`Derived`) like a
+table. The rows of the last fragment go to the sink.
+
+**Step numbers.** Steps have numbers that are unique in the plan. A row is sent to the number of its next step."""
 
 from __future__ import annotations
 
@@ -39,13 +43,14 @@ MULTI_JOIN = 0x80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyedJoin:
-    """The stateful step of one lookup join.
+    """The stateful step of one lookup join. It keeps rows with a foreign key, and the joined row, by key.
 
-    `stage` orders the steps: a step receives messages only from lower stages, and the steps of one stage share an
-    operator. Whole rows go to `target` (a lookup's number or `SINK`). If `star` is set, parts number `part` go to that
-    assembling step instead. `of`: alias of the node with the lookup; `right`: alias of the joined node. `width`: length
-    of the right side's flat list.
-    """
+    - `stage` orders the steps: a step receives rows only from lower stages. Steps of one stage share an operator.
+    - `of` and `right` are the aliases of the node that looks up, and of the joined node.
+    - `width` is the number of values of the joined side.
+    - `target` is where whole rows go: the number of a lookup's step, or `SINK`.
+    - `star`, if set, is the number of an `Assemble` step. It receives the joined side instead, as part number
+      `part`."""
 
     number: int
     stage: int
@@ -60,7 +65,10 @@ class KeyedJoin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assemble:
-    """The stateful step of a node with several lookups; `number` = 0x80 + a count, `inner` and `widths` per lookup."""
+    """The stateful step that collects the parts of a whole row, for a node with several lookups.
+
+    `number` is 0x80 or greater. `inner` and `widths` have an entry per lookup: whether the join is inner, and the
+    number of values of the joined side. For `stage`, `of` and `target` see `KeyedJoin`."""
 
     number: int
     stage: int
@@ -77,8 +85,8 @@ Step = KeyedJoin | Assemble
 class Output:
     """One column of the result: value number `index` of the flat list followed by the computed values.
 
-    `members`: it is a SET, whose text lists its members. `nullable`: it may be NULL although it is part of the row key.
-    """
+    `origin` names the source column or the expression, for display. `members`: the column is a MySQL SET, whose text
+    lists its members. `nullable`: the column is a part of the row key and may be NULL."""
 
     name: str
     type: LogicalType
@@ -90,10 +98,9 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """The expressions over whole rows: `computed` values are appended, and rows where `where` is not true are dropped.
+    """The expressions over whole rows of a fragment: `computed` values are appended, then `where` filters.
 
-    `types` along the flat list without the computed values.
-    """
+    `types` are the types of the flat list, without the computed values. `outputs` are the columns of the result."""
 
     types: tuple[LogicalType, ...]
     computed: tuple[Expression, ...]
@@ -102,13 +109,13 @@ class Finish:
 
     @property
     def plain(self) -> bool:
-        """True if there is nothing to compute."""
+        """Return whether there is nothing to compute and nothing to filter."""
         return not self.computed and self.where is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sink:
-    """The joined table that rows go to."""
+    """The joined table in HBase that the rows of the result go to."""
 
     topology: str
     table: str
@@ -118,19 +125,18 @@ class Sink:
 
     @property
     def hbase_table(self) -> str:
-        """Its name in HBase."""
+        """Return the table's name in HBase."""
         return naming.hbase_table(self.topology, self.table)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fragment:
-    """A tree, the expressions over its whole rows, and their grouping; `number` is its index in the plan.
+    """One tree, the expressions over its whole rows, and an optional grouping. `number` is its index in the plan.
 
-    Its rows go to `target`: the sink, the lookup join whose right side they are, or the change detector of the node or
-    group that reads them. Their values are as `finish` leaves them (the flat list, then the computed values), or only
-    the `picks` of those; grouped rows are as `Grouping` says. `tag` precedes their ids if another fragment's rows go to
-    the same target.
-    """
+    `target` is the step that receives its rows: the sink, a lookup join, or the change detector of the reading node
+    or group. A row has the flat list and the computed values. `picks` restricts it to the values at these indexes.
+    The rows of a grouped fragment are described by `Grouping`. `tag` is put before the row ids if several fragments
+    have the same target, as the branches of a UNION ALL do."""
 
     number: int
     root: Root
@@ -143,19 +149,19 @@ class Fragment:
 
     @property
     def tree(self) -> Node:
-        """The tree's root; AssertionError if the root is no tree."""
+        """Return the root node of the tree. Raises AssertionError if the fragment is a `Pair` or `Interval`."""
         assert isinstance(self.root, Node)
         return self.root
 
     @property
     def outlet(self) -> int:
-        """The target of the tree's whole rows."""
+        """Return the step that receives whole rows: the one of the grouping, or else `target`."""
         return self.target if self.group is None else self.group.change_detector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The plan of one query: its fragments, each before the one that reads it; the last one's rows go to the sink."""
+    """The plan of one query. Each fragment precedes its reader. The rows of the last fragment go to the sink."""
 
     fragments: tuple[Fragment, ...]
     sources: tuple[PlanSource, ...]
@@ -163,17 +169,17 @@ class Plan:
 
     @property
     def last(self) -> Fragment:
-        """The fragment whose rows are the result; it groups nothing."""
+        """Return the last fragment, whose rows are the result. It has no grouping."""
         return self.fragments[-1]
 
     @property
     def outputs(self) -> tuple[Output, ...]:
-        """The result's columns."""
+        """Return the columns of the result."""
         return self.last.finish.outputs
 
     @property
     def folds(self) -> bool:
-        """True if steps have folded all of a batch's messages before they reach the sink."""
+        """Return whether a stateful step has merged all changes of a row in a batch before they reach the sink."""
         return self._folds(self.last)
 
     def _folds(self, fragment: Fragment) -> bool:
@@ -183,7 +189,7 @@ class Plan:
         return isinstance(source, Derived) and all(self._folds(self.fragments[number]) for number in source.fragments)
 
     def reader(self, fragment: Fragment) -> Fragment:
-        """Return the fragment that reads the rows of one that is not the last."""
+        """Return the fragment that reads the rows of `fragment`, which must not be the last one."""
         return next(
             one
             for one in self.fragments
@@ -193,12 +199,12 @@ class Plan:
 
     @property
     def by_time(self) -> bool:
-        """True if it joins by time, so that batches have a watermark."""
+        """Return whether the plan has a join by time, which needs watermarks."""
         return any(isinstance(fragment.root, Interval) for fragment in self.fragments)
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics to read, each once, sorted."""
+        """Return the Kafka topics to read, each once, sorted."""
         return tuple(sorted(source.topic for source in self.sources))
 
     def nodes(self) -> tuple[Node, ...]:
@@ -206,11 +212,12 @@ class Plan:
         return tuple(node for fragment in self.fragments for node in fragment.root.walk())
 
     def first_node(self, fragment: Fragment) -> int:
-        """Return the index of a fragment's first node among all; traces identify nodes by it (`cdc.stored.traces`)."""
+        """Return the index of a fragment's first node in `nodes`. Traces identify nodes by that index
+        (`cdc.stored.traces`)."""
         return sum(1 for one in self.fragments[: fragment.number] for _ in one.root.walk())
 
     def layout(self, layout_id: int) -> Layout:
-        """Return the layout of the rows that the plan writes, under an id."""
+        """Return the layout (columns, types, HBase qualifiers) of the rows that the plan writes, with this id."""
         columns = tuple(
             LayoutColumn(name=o.name, type=o.type, origin=o.origin, members=o.members) for o in self.outputs
         )
@@ -228,16 +235,15 @@ class Plan:
 
     @property
     def nullable_key(self) -> tuple[str, ...]:
-        """The columns of the row key that may be NULL, in the key's order."""
+        """Return the columns of the row key that may be NULL, in the order of the key."""
         nullable = {output.name for output in self.outputs if output.nullable}
         return tuple(name for name in self.sink.row_key if name in nullable)
 
     def fingerprint(self) -> str:
-        """Return a digest of everything that the state and the stored rows depend on.
+        """Return a digest of everything that the checkpointed state and the stored rows depend on.
 
-        A checkpoint with another fingerprint cannot be continued. The digest excludes aliases, comments, the case of
-        keywords, the direction of a join's equality, and texts for messages (`text`, `origin`).
-        """
+        A checkpoint with another fingerprint cannot be continued. The digest ignores aliases, comments, the case of
+        keywords, the sides of an equality, and texts for messages (`text`, `origin`)."""
         root, finish = self.last.root, self.last.finish
         below = [
             [_nameless(fragment.root), _meant(fragment.finish), _grouped(fragment.group), fragment.picks, fragment.tag]
@@ -289,14 +295,14 @@ def _meant(finish: Finish) -> object:
 
 
 def steps_of(root: Node, outlet: int, stars: Iterator[int]) -> tuple[Step, ...]:
-    """Return the stateful steps of a tree in the order of their stages; a lookup's step has the lookup's number.
+    """Return the stateful steps of a tree, ordered by stage. The step of a lookup join has the join's number.
 
-    Whole rows go to `outlet`; `stars` yields the numbers of assembling steps.
-    """
+    `outlet` is the number of the step that receives the whole rows. `stars` yields unused numbers for `Assemble`
+    steps."""
     steps: list[Step] = []
 
     def visit(node: Node, target: int) -> int:
-        """Add the steps that build a node's whole rows; return the stage after which they are complete (0: at once)."""
+        """Add the steps below a node. Return the stage after which its whole rows are complete (0 without lookups)."""
         star = next(stars) if len(node.lookups) > 1 else None
         stage = 0
         for part, lookup in enumerate(node.lookups):

@@ -51,7 +51,7 @@ _NODES = {name: node for node in (StX, StY, StSrid, StAsText) for name in node._
 
 
 def renamed(statement: exp.Expr) -> exp.Expr:
-    """Return a statement in which calls of these functions, unknown to sqlglot, have node types of their own."""
+    """Return the statement with its geometry calls, which sqlglot does not know, replaced by the node types here."""
     top = exp.Paren(this=statement)
     for node in list(top.find_all(exp.Anonymous)):
         kind = _NODES.get(node.name.upper())
@@ -63,7 +63,9 @@ def renamed(statement: exp.Expr) -> exp.Expr:
 
 
 def spark_sql(node: exp.Expr, value: str) -> str:
-    """Return Spark SQL of a function over SQL of an EWKT; NULL for NULL, and for coordinates of no point."""
+    """Return Spark SQL of a geometry function. `value` is SQL that yields the geometry's EWKT text.
+
+    The result is NULL for NULL, and for a coordinate of a geometry that is not a point."""
     if isinstance(node, StAsText):
         return f"regexp_replace({value}, {escaped(_SRID)}, '')"
     if isinstance(node, StSrid):

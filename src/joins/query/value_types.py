@@ -1,8 +1,7 @@
-"""Map the types of computed values to Spark's, and compute the result types of its operators.
+"""Map logical types to Spark's types, and compute the result types of operators.
 
-Decimals follow Spark's rules (`DecimalPrecision` with `spark.sql.decimalOperations.allowPrecisionLoss`): a result that
-needs more than 38 digits loses decimal places, but keeps at least six of them.
-"""
+Decimals follow Spark's rules (`DecimalPrecision` with `spark.sql.decimalOperations.allowPrecisionLoss`). A result
+that needs more than 38 digits loses decimal places, but keeps at least six of them."""
 
 from __future__ import annotations
 
@@ -62,7 +61,7 @@ _SECOND = 1_000_000
 
 
 def duration_of(text: str) -> int | None:
-    """Parse a TIME as written (`-100:00:00.5`, `9:30`) to microseconds; None for anything else."""
+    """Parse a TIME text (`-100:00:00.5`, `9:30`) to microseconds. Return None for other text."""
     if (found := _TIME.fullmatch(text)) is None:
         return None
     sign, hours, minutes, seconds, fraction = found.groups()
@@ -71,14 +70,16 @@ def duration_of(text: str) -> int | None:
 
 
 def time_of(duration: int) -> str:
-    """Return the canonical TIME of microseconds."""
+    """Format microseconds as a canonical TIME text."""
     whole, fraction = divmod(abs(duration), _SECOND)
     text = f"{'-' * (duration < 0)}{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}"
     return f"{text}.{fraction:06}".rstrip("0") if fraction else text
 
 
 def duration_sql(time: str) -> str:
-    """Return Spark SQL for the microseconds of a canonical TIME; as text '99:00:00' would exceed '100:00:00'."""
+    """Return Spark SQL that converts a canonical TIME text to microseconds.
+
+    Times must be compared as numbers, because as text '99:00:00' is greater than '100:00:00'."""
     parts = [f"split_part(replace({time}, '-', ''), ':', {i})" for i in (1, 2, 3)]
     seconds = f"try_cast(try_cast({parts[2]} AS DECIMAL(8,6)) * {_SECOND} AS BIGINT)"
     # an INT times such a number fits a BIGINT, so no text can end the query
@@ -93,7 +94,7 @@ def spark_type(type_: LogicalType) -> str:
 
 
 def family(type_: LogicalType) -> Family:
-    """Return the family of types that can be compared with one another."""
+    """Return the type's family, such as number or text. Only types of one family can be compared."""
     if type_ == NULL:
         return "null"
     match type_.kind:
@@ -109,7 +110,7 @@ def family(type_: LogicalType) -> Family:
 
 
 def type_of_cast(to: exp.Expr) -> LogicalType | None:
-    """Return the type that a CAST names; None if it is not supported."""
+    """Return the target type of a CAST, or None if that type is not supported."""
     if to.this == exp.DType.DECIMAL:
         numbers = [int(parameter.name) for parameter in to.expressions]
         precision, scale = (*numbers, *(10, 0)[len(numbers) :])
@@ -120,7 +121,7 @@ def type_of_cast(to: exp.Expr) -> LogicalType | None:
 
 
 def literal_type(number: decimal.Decimal) -> LogicalType | None:
-    """Return the type of a number as written; None beyond 38 digits."""
+    """Return the type of a number literal, or None if it has more than 38 digits."""
     exponent = int(number.as_tuple().exponent)
     if exponent == 0 and abs(number) < 2**63:
         return INT32 if abs(number) < 2**31 else INT64
@@ -136,7 +137,7 @@ def _as_decimal(type_: LogicalType) -> LogicalType:
 
 
 def bounded(precision: int, scale: int) -> LogicalType:
-    """Return a decimal of at most 38 digits, reduced as in Spark."""
+    """Return a decimal type limited to 38 digits. As in Spark, decimal places are reduced first, down to six."""
     if precision > MOST_DIGITS:
         whole = precision - scale
         precision, scale = MOST_DIGITS, max(MOST_DIGITS - whole, min(scale, 6))
@@ -144,7 +145,9 @@ def bounded(precision: int, scale: int) -> LogicalType:
 
 
 def common(a: LogicalType, b: LogicalType) -> LogicalType | None:
-    """Return the type that holds both types' values exactly (floats: as near as a double can); None if none."""
+    """Return a type that represents all values of both types, or None if there is none.
+
+    Values stay exact, except that floats are as near as a double can be."""
     if a == b or b == NULL:
         return a
     if a == NULL:

@@ -1,9 +1,8 @@
-"""Define `window(ts, '5 minutes')`: the start of the time window that contains a datetime, as a value to group by.
+"""Define `window(ts, '5 minutes')`: the start of the time window that contains a datetime, for use in GROUP BY.
 
-Spark's function returns both ends and belongs to its streaming aggregation, which closes windows. Here a window is an
-ordinary value, so rows that arrive late, change or are deleted correct its group. Windows start at midnight, as Spark's
-do: their length divides a day.
-"""
+Spark's own function returns both ends and belongs to streaming aggregation, which closes windows. Here the start is
+an ordinary value. So rows that arrive late, change or are deleted still correct their group. Windows start at
+midnight, as in Spark, because their length divides a day."""
 
 from __future__ import annotations
 
@@ -22,14 +21,16 @@ _UNITS = {1: "SECOND", 60: "MINUTE", 3600: "HOUR", DAY: "DAY"}
 
 
 class TimeWindow(exp.Expression, exp.Func):
-    """`window(this, expression)`; sqlglot takes the word for a clause (`joins.select.tokens`)."""
+    """The syntax node of `window(this, expression)`.
+
+    sqlglot would parse the word as a clause, so `joins.select.tokens` renames it first."""
 
     arg_types: ClassVar = {"this": True, "expression": True, "expressions": False}
     _sql_names: ClassVar = ["WINDOW"]
 
 
 def seconds_of(node: TimeWindow) -> int:
-    """Return the length of its windows in seconds; Unsupported for an invalid length."""
+    """Return the length of the windows in seconds. Raises Unsupported for an invalid length."""
     length = node.expression
     if node.expressions:
         refuse(node, f"{node.sql('spark')}, whose spans overlap or begin elsewhere", FORM)
@@ -43,7 +44,7 @@ def seconds_of(node: TimeWindow) -> int:
 
 
 def window_start(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
-    """Compile the start of a datetime's window; NULL for NULL."""
+    """Compile `window(…)` to the start of the window as a timestamp. NULL gives NULL."""
     assert isinstance(node, TimeWindow)
     seconds, typed = seconds_of(node), compiler.compile(node.this)
     if family(typed.type) != "moment":

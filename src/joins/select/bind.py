@@ -1,9 +1,11 @@
-"""Bind a query to the schemas: choose its tree of tables and its groups, and determine the types of its columns.
+"""Stage 3 of the compilation of a query: bind it to the schemas (see `joins.select`).
 
-A grouped query is split in two. The inner part has the tables' rows with what a group needs of each (`g0 …` its key,
-`x0 …` the functions' arguments). The outer part is computed from the groups' rows (`g0 …`, and `a0 …` the functions'
-values), which HAVING filters.
-"""
+Binding chooses the tree of tables, splits off groups, and determines the types of the columns.
+
+A grouped query is split into two queries. `SELECT city, count(*) AS n FROM p GROUP BY city HAVING count(*) > 1`
+becomes an inner query of single rows (`g0` = city; functions with arguments add `x0`, `x1`, …) and an outer query of
+groups: `SELECT g0 AS city, a0 AS n WHERE a0 > 1`. The columns of the groups are their key (`g0`, …) and the values
+of the aggregate functions (`a0`, …)."""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ _LITERALS = (exp.Literal, exp.Boolean)
 
 
 class Binder:
-    """Binds queries of one topology; TopologyError for errors that the schemas reveal."""
+    """Binds the queries of one topology. Raises TopologyError for errors that only the schemas reveal."""
 
     def __init__(self, topology: Topology, schemas: Mapping[TableId, TableSchema]) -> None:
         self.topology = topology
@@ -44,7 +46,7 @@ class Binder:
         refuse(self.topology, place, what, expected)
 
     def query(self, query: Query) -> BoundTree:
-        """Return the bound form of a query."""
+        """Bind a parsed query: flatten it, then choose its tree, groups and types."""
         return self._union(query) if isinstance(query, Union) else self._select(query)
 
     def _select(self, select: Select) -> BoundTree:
@@ -67,7 +69,10 @@ class Binder:
     # -- trees
 
     def tree(self, flat: Flat, place: Place) -> BoundTree:
-        """Bind a flat query without groups; the first possible tree whose key its columns contain is used."""
+        """Bind a flat query that has no groups.
+
+        Several tables may be able to be the root of the tree. The first root is used whose key is among the query's
+        columns. A join by time or a many-to-many join is first split off as a query of its own."""
         if (timed := by_time(self.topology, flat, place, self.tree)) is not None:
             return self.tree(timed, place)
         trees = build_trees(self.topology, flat)
@@ -80,7 +85,7 @@ class Binder:
         return BoundTree(flat=flat, trees=trees, tree=trees[at], rows=rows, place=place)
 
     def _keys(self, flat: Flat, tree: Tree) -> list[tuple[str, ...]]:
-        """Return, for each key of the root that the result contains, the result's columns that show it."""
+        """Return the keys of the root table that are among the query's columns, as column names of the query."""
         keys = keys_of(flat.shapes[tree.root.alias])
         return [found for key in keys if key and (found := self._key(flat, tree, key))]
 
@@ -113,11 +118,11 @@ class Binder:
         origin = column.origin if isinstance(column, QueryColumn) else f"{_table_id(schema)}.{node.name}"
         type_ = self.type_of(flat, node)
         nullable = column.nullable or tree.optional(node.table)
-        nullable = nullable and not (_is_there(flat, node) or tree.met(node.table, node.name))
+        nullable = nullable and not (_is_not_null(flat, node) or tree.met(node.table, node.name))
         return QueryColumn(name=item.name, type=type_, nullable=nullable, origin=origin, members=members_of(column))
 
     def type_of(self, flat: Flat, column: exp.Column) -> LogicalType:
-        """Return the type of a flat column; TopologyError if the type is not supported."""
+        """Return the type of a column of a flat query. Raises TopologyError if the type is not supported."""
         found = flat.shapes[column.table].column(column.name)
         assert found is not None  # joins.select.flatten refuses unknown columns
         try:
@@ -193,7 +198,7 @@ class Binder:
                 self.refuse(place, what, "values that compare exactly: CAST(… AS DECIMAL(18,6)), or AS STRING")
 
     def _read(self, group: BoundGroup, flat: Flat) -> BoundTree:
-        """Bind what a grouped query computes from its groups: the items and HAVING, over the group's columns."""
+        """Bind the outer query of a grouped query: its SELECT items and HAVING, over the columns of the groups."""
         place = group.inner.place
 
         def said(node: exp.Expr, at: Place) -> exp.Expr:
@@ -226,7 +231,7 @@ class Binder:
         return self.tree(above, place)
 
     def _distinct(self, tree: BoundTree) -> BoundTree:
-        """Return each row of a query once, if the query is grouped or a union."""
+        """Return a query for the distinct rows of `tree`, by grouping them by all columns."""
         flat = _reading(tree, tree.place)
         keys = [(item.expression, item.place) for item in flat.items]
         return self._read(self._group(flat, keys, [], tree.place), flat)
@@ -242,7 +247,7 @@ class Binder:
                 what = f"{len(branch.rows.columns)} columns instead of {len(columns)}"
                 self.refuse(branch.place, what, "as many as the first query of the UNION has")
             for i, (one, other) in enumerate(zip(columns, branch.rows.columns, strict=True)):
-                wider = _together(one.type, other.type)
+                wider = _union_type(one.type, other.type)
                 if wider is None:
                     what = f"column {one.name} is {one.type} and here {other.type}"
                     self.refuse(branch.flat.items[i].place, what, f"CAST(… AS {one.type}), values of one type")
@@ -259,7 +264,11 @@ class Binder:
     def _tags(
         self, branches: list[BoundTree]
     ) -> tuple[tuple[str, tuple[str | int | bool, ...]] | None, tuple[str, ...]]:
-        """Return the column by which branches differ, and the key that it forms together with theirs."""
+        """Return how the branches of a UNION ALL are distinguished, and the key of the union.
+
+        If every branch selects a different literal in one column, such as `'web' AS channel`, the first result is
+        that column with the literals. The key is that column and the common key of the branches. Otherwise the
+        results are None and ()."""
         names = branches[0].rows.places()
         for i, name in enumerate(names):
             nodes = [branch.flat.items[i].expression for branch in branches]
@@ -272,13 +281,13 @@ class Binder:
 
 
 def _common_key(branches: Sequence[QueryRows]) -> tuple[int, ...]:
-    """Return the indexes of a key that all branches share; empty if there is none."""
+    """Return the column indexes of a key that all branches of a union share, or () if there is none."""
     found = [[tuple(rows.places().index(name) for name in key) for key in keys_of(rows)] for rows in branches]
     return next((key for key in found[0] if all(key in other for other in found)), ())
 
 
 def _reading(bound: Bound, place: Place) -> Flat:
-    """Return a query for all columns of another one."""
+    """Return a flat query that selects all columns of a bound query."""
     relation = Relation(alias="", table_id=None, view=None, place=place)
     items = [
         FlatItem(name=c.name, expression=exp.column(c.name, table="", quoted=True), place=place, text=c.origin)
@@ -287,14 +296,14 @@ def _reading(bound: Bound, place: Place) -> Flat:
     return Flat(relations={"": relation}, shapes={"": bound.rows}, readings={"": bound}, items=items)
 
 
-def _is_there(flat: Flat, column: exp.Column) -> bool:
-    """Return whether WHERE requires that a column is not NULL."""
+def _is_not_null(flat: Flat, column: exp.Column) -> bool:
+    """Return whether WHERE contains `column IS NOT NULL`."""
     found = exp.Not(this=exp.Is(this=column, expression=exp.Null()))
     return any(condition.expression.unnest() == found for condition in flat.where)
 
 
 def members_of(column: Column | QueryColumn) -> bool:
-    """Return whether a column is a SET, whose text lists its members."""
+    """Return whether a column is a MySQL SET, whose text is a list of members."""
     if isinstance(column, QueryColumn):
         return column.members
     return column.column_type.lower().startswith("set(")
@@ -311,8 +320,8 @@ def _literal(node: exp.Expr) -> str | int | bool:
     return node.name if node.is_string or not node.name.isdigit() else int(node.name)
 
 
-def _together(one: LogicalType, other: LogicalType) -> LogicalType | None:
-    """Return the type whose canonical values both types share; None if they are written differently."""
+def _union_type(one: LogicalType, other: LogicalType) -> LogicalType | None:
+    """Return the common type of a column in two branches of a UNION. None if their values are written differently."""
     if one == other:
         return one
     if one.kind in INTEGERS and other.kind in INTEGERS:

@@ -1,4 +1,7 @@
-"""Represent a query bound to its tables' columns: what it reads, and its rows. Planning turns it into fragments."""
+"""The result of binding (stage 3): a query whose tables, tree and column types are known. Planning makes fragments
+of it.
+
+A bound query is one of these classes. `rows` describes its rows as another query reads them."""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ from joins.select.tree import Tree
 
 @dataclass(slots=True, kw_only=True)
 class BoundTree:
-    """A row for each row of one table (`tree.root`) with the tables joined to it; `trees`: all possible trees."""
+    """A flat query without groups: one result row per row of the root table, with the rows joined to it.
+
+    `trees` are all possible trees, `tree` is the chosen one. `place` is the query's position in the text, for
+    errors."""
 
     flat: Flat
     trees: list[Tree]
@@ -25,11 +31,13 @@ class BoundTree:
 
 @dataclass(slots=True, kw_only=True)
 class BoundGroup:
-    """A row for each group of the rows of `inner`: the first `keys` of its columns, then the functions of the others.
+    """A grouped query: one row per group of the rows of `inner`.
 
-    `named`: the column that contains an expression, by the expression's SQL. `always`: the key's values in a query
-    without GROUP BY, whose only group exists even without rows.
-    """
+    - The first `keys` columns of `inner` are the group key. The others are arguments of aggregate functions.
+    - `keeping` has the state and the functions of a group.
+    - `named` gives the column of the result for the SQL text of a key or function: `count(*)` → `a0`.
+    - `always`: the key of the only group of a query without GROUP BY, which exists even without rows. Otherwise
+      None."""
 
     inner: BoundTree
     keys: int
@@ -41,10 +49,10 @@ class BoundGroup:
 
 @dataclass(slots=True, kw_only=True)
 class BoundUnion:
-    """The rows of all branches, whose columns correspond by position.
+    """A UNION ALL: the rows of all branches, whose columns correspond by position.
 
-    `tags`: a column with a different value in each branch, if there is one, and these values.
-    """
+    `tags` is a column that has a different literal in each branch, and these literals. None if there is no such
+    column."""
 
     branches: tuple[BoundTree, ...]
     rows: QueryRows
@@ -53,10 +61,10 @@ class BoundUnion:
 
 @dataclass(slots=True, kw_only=True)
 class BoundPair:
-    """The pairs of two queries' rows in which each of `keys`, a column of the left and one of the right, is equal.
+    """A many-to-many join: each pair of a left and a right row that are equal in `keys` is one row.
 
-    `left_stays`, `right_stays`: that side keeps rows without a partner, with NULLs.
-    """
+    `keys` lists (left column, right column). `left_stays` and `right_stays` keep the rows of a side that match
+    nothing, with NULL for the columns of the other side."""
 
     left: BoundTree
     right: BoundTree
@@ -68,11 +76,11 @@ class BoundPair:
 
 @dataclass(slots=True, kw_only=True)
 class BoundInterval:
-    """The pairs of two append-only tables' rows that are equal in `keys`, as in `BoundPair`, and near in time.
+    """A join by time of two append-only tables: pairs that are equal in `keys` and whose times are close.
 
-    `times`: the time column of each side; the right time is `earliest` to `latest` microseconds after the left one.
-    `lateness` (ms) per side is as in `joins.query.nodes.Interval`, `left_stays` as in `BoundPair`.
-    """
+    `times` names the time column of each side. The right time is `earliest` to `latest` microseconds after the left
+    time. `lateness` (milliseconds) is described in `joins.query.nodes.Interval`, `keys` and `left_stays` in
+    `BoundPair`."""
 
     left: BoundTree
     right: BoundTree
@@ -88,10 +96,10 @@ class BoundInterval:
 
 @dataclass(slots=True, kw_only=True)
 class BoundTop:
-    """The first `most` rows of `inner` in each `partition`, in an order, with their numbers: `number`.
+    """A query with ROW_NUMBER(): the first `most` rows of each `partition` of `inner`, with their row number.
 
-    `order`: columns of `inner`, and whether their order is reversed; the last ones are a key, so no two rows are equal.
-    """
+    `order` lists columns of `inner` and whether each is descending. The last of them are a key, so there are no
+    ties. `number` is the name of the column with the row number."""
 
     inner: BoundTree
     partition: tuple[str, ...]

@@ -1,8 +1,8 @@
-"""Rewrite a query whose first join is a join by time: the new query reads that join's pairs, which Spark computes.
+"""Split a join by time off a query (part of stage 3). Spark computes its pairs, which the remaining query reads.
 
-Both tables are append-only, and the ON condition on their times bounds how long a row must be kept. So this join comes
-before every other step. All further tables are joined to the pairs, and groups are groups of pairs.
-"""
+A join by time joins two append-only tables, and its ON condition bounds the difference of their times. So a row must
+be kept only for a limited time. Example: `JOIN clicks c ON c.ad = v.ad AND c.ts BETWEEN v.ts AND v.ts + INTERVAL 10
+MINUTE`. The join precedes every other step: other tables are joined to the pairs, and groups are groups of pairs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from joins.select.tree import meetings, why_no_tree
 
 @dataclass(frozen=True, slots=True)
 class _Timed:
-    """The time conditions of a join: the conditions, and the bounds that they define."""
+    """A join by time: the join, its conditions on times, and the bounds that these define."""
 
     join: FlatJoin
     conditions: list[Condition]
@@ -35,11 +35,10 @@ class _Timed:
 
 
 def by_time(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat | None:
-    """Return the same query over the pairs of its join by time; None if it has none. TopologyError if it is invalid.
+    """Return the query with its join by time replaced by a relation of pairs. None if it has no join by time.
 
-    A join is by time if a condition uses an INTERVAL, or if the times of two append-only tables are bounded from both
-    sides.
-    """
+    A join is by time if a condition contains an INTERVAL, or if two append-only tables bound each other's times from
+    both sides. Raises TopologyError for an invalid join by time. `bind` binds the two sides."""
     for number, join in enumerate(flat.joins):
         timed = _timed(topology, flat, join)
         if timed is not None and _is_meant(topology, flat, timed):
@@ -48,7 +47,8 @@ def by_time(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat | 
 
 
 def _timed(topology: Topology, flat: Flat, join: FlatJoin) -> _Timed | None:
-    """Return the bounds between a table and earlier ones: time conditions, and others on the same columns."""
+    """Return a join's time conditions, and its further conditions on the same two columns, as bounds. None without
+    any."""
     found: list[tuple[Condition, tuple[Bound, ...]]] = []
     before = {flat.first, *(one.alias for one in flat.joins[: flat.joins.index(join)])}
     for condition in (*join.on, *(flat.where if join.inner else ())):
@@ -156,7 +156,9 @@ def _milliseconds(topology: Topology, flat: Flat, alias: str, place: Place) -> i
 
 
 def _range(topology: Topology, flat: Flat, timed: _Timed, place: Place) -> tuple[tuple[str, str], int, int]:
-    """Return the times of both sides, and the range of the right time relative to the left one in microseconds."""
+    """Return the time columns of the left and right side, and the least and greatest difference in microseconds.
+
+    The difference is the right time minus the left time."""
     first, alias = flat.first, timed.join.alias
     times = {column.table: column for column in columns_of(timed.bounds)}
     columns = _columns(timed.bounds)
@@ -187,7 +189,10 @@ def _range(topology: Topology, flat: Flat, timed: _Timed, place: Place) -> tuple
 
 
 def _is_of(flat: Flat, condition: Condition, alias: str) -> bool:
-    """Return whether a condition uses one table alone and cannot fail; others run after the join, which reports it."""
+    """Return whether a condition uses columns of one table only and cannot fail.
+
+    Such a condition can filter rows before the join. Others run after the join, where a failure becomes a dead
+    letter."""
     if aliases_in(condition.expression) != {alias}:
         return False
     shape = flat.shapes[alias]

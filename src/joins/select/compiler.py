@@ -1,4 +1,5 @@
-"""Compile a table's query to its plan, given the schemas; errors refer to their position in the query."""
+"""Compile the query of a joined table to its plan (the stages of `joins.select`). Errors name the position in the
+query."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from joins.select.bound import BoundGroup, BoundInterval, BoundPair, BoundTop, B
 from joins.select.flat import FlatItem, ReadQuery
 from joins.select.fragment import TreeCompiler
 from joins.select.parser import parse_query
-from joins.select.placed_conditions import settled
+from joins.select.placed_conditions import place_conditions
 from joins.select.rowkey import RowKey
 from joins.select.rows import keys_of
 from joins.select.sql import Place, refuse
@@ -31,24 +32,26 @@ _MOST_NUMBERS = 0x7F
 
 
 def compile_plan(topology: Topology, table: Table, schemas: Mapping[TableId, TableSchema]) -> Plan:
-    """Return the plan of a table's query; TopologyError for errors that the schemas reveal.
+    """Return the plan of a table's query. Raises TopologyError for errors in the query or its row key.
 
-    `schemas` holds every table of `joins.select.parser.tables_of`. `row_key` is proved to be a key of the result
-    (`joins.select.rowkey`).
-    """
+    `schemas` must have every table that `joins.select.parser.tables_of` returns. The row key is proved to identify
+    the rows of the result (`joins.select.rowkey`)."""
     bound = Binder(topology, schemas).query(parse_query(topology, table))
     return _Planner(topology, table, schemas).plan(bound)
 
 
 def ties_of(topology: Topology, table: Table, schemas: Mapping[TableId, TableSchema]) -> Ties:
-    """Return the tie-breakers of each ROW_NUMBER() in a table's query, by its position, for use in other databases."""
+    """Return, for each ROW_NUMBER() of a table's query, the expressions that decide between equal rows.
+
+    They are the key of the numbered rows. A query for another database, such as DuckDB, must append them to its
+    ORDER BY. The result is keyed by the position of the ROW_NUMBER() in the query."""
     binder = Binder(topology, schemas)
     binder.query(parse_query(topology, table))
     return binder.ties
 
 
 class _Planner:
-    """Turns bound queries into fragments, each after those whose rows it reads."""
+    """Stage 4: makes fragments of bound queries. A fragment is added before the fragment that reads its rows."""
 
     def __init__(self, topology: Topology, table: Table, schemas: Mapping[TableId, TableSchema]) -> None:
         self.topology, self.table, self.schemas = topology, table, schemas
@@ -60,7 +63,7 @@ class _Planner:
         refuse(self.topology, place, what, expected)
 
     def plan(self, bound: BoundTree) -> Plan:
-        """Return the plan of the whole query, whose rows go to the sink."""
+        """Return the plan of a whole query. The rows of its last fragment go to the sink."""
         key = self._row_key(bound)
         self.sources = self._sources(bound)
         self._tree(bound, SINK, key.columns(), items=bound.flat.items, key=key.names() or ())
@@ -76,7 +79,9 @@ class _Planner:
         return Plan(fragments=tuple(self.fragments), sources=tuple(self.sources.values()), sink=sink)
 
     def _row_key(self, bound: BoundTree) -> RowKey:
-        """Return the proved row key, which also decides the tree."""
+        """Find a tree of the query for which the row key is proved to be unique, and choose that tree.
+
+        Raises TopologyError with the first error if there is none."""
         keys = [
             RowKey(self.table, bound, tree, primary)
             for tree in bound.trees
@@ -93,11 +98,11 @@ class _Planner:
     # -- captured tables
 
     def _sources(self, bound: BoundTree) -> dict[TableId, PlanSource]:
-        """Return every captured table of the query, with the columns that any part uses."""
+        """Return the captured tables that the query reads anywhere, with the union of the used columns of each."""
         used: dict[TableId, set[str]] = {}
         places: dict[TableId, Place] = {}
         for tree in _trees(bound):
-            for alias, columns in settled(tree).used(tree).items():
+            for alias, columns in place_conditions(tree).used(tree).items():
                 schema = tree.flat.shapes[alias]
                 if isinstance(schema, TableSchema):
                     used.setdefault(schema.table_id, set()).update(columns)
@@ -128,17 +133,16 @@ class _Planner:
     # -- fragments
 
     def number(self) -> int:
-        """Return a number that no other step has."""
+        """Return the next unused step number."""
         return next(self._numbers)
 
     def read(
         self, bound: ReadQuery, target: int, names: Sequence[str], wanted: Sequence[str]
     ) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        """Plan a query whose rows go to `target`. Their id is the columns `names`, or the target's choice if it is
-        empty.
+        """Plan a query whose rows another step reads. `target` is the number of that step.
 
-        Return the numbers of its fragments, and the columns that they send, `wanted` among them.
-        """
+        `names` are the columns that form the id of a row. If it is empty, the query's own key is used. Return the
+        numbers of the added fragments, and the columns of their rows, which include all of `wanted`."""
         if isinstance(bound, BoundGroup):
             return self._group(bound, target, names)
         if isinstance(bound, BoundUnion):
@@ -160,7 +164,7 @@ class _Planner:
         Its rows have only the `wanted` columns and go to `target`, the number of that step. The columns `names` are
         their id, by default the query's key. `tag` precedes the ids of a UNION ALL's branch.
         """
-        items = {item.name: item for item in settled(bound).items}
+        items = {item.name: item for item in place_conditions(bound).items}
         shown = [items[name].expression for name in names or bound.rows.primary_key]
         columns = [bound.tree.canonical(n.table, n.name)[1] for n in shown if isinstance(n, exp.Column)]
         root = bound.flat.shapes[bound.tree.root.alias]
@@ -185,8 +189,11 @@ class _Planner:
         sent: bool = False,
         tag: str | None = None,
     ) -> int:
-        """Add a fragment without groups; the given columns of the root are its rows' ids."""
-        kept = settled(bound)
+        """Add the fragment of a query without groups, and return its number.
+
+        `columns` of the root are the ids of its rows. `items` are the expressions to compute, `key` the names of
+        those that form the id. With `sent`, rows contain only these items. For `tag` see `_sent`."""
+        kept = place_conditions(bound)
         named = {item.name: item for item in kept.items}
         compiler = TreeCompiler(self, bound, kept)
         root = compiler.root(columns, target)
@@ -207,11 +214,13 @@ class _Planner:
         return fragment.number
 
     def _group(self, bound: BoundGroup, target: int, names: Sequence[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        """Add a fragment whose rows are grouped; the key's columns are in the order of the groups' ids."""
+        """Add the fragment of a grouped query. Return its number, and the columns of its rows.
+
+        The key columns come first, in the order of `names` if given."""
         inner, places = bound.inner, bound.rows.places()
         order = [places.index(name) for name in names] or list(range(bound.keys))
         change_detector, number = self.number(), self.number()
-        compiler = TreeCompiler(self, inner, kept := settled(inner))
+        compiler = TreeCompiler(self, inner, kept := place_conditions(inner))
         root = compiler.root(inner.flat.shapes[inner.tree.root.alias].primary_key, change_detector)
         finish = compiler.finish(root, kept.items, ())
         keys = [finish.outputs[i] for i in order]
@@ -229,9 +238,11 @@ class _Planner:
         return (self._grouped(root, finish, group, target),), (*(places[i] for i in order), *places[bound.keys :])
 
     def _top(self, bound: BoundTop, target: int, names: Sequence[str], wanted: Sequence[str]) -> int:
-        """Add a fragment with the first rows of its groups; their ids are the given columns, or their own key."""
+        """Add the fragment of a query with ROW_NUMBER(), and return its number.
+
+        Row ids are the columns `names`, or the query's own key."""
         inner, change_detector, number = bound.inner, self.number(), self.number()
-        compiler = TreeCompiler(self, inner, kept := settled(inner))
+        compiler = TreeCompiler(self, inner, kept := place_conditions(inner))
         root = compiler.root(inner.flat.shapes[inner.tree.root.alias].primary_key, change_detector)
         turned = dict(reversed(bound.order))  # a repeated value decides nothing
         held = list(
@@ -282,7 +293,9 @@ class _Planner:
         return fragment.number
 
     def _union(self, bound: BoundUnion, target: int, wanted: Sequence[str]) -> tuple[int, ...]:
-        """Add a fragment per branch; the branch's literal, or its number, distinguishes the ids of its rows."""
+        """Add a fragment per branch of a UNION ALL, and return their numbers.
+
+        Each row id begins with the branch's literal, or its index, so that ids of different branches differ."""
         places = bound.rows.places()
         numbers = []
         for i, branch in enumerate(bound.branches):
@@ -294,9 +307,9 @@ class _Planner:
         return tuple(numbers)
 
     def _pair(self, bound: BoundPair, target: int, wanted: Sequence[str]) -> int:
-        """Add a fragment with the pairs of two queries' rows."""
+        """Add the fragment of a many-to-many join, and return its number."""
         number = self.number()
-        left, right = self._met(bound.left), self._met(bound.right)
+        left, right = self._side_node(bound.left), self._side_node(bound.right)
         pair = Pair(
             number=number,
             left=left,
@@ -306,15 +319,17 @@ class _Planner:
             left_stays=bound.left_stays,
             right_stays=bound.right_stays,
         )
-        return self._met_rows(bound, pair, (*left.columns, *right.columns), target, wanted)
+        return self._joined_rows(bound, pair, (*left.columns, *right.columns), target, wanted)
 
     def _interval(self, bound: BoundInterval, target: int, wanted: Sequence[str]) -> int:
-        """Add a fragment with the pairs of two append-only tables' rows, by their times."""
+        """Add the fragment of a join by time, and return its number."""
         if self.table.engine != "jvm":
             self.refuse(bound.place, f"a join by time with `engine: {self.table.engine}`", "engine: jvm")
         numbers = self.number(), self.number()
         left, right = (
-            TreeCompiler(self, side, settled(side)).root(side.flat.shapes[side.tree.root.alias].primary_key, number)
+            TreeCompiler(self, side, place_conditions(side)).root(
+                side.flat.shapes[side.tree.root.alias].primary_key, number
+            )
             for side, number in zip((bound.left, bound.right), numbers, strict=True)
         )
         names = [tuple(f"{side.alias}.{name}" for name in side.columns) for side in (left, right)]
@@ -332,13 +347,13 @@ class _Planner:
             left_stays=bound.left_stays,
             lateness=bound.lateness,
         )
-        return self._met_rows(bound, interval, (*names[0], *names[1]), target, wanted)
+        return self._joined_rows(bound, interval, (*names[0], *names[1]), target, wanted)
 
-    def _met_rows(
+    def _joined_rows(
         self, bound: BoundPair | BoundInterval, root: Pair | Interval, names: Sequence[str], target: int,
         wanted: Sequence[str],
     ) -> int:  # fmt: skip
-        """Add the fragment of rows that meet, which emits the wanted values."""
+        """Add the fragment of a many-to-many join or a join by time, with the `wanted` columns in its rows."""
         named = {column.name: column for column in bound.rows.columns}
         types = root.flat_types()
         picks = tuple(names.index(name) for name in wanted)
@@ -358,8 +373,8 @@ class _Planner:
         self.fragments.append(fragment)
         return fragment.number
 
-    def _met(self, bound: BoundTree) -> Node:
-        """Return one side of a pair: a node that reads its query through a change detector."""
+    def _side_node(self, bound: BoundTree) -> Node:
+        """Return the node for one side of a many-to-many join. A change detector precedes it."""
         change_detector, columns, key = self.number(), bound.rows.places(), bound.rows.primary_key
         number = self._sent(bound, change_detector, key, columns)
         types = {column.name: column.type for column in bound.rows.columns}
@@ -375,7 +390,7 @@ class _Planner:
 
 
 def _trees(bound: ReadQuery) -> Iterator[BoundTree]:
-    """Yield every tree of a query."""
+    """Yield every bound tree of a query, those of its subqueries included."""
     if isinstance(bound, BoundGroup | BoundTop):
         yield from _trees(bound.inner)
     elif isinstance(bound, BoundUnion):
@@ -391,5 +406,5 @@ def _trees(bound: ReadQuery) -> Iterator[BoundTree]:
 
 
 def _text_of(values: Sequence[str | int | bool]) -> str:
-    """Return the text of a row's id, as `joins.steps.records` writes it."""
+    """Return the id of a row with these key values, in the form that `joins.steps.records` writes."""
     return orjson.dumps(values).decode()[1:-1]

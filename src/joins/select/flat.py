@@ -1,5 +1,6 @@
-"""Represent a query over flat relations: every column with its table, without `*`. `joins.select.flatten` creates
-it."""
+"""The result of flattening (stage 2): a query without subqueries where possible, and without `*`.
+
+Every column names its table. `joins.select.flatten` makes it, and shows an example."""
 
 from __future__ import annotations
 
@@ -13,14 +14,16 @@ from joins.select.sql import Place, Relation
 
 
 class ReadQuery(Protocol):
-    """A query whose rows another one reads; `joins.select.bound` defines the kinds."""
+    """A subquery that stays separate: another query reads its rows. The classes are in `joins.select.bound`."""
 
     rows: QueryRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """One condition over flat columns, and where it was written; `text` as in `FlatItem`."""
+    """One condition whose columns name their tables. `place` is its position in the text, for errors.
+
+    `text` is the original text if `expression` was rewritten; otherwise it is empty."""
 
     expression: exp.Expr
     place: Place
@@ -29,7 +32,8 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatJoin:
-    """A table that is joined; `alias` is a key of `Flat.relations`."""
+    """A joined table. `alias` is a key of `Flat.relations`; `on` are its ON conditions. `inner` is false for LEFT
+    and FULL."""
 
     alias: str
     inner: bool
@@ -39,7 +43,7 @@ class FlatJoin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatItem:
-    """One column of the result; `text` is the original text if the expression differs from it."""
+    """One column of the result: its name and expression. `text` as in `Condition`."""
 
     name: str
     expression: exp.Expr
@@ -49,12 +53,15 @@ class FlatItem:
 
 @dataclass(slots=True, kw_only=True)
 class Flat:
-    """The query over relations by alias (`outer/inner` for the tables of a merged query), and their `shapes`.
+    """A flattened query.
 
-    `readings`: the relations that are separate queries. If the query's rows are numbered, `partition` and `order` name
-    the items that define the numbering; items that the query cannot name have names that begin with `_`. `scope`: the
-    expressions that its columns' names represent, by alias of the query.
-    """
+    - `relations` and `shapes`: by alias, the tables that it reads, and their columns and keys. A table that comes
+      from a
+    merged subquery has the alias `subquery/table`.
+    - `readings`: by alias, the relations that are separate queries.
+    - `first`, `joins`, `where`, `items`, `group`, `having`: the clauses. `first` is the alias after FROM.
+    - `partition`, `order`: for ROW_NUMBER(), names of items. Items that exist only for this purpose begin with `_`.
+    - `scope`: by alias in the original query, the expression that each of its column names stands for."""
 
     relations: dict[str, Relation] = field(default_factory=dict)
     shapes: dict[str, Shape] = field(default_factory=dict)

@@ -1,10 +1,13 @@
-"""Flatten a SELECT, given the schemas: only flat relations, every column with its table, no `*`.
+"""Stage 2 of the compilation of a query: flatten it (see `joins.select`).
 
-A table of the topology, or a query in FROM, is replaced by its content. Its tables become joins of the outer query, its
-conditions are added, and its columns become the expressions that compute them. Below a LEFT JOIN they are computed only
-if the row exists. Where that would change the result (groups, DISTINCT, UNION; a LEFT JOIN of a query with conditions)
-the query stays a separate relation, whose rows are read like a table's.
-"""
+A subquery in FROM, or a joined table of the topology that is read like a view, is merged into the outer query: its
+tables become joins, its conditions are added, and its columns are replaced by their expressions. `SELECT q.n FROM
+(SELECT upper(name) AS n FROM t WHERE id > 5) q` becomes `SELECT upper("q/t".name) AS n FROM t "q/t" WHERE "q/t".id >
+5`.
+
+If the subquery is on the nullable side of a LEFT JOIN, its expressions become `CASE WHEN <row exists> THEN … END`. A
+subquery stays separate, and is read like a table, if merging would change the result: with groups, DISTINCT, UNION
+or row numbers, and with conditions below a LEFT JOIN. `*` is expanded to columns."""
 
 from __future__ import annotations
 
@@ -23,7 +26,8 @@ from joins.select.sql import Item, Join, Place, Query, Relation, Select, place_o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reads:
-    """The inputs of flattening: the topology's tables, the captured tables' schemas, and a function to bind a query."""
+    """The inputs of flattening: the topology, the schemas of the captured tables, and the function that binds a
+    subquery."""
 
     topology: Topology
     schemas: Mapping[TableId, TableSchema]
@@ -31,7 +35,9 @@ class Reads:
 
 
 def flatten(reads: Reads, select: Select, prefix: str = "") -> Flat:
-    """Return the flat query; TopologyError for unknown or ambiguous columns."""
+    """Flatten a SELECT. `prefix` is put before the aliases of its tables; it is `alias/` for a subquery.
+
+    Raises TopologyError for unknown or ambiguous columns."""
     return _Flattener(reads, select, prefix).run()
 
 
@@ -54,7 +60,7 @@ class _Flattener:
         self.flat.where += [self._condition(condition) for condition in select.where]
         self._items(select)
         self.flat.group += [self._grouping(node, select.items) for node in select.group]
-        self.flat.having += [self._condition(self._said(node, select.items)) for node in select.having]
+        self.flat.having += [self._condition(self._expand_names(node, select.items)) for node in select.having]
         self._numbered(select)
         self.flat.scope = self.scope
         return self.flat
@@ -62,7 +68,7 @@ class _Flattener:
     # -- tables
 
     def _enter(self, relation: Relation, join: Join | None) -> None:
-        """Add a table of the query, or the content of the query in its place."""
+        """Add a relation after FROM or JOIN: a captured table, a merged subquery, or a separate subquery."""
         inside = Flat()
         if relation.table_id is not None:
             first = self._captured(relation, self.reads.schemas[relation.table_id])
@@ -92,7 +98,7 @@ class _Flattener:
         return parse_query(self.reads.topology, self.reads.topology.tables[relation.view or ""])
 
     def _read(self, relation: Relation, query: Query) -> str:
-        """Add a separate query, whose rows are read."""
+        """Add a subquery that stays separate. Return its alias."""
         alias = self.prefix + relation.alias
         bound = self.reads.bind(query)
         self.flat.relations[alias], self.flat.shapes[alias] = relation, bound.rows
@@ -101,7 +107,7 @@ class _Flattener:
         return alias
 
     def _merged(self, relation: Relation, query: Query, join: Join | None) -> Flat | None:
-        """Merge a query into this one and return its content; None if it must stay separate."""
+        """Merge a subquery into this query and return its flattened form. None if it must stay separate."""
         if (
             not isinstance(query, Select)
             or query.grouped
@@ -118,7 +124,7 @@ class _Flattener:
             if inside.where or any(one.inner for one in inside.joins):
                 return None
             key = inside.shapes[inside.first].primary_key
-            computed = {name: _if_there(inside.first, key, node) for name, node in computed.items()}
+            computed = {name: _if_row_exists(inside.first, key, node) for name, node in computed.items()}
         self.flat.relations |= inside.relations
         self.flat.shapes |= inside.shapes
         self.flat.readings |= inside.readings
@@ -145,7 +151,8 @@ class _Flattener:
                 self.flat.items.append(FlatItem(name=name, expression=expression, place=item.place))
 
     def _numbered(self, select: Select) -> None:
-        """Add the items by which rows are numbered; those that are no columns of the result come last."""
+        """Record the PARTITION BY and ORDER BY items of ROW_NUMBER(). Expressions that are no result columns are
+        added last."""
         if select.ranking is None:
             return
         names = {item.expression.sql(): item.name for item in self.flat.items}
@@ -162,7 +169,7 @@ class _Flattener:
         self.flat.order = [(named(node), descending) for node, descending in ranking.order]
 
     def _grouping(self, node: exp.Expr, items: tuple[Item, ...]) -> Condition:
-        """Return what GROUP BY names: an expression, or the column of a name or a number."""
+        """Return the expression of a GROUP BY entry, which may be an expression, a column name or a column number."""
         place = place_of(self.select.table, node)
         if isinstance(node, exp.Literal) and not node.is_string:
             number = int(node.name) if node.name.isdigit() else 0
@@ -170,15 +177,15 @@ class _Flattener:
                 self.refuse(place, f"GROUP BY {node.name}", f"a column's number, 1 to {len(items)}, or its name")
             node = items[number - 1].expression or node
         elif isinstance(node, exp.Column) and not self._names_a_column(node):
-            node = self._said(node, items)
+            node = self._expand_names(node, items)
         return Condition(expression=self._bound(node, place), place=place)
 
     def _names_a_column(self, node: exp.Column) -> bool:
         scopes = [columns for alias, columns in self.scope.items() if alias[0] != "_"]
         return bool(node.table) or any(node.name in columns for columns in scopes)
 
-    def _said(self, node: exp.Expr, items: tuple[Item, ...]) -> exp.Expr:
-        """Return the expression with the query's column names replaced by what they are computed from."""
+    def _expand_names(self, node: exp.Expr, items: tuple[Item, ...]) -> exp.Expr:
+        """Replace names of result columns by their expressions: HAVING and GROUP BY may use `AS` names."""
         named = {item.name: item.expression for item in items if item.expression is not None}
         copy = exp.Paren(this=node.copy())
         for column in list(copy.find_all(exp.Column)):
@@ -194,7 +201,8 @@ class _Flattener:
         return Condition(expression=self._bound(node, place), place=place)
 
     def _bound(self, node: exp.Expr, place: Place) -> exp.Expr:
-        """Return the expression over flat columns."""
+        """Return the expression with every column replaced by what it stands for: a table's column, or an
+        expression."""
         if isinstance(node, exp.Column):
             return self._column(node, place).copy()
         bound = node.copy()
@@ -230,7 +238,8 @@ class _Flattener:
         return scope[owners[0]][name]
 
     def _refuse_left_out(self, aliases: list[str], name: str, place: Place) -> None:
-        """Refuse a column that its table has but capture excludes: `*` omits it, but naming it is an error."""
+        """Raise an error if the column exists at the source but is not captured because of its type. `*` omits such
+        columns."""
         for alias in aliases:
             schema = self.flat.shapes.get(self.prefix + alias)
             kind = dict(schema.left_out).get(name) if isinstance(schema, TableSchema) else None
@@ -243,11 +252,10 @@ def _column(alias: str, name: str) -> exp.Expr:
     return exp.column(name, table=alias, quoted=True)
 
 
-def _if_there(first: str, key: tuple[str, ...], node: exp.Expr) -> exp.Expr:
-    """Return a column of a query on the nullable side of a join: NULL if the query has no row.
+def _if_row_exists(first: str, key: tuple[str, ...], node: exp.Expr) -> exp.Expr:
+    """Return `node` as NULL where a merged subquery after LEFT JOIN has no row.
 
-    The row exists if its first table's row does, since such a query has no inner joins.
-    """
+    The subquery has a row exactly if the key of its first table is not NULL, because it has no inner joins."""
     if isinstance(node, exp.Column) or not key:  # a table without a key is refused where it is joined
         return node
     absent = exp.Is(this=_column(first, key[0]), expression=exp.Null())

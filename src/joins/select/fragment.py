@@ -1,4 +1,4 @@
-"""Compile one bound tree to the content of its fragment: the tree of nodes, and the expressions over whole rows."""
+"""Compile a bound tree to the nodes and expressions of a fragment (part of stage 4, see `joins.select`)."""
 
 from __future__ import annotations
 
@@ -25,37 +25,34 @@ from joins.select.tree import Branch
 
 
 class Planning(Protocol):
-    """A tree's view of its planner: numbers, captured tables, and the fragments of the queries that it reads."""
+    """The parts of the planner that the compilation of a tree uses (implemented by `joins.select.compiler`)."""
 
     topology: Topology
     sources: Mapping[TableId, PlanSource]
 
     def number(self) -> int:
-        """Return a number that no other step has."""
+        """Return the next unused step number."""
         ...
 
     def read(
         self, bound: ReadQuery, target: int, names: Sequence[str], wanted: Sequence[str]
     ) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        """Plan a query whose rows go to `target`. Their id is the columns `names`, or the target's choice if it is
-        empty.
+        """Plan a query whose rows another step reads. `target` is the number of that step.
 
-        Return the numbers of its fragments, and the columns that they send, `wanted` among them.
-        """
+        `names` are the columns that form the id of a row. If it is empty, the query's own key is used. Return the
+        numbers of the added fragments, and the columns of their rows, which include all of `wanted`."""
         ...
 
 
 class TreeCompiler:
-    """Compiles the joins of one query to a tree of plan nodes (`root`), then its expressions and WHERE (`finish`).
+    """Compiles a bound tree: first the tables and joins (`root`), then the expressions and WHERE (`finish`).
 
-    A joined row is one flat list: the columns of all tables in turn. `offsets` has the index of each table's first
-    column in that list, by alias.
-    """
+    `offsets` gives, by alias, the index of a table's first column in the flat list (see `joins.query.plan`)."""
 
-    def __init__(self, planning: Planning, bound: BoundTree, settled: PlacedConditions) -> None:
-        self.planning, self.bound, self.settled = planning, bound, settled
+    def __init__(self, planning: Planning, bound: BoundTree, placed: PlacedConditions) -> None:
+        self.planning, self.bound, self.placed = planning, bound, placed
         self.flat, self.tree = bound.flat, bound.tree
-        self.used = settled.used(bound)
+        self.used = placed.used(bound)
         self.offsets: dict[str, int] = {}
         self.nodes: dict[str, Node] = {}
 
@@ -63,7 +60,9 @@ class TreeCompiler:
         refuse(self.planning.topology, place, what, expected)
 
     def root(self, names: Sequence[str], outlet: int) -> Node:
-        """Return the tree of nodes with these row id columns; the queries that it reads are planned first."""
+        """Return the root node, whose columns `names` are the row ids. Subqueries that it reads are planned first.
+
+        `outlet` is the number of the step that receives the whole rows."""
         for name in names:
             self.used[self.tree.root.alias].add(name)
         root = self._node(self.tree.root, names, outlet)
@@ -79,7 +78,9 @@ class TreeCompiler:
     # -- nodes
 
     def _node(self, branch: Branch, names: Sequence[str], target: int) -> Node:
-        """Return a node with these columns as row ids; its rows go to `target` if it joins nothing."""
+        """Return the node of one table and all below it. `names` are the columns of its row ids.
+
+        `target` is the step that receives its rows if it has no joins."""
         source, columns = self._source(branch, names, target)
         offset, lookups = len(columns), list[LookupJoin]()
         for child in branch.children:
@@ -132,18 +133,18 @@ class TreeCompiler:
         return column.type
 
     def _filter(self, branch: Branch, names: tuple[str, ...]) -> Expression | None:
-        """Return the filter of one table's rows: rows that fail it need no state."""
+        """Return a filter for single rows of a captured table, or None. Rows that it drops need no state."""
         if branch.alias in self.flat.readings:
             return None
 
         def resolve(column: exp.Column) -> Typed:
             return value(column, names.index(column.name), self._type(column.table, column.name))
 
-        asked = [self._condition(condition, resolve) for condition in self.settled.own.get(branch.alias, ())]
+        asked = [self._condition(condition, resolve) for condition in self.placed.own.get(branch.alias, ())]
         if not self.tree.optional(branch.alias):
             own = [
                 self._condition(condition, resolve)
-                for condition in self.settled.filters
+                for condition in self.placed.filters
                 if {column.table for column in condition.expression.find_all(exp.Column)} == {branch.alias}
             ]
             # one that can fail is left to WHERE, which reports dead letters
@@ -153,7 +154,8 @@ class TreeCompiler:
     # -- what is computed
 
     def finish(self, root: Node, items: Sequence[FlatItem], key: Sequence[str]) -> Finish:
-        """Return the expressions over whole rows: these items and the conditions. `key`: the items of the row id."""
+        """Compile the result columns `items` and the conditions. `key` are the names of the items that form the row
+        id."""
         types = root.flat_types()
 
         def resolve(column: exp.Column) -> Typed:
@@ -173,7 +175,7 @@ class TreeCompiler:
             if same is None:
                 computed.append(expression)
             outputs.append(Output(name=item.name, type=expression.type, index=index, origin=expression.text))
-        where = all_of([self._condition(condition, resolve) for condition in self.settled.filters])
+        where = all_of([self._condition(condition, resolve) for condition in self.placed.filters])
         return Finish(types=types, computed=tuple(computed), where=where, outputs=tuple(outputs))
 
     def _index(self, column: exp.Column) -> int:

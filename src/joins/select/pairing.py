@@ -1,8 +1,8 @@
-"""Rewrite a query that does not fit a tree because a join matches many rows on both sides: it reads that join's pairs.
+"""Split a many-to-many join off a query (part of stage 3). The remaining query reads the pairs of that join.
 
-The joins before it become a query of their own, and so does the joined table. Later joins are joined to the pairs. So
-`a JOIN b ON b.k = a.k LEFT JOIN c ON c.id = b.c_id` is pairs of a and b, each of which looks up c.
-"""
+The tables before the join become a query of their own, and so does the joined table. Later tables are joined to the
+pairs. Example: in `a JOIN b ON b.k = a.k LEFT JOIN c ON c.id = b.c_id`, where `k` is no key, `a` and `b` form pairs,
+and each pair looks up `c`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Bind = Callable[[Flat, Place], BoundTree]
 
 @dataclass(frozen=True, slots=True)
 class QueryCut:
-    """A query split at a many-to-many join: the joins before it, the join itself, and the joins after it."""
+    """A query's joins, split at a many-to-many join (`join`): `front` are those before it, `behind` those after it."""
 
     front: list[FlatJoin]
     join: FlatJoin
@@ -33,7 +33,9 @@ class QueryCut:
 
 
 def paired(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat:
-    """Return the same query over the pairs of its first join that is no lookup; TopologyError if that is impossible."""
+    """Return the query with its first many-to-many join replaced by a relation of pairs.
+
+    Raises TopologyError if that is impossible. `bind` binds the two sides."""
     flat = _in_order(flat)
     cut = _cut(topology, flat)
     left = frozenset([flat.first, *(join.alias for join in cut.front)])
@@ -41,7 +43,7 @@ def paired(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat:
     if not met:
         why_no_tree(topology, flat)
     rest = [one for one in cut.join.on if not any(one is meeting.condition for meeting in met)]
-    to_right = _asked_of_the_right(topology, cut.join, rest)
+    to_right = _right_conditions(topology, cut.join, rest)
     to_left: list[Condition] = []
     where = [one for one in flat.where if not any(one is meeting.condition for meeting in met)]
     if cut.join.inner:
@@ -61,14 +63,15 @@ def paired(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat:
             what = f"{alias} has no primary key, and is joined many to many"
             refuse(topology, flat.relations[alias].place, what, "rows of a table that has one")
     pair = _pair(sides, met, cut.join)
-    _must_have_names(topology, pair, cut.join, place)
+    _check_ids(topology, pair, cut.join, place)
     name = f"{PAIRS}{len(flat.readings)}"
     return over(flat, name, pair, cut, where, left | {cut.join.alias}, place)
 
 
 def _in_order(flat: Flat) -> Flat:
-    """Return the same query with inner joins reordered so that each, if possible, meets a table before it and uses none
-    after it: FROM may list tables in any order, and merged queries add some."""
+    """Reorder inner joins so that each has, if possible, an equality with a table before it.
+
+    FROM may list tables in any order. A condition that uses later tables moves to WHERE."""
     if any(join.full for join in flat.joins):
         return flat
     asked = [*flat.where, *(one for join in flat.joins if join.inner for one in join.on)]
@@ -87,14 +90,16 @@ def _in_order(flat: Flat) -> Flat:
 
 
 def _meets(join: FlatJoin, entered: set[str], asked: list[Condition]) -> bool:
-    """Return whether an equality connects a table and those before it."""
+    """Return whether an equality connects the joined table with the tables in `entered`."""
     equal = (one.expression.unnest() for one in asked)
     others = (aliases_in(one) for one in equal if isinstance(one, exp.EQ))
     return any(join.alias in tables and tables - {join.alias} <= entered for tables in others if len(tables) > 1)
 
 
 def _cut(topology: Topology, flat: Flat) -> QueryCut:
-    """Split at the last FULL join, as its left side includes all earlier conditions; else at the first many-to-many."""
+    """Split the query at its last FULL JOIN, or without one at its first many-to-many join.
+
+    The left side of a FULL JOIN includes all joins before it, so the last one must be split off first."""
     for i, join in reversed([*enumerate(flat.joins)]):
         if join.full:
             return QueryCut(flat.joins[:i], join, flat.joins[i + 1 :])
@@ -106,7 +111,7 @@ def _cut(topology: Topology, flat: Flat) -> QueryCut:
 
 
 def _part(flat: Flat, first: str, joins: list[FlatJoin]) -> Flat:
-    """Return the query of some of the tables, with the WHERE conditions on them alone."""
+    """Return a flat query of `first` and the joined tables, with the WHERE conditions that use only these."""
     names = {first, *(join.alias for join in joins)}
     return Flat(
         relations={name: flat.relations[name] for name in names},
@@ -118,8 +123,10 @@ def _part(flat: Flat, first: str, joins: list[FlatJoin]) -> Flat:
     )
 
 
-def _asked_of_the_right(topology: Topology, join: FlatJoin, rest: list[Condition]) -> list[Condition]:
-    """Return an outer join's conditions beyond its equalities, which must use only its table: they filter its rows."""
+def _right_conditions(topology: Topology, join: FlatJoin, rest: list[Condition]) -> list[Condition]:
+    """Return the ON conditions of an outer join that filter the joined table.
+
+    Raises TopologyError if they use other tables, or if the join is a FULL JOIN."""
     if join.inner:
         return []
     for condition in rest:
@@ -132,11 +139,12 @@ def _asked_of_the_right(topology: Topology, join: FlatJoin, rest: list[Condition
 
 
 def aliases_in(node: exp.Expr) -> set[str]:
+    """Return the aliases of the tables that an expression uses."""
     return {column.table for column in node.find_all(exp.Column)}
 
 
 def columns_used(flat: Flat, cut: QueryCut) -> dict[str, set[str]]:
-    """Return the columns that the query uses of each of its tables, and their keys."""
+    """Return, by alias, the columns of each table that the query uses, and the key of each table."""
     used = {alias: set(shape.primary_key) for alias, shape in flat.shapes.items()}
     conditions = [*flat.where, *(one for join in (*cut.front, cut.join, *cut.behind) for one in join.on)]
     for node in (*(item.expression for item in flat.items), *(one.expression for one in conditions)):
@@ -154,7 +162,9 @@ def side_of(
     bind: Bind,
     place: Place,
 ) -> BoundTree:
-    """Return one side of the pairs: a query of the used columns of its tables."""
+    """Bind one side of a split join: a query of `first` and `joins` that selects their `wanted` columns.
+
+    The columns are named `alias.column`."""
     side = _part(flat, first, joins)
     side.where = list(where)
     side.items = [
@@ -179,8 +189,10 @@ def _pair(sides: tuple[BoundTree, BoundTree], met: list[Meeting], join: FlatJoin
     return BoundPair(left=left, right=right, keys=keys, left_stays=left_stays, right_stays=right_stays, rows=rows)
 
 
-def _must_have_names(topology: Topology, pair: BoundPair, join: FlatJoin, place: Place) -> None:
-    """Refuse a FULL JOIN whose unmatched rows of both sides could all have the same id of NULLs."""
+def _check_ids(topology: Topology, pair: BoundPair, join: FlatJoin, place: Place) -> None:
+    """Raise TopologyError for a FULL JOIN in which every key column of both sides is nullable.
+
+    Unmatched rows of the two sides could then have the same id, which consists of NULLs."""
     nullable = {column.name for side in (pair.left, pair.right) for column in side.rows.columns if column.nullable}
     if pair.left_stays and pair.right_stays and nullable >= {*pair.left.rows.primary_key, *pair.right.rows.primary_key}:
         named = " and ".join(column.origin for column in pair.rows.columns if column.name in pair.rows.primary_key)
@@ -189,6 +201,7 @@ def _must_have_names(topology: Topology, pair: BoundPair, join: FlatJoin, place:
 
 
 def may_lack(column: QueryColumn, lacking: bool) -> QueryColumn:
+    """Return the column, as nullable if `lacking`."""
     return QueryColumn(
         name=column.name,
         type=column.type,
@@ -207,7 +220,9 @@ def over(
     inside: frozenset[str],
     place: Place,
 ) -> Flat:
-    """Return the query with the pairs in place of the tables in them."""
+    """Return the query with the joined tables replaced by the relation of pairs, called `alias`.
+
+    `inside` are the aliases of the replaced tables, and `where` the conditions that remain."""
 
     def moved(node: exp.Expr) -> exp.Expr:
         copy = exp.Paren(this=node.copy())

@@ -1,4 +1,6 @@
-"""Parse the text of a query into its shape (`joins.select.sql`); errors name position and nearest valid form."""
+"""Stage 1 of the compilation of a query: parse its text to the supported shape (`joins.select.sql`).
+
+Errors name the position in the query and the nearest form that works."""
 
 from __future__ import annotations
 
@@ -35,16 +37,15 @@ from joins.select.tokens import CLAUSES, KEPT, KINDS, NOT_YET, check_tokens, sta
 
 
 def parse_query(topology: Topology, table: Table) -> Query:
-    """Return the query's shape; TopologyError with file, line, column and the nearest supported form otherwise."""
+    """Parse the query of a table. Raises TopologyError with file, line, column and the nearest supported form."""
     return _Parser(topology, table, {}).query(_statement(topology, table))
 
 
 def check_query(topology: Topology, table: Table) -> list[str] | None:
-    """Return the names of the result's columns, checked as far as possible without the tables' schemas.
+    """Check a query as far as possible without the tables' schemas. Return the names of its result columns.
 
-    `tailorbird validate` calls it. None if a `*` leaves the names open. TopologyError for a query outside the supported
-    shape, a table that is not captured, or a row_key that the result does not contain.
-    """
+    `tailorbird validate` calls it. Returns None if a `*` leaves the names open. Raises TopologyError for an
+    unsupported query, a table that is not captured, or a row_key that the result does not contain."""
     items = items_of(parse_query(topology, table))
     tables_of(topology, table)
     if any(item.star is not None for item in items):
@@ -58,10 +59,9 @@ def check_query(topology: Topology, table: Table) -> list[str] | None:
 
 
 def tables_of(topology: Topology, table: Table, readers: tuple[str, ...] = ()) -> frozenset[TableId]:
-    """Return the captured tables that a query reads, also through other tables of the topology.
+    """Return the captured tables that a query reads, directly or through other joined tables of the topology.
 
-    Raises TopologyError if a table is read by its own query.
-    """
+    `readers` are the tables whose queries led here. Raises TopologyError if a table reads itself."""
     found: set[TableId] = set()
     for select in selects_of(parse_query(topology, table)):
         for relation in select.relations.values():
@@ -94,10 +94,9 @@ def _statement(topology: Topology, table: Table) -> exp.Expr:
 
 
 class _Parser:
-    """Parses one query; each nested query has a parser of its own. `named`: queries named by WITH.
+    """Parses one query. Each subquery has a parser of its own. `named` are the queries of the WITH clause.
 
-    `nameless`: the names of its columns do not matter, since another query's are used.
-    """
+    `nameless`: the result columns need no names, because another query's names are used (later branches of a UNION)."""
 
     def __init__(
         self, topology: Topology, table: Table, named: Mapping[str, exp.Expr], *, nameless: bool = False
@@ -113,12 +112,12 @@ class _Parser:
         return place_of(self.table.name, node)
 
     def query(self, node: exp.Expr) -> Query:
-        """Return the shape of a statement, or of a nested query."""
+        """Convert a parsed SQL statement or subquery (of sqlglot) to the supported shape."""
         self._must_be_limited(found := self.read(node))
         return found
 
     def read(self, node: exp.Expr) -> Query:
-        """Return the shape of a query in FROM, whose row numbers may be limited by the enclosing query."""
+        """Convert a subquery in FROM. The enclosing query must still limit its row numbers, if it has any."""
         if isinstance(node, exp.Subquery):
             return self.read(node.this)
         if (named := node.args.get("with_")) is not None:
@@ -203,7 +202,7 @@ class _Parser:
     def _limited(
         self, first: Relation, joins: tuple[Join, ...], where: tuple[exp.Expr, ...]
     ) -> tuple[Relation, tuple[Join, ...], tuple[exp.Expr, ...]]:
-        """Apply the limits that WHERE and ON set to numbered relations, and drop redundant conditions."""
+        """Apply `n <= 3` conditions to subqueries with ROW_NUMBER(), and drop conditions that are then redundant."""
         try:
             first, joins, where = limited(first, joins, where)
         except Unsupported as error:
@@ -265,7 +264,7 @@ class _Parser:
         return relation
 
     def _named(self, node: exp.Table) -> tuple[Query | None, str | None, TableId | None]:
-        """Resolve a name after FROM or JOIN."""
+        """Resolve a name after FROM or JOIN: to a WITH query, another joined table, or a captured table."""
         parts = tuple(part.name for part in node.parts)
         if len(parts) == 1 and parts[0] in self.named:
             others = {name: query for name, query in self.named.items() if name != parts[0]}
@@ -325,7 +324,7 @@ class _Parser:
         return Join(relation=relation, inner=not outer, on=on, place=place, full=kind.startswith("FULL"))
 
     def _where(self, joins: tuple[Join, ...], where: exp.Expr | None) -> tuple[tuple[Join, ...], tuple[exp.Expr, ...]]:
-        """Return the conditions of WHERE; those with a subquery become joins."""
+        """Split WHERE into conditions. Conditions with a subquery (EXISTS, IN) become joins."""
         conditions: list[exp.Expr] = []
         more = list(joins)
         for condition in conjuncts(None if where is None else where.this):
@@ -351,7 +350,7 @@ class _Parser:
         return Join(relation=relation, inner=not semijoin.absent, on=semijoin.on, place=place)
 
     def _check_joined(self, first: Relation, joins: tuple[Join, ...], where: tuple[exp.Expr, ...]) -> None:
-        """Check that each joined table has an equality with another one; schemas show later which keys it covers."""
+        """Check that each joined table has an equality with another table. Keys are checked later, with the schemas."""
         pool = [*(part for join in joins if join.inner for part in join.on), *where]
         for join in joins:
             alias = join.relation.alias
@@ -366,7 +365,7 @@ class _Parser:
                 refuse(self.topology, join.place, f"no equality joins {alias}", form)
 
     def _check(self, node: exp.Expr, *, aggregates: bool = False) -> None:
-        """Refuse an unknown table in a column's name, and anything that is not allowed in an expression."""
+        """Raise an error for columns of an unknown table, and for anything unsupported in an expression."""
         try:
             check_shape(node, aggregates=aggregates)
         except Unsupported as error:

@@ -1,8 +1,9 @@
-"""Decide where the conditions of a tree are evaluated: on the rows of one table, after the joins, or in the columns.
+"""Decide where the conditions of a bound tree are evaluated (part of stage 4, see `joins.select`).
 
-Extra ON conditions of a LEFT JOIN also decide the match. If they use the joined table alone, they filter its rows. If
-they use other tables, too, and fail, the columns of the joined table and of tables joined through it are NULL.
-"""
+A condition runs on the rows of one table, on whole rows, or inside the expressions of columns. The last case is
+special to LEFT JOIN, whose extra ON conditions also decide the match. If such a condition uses only the joined
+table, it filters that table's rows. If it also uses other tables, it cannot filter. So the columns of the joined
+table, and of tables joined through it, become `CASE WHEN condition THEN column END`."""
 
 from __future__ import annotations
 
@@ -20,14 +21,16 @@ from joins.select.tree import Branch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedConditions:
-    """The columns and conditions over whole rows, and `own`: by alias, the conditions on a table's own rows."""
+    """The conditions of a tree by place: `filters` run on whole rows, `own` (by alias) on the rows of one table.
+
+    `items` are the result columns, with the CASE expressions of LEFT JOIN conditions."""
 
     items: tuple[FlatItem, ...]
     filters: tuple[Condition, ...]
     own: Mapping[str, tuple[Condition, ...]]
 
     def used(self, bound: BoundTree) -> dict[str, set[str]]:
-        """Return the columns of each relation that the tree needs: for keys, joins, expressions and conditions."""
+        """Return, by alias, the columns that the tree needs for keys, joins, expressions and conditions."""
         used = {alias: set(shape.primary_key) for alias, shape in bound.flat.shapes.items()}
         for branch in bound.tree.branches.values():
             for own, theirs in branch.pairs:
@@ -42,8 +45,8 @@ class PlacedConditions:
         return used
 
 
-def settled(bound: BoundTree) -> PlacedConditions:
-    """Return where each condition is evaluated."""
+def place_conditions(bound: BoundTree) -> PlacedConditions:
+    """Return the conditions of a bound tree by the place where they are evaluated."""
     masks: dict[str, exp.Expr] = {}
     own: dict[str, tuple[Condition, ...]] = {}
     asked: list[Condition] = []
@@ -77,7 +80,7 @@ def settled(bound: BoundTree) -> PlacedConditions:
 
 
 def _of_its_rows(bound: BoundTree, branch: Branch) -> bool:
-    """Return whether a LEFT JOIN's extra conditions use only a captured table's rows and cannot fail."""
+    """Return whether the extra conditions of a LEFT JOIN use only a captured table's own columns and cannot fail."""
     if branch.alias in bound.flat.readings:
         return False
     shape = bound.flat.shapes[branch.alias]
@@ -99,13 +102,16 @@ def _of_its_rows(bound: BoundTree, branch: Branch) -> bool:
 
 
 def _of_parent(branch: Branch, masks: Mapping[str, exp.Expr]) -> list[exp.Expr]:
-    """Return what must hold so that the parent table's row is matched."""
+    """Return the conditions under which the parent table of a branch has a match."""
     parent = branch.parent
     return [masks[parent.alias].copy()] if parent is not None and parent.alias in masks else []
 
 
 def _masked(node: exp.Expr, masks: Mapping[str, exp.Expr]) -> exp.Expr:
-    """Return an expression in which a joined table's columns are NULL where its join's extra conditions fail."""
+    """Return the expression with columns of conditionally joined tables wrapped: `CASE WHEN condition THEN column
+    END`.
+
+    `masks` gives the condition by alias."""
     if not any(column.table in masks for column in node.find_all(exp.Column)):
         return node
     copy = exp.Paren(this=node.copy())

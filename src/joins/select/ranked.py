@@ -1,11 +1,11 @@
-"""Parse ROW_NUMBER() OVER (…) and the limit of its number: the first rows of each partition.
+"""Parse ROW_NUMBER() OVER (…) and the condition that limits it (part of stage 1). It selects the first rows per
+partition.
 
     SELECT t.* FROM (SELECT o.*, ROW_NUMBER() OVER (PARTITION BY o.customer_id ORDER BY o.amount DESC) AS n FROM o) t
     WHERE t.n <= 3
 
-Without a limit, each change would renumber a whole table; with one, at most that many rows change. So the limit, which
-the enclosing query contains, becomes part of the query that numbers its rows (`Ranking.most`).
-"""
+Without a limit, each change would renumber a whole partition. With one, at most that many rows change. The limit is
+a condition of the enclosing query. It is moved into the subquery with the ROW_NUMBER() (`Ranking.most`)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {exp.GT: exp.LT, exp.GTE: exp.
 
 
 def ranking_in(select: exp.Select, names: Sequence[str], place: Callable[[exp.Expr], Place]) -> Ranking | None:
-    """Return a query's ranking: one of its columns (with these `names`), or a QUALIFY condition, which is also a limit.
+    """Return the ROW_NUMBER() of a query, from its result columns or from QUALIFY, which also sets the limit.
 
-    None if there is no ranking. Raises Unsupported if it is not supported.
-    """
+    Returns None if there is none. Raises Unsupported for other window functions. `names` are the names of the
+    columns."""
     windows = [(node.unalias(), names[i], i) for i, node in enumerate(select.expressions)]
     windows = [one for one in windows if isinstance(one[0], exp.Window)]
     qualify = select.args.get("qualify")
@@ -54,7 +54,7 @@ def ranking_in(select: exp.Select, names: Sequence[str], place: Callable[[exp.Ex
 
 
 def _ranking_of(window: exp.Window, name: str, at: int, place: Place) -> Ranking:
-    """Return the ranking of one window without its limit; only ROW_NUMBER with an order is supported."""
+    """Convert one window expression, without its limit. Raises Unsupported for all but ROW_NUMBER() with ORDER BY."""
     if not isinstance(window.this, exp.RowNumber):
         what = f"{window.this.sql('spark')} OVER (…) is not supported"
         refuse(window, what, f"{FORM}, and around it {AROUND}; or GROUP BY in a query of its own, joined by its key")
@@ -76,18 +76,18 @@ def _ranking_of(window: exp.Window, name: str, at: int, place: Place) -> Ranking
 
 
 def ranked_by(ranking: Ranking | None) -> tuple[exp.Expr, ...]:
-    """Return the expressions by which a query's rows are numbered."""
+    """Return the PARTITION BY and ORDER BY expressions of a ROW_NUMBER()."""
     return () if ranking is None else (*ranking.partition, *(one for one, _ in ranking.order))
 
 
 def limited(
     first: Relation, joins: Sequence[Join], where: Sequence[exp.Expr]
 ) -> tuple[Relation, tuple[Join, ...], tuple[exp.Expr, ...]]:
-    """Return the relations with the limits that conditions set, and the conditions that are left.
+    """Move conditions such as `t.n <= 3` into the numbered subqueries. Return the relations and the remaining
+    conditions.
 
-    ON may limit its own table, WHERE any table. A WHERE condition stays if rows without the table would otherwise pass.
-    Raises Unsupported for a limit that is too large.
-    """
+    An ON condition can limit its own table, a WHERE condition any table. A WHERE condition is kept if rows that lack
+    the table would otherwise pass. Raises Unsupported if a limit is too large."""
     alone, full = not joins, any(join.full for join in joins)
     first, gone = _limited(first, where, alone=alone)
     made: list[Join] = []
@@ -104,10 +104,9 @@ def limited(
 
 
 def _limited(relation: Relation, conditions: Iterable[exp.Expr], *, alone: bool) -> tuple[Relation, list[exp.Expr]]:
-    """Return a relation with the limit that conditions set, and the conditions that say no more than that.
+    """Apply limiting conditions to one relation. Return it, and the conditions that are now redundant.
 
-    `alone`: no other table can have a column of the number's name, so it needs no table prefix.
-    """
+    `alone`: the relation is the only table, so `n <= 3` needs no table prefix."""
     query = relation.query
     if not isinstance(query, Select) or query.ranking is None:
         return relation, []
@@ -121,7 +120,9 @@ def _limited(relation: Relation, conditions: Iterable[exp.Expr], *, alone: bool)
 
 
 def _limit_of(condition: exp.Expr, name: str, alias: str, *, alone: bool) -> tuple[int, bool] | None:
-    """Return the greatest number that satisfies a condition, and whether all smaller ones do; None: no limit."""
+    """Return the limit n that a condition sets, and whether it allows all numbers up to n. None if it sets none.
+
+    For example, `n <= 3` gives (3, True), and `n = 3` gives (3, False)."""
     node = condition.unnest()
 
     def numbers(side: exp.Expr) -> bool:
@@ -147,7 +148,8 @@ def _limit_of(condition: exp.Expr, name: str, alias: str, *, alone: bool) -> tup
 
 
 def _most(condition: exp.Expr, most: int, known: int) -> int:
-    """Return the smaller of a limit and the `known` one (0: none)."""
+    """Return the smaller of two limits; `known` is 0 if there was none. Raises Unsupported if `most` is out of
+    range."""
     if not 0 < most <= MOST:
         refuse(condition, f"the first {most} rows", f"at least 1 and at most {MOST}")
     return min(most, known or most)

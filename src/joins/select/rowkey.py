@@ -1,4 +1,4 @@
-"""Prove that no two rows of a result have the same row key."""
+"""Prove that the row key identifies the rows of a query's result (part of stage 4, see `joins.select`)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from joins.select.tree import Tree
 
 
 class RowKey:
-    """The row key of a query for one of its possible trees.
+    """The row key of a query, for one of its possible trees and one key of the root table (`primary`).
 
-    The proof: its columns are columns of the root, or equal to such by inner joins, and contain the root's primary key;
-    every join adds at most one row. Without a row_key the root's primary key is used. `primary`: one of the root's
-    keys.
-    """
+    The proof has two parts. Each join of a tree finds at most one row, so a key of the root identifies the result
+    rows. And the row key contains a key of the root: its columns are the root's, or equal to them by inner joins. If
+    the table has no `row_key`, the key of the root is used."""
 
     def __init__(self, table: Table, bound: BoundTree, tree: Tree, primary: tuple[str, ...]) -> None:
         self.table, self.tree, self.shapes, self.primary = table, tree, bound.flat.shapes, primary
@@ -26,7 +25,8 @@ class RowKey:
         self.root = tree.root.alias
 
     def names(self) -> tuple[str, ...] | None:
-        """Return the result's column names that form the row key; None if the root's key is not among the columns."""
+        """Return the names of the result columns that form the row key. None if the root's key is not among the
+        columns."""
         if self.table.row_key:
             return self.table.row_key
         found = []
@@ -38,12 +38,14 @@ class RowKey:
         return tuple(found) or None
 
     def columns(self) -> tuple[str, ...]:
-        """Return the root's columns of that key, in its order. Call it only if there is no fault."""
+        """Return the row key as columns of the root table. Call it only if `fault` returns None."""
         found = [self.column(self.items[name]) for name in self.names() or ()]
         return tuple(one[1] for one in found if one is not None)
 
     def column(self, item: FlatItem) -> tuple[str, str] | None:
-        """Return the flat column that an item shows, the equal one nearest to the root; None if it is computed."""
+        """Return (alias, column) of the table column that a result column shows. None for a computed column.
+
+        If inner joins make several columns equal, the one nearest to the root is returned."""
         node = item.expression
         if not isinstance(node, exp.Column):
             return None
@@ -56,7 +58,7 @@ class RowKey:
         return column.type
 
     def fault(self) -> tuple[str, str] | None:
-        """Return the error in the row key and the expected form; None if it is a key of the result."""
+        """Return what is wrong with the row key, and what would work. None if it identifies the rows."""
         root = self.root or "the groups"
         primary = self.primary
         if not primary and not self.root:

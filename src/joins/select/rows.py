@@ -1,4 +1,4 @@
-"""Represent what a query reads: a captured table's schema, or the rows of another query."""
+"""Describe the rows that a query reads, from a captured table or from another query."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from cdc.model.types import LogicalType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryColumn:
-    """A column of a query's rows; `origin` is for display, `members` as in `joins.query.plan.Output`."""
+    """A column of a query's rows. `origin` is its source column or expression, for display.
+
+    `members`: the column is a MySQL SET, as in `joins.query.plan.Output`."""
 
     name: str
     type: LogicalType
@@ -21,11 +23,10 @@ class QueryColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryRows:
-    """The rows of a query as another one reads them; it has the interface of a `TableSchema`.
+    """The columns and keys of a query whose rows another query reads. It has the interface of a `TableSchema`.
 
-    `primary_key`: columns proved to be unique; a query cannot use names that begin with `_`. Empty: there is a key, but
-    the columns do not contain it. `also`: other keys with the same property.
-    """
+    `primary_key`: names of columns that are proved to identify a row. It is empty if the key is not among the
+    columns. `also`: further keys. Column names that begin with `_` are internal: queries cannot use them."""
 
     columns: tuple[QueryColumn, ...]
     primary_key: tuple[str, ...]
@@ -34,7 +35,7 @@ class QueryRows:
     left_out: tuple[tuple[str, str], ...] = field(default=(), init=False)
 
     def column(self, name: str) -> QueryColumn | None:
-        """Return the column with that name, or None."""
+        """Return the column with a name, or None."""
         return next((column for column in self.columns if column.name == name), None)
 
     def places(self) -> tuple[str, ...]:
@@ -46,5 +47,5 @@ Shape = TableSchema | QueryRows
 
 
 def keys_of(shape: Shape) -> tuple[tuple[str, ...], ...]:
-    """Return all keys of a table or a query, the primary key first; a key may be empty."""
+    """Return all keys of a table or query, the primary key first. A key is a tuple of names, which may be empty."""
     return (shape.primary_key, *(shape.also if isinstance(shape, QueryRows) else ()))

@@ -1,11 +1,10 @@
-"""Rewrite EXISTS, NOT EXISTS and IN (SELECT …) as a join with the groups of the inner query's rows.
+"""Rewrite EXISTS, NOT EXISTS and IN (SELECT …) as joins with a grouped subquery (part of stage 1).
 
     EXISTS (SELECT 1 FROM p WHERE p.order_id = o.id AND p.kind = 'card')
       JOIN (SELECT p.order_id AS k0 FROM p WHERE p.kind = 'card' GROUP BY p.order_id) _semi ON _semi.k0 = o.id
 
-A group exists once, however many rows it has. So the join adds no row, and changes only with the first and the last row
-of a group. NOT EXISTS becomes a LEFT JOIN whose match must be NULL.
-"""
+Grouping leaves one row per key, so the join adds no rows. It changes only when the first row of a key arrives or the
+last one leaves. NOT EXISTS becomes a LEFT JOIN with the condition that nothing matches."""
 
 from __future__ import annotations
 
@@ -20,7 +19,9 @@ from joins.select.sql import conjuncts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Semijoin:
-    """`[LEFT] JOIN (query) alias ON …`; LEFT if there are conditions that nothing is found (`absent`)."""
+    """A join that replaces a condition with a subquery: `JOIN (query) alias ON …`.
+
+    If `absent` is not empty, it is a LEFT JOIN, and the `absent` conditions require that nothing matches."""
 
     query: exp.Select
     alias: str
@@ -29,11 +30,10 @@ class Semijoin:
 
 
 def semijoin_of(condition: exp.Expr, outer: frozenset[str], alias: str) -> Semijoin | None:
-    """Return the semijoin of a WHERE condition with a subquery; None if it has none. Unsupported if it is not
-    supported.
+    """Return the join that replaces a WHERE condition with a subquery. None if the condition has no subquery.
 
-    `outer`: the tables of the enclosing query.
-    """
+    `outer` are the table names of the enclosing query, `alias` is the name for the join. Raises Unsupported for
+    subqueries that cannot be rewritten."""
     negated = isinstance(condition, exp.Not)
     asked = condition.this.unnest() if negated else condition
     if isinstance(asked, exp.Exists):
@@ -73,7 +73,8 @@ def _must_be_select(inner: exp.Expr) -> None:
 
 
 def _correlated(inner: exp.Expr, outer: frozenset[str]) -> tuple[list[tuple[exp.Expr, exp.Expr]], list[exp.Expr]]:
-    """Return a subquery's equalities with the outer query as (inner side, outer side), and its other conditions."""
+    """Split a subquery's WHERE: equalities with the outer query as (inner side, outer side), and all other
+    conditions."""
     joined = [inner.args["from_"].this, *(join.this for join in inner.args.get("joins") or ())]
     names = {node.alias_or_name for node in joined}
     where = inner.args.get("where")
@@ -94,7 +95,7 @@ def _correlated(inner: exp.Expr, outer: frozenset[str]) -> tuple[list[tuple[exp.
 
 
 def _keyed(inner: exp.Expr, keys: list[exp.Expr], own: list[exp.Expr]) -> exp.Select:
-    """Return the subquery with one row per key."""
+    """Return the subquery with GROUP BY `keys`, so that it has one row per key."""
     named = [exp.alias_(key.copy(), f"k{i}", quoted=True) for i, key in enumerate(keys)]
     query = inner.copy()
     assert isinstance(query, exp.Select)

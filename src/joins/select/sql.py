@@ -1,4 +1,4 @@
-"""Represent the shape of a topology's SELECT: tables, joins, conditions, groups, columns (see `joins.select.parser`).
+"""The result of parsing (stage 1): the supported shape of a SELECT, with its tables, joins, conditions and columns.
 
     SELECT c.country, count(*) AS orders, sum(o.amount) AS revenue
     FROM shop.orders o
@@ -7,9 +7,8 @@
     GROUP BY c.country
     HAVING count(*) > 10
 
-A query may read a table of the topology like a source's (`FROM orders_wide w`), or a query in parentheses. Checks that
-need the tables' columns (primary keys, types, `p.*`) are in `joins.select.compiler`, which has the schemas.
-"""
+FROM may name a captured table, another joined table of the topology (`FROM orders_wide w`), or a subquery. Keys,
+types and `p.*` are checked in later stages, which have the schemas (see `joins.select`)."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ FORM = "SELECT a.x, b.y AS z FROM source.facts a LEFT JOIN source.dimension b ON
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A position in a query: its table, line (from 0) and column (from 1)."""
+    """A position in a query, for errors: the joined table, the line (from 0) and the column (from 1)."""
 
     table: str
     line: int
@@ -36,7 +35,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """A table as the query names it: a captured one, another one of the topology (`view`), or a query in its place."""
+    """An entry of FROM or JOIN: a captured table (`table_id`), another joined table (`view`), or a subquery
+    (`query`)."""
 
     alias: str
     table_id: TableId | None
@@ -47,7 +47,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """`[LEFT | FULL] JOIN relation ON condition AND …`; no conditions after a comma or CROSS JOIN."""
+    """`[LEFT | FULL] JOIN relation ON condition AND …`. `on` is empty after a comma or CROSS JOIN."""
 
     relation: Relation
     inner: bool
@@ -58,10 +58,10 @@ class Join:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One entry of the list after SELECT. `alias.*` sets only `star`, which is empty for `*`.
+    """One entry of the SELECT list: an expression with a name, or `alias.*` (`star` = alias) or `*` (`star` is
+    empty).
 
-    The number of the query's `ranking` sets neither `expression` nor `star`.
-    """
+    For the row number of a ROW_NUMBER(), both `expression` and `star` are None."""
 
     expression: exp.Expr | None
     name: str
@@ -71,11 +71,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
-    """`ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) AS name`, with a limit to the first `most` rows.
+    """`ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) AS name`, limited to the first `most` rows.
 
-    `order`: values, and whether their order is reversed; NULL precedes all of them. `at`: the index of the number among
-    the query's items. `most` is 0 until the enclosing query sets a limit.
-    """
+    `order` lists expressions and whether each is descending; NULL sorts before all values. `at` is the index of the
+    number in the SELECT list. `most` is 0 until the condition of the enclosing query is found."""
 
     partition: tuple[exp.Expr, ...]
     order: tuple[tuple[exp.Expr, bool], ...]
@@ -87,10 +86,10 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Select:
-    """A query of the supported shape; `where` and `having` are conditions, all of which must be true.
+    """A SELECT of the supported shape. All conditions in `where` and in `having` must be true.
 
-    `grouped`: its rows are groups by the values of `group`; if that is empty, there is one group.
-    """
+    `grouped`: the rows of the result are groups by the values of `group`. If `group` is empty, there is a single
+    group."""
 
     table: str
     first: Relation
@@ -108,7 +107,7 @@ class Select:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Union:
-    """The rows of several queries, each once if `distinct`."""
+    """A UNION ALL of several SELECTs, or a UNION if `distinct`."""
 
     table: str
     branches: tuple[Select, ...]
@@ -120,14 +119,14 @@ Query = Select | Union
 
 
 def refuse(topology: Topology, place: Place, what: str, expected: str) -> NoReturn:
-    """Raise TopologyError at a position of a query."""
+    """Raise TopologyError at a position of a query: `what` is wrong, `expected` would work."""
     path = f"tables.{place.table}.query"
     where = f" (query line {place.line + 1}, column {place.column})"
     raise topology.error(path, what + where, expected, line_offset=place.line)
 
 
 def place_of(table: str, node: exp.Expr) -> Place:
-    """Return where a node begins: at the first token below it that has a position."""
+    """Return the position where a node begins: that of the first token in it that has one."""
     found = [(n.meta["line"], n.meta["start"], n.meta["col"]) for n in node.walk() if "line" in n.meta]
     line, _, column = min(found, default=(1, 0, 1))
     first = min((n for n in node.walk() if "line" in n.meta), key=lambda n: int(n.meta["start"]), default=None)
@@ -136,7 +135,7 @@ def place_of(table: str, node: exp.Expr) -> Place:
 
 
 def conjuncts(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:
-    """Return the parts of a condition that must all be true."""
+    """Split a condition at its top-level ANDs."""
     if condition is None:
         return ()
     condition = condition.unnest()
@@ -146,7 +145,9 @@ def conjuncts(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:
 
 
 def selects_of(query: Query) -> Iterator[Select]:
-    """Yield every SELECT of a query, including FROM and conditions, but not those of the tables that it names."""
+    """Yield every SELECT in a query, subqueries in FROM and in conditions included.
+
+    The queries of other joined tables that it names are not included."""
     for select in query.branches if isinstance(query, Union) else (query,):
         yield select
         for relation in select.relations.values():
@@ -155,5 +156,5 @@ def selects_of(query: Query) -> Iterator[Select]:
 
 
 def items_of(query: Query) -> tuple[Item, ...]:
-    """Return the result's columns; the first query of a union names them."""
+    """Return the SELECT list of a query. For a union it is that of the first branch."""
     return query.branches[0].items if isinstance(query, Union) else query.items

@@ -1,7 +1,6 @@
-"""Parse conditions that bound the time between two rows: `b.ts BETWEEN a.ts - INTERVAL 10 MINUTE AND a.ts + …`.
+"""Parse conditions on the time between two rows, such as `b.ts BETWEEN a.ts - INTERVAL 10 MINUTE AND a.ts + …`.
 
-Each gives one or two bounds of the difference of two columns, in microseconds, whichever side a column is on.
-"""
+Each condition gives one or two upper bounds of the difference of two columns, in microseconds."""
 
 from __future__ import annotations
 
@@ -25,7 +24,9 @@ _SIGNS: dict[type[exp.Expr], tuple[int, bool]] = {exp.LTE: (1, False), exp.LT: (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """`later` is at most `most` microseconds after `earlier`; a negative number means: at least that long before it."""
+    """An upper bound: `later` - `earlier` is at most `most` microseconds.
+
+    A negative `most` means that `later` is at least that long before `earlier`."""
 
     later: exp.Column
     earlier: exp.Column
@@ -38,10 +39,10 @@ def has_interval(node: exp.Expr) -> bool:
 
 
 def bounds_of(node: exp.Expr) -> tuple[Bound, ...]:
-    """Return the bounds of the time between rows of two tables in a condition; empty for any other condition.
+    """Return the bounds that a condition sets on the time between rows of two tables. Empty for any other condition.
 
-    Raises Unsupported for an INTERVAL without a fixed length, or one that is not added to another table's column.
-    """
+    Raises Unsupported for an INTERVAL without a fixed length (a month), or one that is not added to a column of the
+    other table."""
     node = node.unnest()
     if isinstance(node, exp.Between):
         pairs = [(node.args["low"], node.this, False), (node.this, node.args["high"], False)]
@@ -65,7 +66,7 @@ def bounds_of(node: exp.Expr) -> tuple[Bound, ...]:
 
 
 def _moment(node: exp.Expr) -> tuple[exp.Column, int] | None:
-    """Return a column and the microseconds added to it; None for anything else."""
+    """Parse `column ± INTERVAL …` to the column and the microseconds. None for any other expression."""
     node = node.unnest()
     if isinstance(node, exp.Column):
         return node, 0
@@ -84,7 +85,7 @@ def _moment(node: exp.Expr) -> tuple[exp.Column, int] | None:
 
 
 def micros_of(interval: exp.Interval) -> int:
-    """Return the length of an interval; Unsupported for one without a fixed length."""
+    """Return the length of an INTERVAL in microseconds. Raises Unsupported if it has no fixed length, as a month."""
     written = interval.this
     sign = -1 if isinstance(written, exp.Neg) else 1
     number = written.this if isinstance(written, exp.Neg) else written
@@ -100,7 +101,7 @@ def micros_of(interval: exp.Interval) -> int:
 
 
 def columns_of(bounds: Iterable[Bound]) -> Iterator[exp.Column]:
-    """Yield the columns that bounds compare."""
+    """Yield both columns of each bound."""
     for bound in bounds:
         yield bound.later
         yield bound.earlier

@@ -1,5 +1,6 @@
-"""Refuse unsupported clauses and joins, and check a query's tokens before parsing, where sqlglot ignores or corrects
-mistakes."""
+"""Check the tokens of a query before parsing, because sqlglot silently ignores or corrects some mistakes.
+
+Also has the messages for unsupported clauses and joins."""
 
 from __future__ import annotations
 
@@ -40,10 +41,9 @@ NOT_YET = {
 
 
 def statements_of(text: str) -> list[exp.Expr | None]:
-    """Return the statements of a text in Spark's SQL; raises sqlglot's ParseError and similar errors.
+    """Parse a text as Spark SQL and return its statements. Raises sqlglot's ParseError and TokenError.
 
-    After GROUP BY sqlglot takes `window(…)` for the clause of that name, so it is parsed under another name.
-    """
+    `window(…)` after GROUP BY is renamed before parsing, because sqlglot takes it for the WINDOW clause."""
     tokens = sqlglot.tokenize(text, read="spark")
     called = [
         token.start
@@ -70,7 +70,7 @@ def _renamed(statement: exp.Expr) -> exp.Expr:
 
 
 def check_tokens(text: str, refuse: RefuseAt) -> None:
-    """Refuse stray commas, adjacent text literals, and unsupported patterns of date_format."""
+    """Refuse stray commas, adjacent string literals, and unsupported patterns of date_format."""
     tokens = sqlglot.tokenize(text, read="spark")
     for token, after in pairwise(tokens):
         if token.token_type == TokenType.COMMA and after.token_type in (TokenType.COMMA, TokenType.FROM):
@@ -84,7 +84,7 @@ def check_tokens(text: str, refuse: RefuseAt) -> None:
 
 
 def _check_patterns(tokens: Sequence[Token], refuse: RefuseAt) -> None:
-    """Check patterns of date_format as written: sqlglot converts them to its own form, and back to other ones."""
+    """Check the patterns of date_format in the original text, because sqlglot changes patterns when it parses them."""
     for i, token in enumerate(tokens[:-1]):
         if token.text.lower() != "date_format" or tokens[i + 1].token_type != TokenType.L_PAREN:
             continue

@@ -1,8 +1,9 @@
-"""Turn a query whose rows are numbered into a separate query for the first rows of each partition.
+"""Split the numbering of rows off a query with ROW_NUMBER() (part of stage 3). The outer query reads the numbered
+rows.
 
-Rows that are equal in the order are distinguished by their key, so that both engines, and repeated runs, number them
-alike. The same query for another database needs this tie-breaker: `ties` holds it by the position of the window.
-"""
+Rows that are equal in ORDER BY are numbered in the order of their key, so that every run and every engine numbers
+them alike. `ties` records that key by the position of the ROW_NUMBER(), because a query for another database needs
+it, too."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ _NO_ORDER = ("json", "list", *SPATIAL)
 
 
 def name_key(topology: Topology, inner: BoundTree, bind: Callable[[Flat, Place], BoundTree]) -> BoundTree:
-    """Return the same query with a key of its rows among its columns; TopologyError if they have none."""
+    """Return the query with a key of its rows among its columns, by adding hidden columns (`_k0`, …) if necessary.
+
+    Raises TopologyError if the rows have no key."""
     if inner.rows.primary_key:
         return inner
     root = inner.tree.root.alias
@@ -44,7 +47,10 @@ def name_key(topology: Topology, inner: BoundTree, bind: Callable[[Flat, Place],
 
 
 def first_rows(topology: Topology, flat: Flat, select: Select, inner: BoundTree, ties: Ties) -> BoundTop:
-    """Return the first rows of each partition of `inner`, which contains a key; `flat` is the original query."""
+    """Return the bound form of a query with ROW_NUMBER(): the first rows of each partition of `inner`.
+
+    `inner` is the bound query without the numbering and contains a key. `flat` is the flattened query. Adds to
+    `ties`."""
     ranking = select.ranking
     assert ranking is not None  # the caller has checked it
     columns = {column.name: column for column in inner.rows.columns}
@@ -78,7 +84,7 @@ def first_rows(topology: Topology, flat: Flat, select: Select, inner: BoundTree,
 
 
 def _place_of_number(flat: Flat, select: Select) -> int:
-    """Return the number's index among the columns that the query shows; a `*` before it represents several."""
+    """Return the index of the row number among the result columns. A `*` counts as several columns."""
     assert select.ranking is not None
     behind = sum(1 for item in select.items[select.ranking.at + 1 :] if item.star is None)
     shown = sum(1 for item in flat.items if item.name[0] != "_")
@@ -88,19 +94,19 @@ def _place_of_number(flat: Flat, select: Select) -> int:
 
 
 def visible(reading: Flat) -> Flat:
-    """Return a query of the columns that have usable names."""
+    """Remove the hidden columns, whose names begin with `_`, from a flat query."""
     reading.items = [item for item in reading.items if item.name[0] != "_"]
     return reading
 
 
 def _ties(topology: Topology, flat: Flat, select: Select, inner: BoundTree) -> tuple[exp.Expr, ...]:
-    """Return the key of a query's rows as expressions of that query."""
+    """Return the key of the numbered rows, as expressions that the original query can contain."""
     assert select.ranking is not None
     items = {item.name: item.expression for item in inner.flat.items}
     found = []
     for name in inner.rows.primary_key:
         node = items[name]
-        said = _of_groups(flat, select, node) if select.grouped else _in_words(flat, node)
+        said = _of_groups(flat, select, node) if select.grouped else _name_in_query(flat, node)
         if said is None:
             what = (
                 "rows that are equal in the order of ROW_NUMBER() are distinguished by a key that the query cannot name"
@@ -112,7 +118,7 @@ def _ties(topology: Topology, flat: Flat, select: Select, inner: BoundTree) -> t
 
 
 def _of_groups(flat: Flat, select: Select, key: exp.Expr) -> exp.Expr:
-    """Return a column of the groups' key (`g0`, …) as the expression in the query or GROUP BY."""
+    """Return the expression of the query, or of GROUP BY, for a column of the group key (`g0`, …)."""
     said = {one.expression.sql(): node for one, node in zip(flat.group, select.group, strict=True)}
     if not said:  # there is one group, so no ties
         return exp.Literal.number(1)
@@ -122,12 +128,10 @@ def _of_groups(flat: Flat, select: Select, key: exp.Expr) -> exp.Expr:
     return next((word for name in names if (word := words.get(name)) is not None), said[meant])
 
 
-def _in_words(flat: Flat, node: exp.Expr) -> exp.Expr | None:
-    """Return a column of the flattened query by the name that the original query can use for it.
+def _name_in_query(flat: Flat, node: exp.Expr) -> exp.Expr | None:
+    """Return the name by which the original query can refer to a column of the flattened query. None if it cannot.
 
-    For example, the flat `q/o.id` is `q.order_id` where the query reads `(SELECT o.id AS order_id …) q`. Returns None
-    if no name in the query's scope means this column.
-    """
+    For example, the flattened column `q/o.id` is `q.order_id` if the query reads `(SELECT o.id AS order_id …) q`."""
     assert isinstance(node, exp.Column)  # keys consist of columns
     alias, name = node.table, node.name
     while alias.startswith(PAIRS):

@@ -1,10 +1,9 @@
-"""Turn a flat query into its tree: the table whose rows are the result's rows, and how the other tables are joined.
+"""Find the tree of a flat query (part of stage 3): the root table, and how each other table is joined to it.
 
-The root is an inner-joined table from which equalities that cover primary keys lead to every other table, so each step
-finds at most one row. The written order of inner joins does not matter: `FROM customers c JOIN orders o ON
-o.customer_id
-= c.id` has orders as its root. A LEFT JOIN leads from the tables before it to its table.
-"""
+The root is the table with one row per result row. From the root, equalities that cover primary keys must lead to
+every other table, so that each join finds at most one row. The written order of inner joins does not matter: in
+`FROM customers c JOIN orders o ON o.customer_id = c.id` the root is orders. A LEFT JOIN leads from the tables before
+it to its own table."""
 
 from __future__ import annotations
 
@@ -26,11 +25,11 @@ _INEXACT = {"float32", "float64", "json", "list", *SPATIAL}
 
 @dataclass(slots=True, kw_only=True)
 class Branch:
-    """A table in the tree; `pairs` = (its column, the parent's column) of the join that leads to it.
+    """One table in a tree, with the join that leads to it from its `parent`.
 
-    `constants` = (its column, value): the part of its key that conditions fix. `residual`: further conditions of a LEFT
-    JOIN on its match.
-    """
+    - `pairs`: (own column, parent's column) that the join equates.
+    - `constants`: (own column, value) for key columns that conditions fix to a literal.
+    - `residual`: further ON conditions of a LEFT JOIN, which also decide the match."""
 
     alias: str
     parent: Branch | None = None
@@ -43,21 +42,21 @@ class Branch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree:
-    """The root, all branches by alias, and the conditions that no join uses: they filter."""
+    """The root, all tables by alias, and the conditions that no join uses (`filters`)."""
 
     root: Branch
     branches: Mapping[str, Branch]
     filters: tuple[Condition, ...]
 
     def canonical(self, alias: str, column: str) -> tuple[str, str]:
-        """Return the equal column nearest to the root, by the inner joins between them."""
+        """Return (alias, column) of the equal column that is nearest to the root, by the equalities of inner joins."""
         branch = self.branches[alias]
         while branch.parent is not None and branch.inner and (parents := dict(branch.pairs)).get(column):
             branch, column = branch.parent, parents[column]
         return branch.alias, column
 
     def optional(self, alias: str) -> bool:
-        """Return whether a result row may lack this table's row, so that all its columns are NULL."""
+        """Return whether a result row may lack a row of this table, because of a LEFT JOIN."""
         branch: Branch | None = self.branches[alias]
         while branch is not None:
             if branch.parent is not None and not branch.inner:
@@ -66,7 +65,7 @@ class Tree:
         return False
 
     def met(self, alias: str, column: str) -> bool:
-        """Return whether an inner join's equality implies that a column is not NULL in any row of the result."""
+        """Return whether the equality of an inner join implies that a column is never NULL in the result."""
         return not self.optional(alias) and any(
             (alias, column) in ((branch.alias, own), (branch.parent.alias, theirs))
             for branch in self.branches.values()
@@ -81,7 +80,8 @@ class _Equality:
     sides: tuple[tuple[str, str], tuple[str, str]]
 
     def seen_from(self, alias: str) -> tuple[str, str, str] | None:
-        """Return (own column, other alias, other column); None if it does not concern `alias`."""
+        """Return (own column, other alias, other column), as seen from the table `alias`. None if it does not use
+        that table."""
         for (own, column), (other, theirs) in (self.sides, self.sides[::-1]):
             if own == alias != other:
                 return column, other, theirs
@@ -89,10 +89,9 @@ class _Equality:
 
 
 def build_trees(topology: Topology, flat: Flat) -> list[Tree]:
-    """Return every possible tree, by root in the order of the query; none if a join is no lookup.
+    """Return every possible tree of a query, in the order of the tables. Empty if some join is not a lookup by key.
 
-    Several roots are possible if tables are joined one to one; then the row key decides.
-    """
+    Several roots are possible if tables are joined one to one. The row key then decides between them."""
     if any(join.full for join in flat.joins):
         return []
     builder = _Builder(topology, flat)
@@ -101,13 +100,13 @@ def build_trees(topology: Topology, flat: Flat) -> list[Tree]:
 
 
 def why_no_tree(topology: Topology, flat: Flat) -> NoReturn:
-    """Raise TopologyError for the first table that can be neither looked up nor joined many to many."""
+    """Raise TopologyError for the first table that can be joined neither by key nor many to many."""
     _Builder(topology, flat).explain()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meeting:
-    """An equality by which a table meets those before it: its column, and theirs."""
+    """An equality that connects a table with the tables before it: `column` is its own, `other` is (alias, column)."""
 
     condition: Condition
     column: str
@@ -115,7 +114,7 @@ class Meeting:
 
 
 def meetings(topology: Topology, flat: Flat, alias: str, before: frozenset[str]) -> list[Meeting]:
-    """Return the equalities of one exact type between a table and those before it that its join may use."""
+    """Return the equalities, between columns of the same type, that connect a table with the tables in `before`."""
     builder = _Builder(topology, flat)
     join = next(join for join in flat.joins if join.alias == alias)
     conditions = [*join.on, *(flat.where if join.inner else ())]
@@ -138,7 +137,7 @@ class _Builder:
         self.order = [flat.first, *(join.alias for join in flat.joins)]
 
     def build(self, root: str) -> Tree | None:
-        """Return the tree with this root; None if some table cannot be reached."""
+        """Return the tree whose root is the table `root`. None if some table cannot be reached from it."""
         branches = {root: Branch(alias=root)}
         used: list[Condition] = []
         progress = True
@@ -202,7 +201,9 @@ class _Builder:
         return None
 
     def _constants(self, alias: str, conditions: Sequence[Condition]) -> dict[str, Canonical]:
-        """Return the table's columns that a condition sets equal to a literal of their type; it stays a filter."""
+        """Return the columns of a table that a condition sets equal to a literal of the same type, with the values.
+
+        The condition also remains a filter."""
         found: dict[str, Canonical] = {}
         for condition in conditions:
             node = condition.expression.unnest()
@@ -222,7 +223,7 @@ class _Builder:
         return [equality for condition in join.on if (equality := _equality(condition)) is not None]
 
     def mismatch(self, alias: str, column: str, other: str, theirs: str) -> str | None:
-        """Return why two columns cannot be compared exactly; None if they can."""
+        """Return why two columns cannot be compared exactly, for a message. None if they can."""
         left, right = self._type(alias, column), self._type(other, theirs)
         comparable = left == right or (left.kind in _INTEGERS and right.kind in _INTEGERS)
         if comparable and left.kind not in _INEXACT:
@@ -235,7 +236,7 @@ class _Builder:
         return found.type
 
     def explain(self) -> NoReturn:
-        """Raise TopologyError for the first table that cannot be reached from the first one."""
+        """Raise TopologyError for the first table that no join reaches from the table after FROM."""
         reached = {self.flat.first: Branch(alias=self.flat.first)}
         for join in self.flat.joins:
             found = self._attach(join.alias, reached)
@@ -245,7 +246,8 @@ class _Builder:
         raise AssertionError("every table is reached")
 
     def _meets(self, join: FlatJoin, before: frozenset[str]) -> bool:
-        """Return whether an equality connects its rows with tables before it, even if it covers no key."""
+        """Return whether an equality connects the joined table with the tables in `before`, even if it covers no
+        key."""
         equalities = self._of_left(join) if not join.inner else self.pool
         seen = [s for e in equalities if (s := e.seen_from(join.alias)) is not None and s[1] in before]
         return any(self.mismatch(join.alias, *one) is None for one in seen)
@@ -270,7 +272,7 @@ class _Builder:
 
 
 def _literal(node: exp.Expr, type_: LogicalType) -> Canonical:
-    """Return the canonical value of a text or integer literal of exactly this type; None for anything else."""
+    """Return the canonical value of a literal, if it is a text or integer of exactly this type. Otherwise None."""
     if isinstance(node, exp.Literal) and node.is_string and type_.kind == "string":
         return str(node.this)
     negative = isinstance(node, exp.Neg)
