@@ -1,4 +1,4 @@
-"""docs/glossary.md: at most 35 entries, each with a module that exists."""
+"""docs/glossary.md: at most 60 entries, each with a module that exists."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ ENTRIES = [found.groups() for line in LINES if (found := ENTRY.match(line))]
 
 
 def test_the_glossary_is_small_and_has_no_duplicates() -> None:
-    """The glossary has 20 to 35 well-formed entries. A new entry must replace one, or use a standard term instead."""
+    """The glossary has 20 to 60 well-formed entries. Use a standard term instead of a new entry where there is one."""
     assert len(ENTRIES) == len(LINES), [line for line in LINES if not ENTRY.match(line)]
-    assert 20 < len(ENTRIES) <= 35
+    assert 20 < len(ENTRIES) <= 60
     assert len({word for word, _ in ENTRIES}) == len(ENTRIES)
 
 
