@@ -1,5 +1,4 @@
-"""`tailorbird` and `python -m tailorbird`: run the command line. An expected error prints one line and sets the exit
-code."""
+"""Run the command line, for `tailorbird` and `python -m tailorbird`."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ _INTERRUPTED = 130  # as in a shell
 
 
 def main() -> None:
-    """Run the command line. A TailorbirdError is printed without a stack trace and sets the exit code."""
+    """Run the command line. An expected error (TailorbirdError) prints one line and sets the exit code."""
     # it logs every attempt to reach an unavailable ZooKeeper; commands report it in one line
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     try:

@@ -19,7 +19,7 @@ from indexer.rebuild.targets import Targets, TargetStore
 class CollectionAdmin(Protocol):
     """Creates and swaps collections (tailorbird.provision.solr_admin).
 
-    - `identity` returns the physical collection behind a name.
+    - `identity` returns the physical collection of a name.
     - `swap` makes the name `live` refer to the collection of `other`.
     - `standby_name` returns the name that the former live collection will have after the swap. Call it before the
       swap."""

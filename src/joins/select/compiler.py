@@ -41,10 +41,10 @@ def compile_plan(topology: Topology, table: Table, schemas: Mapping[TableId, Tab
 
 
 def ties_of(topology: Topology, table: Table, schemas: Mapping[TableId, TableSchema]) -> Ties:
-    """Return, for each ROW_NUMBER() of a table's query, the expressions that decide between equal rows.
+    """Return, by position of each ROW_NUMBER() in a table's query, the expressions that decide between equal rows.
 
     They are the key of the numbered rows. A query for another database, such as DuckDB, must append them to its
-    ORDER BY. The result is keyed by the position of the ROW_NUMBER() in the query."""
+    ORDER BY."""
     binder = Binder(topology, schemas)
     binder.query(parse_query(topology, table))
     return binder.ties
@@ -63,7 +63,7 @@ class _Planner:
         refuse(self.topology, place, what, expected)
 
     def plan(self, bound: BoundTree) -> Plan:
-        """Return the plan of a whole query. The rows of its last fragment go to the sink."""
+        """Return the plan of a whole query, whose last fragment sends its rows to the sink."""
         key = self._row_key(bound)
         self.sources = self._sources(bound)
         self._tree(bound, SINK, key.columns(), items=bound.flat.items, key=key.names() or ())
@@ -79,9 +79,8 @@ class _Planner:
         return Plan(fragments=tuple(self.fragments), sources=tuple(self.sources.values()), sink=sink)
 
     def _row_key(self, bound: BoundTree) -> RowKey:
-        """Find a tree of the query for which the row key is proved to be unique, and choose that tree.
-
-        Raises TopologyError with the first error if there is none."""
+        """Return the row key that is proved to be unique, and choose its tree. Raises TopologyError if there is
+        none."""
         keys = [
             RowKey(self.table, bound, tree, primary)
             for tree in bound.trees
@@ -139,10 +138,7 @@ class _Planner:
     def read(
         self, bound: ReadQuery, target: int, names: Sequence[str], wanted: Sequence[str]
     ) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        """Plan a query whose rows another step reads. `target` is the number of that step.
-
-        `names` are the columns that form the id of a row. If it is empty, the query's own key is used. Return the
-        numbers of the added fragments, and the columns of their rows, which include all of `wanted`."""
+        """Plan a query whose rows another step, number `target`, reads. See `joins.select.fragment.Planning.read`."""
         if isinstance(bound, BoundGroup):
             return self._group(bound, target, names)
         if isinstance(bound, BoundUnion):
@@ -159,11 +155,10 @@ class _Planner:
     def _sent(
         self, bound: BoundTree, target: int, names: Sequence[str], wanted: Sequence[str], tag: str | None = None
     ) -> int:
-        """Add a fragment for a query whose rows another step reads. Return the fragment's number.
+        """Add a fragment whose rows another step, number `target`, reads. Return the fragment's number.
 
-        Its rows have only the `wanted` columns and go to `target`, the number of that step. The columns `names` are
-        their id, by default the query's key. `tag` precedes the ids of a UNION ALL's branch.
-        """
+        Rows have only the `wanted` columns. The columns `names` are their id, by default the query's key. `tag`
+        precedes the ids of a UNION ALL's branch."""
         items = {item.name: item for item in place_conditions(bound).items}
         shown = [items[name].expression for name in names or bound.rows.primary_key]
         columns = [bound.tree.canonical(n.table, n.name)[1] for n in shown if isinstance(n, exp.Column)]
@@ -191,8 +186,8 @@ class _Planner:
     ) -> int:
         """Add the fragment of a query without groups, and return its number.
 
-        `columns` of the root are the ids of its rows. `items` are the expressions to compute, `key` the names of
-        those that form the id. With `sent`, rows contain only these items. For `tag` see `_sent`."""
+        `columns` of the root are the row ids. `items` are computed; `key` names those that form the id. With `sent`,
+        rows contain only these items. For `tag` see `_sent`."""
         kept = place_conditions(bound)
         named = {item.name: item for item in kept.items}
         compiler = TreeCompiler(self, bound, kept)
@@ -214,9 +209,8 @@ class _Planner:
         return fragment.number
 
     def _group(self, bound: BoundGroup, target: int, names: Sequence[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        """Add the fragment of a grouped query. Return its number, and the columns of its rows.
-
-        The key columns come first, in the order of `names` if given."""
+        """Add the fragment of a grouped query. Return its number and its columns: first the key, in the order of
+        `names`."""
         inner, places = bound.inner, bound.rows.places()
         order = [places.index(name) for name in names] or list(range(bound.keys))
         change_detector, number = self.number(), self.number()
@@ -238,9 +232,7 @@ class _Planner:
         return (self._grouped(root, finish, group, target),), (*(places[i] for i in order), *places[bound.keys :])
 
     def _top(self, bound: BoundTop, target: int, names: Sequence[str], wanted: Sequence[str]) -> int:
-        """Add the fragment of a query with ROW_NUMBER(), and return its number.
-
-        Row ids are the columns `names`, or the query's own key."""
+        """Add the fragment of a query with ROW_NUMBER(). Row ids are the columns `names`, or the query's own key."""
         inner, change_detector, number = bound.inner, self.number(), self.number()
         compiler = TreeCompiler(self, inner, kept := place_conditions(inner))
         root = compiler.root(inner.flat.shapes[inner.tree.root.alias].primary_key, change_detector)
@@ -293,9 +285,8 @@ class _Planner:
         return fragment.number
 
     def _union(self, bound: BoundUnion, target: int, wanted: Sequence[str]) -> tuple[int, ...]:
-        """Add a fragment per branch of a UNION ALL, and return their numbers.
-
-        Each row id begins with the branch's literal, or its index, so that ids of different branches differ."""
+        """Add a fragment per branch of a UNION ALL. Row ids begin with the branch's literal or index, so they
+        differ."""
         places = bound.rows.places()
         numbers = []
         for i, branch in enumerate(bound.branches):

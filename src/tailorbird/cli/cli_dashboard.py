@@ -78,7 +78,8 @@ def dashboard(
 
 
 def _look(topology: Topology, watched: _Watched) -> Callable[[], dict[str, Any]]:
-    """Return a function that builds the topology's graph from the state of its processes and servers."""
+    """Return a function that describes the topology and the state of its processes and servers, as JSON for the
+    page."""
     from joins.select.parser import tables_of
     from tailorbird.cli.cli_status import asked_parts
     from tailorbird.web.dashboard.panels.flow import FlowState, Rates
@@ -108,7 +109,7 @@ def _look(topology: Topology, watched: _Watched) -> Callable[[], dict[str, Any]]
 
 
 def _explained(topology: Topology, table: str, row_key: bytes) -> dict[str, Any] | None:
-    """Return the output of `tailorbird explain --json` for the row at a row key, or None if it does not exist."""
+    """Return the output of `tailorbird explain --json` for the row with this key, or None if there is no such row."""
     from cdc.model.extras import extras_named
 
     with extras_named("joins"):
@@ -120,7 +121,7 @@ def _explained(topology: Topology, table: str, row_key: bytes) -> dict[str, Any]
 
 
 class _Watched:
-    """State of a topology in Kafka, read every few seconds for the pages: dead letters, quarantine, checks."""
+    """Reads a topology's dead letters, quarantine and check results from Kafka every few seconds, for the pages."""
 
     def __init__(self, topology: Topology) -> None:
         from tailorbird.cli.cli_dead_letters import joined_from
@@ -135,14 +136,13 @@ class _Watched:
         self._runs = runs_watched(topology) if topology.checks else None
 
     def captured(self) -> dict[str, CapturedPosition] | None:
-        """Return the newest position by source; None while Kafka is unavailable."""
+        """Return the newest captured position of each source. None while Kafka is unavailable."""
         return self._positions.last()
 
     def visible(self) -> dict[str, VisibleCut] | None:
-        """Return the visible cut of each index; None while Solr is unavailable.
+        """Return what queries of each index see, as source positions. None while Solr is unavailable.
 
-        Solr is queried only on this call, so a page without viewers causes no load.
-        """
+        Solr is queried only by this call, so a page without viewers causes no load."""
         from cdc.model.errors import Retriable
         from tailorbird.operate.status.solr_barriers import visible_cuts
 
@@ -190,7 +190,9 @@ class _Watched:
         return None if runs is None else check_statuses(self._topology, runs, now_ms)
 
     def pages(self) -> dict[str, tuple[str, Callable[[int], ListedPage]]]:
-        """Return pages by path, each with its title and builder. Includes Fleet if agents capture a source."""
+        """Return the additional pages by path, each with its title and a function that builds its content.
+
+        There is a Fleet page if agents capture a source."""
         from tailorbird.web.dashboard.panels.listed import dead_letters_page, fleet_page, proof_page
 
         topology = self._topology

@@ -199,5 +199,5 @@ def _chosen(dead_letters: DeadLetterList, kept: Sequence[DeadLetterRow], ids: Se
 
 
 def _report(as_json: bool, said: str, *, settled: Sequence[DeadLetterRow] = (), **reported: Any) -> None:
-    """Print a line, or with `--json` an object that includes the ids of settled records."""
+    """Print `said`, or with `--json` an object with the ids of `settled` records and the other arguments."""
     typer.echo(json.dumps({**reported, "settled": [one.id for one in settled]}) if as_json else said)

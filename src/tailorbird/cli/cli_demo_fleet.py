@@ -17,7 +17,7 @@ _TIMEOUT = 60.0  # seconds until the gateway serves
 
 
 class DemoFleet:
-    """A fleet for the demo, created in `home`."""
+    """A fleet for the demo: a gateway and an agent per source, with certificates in the folder `home`."""
 
     def __init__(self, topology: Topology, home: Path) -> None:
         listen, api = (f"127.0.0.1:{free_port()}" for _ in range(2))
@@ -25,7 +25,7 @@ class DemoFleet:
         self._topology, self._logs = topology, home / "logs" / topology.name
 
     def parts(self) -> list[Part]:
-        """Create the fleet and return its processes, which replace the captures and have the same counters."""
+        """Create the certificates. Return the processes, which replace the captures and export the same counters."""
         self._fleet.make()
         found = [self._part("gateway", "gateway", self._fleet.gateway(), {})]
         for source in self._topology.sources:
@@ -35,7 +35,7 @@ class DemoFleet:
         return found
 
     def command(self) -> None:
-        """Configure the sources of the topology once the gateway serves. Retriable if it does not."""
+        """Configure the sources through the gateway's API. Raises Retriable if the gateway does not start."""
         token = written(self._topology.file, "demo", "operate", 1)["token"]
         api = FleetApi(self._fleet.api, self._fleet.ca, token)
         there = self._there(api)

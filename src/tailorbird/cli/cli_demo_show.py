@@ -1,4 +1,4 @@
-"""The steps of the demo: servers, databases, first start during traffic, warm-up, live traffic, comparison."""
+"""The demo, step by step: servers, databases, start under traffic, warm-up, measured traffic, comparison."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _WITHHELD_REPORTED = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """Options of the demo. `seconds` None: until Ctrl-C."""
+    """Options of the demo. `seconds` limits the traffic; None means until Ctrl-C."""
 
     file: str
     seconds: float | None
@@ -76,10 +76,9 @@ class TrafficResult:
 def show(
     options: DemoOptions, console: Console, closing: ExitStack, stop: threading.Event
 ) -> tuple[dict[str, Any], bool]:
-    """Run the demo. Return the outcome for `--json`, and whether both far ends equal the near end.
+    """Run the demo. Return the outcome for `--json`, and whether HBase and Solr equal the databases.
 
-    `closing` receives the cleanup.
-    """
+    Cleanups are registered in `closing`. The traffic ends when `stop` is set."""
     began = time.monotonic()
     settings = _servers(options, console, closing)
     topology = load_topology(options.file)
@@ -124,7 +123,9 @@ def _servers(options: DemoOptions, console: Console, closing: ExitStack) -> Stac
 
 
 def _two_engines(topology: Topology, settings: StackSettings, console: Console, closing: ExitStack) -> TwoEngineShop:
-    """Build the shop with Debezium's engine. The engine starts in `first_start` and ends with the demo."""
+    """Create the databases of the demo with two kinds of server, one of which Debezium captures.
+
+    Debezium's engine starts in `first_start` and ends with the demo."""
     crm = crm_of(topology, settings.ports.mysql_crm)
     with reporting(console) as progress:
         java = find_java(settings.cache, os.environ, progress)
@@ -244,7 +245,7 @@ class _Demo:
 
 
 class _Line:
-    """A status line that is updated every second on a terminal. Elsewhere it prints a new line now and then."""
+    """A status line. A terminal updates it every second; elsewhere a new line is printed from time to time."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -30,7 +30,7 @@ _STANDSTILL = 120.0  # seconds without a row captured, joined or indexed
 
 
 def counts(pipeline: Pipeline) -> dict[str, int]:
-    """Return the numbers of published events, written rows and accepted documents since the processes started."""
+    """Return how many events were published, rows written and documents accepted since the processes started."""
     totals = dict.fromkeys(COUNTERS, 0)
     for part in pipeline.parts:
         if part.stage not in {stage for stage, _ in COUNTERS.values()}:
@@ -54,11 +54,10 @@ def traffic(shop: Shop, *, rate: float, until: Callable[[], bool]) -> Iterator[S
 
 @contextmanager
 def background_traffic(shop: Shop, servers: MySqlShop, *, rate: float) -> Iterator[Callable[[], int]]:
-    """Apply changes at `rate` per second while the block runs. Yields a function that returns their number.
+    """Context manager: apply changes at `rate` per second. It yields a function that returns how many were applied.
 
-    An error of the traffic is raised by that function and at the end of the block. Nothing else may use `servers`
-    during the block.
-    """
+    That function, and the end of the block, raise an error that the traffic met. Nothing else may use `servers`
+    meanwhile."""
     stop, done = threading.Event(), [0]
 
     def write() -> None:
@@ -81,7 +80,7 @@ def background_traffic(shop: Shop, servers: MySqlShop, *, rate: float) -> Iterat
 
 
 class Sampler:
-    """Selects the changes whose freshness is measured: `per_second` versions of orders."""
+    """Chooses the changes whose freshness is measured: `per_second` updates of orders."""
 
     def __init__(self, freshness: FreshnessMeter, *, per_second: float, random: Random) -> None:
         self._freshness, self._pause, self._random = freshness, 1.0 / per_second, random
@@ -98,11 +97,10 @@ class Sampler:
 
 
 def wait_until_quiet(topology: Topology, shop: MySqlShop, pipeline: Pipeline, waiting: Callable[[str], None]) -> None:
-    """Wait until every index shows all changes committed before the call. Fatal after a long time without progress.
+    """Wait until every index shows all changes that were committed before the call.
 
-    The capture's position must cover the transactions that the servers executed. The barriers in Solr must cover the
-    sequence of that position.
-    """
+    First the capture's position must cover the transactions of the servers, then the barriers in Solr must cover
+    that position. `waiting` receives messages. Raises Fatal after a long time without progress."""
     wanted = shop.executed()
     reason, seen = "nothing is known yet", counts(pipeline)
     deadline = time.monotonic() + _STANDSTILL

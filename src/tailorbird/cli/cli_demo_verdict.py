@@ -29,7 +29,9 @@ from tailorbird.verify.verdict_text import finding_lines
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Differences of a table in HBase, and of its indexes in Solr, from its query's answer over the databases."""
+    """The differences of a table in HBase, and of its indexes in Solr, from the answer of the databases.
+
+    `rows` is the number of rows of that answer."""
 
     rows: int
     hbase: Difference
@@ -37,7 +39,7 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """True if both far ends equal the near end, and the near end is not empty."""
+        """Return whether HBase and Solr equal the databases, and there is at least one row."""
         return self.rows > 0 and self.hbase.none and self.solr.none
 
     def counts(self) -> dict[str, Any]:
@@ -47,7 +49,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """Results of `verify` for each table in HBase, by name, and the lines to print."""
+    """The comparison of each table in HBase, by name, and the lines to print."""
 
     found: Mapping[str, Comparison]
     lines: tuple[str, ...]
@@ -56,9 +58,8 @@ class Proof:
 def proved(topology: Topology, known: Mapping[TableId, SourceTable] | None = None) -> Proof:
     """Run `verify` for every table and index.
 
-    If it cannot compare something, `verdicts` compares all tables instead. That requires an idle pipeline, and the
-    `known` contents of tables whose source is a topic. With `known` tables, `verify` is skipped.
-    """
+    If `verify` cannot compare something, `verdicts` compares all tables instead, which needs an idle pipeline. With
+    `known` tables (see `verdicts`), `verify` is skipped."""
     if known:
         found = verdicts(topology, known)
         reported = [f"{name} {'equal' if one.equal else 'DIFFERENT'}: {one.rows:,} rows" for name, one in found.items()]
@@ -92,10 +93,10 @@ def _difference(verdict: Verdict) -> Difference:
 
 
 def verdicts(topology: Topology, known: Mapping[TableId, SourceTable] | None = None) -> dict[str, Comparison]:
-    """Compare each table in HBase with its query's answer, by name.
+    """Compare each table in HBase, by name, with the answer of its query over the databases.
 
-    The source databases are read once for all tables. `known` has the expected rows of tables whose source is a topic.
-    """
+    The databases are read once for all tables. `known` has the expected rows of source tables that come from a Kafka
+    topic."""
     sources: dict[TableId, SourceTable] = dict(known or {})
     for source in topology.sources.values():
         if source.type == "postgresql":
@@ -128,7 +129,7 @@ def _compared(topology: Topology, table: Table, sources: Mapping[TableId, Source
 def _shown(
     topology: Topology, table: Table, index: Index, types: Mapping[str, LogicalType], expected: Mapping[Key, Row]
 ) -> Difference:
-    """Return the difference between an index and the documents expected for the rows."""
+    """Compare an index with the documents that are expected for the rows."""
     columns = [*next(iter(expected.values()), types)]
     documents = all_documents(topology.solr.url, index.collection, session=reading_session(topology.solr))
     shown: list[Row] = [{name: document.get(name) for name in columns} for document in documents]

@@ -79,7 +79,7 @@ def init(
 
 
 def _servers(urls: Sequence[str], variables: Sequence[str]) -> list[tuple[FoundServer, str]]:
-    """Return each database with a unique source name, and its password."""
+    """Return each database with a source name that is unique among them, and its password."""
     from tailorbird.deploy.draft.address import MYSQL, address_of
     from tailorbird.deploy.draft.naming import snake, untaken
 
@@ -124,7 +124,7 @@ def _keys(server: FoundServer, password: str, reference: Reference, values: Sequ
 
 
 def _with_likely(servers: list[FoundServer], addressed: Sequence[tuple[FoundServer, str]]) -> list[FoundServer]:
-    """Add references that column names suggest and column values confirm."""
+    """Add references between tables that column names suggest and that the values of the columns confirm."""
     from tailorbird.deploy.draft.likely_references import asked, believed, likely, with_references
 
     reached = {server.source: (server, password) for server, password in addressed}

@@ -77,7 +77,8 @@ def _reported_start(part: Part) -> None:
 
 
 def _watch(declared: Topology, pipeline: Pipeline, closing: ExitStack, stopped: threading.Event) -> None:
-    """Show the state of the processes, restart those that end, and follow table versions, until `stopped`."""
+    """Show the state of the processes, restart those that end, and follow new table versions, until `stopped` is
+    set."""
     from cdc.process.file_topology import kept_versions
     from tailorbird.cli.cli_dead_letters import joined_from
     from tailorbird.cli.cli_status import asked_parts
@@ -111,7 +112,7 @@ def _watch(declared: Topology, pipeline: Pipeline, closing: ExitStack, stopped: 
 
 
 def _rebuilt(declared: Topology, rebuild: Sequence[str]) -> Topology:
-    """Reset the joins of these tables to the file's queries, in place, and return the topology to run."""
+    """Reset the joins of the tables in `rebuild` to the queries of the file. Return the topology to run."""
     from joins.process.declared import recorded, serving
     from joins.process.file_state import forget_state
     from joins.run_join import choose_table, settle_rebuilt
@@ -135,7 +136,7 @@ def _rebuilt(declared: Topology, rebuild: Sequence[str]) -> Topology:
 
 
 def _note(declared: Topology) -> None:
-    """Store the declared queries, and print which tables the file changes. Deferred while a server is unavailable."""
+    """Store the queries of the file, and print which tables it changes. Skipped while a server is unavailable."""
     from tailorbird.cli.change.cli_apply import note_queries
 
     try:

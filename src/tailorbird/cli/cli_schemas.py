@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class ServerSchemas:
-    """Schemas that capture would publish, faults of tables that it would refuse, and reasons for unchecked tables."""
+    """The schemas that capture would publish.
+
+    `faults` are tables that capture would refuse. `unchecked` are reasons why tables could not be read."""
 
     schemas: dict[TableId, TableSchema] = field(default_factory=dict)
     faults: list[Checkup] = field(default_factory=list)
@@ -22,7 +24,7 @@ class ServerSchemas:
 
 
 def ask_servers(topology: Topology, tables: Iterable[TableId]) -> ServerSchemas:
-    """Read the schemas of these tables. An unavailable server is reported in `unchecked` and raises nothing."""
+    """Read the schemas of tables from their servers. An unavailable server becomes an entry of `unchecked`."""
     asked, wanted = ServerSchemas(), set(tables)
     for source in topology.sources.values():
         own = tuple(sorted(table for table in wanted if table.source == source.name))

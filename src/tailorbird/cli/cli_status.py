@@ -113,7 +113,8 @@ def _reported_servers(topology: Topology, dead_letters: DeadLetterReader, *, as_
 def _complete(
     topology: Topology, dead_letters: DeadLetterReader, captured: Mapping[str, CapturedPosition], as_json: bool
 ) -> bool:
-    """Print tables and indexes that lack rows because of dead letters or quarantine. Return whether none does."""
+    """Print the tables and indexes that lack rows, because of dead letters or quarantine. Return whether there is
+    none."""
     try:
         waiting = [*quarantined(captured), *dead_letters.read().waiting]
     except Retriable as error:
@@ -131,7 +132,7 @@ def _complete(
 
 
 def _checked(topology: Topology, as_json: bool) -> bool:
-    """Print the last results of checks. Return whether none found a difference or is overdue."""
+    """Print the latest results of checks. Return whether all are equal and none is overdue."""
     if not topology.checks:
         return True
     from tailorbird.verify.checks.check_status import check_statuses, status_lines
@@ -149,7 +150,7 @@ def _checked(topology: Topology, as_json: bool) -> bool:
 
 
 def asked_parts(topology: Topology) -> list[PartStatus]:
-    """Query the health of each process of this machine in parallel."""
+    """Query the health of all processes on this machine, in parallel."""
     # imported here: the parser of metrics would slow down `--help`
     from tailorbird.operate.status.http_metrics import read_health, read_metrics
 

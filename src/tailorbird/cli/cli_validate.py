@@ -62,10 +62,9 @@ def validate(
 
 
 def _asked(topology: Topology) -> tuple[Mapping[TableId, TableSchema], list[str]]:
-    """Return the schemas of the tables that queries read, and the reasons for unknown ones.
+    """Return the schemas of the tables that queries read, and the reasons why others are unknown.
 
-    UsageError for a table that capture would refuse.
-    """
+    Raises UsageError for a table that capture would refuse."""
     from cdc.model.errors import UsageError
     from joins.select.parser import tables_of
 

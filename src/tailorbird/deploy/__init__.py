@@ -1,1 +1,1 @@
-"""Draft a topology from databases, plan its changes, and roll them out."""
+"""Draft a topology from existing databases (`draft`), and plan and roll out changes of a topology (`plan`)."""

@@ -1,1 +1,1 @@
-"""Create what a topology needs in HBase and Solr."""
+"""Create the HBase tables, Solr collections and replication peers that a topology needs."""

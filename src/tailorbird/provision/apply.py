@@ -28,7 +28,7 @@ Done = Literal["made", "kept", "changed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """An object that the topology needs, and whether it was created or already existed."""
+    """An object that the topology needs, and what was done: it was created or changed, or existed already."""
 
     kind: Kind
     name: str
@@ -37,7 +37,7 @@ class Outcome:
 
 
 def outcome_of(step: Step) -> Outcome | None:
-    """Return the outcome of a step; None for a step that only prepares another one."""
+    """Return the outcome that a step reports. None for a step that only prepares another one."""
     match step:
         case Keep():
             return Outcome(kind=step.kind, name=step.name, done="kept", note=step.note)
@@ -71,11 +71,10 @@ def apply(
     stores: Stores,
     at: Callable[[int, int, str], None] = lambda number, of, doing: None,
 ) -> Iterator[Outcome]:
-    """Run the steps of a topology's plan, and yield each outcome.
+    """Run the steps of a plan for a topology, and yield each outcome.
 
-    `at` receives each step before it begins (`journal.Journal.at`). Retriable if a server is unavailable, or if another
-    apply runs at the same time.
-    """
+    `at` is called before each step with its number, the number of steps and a description (`journal.Journal.at`).
+    Raises Retriable if a server is unavailable, or if another apply runs at the same time."""
     for number, step in enumerate(steps, 1):
         at(number, len(steps), doing(step))
         note = _run(topology, step, stores)
@@ -85,7 +84,7 @@ def apply(
 
 
 def _run(topology: Topology, step: Step, stores: Stores) -> str:
-    """Run one step. Return a note in addition to its plan."""
+    """Run one step. Return a note for the user, or an empty text."""
     match step:
         case Keep():
             if step.peer:

@@ -1,9 +1,8 @@
-"""Install a separate configuration for each Solr core, as files.
+"""Give each Solr core a configuration of its own, as files.
 
-Cores with a shared configset also share its schema file. The Schema API writes to that file, so the columns of one
-index would appear in all others. Solr without ZooKeeper does not accept a configuration over HTTP, so it is copied to
-the folder where Solr keeps its cores.
-"""
+Cores that share a configset also share its schema. The Schema API changes that schema, so columns of one index would
+appear in all others. Solr without ZooKeeper accepts no configuration over HTTP, so the files are copied into the
+folder of its cores."""
 
 from __future__ import annotations
 

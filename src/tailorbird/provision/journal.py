@@ -1,9 +1,8 @@
-"""A journal that allows one apply of a topology at a time and records its progress.
+"""A journal in ZooKeeper that admits one apply of a topology at a time and records its progress.
 
-A lock that ends with its holder's session is not enough: a session can expire during a step while the holder continues.
-So each step is first written to the journal by compare-and-set, which fails if another apply has taken over. Steps are
-idempotent, so two applies may overlap in one step without harm.
-"""
+A lock alone is not enough: it ends with its holder's session, which can expire while the holder is in the middle of
+a step. So each step is first written to the journal by compare-and-set, which fails if another apply has taken over.
+Steps may be repeated, so two applies that overlap in one step do no harm."""
 
 from __future__ import annotations
 
@@ -19,7 +18,8 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applier:
-    """A process on a host that applies. `ticks` (its start time) detects a reused pid; `token` identifies one apply."""
+    """A process that runs an apply. `ticks` is its start time and detects a reused pid. `token` identifies one
+    apply."""
 
     host: str
     pid: int
@@ -32,7 +32,7 @@ class Applier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
-    """The last apply: its start (ms) and its current step, `number` of `of`, unless it `ended`."""
+    """The last apply: its process, its start (ms), and its current step, `number` of `of`. `ended`: it is done."""
 
     who: Applier
     began_ms: int
@@ -42,7 +42,7 @@ class JournalEntry:
     ended: bool = False
 
     def to_json(self) -> bytes:
-        """Return the stored form; inverse of `load_entry`."""
+        """Return the JSON that ZooKeeper stores. The inverse of `load_entry`."""
         return json.dumps({"format": FORMAT, **asdict(self)}).encode()
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class JournalEntry:
 
 
 def load_entry(stored: bytes) -> JournalEntry:
-    """Parse the stored form. Fatal for an unknown format."""
+    """Parse the JSON that `JournalEntry.to_json` wrote. Raises Fatal for an unknown format."""
     try:
         value = json.loads(stored)
         if value.pop("format") != FORMAT:
@@ -63,12 +63,13 @@ def load_entry(stored: bytes) -> JournalEntry:
 
 
 class JournalPlace(Protocol):
-    """Storage of a topology's journal (tailorbird.provision.zk_journal). Retriable while it is unavailable.
+    """Stores the journal of one topology (tailorbird.provision.zk_journal). Raises Retriable while it is
+    unavailable.
 
-    `put` writes if the value still has that version (None: if there is no value) and returns the new version, or else
-    None. `held` returns whether a live session holds the topology. `hold` takes it for this session, `let_go` releases
-    it.
-    """
+    - `put` writes a value if the stored one has the given version (None: there is none). It returns the new version,
+      or None if the condition failed.
+    - `held` returns whether a live session has the lock. `hold` takes the lock for this session, `let_go` releases
+      it."""
 
     def read(self) -> tuple[bytes, int] | None: ...
     def put(self, value: bytes, version: int | None) -> int | None: ...
@@ -78,7 +79,7 @@ class JournalPlace(Protocol):
 
 
 class Journal:
-    """The journal of one apply. `dead` returns whether an applier of this machine is known to have ended."""
+    """The journal of one apply. `dead` returns whether an apply of this machine is known to have ended."""
 
     def __init__(
         self, place: JournalPlace, who: Applier, *, clock_ms: Callable[[], int], dead: Callable[[Applier], bool]
@@ -88,10 +89,9 @@ class Journal:
         self._version: int | None = None
 
     def begin(self) -> JournalEntry | None:
-        """Take the topology. Return the interrupted previous apply, or None if it ended.
+        """Take the lock of the topology. Return the previous apply if it was interrupted, otherwise None.
 
-        UsageError while another apply is running.
-        """
+        Raises UsageError while another apply is running."""
         found = self._place.read()
         last = load_entry(found[0]) if found else None
         if last is not None and not last.ended and self._place.held() and not self._dead(last.who):
@@ -106,16 +106,16 @@ class Journal:
         return None if last is None or last.ended else last
 
     def at(self, number: int, of: int, doing: str) -> None:
-        """Record the beginning of a step. Fatal if another apply has taken over; then no further step may run."""
+        """Record that a step begins. Raises Fatal if another apply has taken over; no further step may run then."""
         self._write(replace(self._entry, number=number, of=of, doing=doing))
         self._place.hold(self._entry.who.token)  # again: the session may have expired
 
     def end(self) -> None:
-        """Record that all steps are done. The next apply may begin."""
+        """Record that all steps are done, so that the next apply may begin."""
         self._write(replace(self._entry, ended=True))
 
     def let_go(self) -> None:
-        """Release the topology, also after an error."""
+        """Release the lock. Call it after an error, too."""
         self._place.let_go(self._entry.who.token)
 
     def _write(self, entry: JournalEntry) -> None:

@@ -26,7 +26,7 @@ Families = dict[str, tuple[FamilySpec, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """The object exists as needed. `peer`: it is a replication peer, whose name is thereby used."""
+    """Step: nothing to do, the object exists as needed. `peer`: it is a replication peer, so its name is in use."""
 
     kind: Kind
     name: str
@@ -36,14 +36,14 @@ class Keep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MakeNamespace:
-    """HBase lacks the topology's namespace."""
+    """Step: create the topology's namespace in HBase."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MakeTable:
-    """HBase lacks a table."""
+    """Step: create a table in HBase."""
 
     spec: TableSpec
     note: str
@@ -51,7 +51,7 @@ class MakeTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replicate:
-    """Families of a table are not replicated yet."""
+    """Step: enable replication for column families of a table."""
 
     table: str
     families: tuple[FamilySpec, ...]
@@ -60,7 +60,9 @@ class Replicate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvancePeerName:
-    """An index's peer was removed by hand. The next one needs a new name; with the old one it would replay its log."""
+    """Step: increase the number in the name of an index's peer, because the peer was removed by hand.
+
+    With the old name HBase would replay the old peer's log."""
 
     index: str
     generation: int
@@ -68,7 +70,7 @@ class AdvancePeerName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteBackfill:
-    """Record a fill before a new index is created, so that an interrupted apply is completed by the next one."""
+    """Step: record that a new index must be filled. If the apply is interrupted, the next one fills it."""
 
     index: Index
     peer: str
@@ -76,21 +78,21 @@ class NoteBackfill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MakeCollection:
-    """Solr lacks an index's collection."""
+    """Step: create an index's collection in Solr."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MakePeer:
-    """HBase lacks an index's replication peer."""
+    """Step: create an index's replication peer in HBase."""
 
     spec: PeerSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backfill:
-    """Fill an index after its peer exists: later writes are shipped, earlier ones are scanned."""
+    """Step: fill a new index by a scan. Its peer exists by then, so later writes are shipped."""
 
     index: Index
     peer: str
@@ -111,14 +113,16 @@ Step = (
 
 
 def table_spec(topology: str, table: Table) -> TableSpec:
-    """Describe a joined table: one region per salt bucket, with its family replicated."""
+    """Return the HBase table of a joined table: one region per salt bucket, with a replicated column family."""
     family = FamilySpec(name=table.family, replicated=True)
     name = hbase_table(topology, table.name)
     return TableSpec(name=name, family=family, splits=tuple(split_keys(table.salt_buckets)))
 
 
 def peer_spec(topology: Topology, index: Index, generation: int, cluster_key: Callable[[str], str]) -> PeerSpec:
-    """Describe an index's peer. It is serial, so that a barrier never overtakes its rows."""
+    """Return the replication peer of an index. It is serial, so that a barrier never overtakes its rows.
+
+    `generation` is the number in its name. `cluster_key` returns the address of the indexers for a peer's name."""
     name = peer(topology.name, index.name, generation)
     foreign = topology.foreign_tables.get(index.table)
     table = foreign.table if foreign else hbase_table(topology.name, index.table)
@@ -128,9 +132,8 @@ def peer_spec(topology: Topology, index: Index, generation: int, cluster_key: Ca
 def plan(topology: Topology, stores: Stores) -> list[Step]:
     """Return the steps in order.
 
-    UsageError if an existing object contradicts the topology; Retriable if a server is unavailable. A topology without
-    indexes does not need Solr.
-    """
+    Raises UsageError if an existing object contradicts the topology, Retriable if a server is unavailable. A
+    topology without indexes does not need Solr."""
     steps: list[Step] = []
     for step in foreseen(topology, stores):
         if isinstance(step, Refuse):
@@ -140,7 +143,9 @@ def plan(topology: Topology, stores: Stores) -> list[Step]:
 
 
 def foreseen(topology: Topology, stores: Stores) -> list[Step | Refuse]:
-    """Return the steps of `plan`, with a `Refuse` for each contradiction. Retriable if a server is unavailable."""
+    """Return the steps of `plan`. A contradiction gives a `Refuse` instead of an error.
+
+    Raises Retriable if a server is unavailable."""
     there = topology.name in stores.tables.namespaces()
     existing = stores.tables.tables(topology.name) if there else {}
     steps: list[Step | Refuse] = [
@@ -192,7 +197,7 @@ def _families(foreign: ForeignTable, stores: Stores) -> tuple[FamilySpec, ...]:
 
 
 def _foreign(topology: Topology, foreign: ForeignTable, found: tuple[FamilySpec, ...]) -> Step | Refuse:
-    """Plan a foreign table. It is never created; its families are replicated if they are not yet."""
+    """Return the step for an external table, which is never created. Its column families get replicated."""
     families = {each.name: each for each in found}
     missing = [name for name in foreign.families if name not in families]
     if missing:

@@ -46,7 +46,7 @@ class SolrAdmin:
         return str(self._call(action="STATUS", core=collection, indexInfo="false")["status"][collection]["instanceDir"])
 
     def standby_name(self, live: str, other: str) -> str:
-        """Return the name of the core `live` after a swap with `other`."""
+        """Return the name that the core `live` will have after a swap with `other`."""
         return other
 
     def swap(self, live: str, other: str) -> None:

@@ -13,7 +13,7 @@ from tailorbird.provision.solr_admin import SolrAdmin, solr_answer
 
 
 def admin_of(solr: Solr) -> SolrAdmin | SolrCloudAdmin:
-    """Return the admin interface of a standalone Solr or a SolrCloud. Retriable while it is unavailable."""
+    """Return the admin interface for this Solr: standalone or SolrCloud. Raises Retriable while Solr is unavailable."""
     session = reading_session(solr)
     if solr_answer(session, solr.url, "/admin/info/system", {}).get("mode") == "solrcloud":
         return SolrCloudAdmin(solr.url, session=session)
@@ -54,11 +54,11 @@ class SolrCloudAdmin:
         self._get("/admin/configs", action="DELETE", name=name)
 
     def identity(self, collection: str) -> str:
-        """Return the collection of a name or alias."""
+        """Return the collection that a name or alias refers to."""
         return self._aliases().get(collection, collection)
 
     def standby_name(self, live: str, other: str) -> str:
-        """Return the name of the collection of `live` after a swap with `other`: its own name."""
+        """Return the name that the collection of `live` will have after a swap: its own, since only the alias moves."""
         return self.identity(live)
 
     def swap(self, live: str, other: str) -> None:

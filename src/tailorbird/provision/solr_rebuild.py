@@ -30,7 +30,9 @@ _SETTLED_SECONDS = 10
 
 
 class Rebuilder:
-    """Scans the table of one index into a collection. Several threads call `reported` with each page's rows."""
+    """Fills collections of one index by a scan of its table. `reported` is called with each page's number of rows.
+
+    Several threads call `reported` at the same time."""
 
     def __init__(
         self, topology: Topology, index: Index, *, reported: Callable[[int], None] = lambda rows: None
@@ -50,8 +52,7 @@ class Rebuilder:
     def expected(self) -> int | None:
         """Estimate the number of rows from the live collection.
 
-        Returns None if its documents are cells, or while Solr is unavailable.
-        """
+        None if the index has one document per cell, or while Solr is unavailable."""
         foreign = self._topology.foreign_tables.get(self._index.table)
         if foreign is not None and foreign.mapping == "column":
             return None
@@ -62,11 +63,10 @@ class Rebuilder:
             return None
 
     def fill(self, name: str, state: StateStore, *, rows_per_second: float | None = None) -> Counts:
-        """Index every row of the table into a collection, and resume from `state`.
+        """Index every row of the table into the collection `name`, and resume from the progress in `state`.
 
-        The newest layout's fields are created first, so that a column with a changed type gets the new one. Retriable
-        if a server remains unavailable. Progress is stored, so an interrupted fill can resume.
-        """
+        The fields of the newest layout are created first, so that a column whose type changed gets the new type.
+        Raises Retriable if a server stays unavailable; the next call resumes."""
         with self._collection(name) as collection:
             newest = self._layouts.newest() if self._scanned else None
             if newest is not None:
@@ -74,10 +74,9 @@ class Rebuilder:
             return self._scan(name, state, self._processor([collection], self._dead_letters()), rows_per_second)
 
     def replay(self, keys: Sequence[bytes], names: Sequence[str]) -> Counts:
-        """Index the current version of some rows. Rows that cannot be indexed become dead-letter records again.
+        """Index the current state of some rows. Rows that cannot be indexed become new dead-letter records.
 
-        Deleted rows need nothing, because their delete was shipped. `names` are all collections of the index.
-        """
+        Deleted rows are skipped, because replication ships their deletes. `names` are all collections of the index."""
         rows = dead = 0
         with contextlib.ExitStack() as opened:
             collections = [opened.enter_context(self._collection(name)) for name in names]
@@ -92,19 +91,17 @@ class Rebuilder:
         return Counts(rows=rows, dead=dead)
 
     def rehearse(self, state: StateStore, *, rows_per_second: float | None = None) -> Counts:
-        """Count what `fill` would index and what it would refuse, without writing.
+        """Do a dry run of `fill`: count the rows that would be indexed or refused, and write nothing.
 
-        Documents that only Solr would refuse are not detected.
-        """
+        Documents that only Solr would refuse are not detected."""
         nowhere = DryRunTarget()
         return self._scan("", state, self._processor([nowhere], nowhere), rows_per_second)
 
     def compare(self, new: str) -> str:
-        """Compare a filled collection with the live one by count, and with the table by a sample.
+        """Compare a filled collection with the live one by the number of rows, and with the table by a sample.
 
-        Returns a description of the difference; empty if there is none. Rows that change during the comparison are
-        compared again. The sample of a foreign table, which can have any keys, is drawn during a scan.
-        """
+        Return a description of the difference, or an empty text. Rows that change in the meantime are compared
+        again. An external table's keys are arbitrary, so its sample is drawn during a scan."""
         with self._collection(self._index.collection) as live, self._collection(new) as filled:
             return self._compare_counts(live, filled) or self._compare_samples(filled)
 
@@ -136,7 +133,7 @@ class Rebuilder:
         return f"{len(wanted)} of {_SAMPLES} sampled rows differ from the table, e.g. {next(iter(wanted))}"
 
     def _read(self, filled: SolrCollection, rows: Sequence[bytes]) -> dict[str, Document]:
-        """Return the current documents of some rows of a foreign table, by id."""
+        """Return the documents that some rows of an external table should have now, by id."""
         found: list[Document] = []
         processor = self._processor([DryRunTarget(found.extend, ensure=filled.ensure_fields)], DryRunTarget())
         processor.index_rows([RowChange(row, 0, {}, False) for row in rows])
@@ -158,7 +155,7 @@ class Rebuilder:
         return self._mapped(filled, changes[0]) if changes else None
 
     def _mapped(self, filled: SolrCollection, change: RowChange) -> Document | None:
-        """Return the document of a row for this collection; None for a row that is refused."""
+        """Return the document that a row should have in this collection. None if the row is refused."""
         found: list[Document] = []
         processor = self._processor([DryRunTarget(found.extend, ensure=filled.ensure_fields)], DryRunTarget())
         processor.index_rows([change])
@@ -217,7 +214,7 @@ class Rebuilder:
 
 
 class _Sample:
-    """A uniform random sample of a scan's rows. Thread-safe."""
+    """A uniform random sample of the rows of a scan. Threads may share it."""
 
     def __init__(self) -> None:
         self.rows: list[bytes] = []
@@ -236,7 +233,7 @@ class _Sample:
 
 
 def wait_for_collection(topology: Topology, name: str, *, seconds: float) -> None:
-    """Wait until Solr serves a new collection. Fatal after a timeout."""
+    """Wait until Solr serves a new collection. Raises Fatal after `seconds`."""
     collection = SolrCollection(topology.solr, name, commit_within=1.0)
     deadline = time.monotonic() + seconds
     try:
@@ -254,7 +251,7 @@ def wait_for_collection(topology: Topology, name: str, *, seconds: float) -> Non
 
 
 def _shows(held: Document | None, wanted: Document) -> bool:
-    """Return whether a stored document shows a row's current version. `held` may be newer than `wanted`."""
+    """Return whether the stored document `held` is the `wanted` one, or a newer version of it."""
     if held is None:
         return False
     if _fence(held) > _fence(wanted):
@@ -273,7 +270,7 @@ def _fence(document: Document) -> int:
 
 
 def _throttle(rows_per_second: float | None) -> Callable[[int], None]:
-    """Return a function that limits the rate of rows over all threads by waiting."""
+    """Return a function that takes numbers of rows and waits so that all threads together keep the rate."""
     if rows_per_second is None:
         return lambda rows: None
     lock, due = threading.Lock(), [time.monotonic()]

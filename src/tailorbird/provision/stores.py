@@ -11,7 +11,7 @@ from cdc.topology.topology import Index
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FamilySpec:
-    """A column family; `replicated` ones go to the peers (REPLICATION_SCOPE 1)."""
+    """A column family of an HBase table. If it is `replicated` (REPLICATION_SCOPE 1), peers receive its writes."""
 
     name: str
     replicated: bool
@@ -28,7 +28,7 @@ class TableSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerSpec:
-    """A replication peer of some tables; `serial` keeps each region's order."""
+    """A replication peer that receives the writes of some tables. A `serial` one receives them in order per region."""
 
     id: str
     cluster_key: str
@@ -64,11 +64,10 @@ class CollectionStore(Protocol):
 
 
 class PeerNames(Protocol):
-    """Peer names of indexes (indexer.rebuild.zk_state). The name of a removed peer is never used again.
+    """Names of replication peers (indexer.rebuild.zk_state). The name of a removed peer is never used again.
 
-    `current` and `advance` return the generation in the name. `was_made` returns whether HBase ever had a peer of that
-    name.
-    """
+    `current` and `advance` return the generation, a number in the name. `was_made` returns whether HBase ever had a
+    peer of that name."""
 
     def current(self, topology: str, index: str) -> int: ...
     def advance(self, topology: str, index: str) -> int: ...
@@ -77,7 +76,9 @@ class PeerNames(Protocol):
 
 
 class Backfills(Protocol):
-    """Scans that fill a new index (tailorbird.cli.index.cli_index_rebuild). This or a later apply runs a noted scan."""
+    """Fills new indexes by a scan (tailorbird.cli.index.cli_index_rebuild).
+
+    `note` records that an index must be filled, so that a later apply does it if this one is interrupted."""
 
     def note(self, index: Index, peer: str) -> None: ...
     def noted(self, index: Index, peer: str) -> bool: ...
@@ -86,7 +87,9 @@ class Backfills(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stores:
-    """All stores. `cluster_key` returns the address of a peer. Solr is connected only if there is an index."""
+    """Access to all servers. `cluster_key` returns the address of the indexers for a peer's name.
+
+    `collections` connects to Solr when it is first called, so a topology without indexes needs no Solr."""
 
     tables: TableStore
     peers: PeerStore

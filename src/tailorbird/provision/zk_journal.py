@@ -1,4 +1,4 @@
-"""Store the journal of a topology's applies in ZooKeeper: a versioned node, and an ephemeral node of the holder."""
+"""Store the journal of a topology's applies in ZooKeeper: a versioned node, and an ephemeral node as the lock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ROOT = "/tailorbird/applies"
 
 
 class StoredJournal:
-    """Node `<root>/<topology>` has the entry. `<root>/<topology>/holder` exists while a session holds the topology."""
+    """The journal of one topology. Node `<root>/<topology>` has the entry, `<root>/<topology>/holder` is the lock."""
 
     def __init__(self, client: KazooClient, topology: str) -> None:
         self._client = client
@@ -22,7 +22,7 @@ class StoredJournal:
         self._holder = f"{self._node}/holder"
 
     def read(self) -> tuple[bytes, int] | None:
-        """See `JournalPlace`. Returns at least the last write before this call."""
+        """Return the stored entry and its version, or None. Every write before this call is visible."""
         with answering():
             self._client.sync_async(_ROOT).get(timeout=ANSWER_SECONDS)
             try:
@@ -32,7 +32,7 @@ class StoredJournal:
             return value, stat.version
 
     def put(self, value: bytes, version: int | None) -> int | None:
-        """See `JournalPlace`."""
+        """Write the entry if the stored one has `version` (None: there is none). Return the new version, or None."""
         with answering():
             try:
                 if version is None:
@@ -45,12 +45,12 @@ class StoredJournal:
             return changed
 
     def held(self) -> bool:
-        """See `JournalPlace`."""
+        """Return whether a live session holds the lock."""
         with answering():
             return self._client.exists_async(self._holder).get(timeout=ANSWER_SECONDS) is not None
 
     def hold(self, token: str) -> None:
-        """See `JournalPlace`. Replaces the node of a dead holder that has not expired yet."""
+        """Take the lock for this session. Replaces the lock of a dead process whose session has not expired."""
         with answering():
             if self._holds(token):
                 return
@@ -61,13 +61,13 @@ class StoredJournal:
                 made.get(timeout=ANSWER_SECONDS)
 
     def let_go(self, token: str) -> None:
-        """See `JournalPlace`. While ZooKeeper is unavailable, the end of the session releases it."""
+        """Release the lock. While ZooKeeper is unavailable, it ends with the session."""
         with contextlib.suppress(KazooException, KazooTimeoutError):
             if self._holds(token):
                 self._client.delete_async(self._holder).get(timeout=ANSWER_SECONDS)
 
     def _holds(self, token: str) -> bool:
-        """Return whether this apply holds the topology in the current session."""
+        """Return whether this apply has the lock in the current session."""
         try:
             value, stat = self._client.get_async(self._holder).get(timeout=ANSWER_SECONDS)
         except NoNodeError:

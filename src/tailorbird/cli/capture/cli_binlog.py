@@ -28,7 +28,7 @@ _Uris = Annotated[list[str], typer.Argument(metavar="URI…", help="mysql://…,
 
 
 def _tables(text: str) -> Callable[[str, str], bool] | None:
-    """Parse a filter such as `a.b,c.*`. None means no filter."""
+    """Return a filter of (database, table) for a text such as `a.b,c.*`. An empty text gives None: no filter."""
     wanted = {name.strip().lower() for name in text.split(",") if name.strip()}
     for name in wanted:
         if name.count(".") != 1:

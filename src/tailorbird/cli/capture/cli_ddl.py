@@ -39,7 +39,7 @@ def ddl(
 
 
 def answers(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """Yield the answer to each line except resets, in order. UsageError for an invalid reset."""
+    """Yield the answer to each input line, in order; resets have none. Raises UsageError for an invalid reset."""
     from ingest.ddl.statements import apply
 
     catalog, dialect, database = _start({"dialect": "mysql", "db": "test"})

@@ -17,7 +17,7 @@ app = typer.Typer(
 
 @app.callback()
 def _poll() -> None:
-    """Make `ddl` a sub-command although it is the only one."""
+    """Do nothing. Typer needs this function to treat `ddl` as a sub-command although it is the only one."""
 
 
 @app.command("ddl")

@@ -79,7 +79,7 @@ def apply(
 
 
 def _applied(topology: Topology, as_json: bool, way: str, timeout: float, wait: bool) -> Sequence[Change]:
-    """Apply, roll back or remove old versions. Return the changes that the user must make by hand."""
+    """Run an apply, a rollback or the removal of old versions (`way`). Return the changes left to the user."""
 
     def echo(outcome: Outcome) -> None:
         if as_json:
@@ -106,7 +106,7 @@ def _applied(topology: Topology, as_json: bool, way: str, timeout: float, wait: 
 def _brought(
     topology: Topology, connected: ConnectedServers, actions: VersionRollout, *, wait: bool
 ) -> Sequence[Change]:
-    """Apply the file. Return the changes of tables that cannot be built alongside the serving ones."""
+    """Apply the file. Return the changes of tables that cannot be built alongside their current version."""
     # imported here: the servers' clients and the query compiler would slow down `--help`
     from tailorbird.deploy.plan.rollout import bring
     from tailorbird.deploy.plan.run_plan import planned
@@ -120,11 +120,10 @@ def _brought(
 
 
 def note_queries(topology: Topology) -> list[str]:
-    """Store the queries of a topology's tables, so that a changed table can be built alongside the old one.
+    """Store the queries of a topology's tables, so that a changed table can later be built alongside the old one.
 
-    Returns the tables whose query differs from the running one; they are not changed. Retriable while a server is
-    unavailable.
-    """
+    Returns the names of the tables whose query differs from the running one; these are not stored. Raises Retriable
+    while a server is unavailable."""
     from joins.process.declared import recorded, serving
     from tailorbird.deploy.plan.run_plan import planned
     from tailorbird.deploy.plan.side_by_side import choose
@@ -164,10 +163,10 @@ def _actions(
 
 
 def provision(topology: Topology, *, settling: float = 0.0) -> Generator[Outcome]:
-    """Create what a topology lacks, and yield each outcome. Raises the errors of `tailorbird.provision`.
+    """Create the tables, collections and peers that a topology lacks. Yield the outcome of each step.
 
-    UsageError if another apply of the topology runs for longer than `settling` seconds.
-    """
+    Raises the errors of `tailorbird.provision`, and UsageError if another apply of the topology still runs after
+    `settling` seconds."""
     # imported here: the clients of HBase and Solr would slow down `--help` by half a second
     from tailorbird.provision.apply import apply as run
     from tailorbird.provision.plan import plan

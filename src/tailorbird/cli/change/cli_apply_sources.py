@@ -1,4 +1,4 @@
-"""Publish the configurations of sources that agents capture."""
+"""Publish the configurations of sources that agents capture to the fleet's gateways, through Kafka."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cdc.topology.topology import Topology
 
 
 def sources(topology: Topology, *, dry_run: bool) -> Iterator[tuple[str, Literal["made", "changed", "kept"], str]]:
-    """Publish the configurations of sources that agents capture. Yield (name, action, capturing agents)."""
+    """Publish the configurations, or with `dry_run` only compare them. Yield (source, action, names of its agents)."""
     if all(source.agent is None for source in topology.sources.values()):
         return
     # imported here: only a fleet needs gRPC
@@ -23,7 +23,7 @@ def sources(topology: Topology, *, dry_run: bool) -> Iterator[tuple[str, Literal
 
 
 def write_sources(topology: Topology, *, as_json: bool) -> None:
-    """Publish the configurations and print a line for each. Retriable while Kafka is unavailable."""
+    """Publish the configurations and print a line for each. Raises Retriable while Kafka is unavailable."""
     for name, done, note in sources(topology, dry_run=False):
         if as_json:
             typer.echo(json.dumps({"kind": "source", "name": name, "done": done, "note": note}))

@@ -1,4 +1,4 @@
-"""Connect to a topology's servers and to the journal of its applies."""
+"""Connect to a topology's servers, and to the journal that admits one apply at a time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def stores_of(topology: Topology) -> Iterator[Stores]:
 
 @contextmanager
 def journal_of(client: Client, topology: Topology, settling: float) -> Iterator[Journal]:
-    """Begin the journal. No other apply can run on the topology during the block."""
+    """Context manager: yield the journal of the topology's applies, and lock it against other applies.
+
+    Waits at most `settling` seconds for another apply to end."""
     from tailorbird.provision.journal import Applier, Journal
     from tailorbird.provision.zk_journal import StoredJournal
 

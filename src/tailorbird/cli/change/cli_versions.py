@@ -28,11 +28,10 @@ _TIMEOUT = 120.0
 
 
 class VersionRollout:
-    """Implements `tailorbird.deploy.plan.rollout.RolloutActions` for one topology. The caller holds its journal.
+    """Performs the steps of a rollout of table versions (`tailorbird.deploy.plan.rollout.RolloutActions`).
 
-    `topology` is that of the file. `report` receives messages for the user, `made` each provisioning outcome. Raises
-    `NotYet` if a version is not fresh after `timeout` seconds.
-    """
+    `topology` is the one of the file. The caller holds its journal. `report` receives messages for the user, `made`
+    the outcome of each provisioning step. Raises `NotYet` if a version is not fresh after `timeout` seconds."""
 
     def __init__(
         self,
@@ -113,7 +112,8 @@ class VersionRollout:
         self._journal.at(1, 1, doing)
 
     def _until_fresh(self, called: str, was: str) -> None:
-        """Wait until a version has, in HBase and its indexes, at least what the serving one had at the start."""
+        """Wait until version `called` has caught up, in HBase and its indexes, with what `was` contained at the
+        start."""
         from joins.stores.hbase_table import joined_table
 
         running = in_versions(self.topology, self.versions)

@@ -32,14 +32,14 @@ API, CA = "127.0.0.1:7444", Path("fleet-ca/ca.pem")
 
 
 def ask(api: str, ca: Path, token_file: Path | None) -> FleetApi:
-    """Return a client of the API."""
+    """Return a client of a gateway's API. `ca` is the file of its certificate authority."""
     from tailorbird.web.fleet.http_fleet import api_of
 
     return api_of(api, ca, token_file)
 
 
 def report(found: Any, as_json: bool, line: str) -> None:
-    """Print an answer as JSON or as a line."""
+    """Print an answer of the API: as JSON, or as the text `line`."""
     typer.echo(json.dumps(found) if as_json else one_line(line))
 
 
@@ -52,7 +52,9 @@ def one_line(text: str) -> str:
 
 
 def report_version(one: FleetApi, found: dict[str, Any], as_json: bool, wait: float) -> None:
-    """Print the written version. With `wait`, wait until the agent runs it, and print the result."""
+    """Print the version of a source's configuration that was written.
+
+    With `wait` seconds, wait until the agent runs that version, and print the result."""
     source, version = found["source"], found["version"]
     report(found, as_json, f"{source}: version {version} is stored")
     if wait > 0:
@@ -62,7 +64,7 @@ def report_version(one: FleetApi, found: dict[str, Any], as_json: bool, wait: fl
 
 
 def read_keys(file: Path) -> dict[str, Any]:
-    """Read a configuration from a YAML or JSON file. UsageError if it is invalid."""
+    """Read a source's configuration from a YAML or JSON file. Raises UsageError if it is invalid."""
     try:
         found = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -75,7 +77,7 @@ def read_keys(file: Path) -> dict[str, Any]:
 
 
 def pairs_of(texts: list[str] | None, option: str) -> dict[str, Any]:
-    """Parse `key=value` pairs, with YAML values. UsageError for invalid pairs."""
+    """Parse `KEY=VALUE` texts of a command-line option. Values are YAML. Raises UsageError for invalid texts."""
     found = {}
     for text in texts or ():
         key, equals, value = text.partition("=")
@@ -89,5 +91,5 @@ def pairs_of(texts: list[str] | None, option: str) -> dict[str, Any]:
 
 
 def when(ms: float | None) -> str:
-    """Format a time."""
+    """Format a time in milliseconds since 1970, or a missing one."""
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds") if ms else "never"

@@ -48,7 +48,7 @@ def issue_token(
 
 
 def written(file: str, name: str, role: str, days: int) -> dict[str, Any]:
-    """Write a token directly to Kafka. This needs no token, because write access to Kafka already grants all rights."""
+    """Write a new token directly to Kafka, without a token of its own: write access to Kafka grants all rights."""
     from cdc.process.file_topology import load_topology
     from tailorbird.web.fleet.kafka_fleet import by_kafka
 

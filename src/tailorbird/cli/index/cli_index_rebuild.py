@@ -68,7 +68,7 @@ def reindex(
 
 @contextmanager
 def rows_reported(title: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Yield a listener for numbers of rows. It shows a bar on a terminal and nothing elsewhere."""
+    """Context manager: yield a function that takes numbers of processed rows. A terminal shows a progress bar."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bars:
         task = bars.add_task(title, total=total)
@@ -120,15 +120,14 @@ def _reindex(
 def _dead_letters_before(topology: Topology, index: Index, state: RebuildState) -> list[DeadLetterRow]:
     """Return the index's open dead-letter records, which this rebuild settles.
 
-    Returns none for a resumed rebuild, because they would include its own.
-    """
+    For a resumed rebuild the list is empty, because it could include records of the rebuild itself."""
     from tailorbird.operate.status.kafka_dead_letters import waiting_dead_letters
 
     return [] if (state.read() or {}).get("buckets") else waiting_dead_letters(topology, "indexer", index.name)
 
 
 def index_again(topology: Topology, index: Index, rows: Sequence[bytes]) -> Counts:
-    """Index the current rows of the table. Rows that are refused again become dead-letter records again."""
+    """Index the current state of some rows of the table. Rows that are refused again become new dead-letter records."""
     from indexer.peer.zk_registration import session
     from indexer.rebuild.zk_state import Generations, StoredTargets
     from tailorbird.provision.solr_rebuild import Rebuilder
@@ -141,7 +140,7 @@ def index_again(topology: Topology, index: Index, rows: Sequence[bytes]) -> Coun
 
 @contextmanager
 def _locked(topology: Topology, index: Index) -> Iterator[tuple[Reindex, RebuildState]]:
-    """Lock an index's rebuild against other processes. Yield its steps and their stored state."""
+    """Context manager: lock an index against other rebuilds. Yield the rebuild's steps and its stored state."""
     from indexer.peer.zk_registration import session
     from indexer.rebuild.reindex import Reindex
     from indexer.rebuild.zk_state import Generations, RebuildState, StoredTargets
@@ -157,22 +156,24 @@ def _locked(topology: Topology, index: Index) -> Iterator[tuple[Reindex, Rebuild
 
 
 class StoredBackfills:
-    """Fills a new index over a table with rows. ZooKeeper stores a note until it is done (`provision.apply`)."""
+    """Fills a new index with the existing rows of its table (implements a protocol of `provision.apply`).
+
+    A note in ZooKeeper records that the index must be filled, so that an interrupted fill is resumed."""
 
     def __init__(self, topology: Topology, client: Client) -> None:
         self._topology, self._client = topology, client
 
     def note(self, index: Index, peer: str) -> None:
-        """Store durably that the index must be filled."""
+        """Store in ZooKeeper that the index must be filled."""
         self._state(peer).write({"collection": index.collection, "buckets": {}})
 
     def noted(self, index: Index, peer: str) -> bool:
-        """Return whether the index must be filled."""
+        """Return whether the index must still be filled."""
         stored = self._state(peer).read()
         return stored is not None and stored["collection"] == index.collection
 
     def run(self, index: Index, peer: str) -> str:
-        """Fill the index. Return a summary."""
+        """Fill the index and delete the note. Return a summary for the user."""
         from tailorbird.provision.solr_rebuild import Rebuilder, wait_for_collection
 
         state = self._state(peer)

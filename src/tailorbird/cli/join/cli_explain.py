@@ -80,13 +80,14 @@ def explain_plan(
 
 
 def warn(table: str, found: Iterable[tuple[str, str]]) -> None:
-    """Print warnings of a table's query with their remedies to stderr, so that stdout remains machine-readable."""
+    """Print warnings about a table's query, each (text, remedy), to standard error."""
     for what, remedy in found:
         typer.echo(f"warning: table {table}: {what}\n  remedy: {remedy}", err=True)
 
 
 def schemas_in(file: Path) -> dict[TableId, TableSchema]:
-    """Read schemas from a file with one record of their topic per line. UsageError if it is invalid."""
+    """Read schemas from a file that has one record of the schemas topic per line. Raises UsageError if it is
+    invalid."""
     from joins.query.drift import remembering
 
     try:
@@ -103,7 +104,7 @@ def schemas_in(file: Path) -> dict[TableId, TableSchema]:
 def _known(
     topology: Topology, needed: frozenset[TableId], timeout: float
 ) -> tuple[dict[TableId, TableSchema], list[str]]:
-    """Read schemas from the log, or else from the servers. Return them with the reasons for missing ones."""
+    """Read schemas from Kafka, or else from the servers. Return them, and the reasons why others are missing."""
     from tailorbird.cli.cli_schemas import ask_servers
     from tailorbird.operate.probes.kafka_probe import kafka_problem
 

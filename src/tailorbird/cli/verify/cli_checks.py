@@ -62,7 +62,7 @@ def checks(
 
 
 def _checked(verdict: Verdict) -> CheckResult:
-    """Convert a verdict to its stored form."""
+    """Convert a verdict of `verify` to the form that the checks topic stores."""
     from tailorbird.verify.checks.runs import MOST_FINDINGS, CheckResult, shortened
 
     return CheckResult(

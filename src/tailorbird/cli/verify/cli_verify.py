@@ -89,14 +89,14 @@ def verify(
 
 
 class _Terminal:
-    """Progress bars and questions on standard error."""
+    """Shows progress bars and asks questions on standard error."""
 
     def __init__(self, *, yes: bool, force: bool) -> None:
         self._yes, self._force = yes, force
 
     @contextmanager
     def progress(self, title: str, total: int | None) -> Iterator[Callable[[int], None]]:
-        """Yield a listener for numbers of rows. It shows a bar on a terminal and nothing elsewhere."""
+        """Context manager: yield a function that takes numbers of processed rows. A terminal shows a progress bar."""
         console = Console(stderr=True)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         times = (TimeElapsedColumn(), TimeRemainingColumn())
@@ -109,11 +109,11 @@ class _Terminal:
         typer.echo(text, err=True)
 
     def ask(self, question: str) -> bool:
-        """Return True if the user confirms, here or with `--yes`."""
+        """Return whether the user confirms. `--yes` confirms without asking."""
         return self._yes or typer.confirm(question, err=True)
 
     def sure(self, question: str) -> bool:
-        """Return True if the user confirms, here or with `--force`. Without a terminal, return False."""
+        """Return whether the user confirms. `--force` confirms without asking; without a terminal the answer is no."""
         return self._force or (sys.stdin.isatty() and typer.confirm(question, err=True))
 
 

@@ -15,10 +15,9 @@ _PORTS = {"mysql": 3306, "mariadb": 3306, "postgresql": 5432}
 
 
 def address_of(url: str) -> tuple[FoundServer, str | None]:
-    """Parse a URL into a server without tables, and the password, if the URL has one.
+    """Parse a database URL. Return the server, without its tables, and the password if the URL has one.
 
-    UsageError for an invalid URL. The message never contains the password.
-    """
+    Raises UsageError for an invalid URL. The message never contains the password."""
     parts = urlsplit(url)
     kind = _KINDS.get(parts.scheme)
     if kind is None or not parts.hostname or not parts.username:

@@ -19,7 +19,7 @@ _UNWRITABLE = re.compile(r"\$\{|[\x00-\x1f]")
 
 
 def source_of(topology: str, server: FoundServer) -> DraftSource:
-    """Return the source with its ignored columns and omitted tables, each with the reason."""
+    """Return the drafted source: the columns to ignore and the tables to leave out, each with the reason."""
     linked = {(r.child, column) for r in server.references for column in r.columns}
     linked |= {(r.parent, column) for r in server.references for column in r.referenced}
     ignored: dict[str, tuple[ReasonedName, ...]] = {}
@@ -38,7 +38,9 @@ def source_of(topology: str, server: FoundServer) -> DraftSource:
 
 
 def _unwanted(column: Column, needed: set[str]) -> ReasonedName | None:
-    """Return why a column is ignored, or None. Key columns and join columns are never ignored."""
+    """Return the column and the reason why it should be ignored, or None to keep it.
+
+    `needed` are the key and join columns, which are always kept."""
     try:
         _ = column.type
     except ValueError:
@@ -53,7 +55,7 @@ def _unwanted(column: Column, needed: set[str]) -> ReasonedName | None:
 
 
 def _fault(topology: str, table: FoundTable, ignored: tuple[str, ...], topics: set[str]) -> str:
-    """Return why a table is not captured; empty if it is."""
+    """Return the reason why a table cannot be captured, or an empty text if it can."""
     if table.kind != "BASE TABLE":
         return f"a {table.kind.lower()}: logs contain only changes of tables; use its SELECT as a table's `query`"
     if table.engine.lower() != "innodb":

@@ -45,12 +45,13 @@ def looks_like_name(name: str) -> bool:
 
 
 def looks_sorted(name: str) -> bool:
-    """Return whether a column name suggests a category."""
+    """Return whether a column name suggests a category, such as status or country."""
     return _SORTED.search(snake(name)) is not None
 
 
 def looks_like_person(name: str) -> bool:
-    """Return whether a column name suggests a part of a person's name, which has many different values."""
+    """Return whether a column name suggests a part of a person's name. Such a column is a bad facet: it has many
+    values."""
     return _PERSON.search(snake(name)) is not None
 
 
@@ -60,7 +61,8 @@ def looks_like_code(name: str) -> bool:
 
 
 def time_rank(name: str) -> int:
-    """Rank how well a column's name fits the time of a row: 0 and 1 are certain, `POOR` and more are weak."""
+    """Rank how well a column name fits the time of a row; lower is better. 0 and 1 are certain, from `POOR` on it is
+    a guess."""
     text = snake(name)
     if is_change_time(name):
         return POOR

@@ -1,4 +1,4 @@
-"""Draft of a topology: tables, joins, columns and fields, each with its reason."""
+"""The draft of a topology as data: sources, joined tables, columns and fields, each with the reason for its choice."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from tailorbird.deploy.draft.shape import FoundServer, FoundTable, Reference
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftJoin:
-    """A table of the query, with the reference and the alias that it is joined by. The root has neither."""
+    """A table in the query of a joined table. It is joined to the alias `parent` by the reference `by`.
+
+    The root has neither. `depth` is the number of joins between it and the root."""
 
     alias: str
     table: FoundTable
@@ -32,10 +34,10 @@ class DraftColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftTable:
-    """A joined table. The first of `joins` is the root.
+    """A joined table of the draft. The first of `joins` is the root.
 
-    `why`: why the table was chosen. `left`: omitted joins and columns with reasons. `warnings`: possible surprises.
-    """
+    `why` explains the choice of the table. `left` are omitted joins and columns with reasons. `warnings` describe
+    effects that may surprise the user."""
 
     name: str
     joins: tuple[DraftJoin, ...]
@@ -46,17 +48,17 @@ class DraftTable:
 
     @property
     def root(self) -> DraftJoin:
-        """The root table, whose rows are the result's rows."""
+        """Return the root table. The result has one row for each of its rows."""
         return self.joins[0]
 
     @property
     def row_key(self) -> list[str]:
-        """The output names of the root's key."""
+        """Return the result's column names for the key of the root."""
         named = {c.column.name: c.output for c in self.columns if c.alias == self.root.alias}
         return [named[name] for name in self.root.table.key]
 
     def without_join(self, alias: str, why: str) -> DraftTable:
-        """Return the table without a join, the joins below it, and their columns."""
+        """Return the table without the join `alias` and all joins and columns that depend on it."""
         gone = {alias}
         for join in self.joins:
             if join.parent in gone:
@@ -84,7 +86,7 @@ class ReasonedName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftFields:
-    """The fields of a joined table for search, facets and display."""
+    """The columns of a joined table that are searched, offered as facets, used as time, and displayed."""
 
     search: tuple[ReasonedName, ...]
     facets: tuple[ReasonedName, ...]
@@ -94,7 +96,9 @@ class DraftFields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftSource:
-    """A source: its `ignored` columns by table and its omitted tables (`left`), each with the reason."""
+    """A source of the draft.
+
+    `ignored` are the columns to ignore by table, `left` the tables to leave out, each with the reason."""
 
     server: FoundServer
     ignored: dict[str, tuple[ReasonedName, ...]] = field(default_factory=dict)
@@ -107,7 +111,7 @@ class DraftSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """The whole topology."""
+    """The draft of a whole topology."""
 
     name: str
     sources: tuple[DraftSource, ...]

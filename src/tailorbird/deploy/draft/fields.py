@@ -26,7 +26,7 @@ _TIMES = {"date", "datetime", "timestamp"}
 
 
 def fields_of(table: DraftTable) -> DraftFields:
-    """Choose what the index searches and the page shows."""
+    """Choose the columns that the index searches and that the dashboard shows."""
     facets, search, time = _facets(table), _search(table), _time(table)
     return DraftFields(search=search, facets=facets, time=time, columns=_shown(table, search, facets, time))
 
@@ -36,7 +36,9 @@ def _base(column: DraftColumn) -> str:
 
 
 def _facets(table: DraftTable) -> tuple[ReasonedName, ...]:
-    """Choose facets: enums and sets, booleans, categories, then other texts with few values; fewest values first."""
+    """Choose facets, in this order: enums and sets, booleans, categories, other texts with few values.
+
+    Within each kind, columns with fewer values come first."""
     compared = _compared(table)
     found: list[tuple[int, int, ReasonedName]] = []
     for column in table.columns:
@@ -52,7 +54,9 @@ def _facets(table: DraftTable) -> tuple[ReasonedName, ...]:
 
 
 def _choice(column: DraftColumn, few: int, read: int, *, root: bool) -> tuple[int, str] | None:
-    """Return a column's rank as a facet (lower is better) with the reason; None if it is unsuitable."""
+    """Return the rank of a column as a facet (lower is better) and the reason. None if it is unsuitable.
+
+    `few` is the number of different values among the `read` rows."""
     base, kind, name = _base(column), column.column.type.kind, column.column.name
     if base in ("enum", "set"):
         return 0, base
@@ -85,7 +89,7 @@ def _search(table: DraftTable) -> tuple[ReasonedName, ...]:
 
 
 def _time(table: DraftTable) -> ReasonedName | None:
-    """Choose the best time column of the root, or a certain one of a table that is joined directly to it."""
+    """Choose the time column: the best one of the root, or a certain one of a table that is joined to it directly."""
     near = {join.alias: join.depth for join in table.joins if join.depth <= 1}
     ranked: list[tuple[bool, int, int, DraftColumn]] = []
     for column in table.columns:
@@ -108,7 +112,7 @@ def _time(table: DraftTable) -> ReasonedName | None:
 def _shown(
     table: DraftTable, search: tuple[ReasonedName, ...], facets: tuple[ReasonedName, ...], time: ReasonedName | None
 ) -> tuple[str, ...]:
-    """Choose the page's columns: key, time, then the most useful ones, up to the width of a screen."""
+    """Choose the columns of the dashboard's table: key, time, then the most useful ones, as many as fit on a screen."""
     counted = {each.name for each in facets}
     words = [each.name for each in search if each.name not in counted]
     first = [*table.row_key, *([time.name] if time else []), *words[:5], *(each.name for each in facets), *words]
@@ -121,6 +125,6 @@ def _shown(
 
 
 def _compared(table: DraftTable) -> set[tuple[str, str]]:
-    """Return the key and reference columns, which are not useful for people."""
+    """Return the key and reference columns as (alias, column). People rarely want to see them."""
     pairs = {(join.parent, name) for join in table.joins if join.by for name in join.by.columns}
     return pairs | {(table.root.alias, name) for name in table.root.table.key}

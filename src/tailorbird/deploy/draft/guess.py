@@ -15,7 +15,7 @@ _OURS = {"layouts"}  # HBase tables of a topology that are Tailorbird's own
 
 
 def guess(name: str, servers: Sequence[FoundServer], most: int) -> Draft:
-    """Draft a topology with at most `most` joined tables. UsageError if no table can be captured."""
+    """Draft a topology with at most `most` joined tables. Raises UsageError if no table can be captured."""
     sources = tuple(source_of(name, server) for server in servers)
     model = model_of(sources)
     if not model.tables:

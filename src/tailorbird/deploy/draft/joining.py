@@ -1,8 +1,8 @@
-"""Choose fact tables, and the tables that are joined to each along its references.
+"""Choose the root tables of a draft, and the tables to join to each.
 
-A fact table, such as order lines or payments, refers to other tables, while no table refers to it. The tables that it
-refers to are joined from near to far, each through its first path, so that every join finds at most one row.
-"""
+A root should be a fact table, such as order lines or payments: it refers to other tables, and no table refers to it.
+The tables that it refers to are joined, nearest first. Each is joined only once, along the first path found. So
+every join finds at most one row."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _INEXACT = {"float32", "float64", "json", "list", *SPATIAL}
 
 @dataclass(slots=True, kw_only=True)
 class Model:
-    """The tables that can be captured, with their columns, and the references that a join can follow.
+    """The tables that can be captured, and the references that a join can follow.
 
-    `unused`: the other references, each with the reason.
-    """
+    `hidden` are the ignored columns by table. `unused` are the references that no join can follow, each with the
+    reason."""
 
     tables: Mapping[TableId, FoundTable]
     hidden: Mapping[TableId, tuple[str, ...]]
@@ -40,11 +40,11 @@ class Model:
     unused: list[tuple[Reference, str]] = field(default_factory=list)
 
     def of(self, table: TableId) -> list[Reference]:
-        """Return the references from a table."""
+        """Return the references from `table` to other tables."""
         return [each for each in self.references if each.child == table]
 
     def to(self, table: TableId) -> list[Reference]:
-        """Return the references to a table."""
+        """Return the references from other tables to `table`."""
         return [each for each in self.references if each.parent == table != each.child]
 
     def columns(self, table: FoundTable) -> list[str]:
@@ -54,7 +54,7 @@ class Model:
 
 
 def model_of(sources: tuple[DraftSource, ...]) -> Model:
-    """Build the model of everything that can be joined."""
+    """Return the model of all tables and references in these sources."""
     tables = {t.table_id: t for source in sources for t in source.server.tables if t.name in source.ignored}
     hidden = {t.table_id: s.hidden(t) for s in sources for t in s.server.tables if t.table_id in tables}
     model = Model(tables=tables, hidden=hidden)
@@ -69,7 +69,7 @@ def model_of(sources: tuple[DraftSource, ...]) -> Model:
 
 
 def comparable(left: LogicalType, right: LogicalType) -> bool:
-    """Return whether a join compares columns of these types exactly."""
+    """Return whether a join can compare columns of these types exactly."""
     same = left == right or (left.kind in _INTEGERS and right.kind in _INTEGERS)
     return same and left.kind not in _INEXACT
 
@@ -91,11 +91,10 @@ def _unusable(model: Model, reference: Reference) -> str:
 
 
 def facts(model: Model, most: int) -> list[tuple[FoundTable, str]]:
-    """Choose at most `most` root tables, best first, with the reasons.
+    """Choose at most `most` root tables, best first, each with the reason.
 
-    A table that a better root already joins is not chosen, and neither is one that others only refer to. But each
-    source gets at least one root, unless another root reads it.
-    """
+    Tables that a better root already joins, and tables that are only referred to, are not chosen. However, each
+    source gets at least one root, unless another root reads the source."""
     found: list[FoundTable] = []
     inside: set[TableId] = set()
     ranked = sorted(model.tables.values(), key=lambda table: _rank(model, table))
@@ -123,7 +122,7 @@ def _rank(model: Model, table: FoundTable) -> tuple[object, ...]:
 
 
 def _only_keys(model: Model, table: FoundTable) -> bool:
-    """Return whether a table contains only references, like a many-to-many link table."""
+    """Return whether a table consists of references only, like the link table of a many-to-many relation."""
     tied = {name for each in model.of(table.table_id) for name in each.columns}
     return all(name in tied or is_change_time(name) for name in model.columns(table))
 
@@ -141,7 +140,7 @@ def _named(names: list[str]) -> str:
 
 
 def joined(model: Model, table: FoundTable, why: str, name: str) -> DraftTable:
-    """Draft the joined table with the root `table`."""
+    """Draft the joined table `name` whose root is `table`. `why` is the reason for its choice."""
     empty: set[TableId] = set()
     while True:
         joins, left = _joins(model, table, empty)
@@ -154,10 +153,9 @@ def joined(model: Model, table: FoundTable, why: str, name: str) -> DraftTable:
 
 
 def _joins(model: Model, root: FoundTable, empty: Container[TableId] = ()) -> tuple[list[DraftJoin], list[str]]:
-    """Return the joins, root first, from near to far, and the omitted ones with reasons.
+    """Return the joins, root first and then from near to far, and the omitted joins with reasons.
 
-    `empty`: tables that add no column.
-    """
+    `empty` are tables that would add no column, so they are not joined."""
     joins = [DraftJoin(alias=snake(root.name), table=root)]
     left: list[str] = []
     for join in joins:  # grows while it is walked
@@ -187,7 +185,7 @@ def _joins(model: Model, root: FoundTable, empty: Container[TableId] = ()) -> tu
 
 
 def _named_at_all(table: FoundTable, reference: Reference) -> bool:
-    """Return whether the reference is not NULL in any row that was read."""
+    """Return whether some row that was read has a value in the reference, which is NULL in the others."""
     return all(table.values(name) for name in reference.columns)
 
 

@@ -1,8 +1,7 @@
-"""Guess references without foreign keys from names: `orders.customer_id` → `customers.id`.
+"""Guess references without a foreign key from column names: `orders.customer_id` → `customers.id`.
 
-Many databases have no foreign keys, and none can refer to another server. A guess is accepted only if the sampled
-values are keys of the other table (`believed`).
-"""
+Many databases have no foreign keys, and none can refer to another server. A guess is accepted only if sampled values
+of the column are keys of the other table (`believed`)."""
 
 from __future__ import annotations
 
@@ -54,13 +53,16 @@ def _led_to(table: FoundTable, column: Column, tables: Iterable[FoundTable]) -> 
 
 
 def asked(servers: Sequence[FoundServer], reference: Reference) -> list[str]:
-    """Return sampled values that must be keys of the other table."""
+    """Return sampled values of the referring column. If the guess is right, they are keys of the other table."""
     tables = {table.table_id: table for server in servers for table in server.tables}
     return list(dict.fromkeys(tables[reference.child].values(reference.columns[0])))[:MOST_VALUES]
 
 
 def believed(reference: Reference, values: int, found: int) -> Reference | None:
-    """Return the reference with the reason if most values are keys, or if there are no values; else None."""
+    """Return the reference with the reason for the guess, or None if it seems wrong.
+
+    `found` of the `values` sampled values are keys of the other table. It must be most of them, or there are no
+    values."""
     if found * 2 < values:
         return None
     said = f"{found} of {values} values read are keys there" if values else "there are no rows yet to check"
@@ -68,7 +70,7 @@ def believed(reference: Reference, values: int, found: int) -> Reference | None:
 
 
 def with_references(servers: Sequence[FoundServer], more: Sequence[Reference]) -> list[FoundServer]:
-    """Add references to the servers' declared ones."""
+    """Return the servers with the references `more` added to the declared ones."""
     return [
         replace(server, references=(*server.references, *(r for r in more if r.child.source == server.source)))
         for server in servers

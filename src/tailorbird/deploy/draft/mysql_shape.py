@@ -1,4 +1,4 @@
-"""Read the input of `tailorbird init` from MySQL: information_schema and some rows of each table. Read-only."""
+"""Read from MySQL what `tailorbird init` needs: information_schema and some rows of each table. Read-only."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _UNREAD = {"bytes", "json"}
 
 
 def read_shape(server: FoundServer, password: str) -> FoundServer:
-    """Add a server's tables and references. UsageError if the server is unreachable or refuses."""
+    """Return the server with its tables and references. Raises UsageError if it is unreachable or refuses the login."""
     source = _source(server, password)
     try:
         with connected(source) as connection, translated(source, "look at its tables"):
@@ -61,7 +61,7 @@ def _source(server: FoundServer, password: str) -> Source:
 
 
 def count_keys(server: FoundServer, password: str, reference: Reference, values: Sequence[str]) -> int:
-    """Count the values that are keys of the referenced table. `server` is the one with that table."""
+    """Count how many of the values are keys of the table that the reference leads to. `server` has that table."""
     if not values:
         return 0
     source, parent, column = _source(server, password), reference.parent, _quoted(reference.referenced[0])
@@ -112,7 +112,7 @@ def _shape(connection: Connection, source: Source, server: FoundServer) -> Found
 
 
 def _rows(connection: Connection, schema: TableSchema) -> Rows:
-    """Read some rows of a table in any order. Long texts are cut."""
+    """Read some rows of a table, in no particular order. Long texts are shortened."""
     names, wanted = [], []
     for column in schema.columns:
         try:

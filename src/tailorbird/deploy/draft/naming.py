@@ -27,7 +27,7 @@ def snake(name: str) -> str:
 
 
 def untaken(name: str, taken: Container[str]) -> str:
-    """Return the name, with a number appended if it is taken."""
+    """Return the name, followed by a number if `taken` contains it."""
     number, found = 2, name
     while found in taken:
         found, number = f"{name}_{number}", number + 1
@@ -35,20 +35,20 @@ def untaken(name: str, taken: Container[str]) -> str:
 
 
 def role(column: str) -> str:
-    """Return the role that a reference column names: `customer_id` → `customer`."""
+    """Return the role that the name of a reference column expresses: `customer_id` → `customer`."""
     text = snake(column)
     return _ID.sub("", text) or text
 
 
 def quoted(name: str) -> str:
-    """Return a name for Spark SQL, in backticks if necessary."""
+    """Return a name as an identifier of Spark SQL, in backticks if necessary."""
     if _PLAIN_SQL.fullmatch(name) and name.lower() not in _KEYWORDS:
         return name
     return "`" + name.replace("`", "``") + "`"
 
 
 def scalar(text: str) -> str:
-    """Return a YAML scalar, in quotes if necessary."""
+    """Return a text as a YAML scalar, in quotes if necessary."""
     if _PLAIN_YAML.fullmatch(text) and text.lower() not in _YAML_WORDS:
         return text
     return json.dumps(text, ensure_ascii=False)

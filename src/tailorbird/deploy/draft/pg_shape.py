@@ -1,4 +1,4 @@
-"""Read the input of `tailorbird init` from PostgreSQL: its system catalogs and some rows of each table. Read-only."""
+"""Read from PostgreSQL what `tailorbird init` needs: the system catalogs and some rows of each table. Read-only."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _UNREAD = {"bytes", "json"}
 
 
 def read_shape(server: FoundServer, password: str) -> FoundServer:
-    """Add a server's tables and references. UsageError if the server is unreachable or refuses."""
+    """Return the server with its tables and references. Raises UsageError if it is unreachable or refuses the login."""
     source = _source(server, password)
     try:
         with connected(source) as connection:
@@ -50,7 +50,7 @@ def read_shape(server: FoundServer, password: str) -> FoundServer:
 
 
 def count_keys(server: FoundServer, password: str, reference: Reference, values: Sequence[str]) -> int:
-    """Count the values that are keys of the referenced table. `server` is the one with that table."""
+    """Count how many of the values are keys of the table that the reference leads to. `server` has that table."""
     if not values:
         return 0
     source, parent, column = _source(server, password), reference.parent, quoted(reference.referenced[0])
@@ -114,13 +114,13 @@ def _tables(connection: PgConnection, source: Source, server: FoundServer) -> It
 
 
 def _fault(source: Source, table: TableId, found: TableShown, version: int) -> str:
-    """Return why a table cannot be published; empty if it can."""
+    """Return the reason why a table cannot be captured by a publication, or an empty text if it can."""
     refused = pg_schema.refused(source, table, found, version)
     return f"{refused.why.removeprefix(f'table {table} ')}: {refused.remedy}" if refused else ""
 
 
 def _rows(connection: PgConnection, source: Source, schema: TableSchema) -> Rows:
-    """Read some rows of a table in any order. Long texts are cut."""
+    """Read some rows of a table, in no particular order. Long texts are shortened."""
     wanted = [column for column in schema.columns if column.type.kind not in _UNREAD]
     if not wanted:
         return ()

@@ -1,4 +1,4 @@
-"""Compile each drafted table, and simplify it until it compiles, so that the written topology is valid."""
+"""Compile the query of each drafted table, and simplify it until it compiles. So the written topology is valid."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from tailorbird.operate.doctor.validate import judged, validate
 
 
 def settled(draft: Draft, file: str) -> tuple[Draft, str]:
-    """Return the draft without parts that do not compile, and the text of its topology.
+    """Return the draft without the parts that do not compile, and the text of its topology.
 
-    `file` is the name in messages. TopologyError if no table remains, or if the error is not caused by a table.
-    """
+    `file` is the file name in messages. Raises TopologyError if no table remains, or if no table causes the error."""
     kept: list[DraftTable] = []
     lost: list[str] = []
     last: TopologyError | None = None
@@ -54,7 +53,7 @@ def text_of(draft: Draft) -> str:
 
 
 def checked(draft: Draft, text: str, file: str) -> Topology:
-    """Parse the topology and compile its queries with the schemas found. TopologyError if it is invalid."""
+    """Parse a topology text and compile its queries with the draft's schemas. Raises TopologyError if it is invalid."""
     environ = {source.server.password_env: "-" for source in draft.sources}
     topology = read_topology(text, file=file, environ=environ)
     validate(topology)
@@ -63,7 +62,7 @@ def checked(draft: Draft, text: str, file: str) -> Topology:
 
 
 def schemas_of(draft: Draft) -> Mapping[TableId, TableSchema]:
-    """Return the schemas that the captured tables' rows will have."""
+    """Return the schemas that capture would publish for the drafted tables."""
     return {
         table.table_id: table.published(source.hidden(table))
         for source in draft.sources
@@ -72,7 +71,7 @@ def schemas_of(draft: Draft) -> Mapping[TableId, TableSchema]:
 
 
 def _simplified(draft: Draft, table: DraftTable, file: str) -> DraftTable:
-    """Remove joins, then columns, until the table compiles. TopologyError if that does not help."""
+    """Remove joins, then columns, until the table compiles. Raises TopologyError if it never does."""
     key = set(table.row_key)
     while True:
         alone = _without_idle_sources(replace(draft, tables=(table,)))
@@ -91,7 +90,7 @@ def _simplified(draft: Draft, table: DraftTable, file: str) -> DraftTable:
 
 
 def _warnings(topology: Topology, table: Table, schemas: Mapping[TableId, TableSchema]) -> tuple[str, ...]:
-    """Return warnings about text columns whose collation at the source equates different bytes."""
+    """Return warnings about text join columns whose collation at the source treats different texts as equal."""
     keys = loose_keys(compile_plan(topology, table, schemas), schemas)
     if not keys:
         return ()
@@ -100,6 +99,6 @@ def _warnings(topology: Topology, table: Table, schemas: Mapping[TableId, TableS
 
 
 def _blamed(table: DraftTable, error: TopologyError) -> str:
-    """Return the alias that an error message names, or the last one."""
+    """Return the alias of the join to remove: the one that the error message names, or else the last one."""
     words = set(error.what.replace(".", " ").replace("`", " ").split())
     return next((j.alias for j in reversed(table.joins[1:]) if j.alias in words), table.joins[-1].alias)

@@ -1,7 +1,6 @@
-"""The input of `tailorbird init` from databases: tables, keys, references and a few rows.
+"""Databases as `tailorbird init` sees them: tables, keys, references and a few rows of each table.
 
-`tailorbird.deploy.draft.mysql_shape` and `pg_shape` read it. All guesses are based on it.
-"""
+`tailorbird.deploy.draft.mysql_shape` and `pg_shape` read them from servers."""
 
 from __future__ import annotations
 
@@ -21,11 +20,10 @@ Rows = tuple[Mapping[str, str | None], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A reference from rows of `child` to a row of `parent`: `columns` have the values of its columns `referenced`.
+    """A reference from a row of the table `child` to a row of the table `parent`.
 
-    `guessed`: the reason for a reference without a foreign key. `rules`: referential actions of the foreign key, such
-    as `ON DELETE CASCADE`.
-    """
+    The values of `columns` equal those of the parent's columns `referenced`. `guessed` is the reason for a reference
+    that is not a foreign key. `rules` are the foreign key's actions, such as `ON DELETE CASCADE`."""
 
     child: TableId
     columns: tuple[str, ...]
@@ -40,10 +38,10 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundTable:
-    """One table or view. `rows`: some of its rows, as the server prints them. `count`: estimated number of rows.
+    """One table or view of a database, with some `rows` as the server prints them.
 
-    `fault`: why the table cannot be captured from the log; empty if no reason is known.
-    """
+    `count` is the estimated number of rows. `fault` is the reason why the table cannot be captured from the log; it
+    is empty if none is known."""
 
     schema: TableSchema
     keys: tuple[Key, ...] = ()
@@ -55,33 +53,35 @@ class FoundTable:
 
     @property
     def table_id(self) -> TableId:
-        """The table's id."""
+        """Return the table's id: source, database and name."""
         return self.schema.table_id
 
     @property
     def name(self) -> str:
-        """The table's name in its database."""
+        """Return the table's name within its database."""
         return self.schema.table_id.table
 
     def published(self, ignored: tuple[str, ...]) -> TableSchema:
-        """Return the schema of the published rows. Skippable, with a remedy, if they cannot be published."""
+        """Return the schema that capture would publish without the `ignored` columns.
+
+        Raises Skippable, with a remedy, if the table cannot be captured."""
         return published(self.schema, self.keys, TableRule(ignored_columns=ignored))
 
     @property
     def unsupported(self) -> tuple[str, ...]:
-        """The columns of types that are not captured."""
+        """Return the columns whose types cannot be captured."""
         return tuple(column.name for column in self.schema.columns if not _has_type(column.column_type))
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns that identify a row for capture; empty if there are none."""
+        """Return the columns that identify a row for capture. Empty if there are none."""
         try:
             return self.published(self.unsupported).primary_key
         except Skippable:
             return ()
 
     def values(self, column: str) -> list[str]:
-        """Return a column's values in the rows that were read, without NULLs."""
+        """Return the values of a column in the rows that were read, without NULLs."""
         return [value for row in self.rows if (value := row.get(column)) is not None]
 
 
@@ -105,7 +105,7 @@ class FoundServer:
 
 
 def rules_of(on_delete: str, on_update: str) -> tuple[str, ...]:
-    """Return a foreign key's actions on its child that the binlog does not contain."""
+    """Return the actions of a foreign key that change child rows without an entry in the binlog."""
     said = (("DELETE", on_delete), ("UPDATE", on_update))
     return tuple(f"ON {what} {rule}" for what, rule in said if rule in CHANGING)
 

@@ -25,7 +25,7 @@ solr:
 
 
 def topology_text(draft: Draft, fields: Mapping[str, DraftFields]) -> str:
-    """Return the text of the file. `fields` are by joined table."""
+    """Return the text of the topology file. `fields` has the index fields of each joined table by name."""
     lines = [
         "# Written by `tailorbird init` from the tables of your databases. Every choice is a guess, with its reason in",
         "# a comment. Change what you like (topologies/README.md lists every key), then run `tailorbird validate`.",
@@ -49,7 +49,7 @@ def topology_text(draft: Draft, fields: Mapping[str, DraftFields]) -> str:
 
 
 def server_id(topology: str, source: str) -> int:
-    """Return a replica server_id that another topology is unlikely to use."""
+    """Return a replica server_id for a source. It derives from the names, so two topologies rarely collide."""
     return 10_000 + zlib.crc32(f"{topology}.{source}".encode()) % 4_000_000
 
 
@@ -178,5 +178,5 @@ def _comment(lines: Iterable[str], indent: int = 0) -> Iterator[str]:
 
 
 def _shown(text: str) -> str:
-    """Return the text on one line, so that it remains within its comment."""
+    """Return the text on one line, so that all of it stays within a YAML comment."""
     return " ".join(text.split())

@@ -31,21 +31,20 @@ JOINED, INDEXED = 8_000.0, 2_600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """An action on one object, with its reason.
+    """One action on one object, with its reason: a line of `tailorbird plan`.
 
-    `by`: `apply`, `run` (the processes, at their next start) or a command for the user; empty if nothing is done.
-    `records` of the log are read and `rows` are written, if known. `seconds` is an estimate from measured rates.
-    `meanwhile` describes what readers see until the step is done.
+    `by` says who performs it: `apply`, `run` (the processes, at their next start) or a command for the user. It is
+    empty if nothing is done. The step reads `records` of the log and writes `rows`, if known. `seconds` is estimated
+    from measured rates. `meanwhile` describes what readers see until the step is done. The actions are:
 
-    keep      unchanged                             rebuild   the join restarts from the log, in place
-    make      create a missing object               follow    live indexing applies what a rebuild writes
-    change    change a setting                      fill      fill a new index by a scan of its table
-    read      read rows of a source                 reindex   build a second collection, then swap it in
-    join      the join starts, or is not done yet   leave     not in the file; it remains
-    build     build a changed table alongside       verify    compare it with the sources
-    move      queries use it from then on
-    refuse    the running system contradicts the file; nothing is done until this is resolved
-    """
+        keep      unchanged                             rebuild   the join restarts from the log, in place
+        make      create a missing object               follow    live indexing applies what a rebuild writes
+        change    change a setting                      fill      fill a new index by a scan of its table
+        read      read rows of a source                 reindex   build a second collection, then swap it in
+        join      the join starts, or is not done yet   leave     not in the file; it remains
+        build     build a changed table alongside       verify    compare it with the sources
+        move      queries use it from then on
+        refuse    the running system contradicts the file; nothing is done until this is resolved"""
 
     action: Action
     kind: str
@@ -59,10 +58,10 @@ class Change:
 
     @property
     def by_hand(self) -> bool:
-        """True if neither `apply` nor the processes perform this step."""
+        """Return whether the user must perform this step: neither `apply` nor the processes do."""
         return self.action == "refuse" or self.by.startswith("tailorbird ")
 
 
 def seconds_for(count: int | None, rate: float) -> float | None:
-    """Estimate the duration for a count. None for an unknown count."""
+    """Return the estimated seconds for `count` items at `rate` per second. None if the count is unknown."""
     return None if count is None else round(count / rate, 1)

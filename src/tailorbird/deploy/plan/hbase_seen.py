@@ -1,4 +1,5 @@
-"""Count the rows of joined tables, reading only keys, up to a limit that takes one or two seconds."""
+"""Count the rows of joined tables by scanning their keys. The number of scanned rows is limited, to one or two
+seconds."""
 
 from __future__ import annotations
 
@@ -10,10 +11,9 @@ MOST = 50_000
 
 
 def counted_rows(topology: Topology, table: Table) -> RowCount:
-    """Count the rows of a table, without barriers. `whole` is False if there are more rows than the limit.
+    """Count the rows of a table, without barriers. `whole` is False if the limit was reached.
 
-    Retriable while HBase is unavailable.
-    """
+    Raises Retriable while HBase is unavailable."""
     scan, rows = TableScan(topology, table), 0
     for bucket in range(table.salt_buckets):
         for page in scan.versions(bucket):

@@ -1,4 +1,6 @@
-"""Plan the steps for existing indexes. Rows that joins rewrite are indexed live; other documents need a reindex."""
+"""Plan the steps for existing indexes.
+
+Rows that a join rewrites are indexed by the live feed. If other documents must change, the index needs a reindex."""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from tailorbird.provision.plan import Backfill
 
 
 def index_changes(topology: Topology, seen: SeenTopology, rebuilt: set[str]) -> Iterator[Change]:
-    """Yield the steps of indexes over joined tables. `rebuilt` are the tables whose joins are rebuilt."""
+    """Yield the steps for indexes over joined tables. `rebuilt` are the tables whose joins restart from the log."""
     filled = {step.index.name for step in seen.steps if isinstance(step, Backfill)}
     for index in topology.indexes.values():
         if index.table not in topology.tables or index.name in filled:
@@ -53,7 +55,9 @@ def _reindex(topology: Topology, index: Index, why: str, collection: SeenCollect
 
 
 def _why_reindex(index: Index, layout: Layout, collection: SeenCollection, *, follows: bool) -> str:
-    """Return why the documents differ from the file; empty if they match, or will match without a reindex."""
+    """Return the reason why an index needs a reindex, or an empty text if it needs none.
+
+    `follows`: the live feed will rewrite all documents anyway."""
     wanted = fields_of(layout, index.search)
     known = collection.fields
     of_another_type = sorted(

@@ -59,7 +59,8 @@ def _join(topology: Topology, table: Table, seen: SeenTopology) -> Change:
 
 
 def _uncompiled(topology: Topology, table: Table, seen: SeenTopology, lacking: list[str]) -> Change:
-    """Return the step of a table whose columns are not known yet."""
+    """Return the step for a table whose query cannot be compiled yet, because source schemas are missing
+    (`lacking`)."""
     state, topics = seen.states.get(table.name), _topics(topology, table)
     if state is not None and topics != state.topics:
         why = f"its query reads other tables than its state; first {', '.join(lacking)} must be captured"
@@ -72,7 +73,7 @@ def _uncompiled(topology: Topology, table: Table, seen: SeenTopology, lacking: l
 
 
 def _why_again(topology: Topology, table: Table, plan: Plan, state: SeenState, seen: SeenTopology) -> str | None:
-    """Return why a join cannot continue with its state; None if it can."""
+    """Return the reason why a join must be rebuilt instead of resuming from its state. None if it can resume."""
     if plan.fingerprint() != state.fingerprint:
         others = sorted(name for name in topology.tables if name != table.name and _names(table, name))
         through = f", or a table that it reads ({', '.join(others)})," if others else ""
@@ -92,7 +93,7 @@ def _why_again(topology: Topology, table: Table, plan: Plan, state: SeenState, s
 
 
 def _names(table: Table, other: str) -> bool:
-    """Return whether a query names another table of the topology. Used only for messages."""
+    """Return whether the text of a query mentions another joined table. Used only for messages."""
     words = table.query.replace(",", " ").replace("(", " ").replace(")", " ").split()
     return other in words
 
@@ -108,7 +109,7 @@ def _meanwhile(table: Table) -> str:
 
 
 def _reads(change: Change, topology: Topology, plan: Plan, seen: SeenTopology) -> Change:
-    """Add the numbers of records and rows, and the estimated time."""
+    """Return the step with the numbers of records and rows, and the estimated time."""
     known = [seen.records[topic] for topic in plan.topics if topic in seen.records]
     records = sum(known) if len(known) == len(plan.topics) else None
     state = seen.states.get(change.name)
@@ -118,7 +119,7 @@ def _reads(change: Change, topology: Topology, plan: Plan, seen: SeenTopology) -
 
 
 def layout_after(topology: Topology, table: Table, seen: SeenTopology) -> Layout | None:
-    """Return the layout that a table's rows will have; None if it is not known yet."""
+    """Return the layout that the table will have after the change, or None if it is not known yet."""
     if tables_of(topology, table) - seen.schemas.keys():
         return seen.layouts.get(table.name)
     try:

@@ -22,14 +22,14 @@ _WAIT_LIMIT = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenTopics:
-    """Partitions and offset ranges by topic. After compaction, a range is larger than the number of records."""
+    """The number of partitions, and of offsets in use, by topic. A compacted topic has fewer records than offsets."""
 
     partitions: Mapping[str, int]
     records: Mapping[str, int]
 
 
 def seen_topics(topology: Topology) -> SeenTopics:
-    """Return the topics whose names begin with the topology's name. Retriable while Kafka is unavailable."""
+    """Return the topics whose names begin with the topology's name. Raises Retriable while Kafka is unavailable."""
     settings = {"group.id": "tailorbird-plan", "enable.auto.commit": False, "log_level": 0}
     try:
         consumer = Consumer({**topology.log.brokers.librdkafka(), **settings})
@@ -65,7 +65,9 @@ def fleet_sources(topology: Topology, topics: SeenTopics) -> frozenset[str]:
 
 
 def reported_schemas(topology: Topology, topics: SeenTopics) -> dict[TableId, TableSchema]:
-    """Return the published schemas of the tables that queries read. Omits tables without one after five seconds."""
+    """Return the published schemas of the tables that queries read.
+
+    Waits at most five seconds; tables without a published schema are then missing from the result."""
     read = frozenset(one for table in topology.tables.values() for one in tables_of(topology, table))
     wanted = frozenset(one for one in read if change_topic(topology.name, one) in topics.partitions)
     if not wanted or schemas_topic(topology.name) not in topics.partitions:

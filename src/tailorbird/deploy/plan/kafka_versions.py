@@ -18,7 +18,8 @@ _CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000", "min.cleanable.
 
 
 def read_versions(topology: Topology) -> Versions:
-    """Return the stored versions, or none. Retriable while Kafka is unavailable; Fatal for an invalid record."""
+    """Return the versions stored in Kafka, or none. Raises Retriable while Kafka is unavailable, Fatal for an
+    invalid record."""
     settings = {"group.id": "tailorbird-versions", "enable.auto.commit": False, "enable.partition.eof": True}
     topic = versions_topic(topology.name)
     found: bytes | None = None
@@ -73,10 +74,10 @@ def store_versions(topology: Topology, versions: Versions) -> None:
 
 
 def newest_versions(topology: Topology) -> Versions:
-    """Return the newer of the versions in the topic and on this machine, where a rebuild in place is recorded.
+    """Return the stored versions of tables from Kafka, or from this machine if those are newer.
 
-    A topology with only foreign tables needs no Kafka and has no versions.
-    """
+    A rebuild in place is recorded only on its machine. A topology with only foreign tables has no versions and needs
+    no Kafka."""
     known = kept_versions(topology.name)
     if not topology.tables and not known.tables:
         return known

@@ -12,7 +12,7 @@ _WIDE = 9  # the longest action is `reindex`, and two spaces
 
 
 def lines_of(changes: Sequence[Change]) -> Iterator[str]:
-    """Yield the lines of each step: the action, its cost, and what readers see until it is done; then the totals."""
+    """Yield the plan as text: for each step its action, cost and what readers see meanwhile; then the totals."""
     for one in changes:
         yield f"{one.action:<{_WIDE}}{one.kind:<12}{one.name}  ({one.why})"
         below = "; ".join(part for part in (_cost(one), one.meanwhile) if part)
@@ -24,7 +24,7 @@ def lines_of(changes: Sequence[Change]) -> Iterator[str]:
 
 
 def reported(one: Change) -> Mapping[str, Any]:
-    """Return a step as JSON. `rows_whole` is false if there are more rows than counted. Unknown values are null."""
+    """Return a step as JSON. Unknown values are null. `rows_whole` is false if `rows` is a lower bound."""
     return {
         "action": one.action,
         "kind": one.kind,

@@ -19,7 +19,7 @@ from tailorbird.provision.plan import Backfill, Keep, MakePeer, Refuse
 
 
 def changes(topology: Topology, seen: SeenTopology) -> list[Change]:
-    """Return the steps. A query that does not match the published columns is a `refuse` step."""
+    """Return all steps in order. A query that does not fit the published columns gives a `refuse` step."""
     found = [*_provisioned(topology, seen), *_sources(topology, seen)]
     joins = list(join_changes(topology, seen))
     found += [*joins, *index_changes(topology, seen, {one.name for one in joins if one.action == "rebuild"})]
@@ -109,7 +109,7 @@ def _sources(topology: Topology, seen: SeenTopology) -> Iterator[Change]:
 
 
 def _left(topology: Topology, seen: SeenTopology) -> Iterator[Change]:
-    """Yield steps for objects that the file no longer contains."""
+    """Yield `leave` steps for objects that the running system has but the file does not."""
     tables = {hbase_table(topology.name, one.name) for one in topology.tables.values() if one.sink == "hbase"}
     foreign = {one.table for one in topology.foreign_tables.values()}
     for name in sorted(seen.tables - tables - foreign - set(control_tables(topology.name))):
@@ -134,6 +134,6 @@ def _left(topology: Topology, seen: SeenTopology) -> Iterator[Change]:
 
 
 def _own_peers(seen: SeenTopology) -> set[str]:
-    """Return the current and planned peers of the file's indexes."""
+    """Return the names of replication peers that indexes of the file use now or will use."""
     kept = {step.name for step in seen.steps if isinstance(step, Keep | Refuse) and step.kind == "peer"}
     return kept | {step.spec.id for step in seen.steps if isinstance(step, MakePeer)}

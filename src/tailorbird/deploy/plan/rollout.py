@@ -1,8 +1,8 @@
-"""Roll out the versions of a topology's tables, step by step, through the `RolloutActions` protocol.
+"""Roll out the versions of a topology's tables, step by step. Servers are accessed through `RolloutActions`.
 
-Each step may be interrupted; the next apply repeats it, based on the stored versions and the running system. A created
-version is stored, a stored version is built and then serves, and each swap is stored. So the result is always the same.
-"""
+A changed table gets a new version, which is built alongside the old one. A version goes through four states: its
+objects are created, it is stored in Kafka, the processes build it, and queries are swapped to it. The next apply
+repeats an interrupted step, and continues from the stored versions and the running system."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ IndexVersions = Mapping[str, Mapping[int, Index]]
 
 
 class RolloutActions(Protocol):
-    """Idempotent actions on servers (tailorbird.cli.change.cli_versions).
+    """Actions on servers, which may all be repeated (tailorbird.cli.change.cli_versions).
 
-    `store` publishes versions to all processes. `provision` creates what they need. `until_fresh` waits until a version
-    is as fresh as the serving one. `verify` is Fatal if it differs from the sources. `move` points the query names to
-    the version's indexes and returns all names; `moved` confirms that these are stored. `end` removes versions.
-    """
+    - `store` publishes versions to all processes.
+    - `provision` creates the objects that a topology needs.
+    - `until_fresh` waits until a version has caught up with the one that serves queries.
+    - `verify` raises Fatal if a version differs from the sources.
+    - `move` points the query names to the version's indexes and returns all names. `moved` confirms that they are
+      stored.
+    - `end` removes versions."""
 
     versions: Versions
 
@@ -39,11 +42,10 @@ class RolloutActions(Protocol):
 
 
 def bring(topology: Topology, choice: VersionChoice, actions: RolloutActions, *, wait: bool = True) -> None:
-    """Build new versions alongside the serving ones, verify them and swap. Create and store everything else.
+    """Build new versions alongside the current ones, verify them and swap. Create and store everything else.
 
-    Without `wait`, new versions are only created and stored; a later apply verifies and swaps them. UsageError, without
-    any change, if a step is refused.
-    """
+    Without `wait`, new versions are only created and stored; a later apply verifies and swaps them. If a step is
+    refused, raises UsageError and changes nothing."""
     for one in choice.changes:
         if one.action == "refuse" and one.kind != "join":  # such a table remains unchanged
             raise UsageError(one.why, one.by)
@@ -61,7 +63,7 @@ def bring(topology: Topology, choice: VersionChoice, actions: RolloutActions, *,
 
 
 def roll_back(topology: Topology, actions: RolloutActions) -> None:
-    """Serve the previous versions again, once they are as fresh. UsageError if there is none."""
+    """Let queries use the previous versions again, after these have caught up. Raises UsageError if there is none."""
     before = {name: _former(one) for name, one in actions.versions.tables.items()}
     found = {name: number for name, number in before.items() if number is not None}
     if not found:
@@ -82,7 +84,10 @@ def retire(actions: RolloutActions) -> None:
 
 
 def _former(one: TableVersions) -> int | None:
-    """Return the previous version: the newest older one, or else the oldest of the others."""
+    """Return the number of the previous version: the newest one before the current version, or else the oldest of
+    the others.
+
+    None if there is no other version."""
     others = [number for number in one.live if number != one.serving]
     older = [number for number in others if number < one.serving]
     return older[-1] if older else next(iter(others), None)

@@ -24,7 +24,7 @@ from tailorbird.provision.stores import Stores
 
 
 def planned(topology: Topology, stores: Stores) -> list[Change]:
-    """Return the steps from the running system to the topology's file. Errors: see `look` and `planner.changes`."""
+    """Return the steps from the running system to the topology's file. Raises the errors of `look`."""
     seen = look(topology, stores)
     moved = {one.name for one in changes(topology, seen) if one.action != "keep"}
     tables = {name: table for name, table in topology.tables.items() if name in moved}

@@ -12,7 +12,7 @@ from tailorbird.provision.plan import Refuse, Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowCount:
-    """Number of counted rows; `whole` if these are all rows."""
+    """A number of counted rows. `whole` is False if there are more rows."""
 
     rows: int
     whole: bool = True
@@ -20,10 +20,10 @@ class RowCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenState:
-    """A join's state on this machine: its query, its engine (empty: unknown), its topics, and its first cut.
+    """The state of a join on this machine.
 
-    The first cut is a flag: whether the run has completed it. `rate`: measured changes per second, or None.
-    """
+    `fingerprint` identifies its query, `engine` its engine (empty: unknown). `complete`: the run has produced its
+    first complete result. `rate` is the measured number of changes per second, or None."""
 
     fingerprint: str
     partitions: int

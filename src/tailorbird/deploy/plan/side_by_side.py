@@ -1,4 +1,4 @@
-"""Choose the tables to build alongside the serving ones, with their version numbers, and plan their steps."""
+"""Choose which tables get a new version that is built alongside the current one, and plan the steps."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ See = Callable[[Topology], Sequence[Change]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionChoice:
-    """The version number of each table in the file (`numbers`), and the steps to get there.
+    """The version of each table in the file, by name (`numbers`), and the steps (`changes`) to get there.
 
-    `moving`: tables whose queries still use another version, by the file's name. `stuck`: changed tables that cannot
-    be built alongside, because their sink is Kafka or their previous query is unknown.
-    """
+    `moving` are tables whose queries still use another version. `stuck` are changed tables that cannot be built
+    alongside, because their sink is Kafka or their previous query is unknown."""
 
     numbers: Mapping[str, int]
     moving: tuple[str, ...]
@@ -29,11 +28,10 @@ class VersionChoice:
 
 
 def choose(topology: Topology, versions: Versions, see: See) -> VersionChoice:
-    """Choose versions for the tables of the file. `see` returns the steps for a topology with version names.
+    """Choose versions for the tables of the file. `see` returns the steps for a topology that names versions.
 
-    If a table's query differs from the serving version's, its newest version is chosen if that has this query (after an
-    interrupted apply or a rollback), or else a new version.
-    """
+    A table whose query has changed gets its newest version if that one has the query already, as after an
+    interrupted apply or a rollback. Otherwise it gets a new version."""
     numbers = {name: number for name, number in serving(versions).items() if name in topology.tables}
     found = see(declared(topology, versions, numbers))
     changed = _again(topology, numbers, found)
@@ -62,7 +60,7 @@ def choose(topology: Topology, versions: Versions, see: See) -> VersionChoice:
 
 
 def _again(topology: Topology, numbers: Mapping[str, int], found: Sequence[Change]) -> dict[str, Change]:
-    """Return the tables that must change, by the file's name, with the step that requires it."""
+    """Return the changed tables, by their name in the file, each with the step that shows the change."""
     changed = {}
     for name in topology.tables:
         called = version_name(name, numbers.get(name, 1))
@@ -82,7 +80,8 @@ def _reported(
     changed: Mapping[str, Change],
     movable: Sequence[str],
 ) -> Iterator[Change]:
-    """Return the steps, with the steps of versions instead of the joins that start."""
+    """Yield the steps to report. For tables with a new version, `build`, `verify` and `move` replace the start of
+    the join."""
     kept = {name: one for name, one in versions.tables.items() if name in topology.tables}
     known = {version_name(name, n): name for name, one in kept.items() for n in one.tables}
     known_peers = {
@@ -126,7 +125,7 @@ def _reported(
 
 
 def _is_version(topology: Topology, one: Change, tables: Mapping[str, str], indexes: Mapping[str, str]) -> bool:
-    """Return whether a leftover object belongs to a version."""
+    """Return whether an object that the file does not name belongs to a version of a table."""
     if one.kind == "table":
         return one.name.removeprefix(f"{topology.name}:") in tables
     if one.kind == "peer":

@@ -1,1 +1,1 @@
-"""Find the faults that prevent a topology from running, each with its remedy."""
+"""Implement `tailorbird doctor`: find faults that prevent a topology from running, each with its remedy."""

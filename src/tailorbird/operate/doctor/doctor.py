@@ -1,4 +1,6 @@
-"""Find the faults that prevent a topology from running, in what its servers answered. Each finding has a remedy."""
+"""Find faults that prevent a topology from running, in the answers that its servers gave. Each finding has a remedy.
+
+The functions here contact no server: `mysql_doctor` and `pg_doctor` do."""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ SHORT_RETENTION = 3 * 86_400  # seconds: a weekend without an operator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkup:
-    """One check: its subject (`source shop`), its name (`binlog_format`), its result, and the remedy if any."""
+    """The result of one check. `subject` is for example `source shop`, `check` is `binlog_format`, `found` is the
+    answer."""
 
     subject: str
     check: str
@@ -33,7 +36,9 @@ class Checkup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cascade:
-    """A foreign key whose action changes a table's rows without logging it. `parent` is `database.table`."""
+    """A foreign key that changes rows of a table without logging them, such as ON DELETE CASCADE.
+
+    `parent` is the referenced table, `database.table`; `rule` is the action."""
 
     name: str
     parent: str
@@ -42,12 +47,11 @@ class Cascade:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableInspection:
-    """State of a captured table. `readable` is None if the table can be read, else the server's message. `absent`: it
-    does not exist.
+    """State of a table that the topology captures.
 
-    `schema` is the table's schema on the server, with its `keys`, or None if it cannot be read. `indexed`: an index
-    starts with the column by which it is polled. `cascades` are the foreign keys that change its rows without logging.
-    """
+    `readable` is None if the table can be read, otherwise the server's message. `absent`: the table does not exist.
+    `schema` is None if it cannot be read. `indexed`: an index starts with the column by which it is polled.
+    `cascades` are foreign keys that change its rows without logging."""
 
     name: str
     readable: str | None
@@ -66,8 +70,7 @@ class ServerInspection:
     """Answers of a MySQL or MariaDB server. `denied` are the privileges that were tried and refused.
 
     `replicas` are the server ids that are currently registered. `longest` is the age in seconds of the oldest open
-    transaction of the source's user; 0 if there is none, or the user may not see it (PROCESS).
-    """
+    transaction of the source's user. It is 0 if there is none, or if the user may not see it (PROCESS)."""
 
     version: str
     variables: Mapping[str, str]
@@ -84,21 +87,21 @@ class ServerInspection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreachableServer:
-    """Reason why a server did not answer. `refused`: it answered and refused the login."""
+    """The reason why a server could not be inspected. `refused`: it answered, but refused the login."""
 
     problem: str
     refused: bool
 
 
 def reached(subject: str, address: str, problem: str, remedy: str) -> Checkup:
-    """Report whether a server answers. `problem` is empty if it does."""
+    """Return the check whether a server answers. `problem` is empty if it does, otherwise the reason."""
     if problem:
         return Checkup(subject=subject, check="reachable", status="fault", found=f"{address}: {problem}", remedy=remedy)
     return Checkup(subject=subject, check="reachable", status="ok", found=address)
 
 
 def grants(source: Source) -> list[str]:
-    """Return the least privileges that the user of a source needs, as statements."""
+    """Return GRANT statements for the minimal privileges of a source's user."""
     who = f"'{source.username}'@'%'"
     statements = [f"GRANT SELECT ON `{t.database}`.`{t.table}` TO {who}" for t in source.tables]
     if source.filter_policy == "accept":
@@ -111,7 +114,9 @@ def grants(source: Source) -> list[str]:
 
 
 def judge(source: Source, log_events: ServerInspection) -> list[Checkup]:
-    """Return all findings about a source's server, in the order in which to repair them."""
+    """Return all findings about a source's server, in the order in which to fix them.
+
+    `log_events` are the answers of the server."""
     subject = f"source {source.name}"
     found = [Checkup(subject=subject, check="version", status="ok", found=log_events.version)]
     found += _privileges(subject, source, log_events)
@@ -126,7 +131,7 @@ def judge(source: Source, log_events: ServerInspection) -> list[Checkup]:
 
 
 def _row_versions(subject: str, source: Source, log_events: ServerInspection) -> Checkup:
-    """Warn of a long snapshot: InnoDB keeps every row version since its transaction started."""
+    """Warn of a long snapshot, because InnoDB keeps every row version that is newer than its transaction."""
     return Checkup(
         subject=subject,
         check="row versions",
@@ -254,7 +259,8 @@ def _server_ids(subject: str, source: Source, log_events: ServerInspection) -> l
 
 
 def judge_table(subject: str, source: Source, table: TableInspection) -> list[Checkup]:
-    """Return the findings about one table; none if it cannot be read, because `grants` reports that."""
+    """Return the findings about one table. Empty if it cannot be read, because a check of the privileges reports
+    that."""
     if table.readable is not None:
         return []
     if table.view:
@@ -347,15 +353,16 @@ def _published(source: Source, table: TableInspection) -> TableSchema | None:
 
 
 def _loose(schema: TableSchema | None) -> list[tuple[str, str]]:
-    """Return text columns of the key with their collations, if the collation treats different bytes as equal."""
+    """Return the text columns of the key whose collation treats different texts as equal, with the collation."""
     columns = [schema.column(name) for name in schema.primary_key] if schema else []
     reported = [(column.name, column.collation or "") for column in columns if column]
     return [(name, collation) for name, collation in reported if {"case", "accents"} & set(folds(collation))]
 
 
 def judge_queries(topology: Topology, schemas: Mapping[TableId, TableSchema]) -> list[Checkup]:
-    """Check the queries against the columns of the servers: compile errors, and text keys that match fewer rows than in
-    SQL."""
+    """Compile the queries with the columns of the servers.
+
+    Return a finding for each error, and for text keys that match fewer rows here than in the source's SQL."""
     try:
         found = judged(topology, schemas)
     except TopologyError as error:

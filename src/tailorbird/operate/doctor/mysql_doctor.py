@@ -1,5 +1,6 @@
-"""Query a MySQL or MariaDB server for `doctor`. Privileges are tried and not read from SHOW GRANTS, because roles and
-wildcards matter, too."""
+"""Query a MySQL or MariaDB server for `doctor`.
+
+Privileges are tested by trying them. SHOW GRANTS would not suffice, because roles and wildcards also count."""
 
 from __future__ import annotations
 
@@ -92,7 +93,7 @@ def _log_events(source: Source) -> ServerInspection:
 
 
 def _refusal(cursor: Any, sql: str) -> tuple[int, str] | None:
-    """Return the code and message of the server if it refuses a statement."""
+    """Run a statement. Return the server's error code and message if it refuses the statement, otherwise None."""
     try:
         cursor.execute(sql)
     except (pymysql.err.OperationalError, pymysql.err.ProgrammingError) as error:
@@ -101,8 +102,9 @@ def _refusal(cursor: Any, sql: str) -> tuple[int, str] | None:
 
 
 def _registers(connection: Any, server_id: int) -> bool:
-    """Return whether the server registers this connection as a replica until it ends. Reading MariaDB's list of
-    replicas would need a greater privilege."""
+    """Return whether the server accepts this connection as a replica with `server_id`.
+
+    The registration ends with the connection. Reading MariaDB's list of replicas would need a greater privilege."""
     try:
         connection._execute_command(_REGISTER_SLAVE, struct.pack("<IBBBHII", server_id, 0, 0, 0, 0, 0, 0))
         connection._read_ok_packet()
@@ -154,7 +156,7 @@ def _table(cursor: Any, source: Source, table: TableId) -> TableInspection:
 
 
 def _keys(rows: Iterable[Sequence[object]]) -> tuple[Key, ...]:
-    """Return the keys in capture's order. Without a primary key, capture uses the first unique key."""
+    """Return the unique keys of a table, in the order in which capture chooses its key: first the primary key."""
     parts: dict[str, list[str]] = {}
     unique: set[str] = set()
     for index, column, duplicates in rows:

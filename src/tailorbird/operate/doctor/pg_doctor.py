@@ -34,7 +34,7 @@ def postgres_inspection(topology: str, source: Source) -> PgServerInspection | U
 
 
 def grants_of(source: Source) -> list[str]:
-    """Return the privileges that its user needs, as statements."""
+    """Return GRANT statements for the privileges that the source's user needs."""
     return grants(source)
 
 
@@ -92,7 +92,7 @@ def _log_events(connection: PgConnection, topology: str, source: Source) -> PgSe
 def _table(
     connection: PgConnection, source: Source, table: TableId, one: TableShown | None
 ) -> tuple[TableInspection, bool]:
-    """Return the table, and whether the user has its owner's rights, which a publication requires."""
+    """Return the inspected table, and whether the user has the rights of its owner, which a publication requires."""
     name = f"{table.database}.{table.table}"
     if one is None:
         return TableInspection(name=name, readable="it does not exist", engine="", absent=True), True

@@ -1,4 +1,4 @@
-"""Find the faults that prevent the capture of a PostgreSQL source, in what its server answered. Each has a remedy."""
+"""Find faults that prevent the capture of a PostgreSQL source, in the answers that its server gave."""
 
 from __future__ import annotations
 
@@ -17,12 +17,10 @@ _Printer = Callable[..., Checkup]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PgTableInspection:
-    """A table like `doctor.TableInspection`, with its replica `identity` (d, n, f, i) and the columns in it; None means
-    all.
+    """State of a captured table of PostgreSQL. `identity` is its replica identity (d, n, f, i).
 
-    `refused` is the reason why capture would refuse it, with the remedy. `large` names columns whose values may be
-    stored out of line.
-    """
+    `refused` is the reason why capture would refuse it, with the remedy, or None. `published`: the publication
+    contains it. `large` are columns whose values may be stored out of line (TOAST)."""
 
     table: TableInspection
     identity: str = "d"
@@ -33,12 +31,13 @@ class PgTableInspection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PgServerInspection:
-    """Answers of a server. `replication`: the user may read its log. `slot` is empty if none exists yet.
+    """Answers of a PostgreSQL server. `replication`: the user may read its log. `slot` is empty if it does not exist
+    yet.
 
-    `kept` bytes of the log are kept for the slot; `free_slots` others can be created. `held` is the age, in
-    transactions, of the oldest catalogue rows that the slot keeps from vacuum. `open_s` is the age in seconds of the
-    oldest transaction of a capture, which keeps dead rows of every table from vacuum.
-    """
+    - `kept`: bytes of the log that the server keeps for the slot. `free_slots`: number of slots that can be created.
+    - `held`: age, in transactions, of the oldest catalog rows that the slot protects from vacuum.
+    - `open_s`: age in seconds of the oldest transaction of a capture, which protects dead rows of every table from
+      vacuum."""
 
     version: int
     settings: Mapping[str, str]
@@ -55,7 +54,9 @@ class PgServerInspection:
 
 
 def judge_postgres(source: Source, log_events: PgServerInspection, grants: Sequence[str]) -> list[Checkup]:
-    """Return all findings about a source's server, in the order in which to repair them."""
+    """Return all findings about a source's server, in the order in which to fix them.
+
+    `log_events` are the answers of the server, `grants` the statements for missing privileges."""
     subject = f"source {source.name}"
 
     def say(check: str, status: Status, found: str, remedy: str = "") -> Checkup:
@@ -113,7 +114,7 @@ def _slot(say: _Printer, log_events: PgServerInspection) -> Checkup:
 
 
 def _limit(say: _Printer, log_events: PgServerInspection) -> Checkup:
-    """Check how far a capture may lag before the server discards its log."""
+    """Check how far the capture may lag before the server discards the log that it needs."""
     limit = int(log_events.settings.get("max_slot_wal_keep_size", "-1"))
     if limit < 0:
         return say("max_slot_wal_keep_size", "ok", "-1: a stopped capture loses no changes, but the log fills the disk")
@@ -125,7 +126,7 @@ def _limit(say: _Printer, log_events: PgServerInspection) -> Checkup:
 
 
 def _vacuum(say: _Printer, log_events: PgServerInspection) -> Checkup:
-    """Check how much the capture keeps vacuum from removing dead rows."""
+    """Check how many dead rows the capture prevents vacuum from removing."""
     if log_events.open_s > OPEN:
         found = (
             f"a transaction of a capture has been open for {log_events.open_s:,} s and keeps dead rows of all tables"

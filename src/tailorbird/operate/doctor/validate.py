@@ -1,5 +1,4 @@
-"""Check a topology for consistency: parse every query, and look for every column that is named elsewhere among its
-outputs."""
+"""Check a topology without servers: parse every query, and check that the columns named elsewhere are in its result."""
 
 from __future__ import annotations
 
@@ -13,11 +12,10 @@ from joins.select.parser import check_query, tables_of
 
 
 def validate(topology: Topology, schemas: Mapping[TableId, TableSchema] | None = None) -> dict[str, list[str] | None]:
-    """Return the output columns of each joined table. Raises TopologyError at the first mistake. No server is queried.
+    """Return the result columns of each joined table. Raises TopologyError at the first mistake.
 
-    The value is None for a table whose query uses `alias.*` of tables that are not among the `schemas`. The columns of
-    a foreign table are the fields that the topology names.
-    """
+    No server is contacted. The value is None for a query with `alias.*` of a table that is not in `schemas`. The
+    columns of a foreign table are the fields that the topology names."""
     columns = {name: check_query(topology, table) for name, table in topology.tables.items()}
     for name, table in topology.tables.items():
         if columns[name] is None and schemas and tables_of(topology, table) <= set(schemas):
@@ -40,10 +38,9 @@ def validate(topology: Topology, schemas: Mapping[TableId, TableSchema] | None =
 
 
 def judged(topology: Topology, schemas: Mapping[TableId, TableSchema]) -> dict[str, list[tuple[str, str]]]:
-    """Return warnings about each table's query as pairs (finding, remedy), if the schemas of all its tables are known.
+    """Return the warnings about each joined table's query, as (finding, remedy).
 
-    Raises TopologyError for what the schemas show to be wrong.
-    """
+    Tables with an unknown schema are skipped. Raises TopologyError for errors that the schemas reveal."""
     found: dict[str, list[tuple[str, str]]] = {}
     for name, table in topology.tables.items():
         if tables_of(topology, table) <= set(schemas):

@@ -1,1 +1,1 @@
-"""Processes of a topology."""
+"""Run all processes of a topology on this machine (`tailorbird run`)."""

@@ -33,9 +33,8 @@ _USAGE = UsageError.exit_code
 class Part:
     """One process of a pipeline: its name (`capture shop`), its command, and its log file.
 
-    `serves` maps the names under which `status` knows it (`join orders_wide`) to metrics ports. Most processes serve
-    one thing, under their own name.
-    """
+    `serves` gives the metrics port by name in `tailorbird status`. The process of the joins has one per joined table
+    (`join orders_wide`); most other processes have one under their own name."""
 
     name: str
     stage: str
@@ -45,10 +44,9 @@ class Part:
 
 
 def parts(topology: Topology, *, home: Path, page_port: int = 0) -> list[Part]:
-    """Return every process that a topology needs, in the order of the flow; its dashboards only if a port is given.
+    """Return the processes that a topology needs, in the order of the data flow. Dashboards need a `page_port`.
 
-    All checks run in one process, as does the ledger that a check of the log reads.
-    """
+    One process runs all checks. A ledger process is added if a check needs it."""
     found: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
     captured = [name for name, source in topology.sources.items() if source.agent is None]
     found += [("capture", (name,), ("ingest", topology.file, "--source", name)) for name in captured]
@@ -85,7 +83,7 @@ def _part(stage: str, names: Sequence[str], arguments: Sequence[str], logs: Path
 
 
 def _alone(topology: Topology, stage: str, name: str, logs: Path) -> Part:
-    """Return the process of one join or index."""
+    """Return the process of a single join or index."""
     words = (
         ("joins", topology.file, "--table", name) if stage == "join" else ("indexer", topology.file, "--index", name)
     )
@@ -93,12 +91,11 @@ def _alone(topology: Topology, stage: str, name: str, logs: Path) -> Part:
 
 
 class Pipeline:
-    """Starts and watches the parts. Use it as a context manager, which stops all running parts at its end.
+    """Starts and watches processes (parts). As a context manager it stops them at the end.
 
-    `check` restarts a part that ended with a transient error, after a pause that doubles up to 30 s. A part with a
-    usage error (exit 2), or with the same Fatal reason three times in a row, stays `down`: a restart would fail again.
-    The other parts keep running. `captures` replace the capture processes of the topology.
-    """
+    `check` restarts a part that ended with a transient error, after a pause that doubles up to 30 s. A part stays
+    `down` if it ended with a usage error (exit code 2), or three times with the same Fatal error. The other parts
+    keep running. `captures` replace the capture processes of the topology."""
 
     def __init__(
         self,
@@ -119,7 +116,7 @@ class Pipeline:
 
     @property
     def down(self) -> dict[str, str]:
-        """Return the parts that are not restarted, and the reasons."""
+        """Return the parts that stay down, each with the reason."""
         return self._restarts.down
 
     def __enter__(self) -> Pipeline:
@@ -129,7 +126,7 @@ class Pipeline:
         self.stop()
 
     def start(self, started: Callable[[Part], None] = lambda part: None) -> None:
-        """Start every part that does not run."""
+        """Start every part that does not run. `started` is called with each."""
         for part in self.parts:
             if not self.alive(part.name):
                 self.start_part(part.name)
@@ -153,9 +150,10 @@ class Pipeline:
             )
 
     def follow(self, topology: Topology, started: Callable[[Part], None] = lambda part: None) -> None:
-        """Adapt the joins and indexes to a changed topology: start new ones and stop removed ones. A join process that
-        loses some of its tables is restarted without them, and so is the dashboard over other indexes. Captures and
-        checks do not change."""
+        """Start the joins and indexes that a changed topology adds, and stop those that it removes.
+
+        A process of several joins is restarted if some of its tables are removed, and so is the dashboard if the
+        indexes change. Captures and checks stay as they are."""
         shown, self._shown = self._shown, topology.dashboards
         for part in self.parts:
             if part.stage == "page" and shown != topology.dashboards:
@@ -231,14 +229,14 @@ class Pipeline:
                 self.start_part(name)
 
     def must_run(self) -> None:
-        """Run `check`, and raise Fatal if a part stays down; for callers that need every part."""
+        """Restart parts that ended. Raises Fatal if a part stays down. For callers that need every part."""
         self.check()
         for name, reason in self.down.items():
             raise Fatal(f"{name} cannot run: {reason}", f"see {self.part(name).log}")
 
     def _fatal(self, name: str) -> str | None:
-        """Return the Fatal error that ended a part, or None. A part that was killed does not overwrite the file of an
-        earlier end."""
+        """Return the Fatal error that ended a part, or None. A killed process writes none, and an older one is
+        ignored."""
         ends = ended(self._topology, self._home)
         fresh = [end for one in self.part(name).serves if (end := ends.get(one)) and end.at_ms != self._seen.get(one)]
         for end in fresh:
@@ -255,7 +253,7 @@ class Pipeline:
         return lines[-1][:400] if lines else ""
 
     def stop(self, grace: float = 20.0) -> None:
-        """Send SIGTERM to every part, last stage first; SIGKILL to those that still run after `grace` seconds."""
+        """Stop every part, last stage first: SIGTERM, then SIGKILL for those that run longer than `grace` seconds."""
         for process in reversed(self._running.values()):
             if process.poll() is None:
                 process.terminate()

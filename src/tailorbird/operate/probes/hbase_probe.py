@@ -10,8 +10,9 @@ from tailorbird.provision.hbase_admin import HBaseAdmin
 
 
 def master_problem(*, zookeeper: str, thrift: str) -> str:
-    """Return the reason why the master is not ready, or an empty string: it has found the meta region and accepts
-    requests."""
+    """Return the reason why HBase's master is not ready, or an empty text if it is.
+
+    A master is ready once the meta region is online and it accepts requests."""
     try:
         with HBaseAdmin(zookeeper=zookeeper, thrift=thrift) as admin:
             admin.namespaces()
@@ -21,11 +22,10 @@ def master_problem(*, zookeeper: str, thrift: str) -> str:
 
 
 def regions_problem(host: str, port: int, *, timeout_ms: int = 3000) -> str:
-    """Return the reason why a table cannot be read through Thrift, or an empty string.
+    """Return the reason why some table cannot be read through Thrift, or an empty text if all can.
 
-    An open port is no proof: after `kill -9` the regions return seconds later than the ports. So the probe reads one
-    row of every region. The read of an offline region times out.
-    """
+    After `kill -9` the regions return seconds later than the ports. So the probe reads one row of every region. A
+    read of an offline region times out."""
     try:
         connection = happybase.Connection(host, port, timeout=timeout_ms)
     except (TException, OSError) as error:

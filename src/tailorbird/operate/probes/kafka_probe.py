@@ -1,4 +1,4 @@
-"""Probe a Kafka broker: every partition has a leader."""
+"""Check whether a Kafka broker answers and every partition has a leader."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from cdc.model.brokers import Brokers, refuses
 
 
 def kafka_problem(brokers: Brokers) -> str:
-    """Return the reason why the broker is not ready, or an empty string: it answers and every partition has a
-    leader."""
+    """Return the reason why Kafka is not ready, or an empty text if every partition has a leader."""
     # log_level 0: librdkafka would print each refused connection while the broker starts
     refused = list[str]()
 

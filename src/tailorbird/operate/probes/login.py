@@ -1,4 +1,4 @@
-"""Logins for probes."""
+"""The user name and password that a probe uses."""
 
 from __future__ import annotations
 

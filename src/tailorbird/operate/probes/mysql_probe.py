@@ -1,4 +1,4 @@
-"""Probe a MySQL server with capture's login."""
+"""Check whether a MySQL server accepts the login of the capture."""
 
 from __future__ import annotations
 

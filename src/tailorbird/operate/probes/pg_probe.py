@@ -1,4 +1,4 @@
-"""Probe a PostgreSQL server with capture's login."""
+"""Check whether a PostgreSQL server accepts the login of the capture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measure CPU steal: the processor time that the host of a virtual machine gave to others. Measurements report it."""
+"""Measure CPU steal: the time in which the host of a virtual machine ran other machines. Benchmarks report it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ _FIELDS, _STEAL = 8, 7  # user nice system idle iowait irq softirq steal, in tic
 
 
 class CpuSteal:
-    """Share of this machine's processor time that its host withheld since this object was created.
+    """Measures the share of processor time that the host withheld from this machine since the object was created.
 
-    A runnable process waits during that time although the machine looks idle. 0 if the system does not report it (no
-    Linux).
-    """
+    During that time a process waits although the machine looks idle. The share is 0 if the system does not report
+    steal."""
 
     def __init__(self, stat: Path = _STAT) -> None:
         self._stat = stat
@@ -25,7 +24,7 @@ class CpuSteal:
         return (cpu_steal - self._cpu_steal) / (total - self._total) if total > self._total else 0.0
 
     def lap(self) -> float:
-        """Return the share since the last lap."""
+        """Return the share (0 to 1) since the last call of `lap`."""
         share = self.share()
         self._total, self._cpu_steal = _ticks(self._stat)
         return share

@@ -1,4 +1,4 @@
-"""Probe a Solr server: it serves every core that it has."""
+"""Check whether a Solr server has loaded its cores."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ _OPENER = build_opener(ProxyHandler({}))
 
 
 def solr_problem(address: str) -> str:
-    """Return the reason why Solr is not ready, or an empty string. Its port opens long before its cores are loaded.
+    """Return the reason why Solr is not ready, or an empty text. Its port opens long before its cores are loaded.
 
-    A core that cannot be loaded is ignored: it concerns one index, and the others are served.
-    """
+    A core that cannot be loaded does not count: only its own index is affected."""
     try:
         with _OPENER.open(f"{address}/admin/cores?action=STATUS&indexInfo=false&wt=json", timeout=3.0) as answer:
             json.load(answer)

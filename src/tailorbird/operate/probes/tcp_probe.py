@@ -6,7 +6,7 @@ import socket
 
 
 def port_is_free(host: str, port: int) -> bool:
-    """Return whether a server could listen on the port now. Closing connections of an earlier server do not count."""
+    """Return whether a server could listen on the port now. Closing connections of an earlier server are ignored."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

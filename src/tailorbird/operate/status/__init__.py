@@ -1,1 +1,1 @@
-"""Progress of a topology: captures, snapshots, indexes."""
+"""Collect what `tailorbird status` shows: processes, captures, snapshots, dead letters and indexes."""

@@ -1,4 +1,4 @@
-"""Progress of a source's capture, as its positions records report it."""
+"""Progress of a source's capture, as recorded in the positions topic."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from ingest.events.quarantine_state import QuarantinedTable
 class CapturedPosition:
     """The newest committed position of a source: all GTIDs read, and the sequence of its last published change.
 
-    `snapshots` is the progress of the running ones by `database.table`: rows, total (an estimate), began_ms.
-    `repairing` are the tables with rows that are held back until they are repaired. `quarantine` are tables whose rows
-    are kept as raw events, `left_out` those that are not captured although the topology names them; both by
-    `database.table`. `file` and `pos` are the place in the source's log, `offset` that in the positions topic.
-    `signals` is the offset after the last executed signal. `prepared` is when each open XA transaction was prepared, in
-    ms since 1970. `whole` is false while rows are read again or held back, because the log then lacks rows of the
-    source. `unrepresentable` counts the values that their columns' types cannot hold, published as NULL or as text, by
-    `database.table` and column.
-    """
+    - `file`, `pos`: place in the source's log. `offset`: offset of the record in the positions topic.
+    - `snapshots`: running snapshots by `database.table`: rows, total (an estimate), began_ms.
+    - `repairing`: tables with rows that are held back until they are read again.
+    - `quarantine`, `left_out`: by `database.table`, tables whose rows are kept as raw events, and tables that are
+      not captured although the topology names them.
+    - `signals`: offset after the last executed signal.
+    - `prepared`: for each open XA transaction the time of its PREPARE, in ms since 1970.
+    - `whole`: false while the log lacks rows of the source, because they are read again or held back.
+    - `unrepresentable`: by `database.table` and column, the number of values published as NULL or text, because the
+      column's type cannot hold them."""
 
     gtid_set: str
     sequence: int

@@ -1,8 +1,7 @@
-"""Dead letters of all stages as one list: the affected row, the reason, the remedy, and whether it is settled.
+"""List the dead letters of all stages: the row, the reason, the remedy, and whether it is settled.
 
-A dead letter is open until a later settlement names it (`cdc.model.dead_letter_end`). If the same dead letter is
-written again, it is open again.
-"""
+A dead letter is open until a later record settles it (`cdc.model.dead_letter_end`). If the same row is refused again
+afterwards, the dead letter is open again."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ QUARANTINE = "quarantine"  # the stage of rows that captures cannot decode (tail
 
 
 class DeadLetterRecord(NamedTuple):
-    """A record of the topic `…deadletters`, where and when it was written (ms)."""
+    """A record of the dead-letter topic, with the time (ms) and the offset at which it was written."""
 
     key: bytes | None
     value: bytes | None
@@ -34,12 +33,11 @@ class DeadLetterRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterRow:
-    """A refused row: `stage` and `of` name the place where it is missing (captured table, joined table or index).
+    """A refused row, and the place where it is missing: `stage` and `of` (a captured table, joined table or index).
 
-    `id` is the same for each refusal of the same row, `count` times between `first_ms` and `last_ms`. `key` is the
-    row's key as far as it can be shown. `table` is the captured table of the row, if known. `reads`: a row of that
-    table can be read again. `settled` is how it was settled, empty while it is open.
-    """
+    The row was refused `count` times between `first_ms` and `last_ms`, always with the same `id`. `key` is the row's
+    key as far as it can be shown. `table` is its captured table, if known. `reads`: rows of that table can be read
+    again. `settled` says how it was settled; it is empty while the dead letter is open."""
 
     id: str
     stage: str
@@ -60,7 +58,7 @@ class DeadLetterRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenDeadLetters:
-    """Number of open dead letters at one stage for one table or index, and the newest of them."""
+    """The number of open dead letters of one stage and one table or index, and the reason of the newest."""
 
     stage: str
     of: str
@@ -69,8 +67,7 @@ class OpenDeadLetters:
 
 
 def dead_letter_of(topology: str, record: DeadLetterRecord) -> DeadLetterRow:
-    """Read a record. A record in an unknown format becomes a dead letter of stage `unknown`, for an operator to
-    inspect."""
+    """Parse a record. A record in an unknown format becomes a dead letter of stage `unknown`."""
     reported = value_of(record)
     stage = str(reported.get("stage", "unknown"))
     table, reads = "", False
@@ -126,7 +123,7 @@ def _shown(values: object) -> str:
 
 
 def _decoded(raw: object) -> str:
-    """Decode base64 to text, or to hexadecimal if it is not text."""
+    """Decode base64 to text, or to hexadecimal if the bytes are not text."""
     try:
         return _text(base64.b64decode(str(raw or "")))
     except binascii.Error:
@@ -142,7 +139,7 @@ def _text(raw: bytes) -> str:
 
 
 class DeadLetterList:
-    """Records of the topic, folded in order. At most `keep` dead letters are kept in full (None: all)."""
+    """Collects records of the topic in order. At most `keep` dead letters are kept with all details (None: all)."""
 
     def __init__(self, topology: str, *, keep: int | None = None, only: Callable[[str], bool] | None = None) -> None:
         self._topology, self._keep, self._only = topology, keep, only
@@ -196,17 +193,17 @@ class DeadLetterList:
 
     @property
     def dead_letters(self) -> list[DeadLetterRow]:
-        """Return the open dead letters, newest first, of those that are kept."""
+        """Return the open dead letters whose details are kept, newest first."""
         return sorted(self._whole.values(), key=lambda one: (-one.last_ms, -one.offset))
 
     @property
     def settled(self) -> list[DeadLetterRow]:
-        """Return the settled dead letters that were not written again, the last settled first."""
+        """Return the settled dead letters that have not been refused again, last settled first."""
         return sorted(self._settled.values(), key=lambda one: (-one.settled_ms, -one.offset))
 
     @property
     def waiting(self) -> list[OpenDeadLetters]:
-        """Return the number of open dead letters by stage and place."""
+        """Return the number of open dead letters by stage and table or index."""
         return [
             OpenDeadLetters(stage=stage, of=of, dead_letters=len(ids), reason=self._newest[stage, of].reason)
             for (stage, of), ids in sorted(self._waiting.items())
@@ -220,7 +217,7 @@ def _shorten(dead_letters: dict[str, DeadLetterRow], keep: int | None) -> None:
 
 
 def remedy_of(dead_letter: DeadLetterRow, file: str) -> str:
-    """Return the remedy for a dead letter, with the command."""
+    """Return what the user can do about a dead letter, with the command. `file` is the topology's file."""
     replay = f"`tailorbird dead-letters replay {file} {dead_letter.id}`"
     if dead_letter.stage == QUARANTINE:
         reported = f'`tailorbird schema set {file} {dead_letter.of} "CREATE TABLE …"`'
@@ -241,7 +238,7 @@ def remedy_of(dead_letter: DeadLetterRow, file: str) -> str:
 
 
 def dead_letter_lines(dead_letter: DeadLetterRow, file: str, now_ms: int) -> list[str]:
-    """Format a dead letter for people: what and when, then the reason, then the remedy."""
+    """Format a dead letter as lines of text: row and time, then the reason, then the remedy."""
     when = _ago(now_ms - dead_letter.last_ms)
     times = f", {dead_letter.count} times since {_ago(now_ms - dead_letter.first_ms)}" if dead_letter.count > 1 else ""
     if dead_letter.stage == QUARANTINE:
@@ -272,7 +269,7 @@ _SECONDS = {"s": 1, "min": 60, "h": 3600}
 
 
 def whole(record: DeadLetterRecord) -> dict[str, Any]:
-    """Return the whole record: its JSON, and base64 values as hexadecimal and, if possible, as text."""
+    """Return everything in a record: its JSON, with base64 values as hexadecimal and, if possible, as text."""
     found: dict[str, Any] = {"at_ms": record.at_ms, "partition": record.partition, "offset": record.offset}
     reported = value_of(record)
     if not reported:
@@ -298,10 +295,9 @@ def _bytes(raw: bytes) -> dict[str, str]:
 
 
 def affected(found: Iterable[OpenDeadLetters], tables: Mapping[str, frozenset[str]], name: str, index: str) -> int:
-    """Return the number of dead letters that keep rows out of a joined table and its index: of all three stages.
+    """Return how many dead letters, of any stage, keep rows out of the joined table `name` or its `index`.
 
-    `tables` names the captured tables that each joined table reads.
-    """
+    `tables` has the captured tables that each joined table reads."""
     reads = tables.get(name, frozenset())
     wanted = {("join", name), ("indexer", index), *(("capture", table) for table in reads)}
     wanted |= {(stage, table) for table in reads for stage in (QUARANTINE, LEFT_OUT)}
@@ -309,14 +305,14 @@ def affected(found: Iterable[OpenDeadLetters], tables: Mapping[str, frozenset[st
 
 
 def readers_of(one: OpenDeadLetters, tables: Mapping[str, frozenset[str]]) -> list[str]:
-    """Return the joined tables that lack these rows."""
+    """Return the joined tables that lack rows because of these dead letters."""
     if one.stage in ("capture", QUARANTINE, LEFT_OUT):
         return [name for name, reads in tables.items() if one.of in reads]
     return [one.of] if one.stage == "join" else []
 
 
 def waits(one: OpenDeadLetters) -> str:
-    """Format the number of dead letters and their place."""
+    """Format the number of open dead letters and where they are."""
     if one.stage == QUARANTINE:
         return f"in quarantine, {one.dead_letters} events"
     if one.stage == LEFT_OUT:
@@ -325,8 +321,8 @@ def waits(one: OpenDeadLetters) -> str:
 
 
 def incomplete_lines(found: Iterable[OpenDeadLetters], tables: Mapping[str, frozenset[str]], file: str) -> list[str]:
-    """Return the lines of `status`, `run` and `doctor` about dead letters: one per table and stage, and the command to
-    list them."""
+    """Return lines about open dead letters for `status`, `run` and `doctor`: one per table and stage, and the
+    command to list them."""
     lines = []
     for one in found:
         readers = readers_of(one, tables) if one.stage != "join" else []

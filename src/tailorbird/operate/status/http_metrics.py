@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 
 def read_health(port: int) -> dict[str, Any] | None:
-    """Return the answer of `/health`, whatever its status; None if the process does not answer within a second."""
+    """Return the JSON of a process's `/health`, for any HTTP status. None if there is no answer within a second."""
     request = urllib.request.Request(f"http://127.0.0.1:{port}/health")
     try:
         with urllib.request.urlopen(request, timeout=1) as answer:
@@ -29,7 +29,7 @@ def read_health(port: int) -> dict[str, Any] | None:
 
 
 def read_metrics(port: int) -> dict[str, float]:
-    """Return the sum over the labels of every sample, by name; empty if the process does not serve metrics yet."""
+    """Return each metric by name, summed over its labels. Empty if the process does not serve metrics yet."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=1) as answer:
             text = answer.read().decode()

@@ -1,7 +1,6 @@
-"""Status of a topology's indexes: which process serves them, their lag, and unused replication peers.
+"""Status of a topology's indexes: which process serves each, how far it lags, and which peers are unused.
 
-For a peer without a process HBase keeps every write-ahead log: serve the peer or remove it.
-"""
+For a replication peer that no process serves, HBase keeps every write-ahead log. Serve such a peer or remove it."""
 
 from __future__ import annotations
 
@@ -16,15 +15,13 @@ from tailorbird.provision.stores import PeerSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexStatus:
-    """One index. `behind` is the lag in seconds of the cut that queries see (None: unknown).
+    """Status of one index. `behind` is the lag in seconds of the data that queries see (None: unknown).
 
-    `missing_changes` is the number of changes that its sources have committed and queries may not see yet. 0 is
-    complete, and then `behind` is 0 for as long as there are no changes. None if captures or barriers report too
-    little.
+    `missing_changes` is the number of changes that are committed at the sources and may not be visible to queries
+    yet. At 0 the index is complete, and `behind` is then 0. It is None if captures or barriers report too little.
 
-    States: `serving`; `idle`: no process serves its peer; `disabled`: HBase ships nothing; `missing`: it has no peer;
-    `stray`: a peer of this topology that belongs to no index of the file.
-    """
+    States: `serving`; `idle`: no process serves its peer; `disabled`: HBase ships nothing; `missing`: it has no
+    peer; `stray`: a peer of this topology that belongs to no index of the file."""
 
     index: str
     peer: str
@@ -39,8 +36,9 @@ class IndexStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisibleCut:
-    """The cut that every query of an index sees: changes by source, and its timestamp (ms), None before the first
-    cut."""
+    """The state that every query of an index sees: all changes up to a sequence per source.
+
+    `timestamp_ms` is the time of that state, or None before the first complete set of barriers."""
 
     sequences: Mapping[str, int]
     timestamp_ms: int | None
@@ -49,8 +47,9 @@ class VisibleCut:
 def missing_changes(
     sources: frozenset[str], captured: Mapping[str, CapturedPosition], visible: Mapping[str, int]
 ) -> int | None:
-    """Return the number of changes of an index's sources that are committed and may not be visible; None during a
-    snapshot of a source's table, or if nothing is known."""
+    """Return the number of changes that are committed at an index's sources and may not be visible yet.
+
+    None if it is unknown, and during a snapshot of a source's table."""
     lacking = 0
     for source in sources:
         position = captured.get(source)
@@ -63,7 +62,7 @@ def missing_changes(
 
 
 def reported(one: IndexStatus) -> str:
-    """Format the progress of an index for people."""
+    """Format the progress of an index as text."""
     if one.quiet is not None:
         return f"complete; nothing new for {one.quiet:.0f} s"
     if one.behind is None:
@@ -83,11 +82,11 @@ def index_statuses(
     missing: Callable[[Index], int | None],
     now_ms: int,
 ) -> list[IndexStatus]:
-    """Return the status of each index of a topology, then of its peers without an index.
+    """Return the status of each index of a topology, then of peers that belong to no index.
 
-    `generation` is called by index, `announced` by peer, `collections` by peer and live collection. `visible_ms`,
-    called by collection, is the timestamp of the cut that queries see. `missing` is `missing_changes` of an index.
-    """
+    The functions are called with: an index name (`generation`), a peer (`announced`), a peer and the live collection
+    (`collections`), a collection (`visible_ms`), and an index (`missing`). `visible_ms` returns the time up to which
+    queries see everything, `missing` the number of `missing_changes`."""
     found: list[IndexStatus] = []
     for index in topology.indexes.values():
         name = peer(topology.name, index.name, generation(index.name))

@@ -26,19 +26,20 @@ _LATELY = 100  # records of a source: a few seconds of a busy one
 
 
 def captured_positions(topology: Topology) -> dict[str, CapturedPosition]:
-    """Return the newest position by source; sources without a position are absent. Reads the ends of the compacted
-    topic. Raises Retriable."""
+    """Return the newest position of each source that has one. Reads only the ends of the compacted topic.
+
+    Raises Retriable while Kafka is unavailable."""
     with PositionsReader(topology) as reader:
         return reader.read()
 
 
 def positions_watched(topology: Topology, every: float = 1.0) -> Watch[dict[str, CapturedPosition]]:
-    """Return a watch of the newest positions."""
+    """Return a background poller of the newest positions, which polls every `every` seconds."""
     return Watch(PositionsReader(topology).read, name="positions", every=every)
 
 
 class PositionsReader:
-    """Reads the positions repeatedly over one connection, each time only new records; a context manager."""
+    """Reads positions repeatedly over one connection, each time only the new records. A context manager."""
 
     def __init__(self, topology: Topology) -> None:
         self._servers, self._topic = topology.log.brokers, positions_topic(topology.name)
@@ -57,7 +58,7 @@ class PositionsReader:
         self._found, self._lately = {}, {}
 
     def read(self) -> dict[str, CapturedPosition]:
-        """See `captured_positions`."""
+        """Return the newest position of each source that has one, like `captured_positions`."""
         try:
             if self._consumer is None:
                 self._consumer = KafkaConsumer(
@@ -73,7 +74,7 @@ class PositionsReader:
             raise Retriable(f"Kafka at {self._servers}: {error}", "tailorbird stack status") from error
 
     def lately(self, source: str) -> Sequence[CapturedPosition]:
-        """Return the newest positions of a source that `read` found, at most a hundred, in order and without gaps."""
+        """Return at most a hundred of a source's newest positions that `read` has found, in order and without gaps."""
         newest = [self._found[source]] if source in self._found else []
         return tuple(self._lately.get(source) or newest)
 
@@ -102,7 +103,7 @@ class PositionsReader:
 
 
 def position_of(value: dict[str, Any], offset: int) -> CapturedPosition:
-    """Convert a record of the positions topic. Raises KeyError if it is not one."""
+    """Parse a record of the positions topic. Raises KeyError if it is not a position."""
     position, state = value["position"], value.get("state", {})
     repairs = state.get("mends", {})
     repairing = {**repairs.get("tables", {}), **repairs.get("again", {})}

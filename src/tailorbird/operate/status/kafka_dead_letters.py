@@ -1,4 +1,4 @@
-"""Read the dead-letter topic, and write settlements to it."""
+"""Read the dead-letter topic, and write records that settle dead letters."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ _IDS_A_RECORD = 5000
 
 
 class DeadLetterReader:
-    """Reads the dead letters of a topology, and new ones later; close it.
+    """Reads the dead letters of a topology; each call of `read` adds the new ones. Close it at the end.
 
-    It reads committed records only. `read` raises Retriable while Kafka is unavailable; the next call continues.
-    """
+    Only committed records are read. `read` raises Retriable while Kafka is unavailable; the next call continues."""
 
     def __init__(self, topology: Topology, dead_letters: DeadLetterList) -> None:
         self._servers, self._topic = topology.log.brokers, dead_letter_topic(topology.name)
@@ -47,7 +46,7 @@ class DeadLetterReader:
             self._consumer = None
 
     def read(self) -> DeadLetterList:
-        """Return all dead letters that are committed now."""
+        """Return all dead letters that are committed by now."""
         with _translated(self._servers, "the dead letters cannot be read"):
             if self._consumer is None:
                 self._consumer = _consumer(self._servers)
@@ -63,8 +62,9 @@ class DeadLetterReader:
 
 
 def records_between(consumer: Consumer, topic: str, starts: Mapping[int, int | None]) -> Iterator[DeadLetterRecord]:
-    """Yield the current records of the partitions from offsets on (None: the beginning). Raises KafkaException if Kafka
-    does not answer."""
+    """Yield the records of partitions from the given offsets (None: the beginning) to the current end.
+
+    Raises KafkaException if Kafka does not answer."""
     if not starts:
         return
     consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING if at is None else at) for p, at in starts.items()])
@@ -89,8 +89,10 @@ def records_between(consumer: Consumer, topic: str, starts: Mapping[int, int | N
 
 
 def settle(topology: Topology, dead_letters: Sequence[DeadLetterRow], how: str) -> None:
-    """Write that dead letters are settled; returns when Kafka has acknowledged it. Raises Retriable while Kafka is
-    unavailable."""
+    """Write records that settle dead letters, and return once Kafka has acknowledged them. `how` is stored as the
+    reason.
+
+    Raises Retriable while Kafka is unavailable."""
     servers, failed = topology.log.brokers, []
 
     def reported(error: KafkaError | None, _: object) -> None:
@@ -108,8 +110,10 @@ def settle(topology: Topology, dead_letters: Sequence[DeadLetterRow], how: str) 
 
 
 def records_at(topology: Topology, places: Iterable[tuple[int, int]]) -> dict[tuple[int, int], DeadLetterRecord]:
-    """Return the records at (partition, offset). Records that retention has removed, and the offset -1, are absent.
-    Raises Retriable."""
+    """Return the records at the given (partition, offset). Records that retention removed are missing, as is offset
+    -1.
+
+    Raises Retriable while Kafka is unavailable."""
     wanted, found = {place for place in places if place[0] >= 0}, {}
     servers, topic = topology.log.brokers, dead_letter_topic(topology.name)
     with _translated(servers, "the dead letters cannot be read"), _closing(_consumer(servers)) as consumer:
@@ -121,7 +125,7 @@ def records_at(topology: Topology, places: Iterable[tuple[int, int]]) -> dict[tu
 
 
 def newest_schemas(topology: Topology) -> dict[TableId, TableSchema]:
-    """Return the newest schema of each captured table that capture has published. Raises Retriable."""
+    """Return the newest published schema of each captured table. Raises Retriable while Kafka is unavailable."""
     servers, topic = topology.log.brokers, schemas_topic(topology.name)
     found: dict[TableId, TableSchema] = {}
     with _translated(servers, "the schemas cannot be read"), _closing(_consumer(servers)) as consumer:
@@ -136,7 +140,7 @@ def newest_schemas(topology: Topology) -> dict[TableId, TableSchema]:
 
 
 def dead_letters_watched(topology: Topology, every: float = 3.0) -> Watch[list[OpenDeadLetters]]:
-    """Return a watch of the number of open dead letters."""
+    """Return a background poller of the numbers of open dead letters."""
     reader = DeadLetterReader(topology, DeadLetterList(topology.name, keep=0))
     return Watch(lambda: reader.read().waiting, name="dead letters", every=every)
 
@@ -144,7 +148,7 @@ def dead_letters_watched(topology: Topology, every: float = 3.0) -> Watch[list[O
 def dead_letters_listed(
     topology: Topology, *, keep: int, every: float = 3.0
 ) -> Watch[tuple[Sequence[OpenDeadLetters], Sequence[DeadLetterRow]]]:
-    """Return a watch of the number of open dead letters, and at most `keep` of them, newest first."""
+    """Return a background poller of the numbers of open dead letters, and of at most `keep` of them, newest first."""
     reader = DeadLetterReader(topology, DeadLetterList(topology.name, keep=keep))
 
     def read() -> tuple[Sequence[OpenDeadLetters], Sequence[DeadLetterRow]]:
@@ -155,7 +159,7 @@ def dead_letters_listed(
 
 
 def waiting_dead_letters(topology: Topology, stage: str, of: str) -> list[DeadLetterRow]:
-    """Return the open dead letters of a table or an index, newest first. Raises Retriable."""
+    """Return the open dead letters of a table or index, newest first. Raises Retriable while Kafka is unavailable."""
     with DeadLetterReader(topology, DeadLetterList(topology.name)) as reader:
         return [one for one in reader.read().dead_letters if (one.stage, one.of) == (stage, of)]
 

@@ -1,7 +1,4 @@
-"""Startup messages of `tailorbird run`: started processes, progress of snapshots, and first rows.
-
-Times are seconds of a monotonic clock.
-"""
+"""Messages of `tailorbird run` at the start: started processes, progress of snapshots, and first rows."""
 
 from __future__ import annotations
 
@@ -19,8 +16,9 @@ _FIRST = {
 
 
 class Milestones:
-    """Reports each event once: a changed state or error, the first rows of a table and an index; and the progress of
-    snapshots every five seconds."""
+    """Reports each event once: a changed state or error, and the first rows of each table and index.
+
+    The progress of snapshots is reported every five seconds."""
 
     def __init__(self, now: float) -> None:
         self._began, self._reported_at = now, now
@@ -29,7 +27,7 @@ class Milestones:
         self._reading: set[str] = set()
 
     def news(self, parts: Iterable[PartStatus], snapshots: Sequence[SnapshotProgress], now: float) -> list[str]:
-        """Return the lines to print now."""
+        """Return the new lines to print. `now` is the time of a monotonic clock, in seconds."""
         lines: list[str] = []
         for one in parts:
             if self._before.get(one.part) != (one.state, one.error):

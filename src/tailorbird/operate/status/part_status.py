@@ -25,14 +25,16 @@ _STARTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartStatus:
-    """One process that a topology needs.
+    """Status of one process (part) that a topology needs.
 
-    `state`: `moving`, `starting`, `stuck` and `unavailable` according to its `/health`; `silent`: it runs and does not
-    answer; `stopped`: a signal has stopped it; `unknown`: it runs without a health port; `down`: it ran here, and does
-    not run now; `elsewhere`: it does not run here, and there is no sign that it should. `reason` explains the state,
-    `seconds` is how long it has run (None: it does not run), `error` is the last one that ended it, `remedy` a command.
-    `more`: further values of its health and metrics, e.g. position, restarts, dead letters, lag.
-    """
+    - `moving`, `starting`, `stuck`, `unavailable`: as its `/health` reports.
+    - `silent`: it runs and does not answer. `unknown`: it runs without a health port.
+    - `stopped`: a signal has stopped it. `down`: it ran on this machine, and does not run now.
+    - `elsewhere`: it does not run on this machine, and there is no sign that it should.
+
+    `reason` explains the state. `seconds` is how long it has run (None: it does not run). `error` is the last one
+    that ended it, `remedy` a command. `more` has other values of its health and metrics, such as position, restarts
+    and lag."""
 
     part: str
     state: str
@@ -45,12 +47,12 @@ class PartStatus:
 
     @property
     def moves(self) -> bool:
-        """Return whether it needs no action. A process that restarts after an error does not count."""
+        """Return whether the process needs no action. False for one that restarts after an error."""
         return self.state in ("moving", "unknown", "elsewhere") or (self.state == "starting" and not self.error)
 
 
 def parts_of(topology: Topology) -> list[str]:
-    """Return the parts that must run, in the order of the flow."""
+    """Return the names of the processes that a topology needs, in the order of the data flow."""
     captures = [f"capture {name}" for name, source in topology.sources.items() if source.agent is None]
     proving = ["ledger"] * topology.keeps_ledger + ["checks"] * bool(topology.checks)
     joins = [f"join {name}" for name in topology.tables]
@@ -66,12 +68,11 @@ def part_statuses(
     *,
     now_ms: int,
 ) -> list[PartStatus]:
-    """Return the status of each process of each part, and of each part without a process. `health` and `figures` are
-    answers by port.
+    """Return the status of each process. A needed process that does not run has a status, too.
 
-    A dashboard is reported if it runs or was killed here, because no topology needs one. The same holds for a ledger
-    that no check reads, and for servers of external clients.
-    """
+    `health` and `figures` are the answers of `/health` and `/metrics` by port. A dashboard is optional, so it is
+    reported only if it runs or was killed here. The same holds for a ledger that no check reads, and for servers of
+    external clients."""
     found = []
     more = [one.part for one in running if one.part.partition(" ")[0] in ("dashboard", "ledger", "checks", "maxscale")]
     for part in dict.fromkeys((*parts_of(topology), *more)):
@@ -158,7 +159,7 @@ def _ago(milliseconds: float) -> str:
 
 
 def lines_of(one: PartStatus) -> list[str]:
-    """Format the status for people: one line, and below it the last error and the remedy if there are any."""
+    """Format a status as text: one line, followed by the last error and the remedy, if any."""
     since = "" if one.seconds is None else f" (for {_ago(1000 * one.seconds)})"
     reported = [(name.replace("_", " "), _shown(name, value)) for name, value in one.more.items() if name != "head"]
     more = "".join(f", {name} {value}" for name, value in reported)

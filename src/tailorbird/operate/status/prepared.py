@@ -1,4 +1,5 @@
-"""XA transactions that are prepared at a source and not committed yet. Their rows are not published."""
+"""XA transactions that are prepared at a source and not committed yet. Their rows are not published until the
+commit."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Watch(Generic[T]):
-    """Polls every few seconds in a daemon thread; `last` never blocks."""
+    """Polls a server every few seconds in a daemon thread. `last` never blocks."""
 
     def __init__(self, ask: Callable[[], T], *, name: str, every: float) -> None:
         self._ask, self._every = ask, every
@@ -20,7 +20,7 @@ class Watch(Generic[T]):
         threading.Thread(target=self._look, name=name, daemon=True).start()
 
     def last(self) -> T | None:
-        """Return the last answer; None before the first one, and if the server was unavailable at the last poll."""
+        """Return the answer of the last poll. None before the first answer, and if the last poll failed."""
         return self._last
 
     def _look(self) -> None:

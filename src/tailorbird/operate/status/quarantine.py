@@ -1,8 +1,7 @@
-"""Tables in quarantine, reported with the dead letters: all rows of each are held until its columns are known.
+"""Report tables in quarantine as dead letters: all their rows are held back until their columns are known.
 
-Tables that are left out are reported, too; they are read when the reason no longer holds. Captures repeat both with
-each position. So nothing is counted or read again for this report, and it does not expire with the raw events.
-"""
+Tables that are left out are reported, too: they are read once the reason has gone. Captures repeat both lists with
+each position. So this report reads nothing else, and it does not expire with the raw events."""
 
 from __future__ import annotations
 
@@ -15,8 +14,8 @@ from tailorbird.operate.status.dead_letters import LEFT_OUT, QUARANTINE, DeadLet
 
 
 def quarantined(positions: Mapping[str, CapturedPosition]) -> list[OpenDeadLetters]:
-    """Return the number of raw events by captured table, then the tables that are left out, with the number of skipped
-    rows."""
+    """Return the number of raw events of each table in quarantine, then of skipped rows of each table that is left
+    out."""
     kept = [
         OpenDeadLetters(stage=QUARANTINE, of=one.of, dead_letters=one.count, reason=one.reason)
         for one in quarantine_dead_letters(positions)
@@ -34,7 +33,7 @@ def _reason(left: LeftOutTable) -> str:
 
 
 def quarantine_dead_letters(positions: Mapping[str, CapturedPosition]) -> list[DeadLetterRow]:
-    """Return one dead letter for each table; `count` is the number of its raw events."""
+    """Return one dead letter per table in quarantine. Its `count` is the number of raw events."""
     found = []
     for source, position in sorted(positions.items()):
         for name, kept in sorted(position.quarantine.items()):

@@ -1,4 +1,4 @@
-"""Plan how to process dead letters again, if that is possible and safe."""
+"""Plan how dead letters are processed again, where that is possible and safe."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _PLAIN = {"int8", "int16", "int32", "int64", "uint64", "decimal", "string"}
 
 @dataclass(slots=True, kw_only=True)
 class Replay:
-    """Actions for dead letters.
+    """The actions that process dead letters again.
 
-    `rereads`: captured table → conditions, one per row, empty for the whole table. `rows`: index → row keys to index
-    again. `by_hand`: dead letters that an operator must settle, each with the remedy. `done`: the dead letters that the
-    other actions settle, by captured table or index.
-    """
+    - `rereads`: captured table → SQL conditions, one per row to read again; an empty list means the whole table.
+    - `rows`: index → row keys to index again.
+    - `by_hand`: dead letters that only the user can settle, each with the remedy.
+    - `done`: captured table or index → the dead letters that these actions settle."""
 
     rereads: dict[TableId, list[str]] = field(default_factory=dict)
     rows: dict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))
@@ -39,11 +39,10 @@ def replay_of(
     dead_letters: Iterable[tuple[DeadLetterRow, Mapping[str, Any]]],
     schemas: Mapping[TableId, TableSchema],
 ) -> Replay:
-    """Return the actions for dead letters, each given with its value. `schemas` are the newest of the captured tables.
+    """Return the actions for dead letters. Each comes with the JSON of its record.
 
-    A row is read again by its key. A table is read in full if a key is unknown, or if the dead letter is a delete: only
-    a full snapshot detects deleted rows.
-    """
+    `schemas` are the newest schemas of the captured tables. A row is read again by its key. The whole table is read
+    if a key is unknown, or if the dead letter is a delete, because only a full snapshot detects deleted rows."""
     replay = Replay()
     found: dict[TableId, list[str | None]] = defaultdict(list)
     for dead_letter, reported in dead_letters:
@@ -65,15 +64,16 @@ def replay_of(
 
 
 def where_of(conditions: Sequence[str]) -> str:
-    """Return the condition of a snapshot that reads some rows; empty for all."""
+    """Return the WHERE condition of a snapshot that reads only some rows. Empty for the whole table."""
     return " OR ".join(f"({each})" for each in conditions)
 
 
 def condition_of(
     dead_letter: DeadLetterRow, reported: Mapping[str, Any], schema: TableSchema | None, *, postgres: bool = False
 ) -> str | None:
-    """Return SQL that selects the record's row by its key, in its server's syntax; None if the whole table must be
-    read."""
+    """Return the SQL condition that selects a record's row by key, in the syntax of its server.
+
+    `reported` is the JSON of the record. None if the whole table must be read."""
     if schema is None or not schema.primary_key:
         return None
     values = reported.get("values") if dead_letter.stage == "capture" else _key_of(reported)
@@ -97,7 +97,8 @@ def condition_of(
 
 
 def _key_of(reported: Mapping[str, Any]) -> object:
-    """Return the key of a record of a change topic, as capture writes it; None for a delete or an unreadable record."""
+    """Return the key in the JSON of a dead letter, as capture publishes it. None for a delete or an unreadable
+    record."""
     try:
         envelope = json.loads(base64.b64decode(str(reported.get("value") or "")))
         found: object = json.loads(base64.b64decode(str(reported.get("key") or "")))
@@ -107,8 +108,7 @@ def _key_of(reported: Mapping[str, Any]) -> object:
 
 
 def _cannot_be_asked(source: Source) -> bool:
-    """Return the reason why single rows cannot be read again, if a signal would do nothing or something else; else
-    None."""
+    """Return whether a source does not support reading single rows again: it is polled, or others capture it."""
     return source.poll is not None or source.is_only_reported
 
 

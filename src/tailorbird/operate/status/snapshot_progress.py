@@ -1,4 +1,4 @@
-"""Progress of snapshots and their remaining time, from what captures commit with their rows."""
+"""Progress of snapshots and their remaining time. Captures commit the progress together with the rows."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ TIMEOUT = 10.0  # seconds until a requested snapshot must have started
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotProgress:
-    """One table's snapshot: rows read, the approximate total (None: unknown), and the remaining seconds (None:
-    unknown)."""
+    """The snapshot of one table: rows read, estimated total, and remaining seconds. None means unknown."""
 
     table: str
     rows: int
@@ -25,7 +24,7 @@ class SnapshotProgress:
 
 
 def progress_of(positions: Mapping[str, CapturedPosition], now_ms: float) -> list[SnapshotProgress]:
-    """Return the running snapshots by name; `now_ms` is the present."""
+    """Return the running snapshots, sorted by table name. `now_ms` is the current time."""
     found: list[SnapshotProgress] = []
     for source, position in sorted(positions.items()):
         for name, entry in sorted(position.snapshots.items()):
@@ -47,7 +46,7 @@ def shown(one: SnapshotProgress) -> str:
 
 @contextmanager
 def bars() -> Iterator[Callable[[Iterable[SnapshotProgress]], None]]:
-    """Yield a function that draws a progress bar for each snapshot it is called with."""
+    """Context manager: yield a function that draws a progress bar for each snapshot that is passed to it."""
     known: dict[str, TaskID] = {}
     with Progress(BarColumn(), TextColumn("{task.description}")) as drawn:
 

@@ -1,4 +1,4 @@
-"""Read an index's barriers: the source positions that every query sees."""
+"""Read the barriers of an index, which contain the source positions that queries see."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ from tailorbird.operate.status.index_status import VisibleCut
 
 
 def visible_sequences(collection_url: str, session: requests.Session | None = None) -> dict[str, int]:
-    """Return the sequence of each source up to which every change is visible to queries; empty before the first full
-    cut."""
+    """Return, by source, the sequence up to which queries see every change. Empty before every salt bucket has a
+    barrier."""
     return {name: int(one["sequence"]) for name, one in visible_positions(collection_url, session).items()}
 
 
 def visible_cuts(topology: Topology) -> dict[str, VisibleCut]:
-    """Return the cut that queries of each index over a Tailorbird table see. Raises Retriable while Solr is
-    unavailable."""
+    """Return what queries of each index over a joined table see. Raises Retriable while Solr is unavailable."""
     with reading_session(topology.solr) as session:
         return {
             one.name: VisibleCut(
@@ -38,11 +37,9 @@ def visible_cuts(topology: Topology) -> dict[str, VisibleCut]:
 
 
 def visible_positions(collection_url: str, session: requests.Session | None = None) -> dict[str, Mapping[str, Any]]:
-    """Return the position of each source (sequence, gtid_set, offset) up to which all is visible; empty before the
-    first cut.
+    """Return, by source, the position (sequence, gtid_set, offset) up to which queries see everything.
 
-    A cut is visible when the barrier of every salt bucket is: the minimum over the buckets counts.
-    """
+    It is the minimum over the barriers of all salt buckets. Empty before every bucket has a barrier."""
     try:
         found = pysolr.Solr(collection_url, timeout=10, session=session).search(
             "*:*", fq=f"{fields.KIND}:{fields.BARRIER}", fl=f"{fields.BUCKETS},{fields.POSITIONS}", rows=300

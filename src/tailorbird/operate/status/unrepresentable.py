@@ -1,7 +1,7 @@
-"""Values that a column's type cannot represent, for `status`: they are published as NULL or as text, and counted.
+"""Values that a column's type cannot represent. They are published as NULL or as text, and `status` shows their
+number.
 
-No row is missing because of them, so they are not faults. The count shows where to look.
-"""
+No row is missing because of them, so they are not faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from tailorbird.operate.status.captured_position import CapturedPosition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnrepresentableValues:
-    """Values of one captured table that were published in another form, by column, since its capture started."""
+    """The number of such values of one captured table, by column, since its capture started.
+
+    `setting` is the topology's setting that chose NULL or text."""
 
     table: str
     setting: str
@@ -22,7 +24,7 @@ class UnrepresentableValues:
 
 
 def stood_in(topology: Topology, positions: Mapping[str, CapturedPosition]) -> Iterator[UnrepresentableValues]:
-    """Yield the tables that have such values, in order."""
+    """Yield the captured tables that have such values, in order."""
     for source, position in sorted(positions.items()):
         for table, columns in sorted(position.unrepresentable.items()):
             setting = topology.sources[source].unrepresentable
@@ -32,7 +34,7 @@ def stood_in(topology: Topology, positions: Mapping[str, CapturedPosition]) -> I
 
 
 def stood_in_line(one: UnrepresentableValues) -> str:
-    """Format the line for people."""
+    """Format the values of one table as a line of text."""
     form = "NULL, or as text in columns of a text type" if one.setting == "text" else "NULL"
     columns = ", ".join(f"{name} {count}" for name, count in one.columns.items())
     return f"table {one.table}: values published as {form}, since their types cannot represent them: {columns}"

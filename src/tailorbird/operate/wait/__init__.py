@@ -1,1 +1,1 @@
-"""Read your writes: wait until the log, a table or an index contains what a source has committed."""
+"""Implement `tailorbird wait`: wait until the log, a table or an index contains a commit of a source."""

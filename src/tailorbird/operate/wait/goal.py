@@ -1,11 +1,12 @@
-"""Goal of a wait, and the conditions under which it is reached.
+"""The goal of a wait, and the conditions under which it is reached.
 
-A goal is a place in a source's log. A positions record of the capture represents it if that record and all later ones
-are at or after the goal, and no row of the source is being read again or held back. Then every change up to the goal is
-in the log. A table shows all of them once its barrier names this record or a later one, and an index once every
-bucket's barrier does. Records are distinguished by their offset. Their sequence decreases when a source is rewound, and
-does not increase for transactions that change no captured row.
-"""
+A goal is a position in a source's log. The capture writes records with its own position to the positions topic. A
+record covers the goal if it and all later records are at or after the goal, and if no row of the source is being
+read again or held back. Every change up to the goal is then in Kafka.
+
+A joined table shows these changes once its barrier names that record or a later one. An index does once the barriers
+of all salt buckets do. Records are identified by their offset. The sequence would not do: it decreases when a source
+is rewound, and stays the same for transactions without captured rows."""
 
 from __future__ import annotations
 
@@ -25,12 +26,12 @@ UNTIL: tuple[Until, ...] = get_args(Until)
 
 
 class NotYet(TailorbirdError):
-    """The timeout passed before the goal was reached. The message names what was waited for."""
+    """Raised when the timeout passes before the goal is reached. The message says what is still missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """All that a source has committed up to `position`, which has a GTID set, or a file and a place in it, or both."""
+    """All that a source committed up to `position`, which has a GTID set, a place in a log file, or both."""
 
     source: str
     position: Position
@@ -42,7 +43,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReachedGoal:
-    """A goal that was reached after so many seconds; `offset` of the positions record that represents it."""
+    """A goal that was reached after `seconds`. `offset` is that of the positions record that covers it."""
 
     source: str
     until: Until
@@ -51,8 +52,7 @@ class ReachedGoal:
 
 
 def goal_of(topology: Topology, source: str, gtid_set: str) -> Goal:
-    """Return the goal that a user names. Raises UsageError for a source without such a log, or a text that is not a
-    GTID set."""
+    """Return the goal for a GTID set. Raises UsageError for a polled source, and for text that is not a GTID set."""
     binlog_source(topology, source)
     try:
         if not gtid_set or not parse_gtid_set(gtid_set):
@@ -64,7 +64,7 @@ def goal_of(topology: Topology, source: str, gtid_set: str) -> Goal:
 
 
 def binlog_source(topology: Topology, source: str) -> None:
-    """Raise UsageError unless the topology captures the source by its log."""
+    """Raise UsageError unless the topology captures the source from its log."""
     if source not in topology.sources:
         raise UsageError(f"{topology.file} has no source {source}", "--source " + " | ".join(topology.sources))
     if topology.sources[source].poll is not None:
@@ -73,8 +73,10 @@ def binlog_source(topology: Topology, source: str) -> None:
 
 
 def targets(topology: Topology, source: str, until: Until, table: str | None) -> tuple[str, ...]:
-    """Return the tables or indexes that show a source's rows and report their progress. Raises UsageError if there are
-    none."""
+    """Return the tables (or with `until` = index, the indexes) that contain the source's rows and report their
+    progress.
+
+    `table` restricts them to one table. Raises UsageError if there are none."""
     if until == "log":
         return ()
     if table is not None and table not in topology.tables:
@@ -96,11 +98,9 @@ def targets(topology: Topology, source: str, until: Until, table: str | None) ->
 
 
 def logged(goal: Goal, records: Sequence[CapturedPosition]) -> CapturedPosition | None:
-    """Return the oldest positions record since which every record represents the goal; None if the newest does not.
+    """Return the oldest positions record from which on all records cover the goal. None if the newest does not.
 
-    `records` are a source's newest, in order. For a goal that was already reached, barriers reach an older record
-    sooner than the newest one.
-    """
+    `records` are the source's newest, in order. The oldest one is best, because barriers reach it first."""
     found = None
     for record in reversed(records):
         if not _stands_for(goal, record):
@@ -119,11 +119,10 @@ def _stands_for(goal: Goal, record: CapturedPosition) -> bool:
 
 
 def shows(reported: Mapping[str, Mapping[str, Any]], goal: Goal, record: CapturedPosition) -> bool:
-    """Return whether barriers with these positions are at or after the positions record that represents a goal.
+    """Return whether barriers with the positions `reported` are at or after the record that covers the goal.
 
-    A later record may belong to a source that was rewound in the meantime and publishes old changes again. Then its
-    place is before the goal, or, for a source without GTIDs, its sequence is before the record's.
-    """
+    A later record may belong to a source that was rewound since, and publishes old changes again. Such a record is
+    recognized because its position is before the goal or, without GTIDs, because its sequence is smaller."""
     if goal.source not in reported or int(reported[goal.source]["offset"]) < record.offset:
         return False
     barrier = reported[goal.source]
@@ -138,7 +137,7 @@ def shows(reported: Mapping[str, Mapping[str, Any]], goal: Goal, record: Capture
 def lacking(
     goal: Goal, until: Until, seconds: float, behind: Sequence[str], captured: CapturedPosition | None
 ) -> NotYet:
-    """Return the error for a timeout. `behind` are the tables or indexes that lack the goal; none if the log lacks
+    """Return the error for a timeout. `behind` are the tables or indexes that lack the goal; empty if the log lacks
     it."""
     if behind:
         what = f"{until} {', '.join(behind)}"

@@ -1,4 +1,4 @@
-"""Wait on the real log, tables and indexes, over connections that are kept from one wait to the next."""
+"""Wait on real Kafka, HBase and Solr. Connections are kept from one wait to the next."""
 
 from __future__ import annotations
 
@@ -40,18 +40,17 @@ def wait(
     topology: str, source: str, *, gtid_set: str | None = None, until: Until = "index", table: str | None = None,
     timeout: float = 60.0,
 ) -> ReachedGoal:  # fmt: skip
-    """Wait until everything that a source has committed (or a GTID set or LSN of it) can be read.
+    """Wait until everything that a source has committed can be read, or up to a GTID set or LSN of that source.
 
-    `topology` is the YAML file. `gtid_set` None means the current position of the source. Raises NotYet after `timeout`
-    seconds. Use one `Waiter` for many waits.
-    """
+    `topology` is the path of the YAML file. Without `gtid_set`, the current position of the source is used. Raises
+    NotYet after `timeout` seconds. For many waits use one `Waiter`."""
     with Waiter(load_serving(topology)) as waiter:
         goal = waiter.now(source) if gtid_set is None else waiter.goal(source, gtid_set)
         return waiter.wait(goal, until=until, table=table, timeout=timeout)
 
 
 class Waiter:
-    """Waits, one after the other, for goals of a topology's sources; a context manager, for one thread."""
+    """Waits for commits of a topology's sources, one wait at a time. A context manager, for one thread."""
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
@@ -69,13 +68,14 @@ class Waiter:
         self._solr.close()
 
     def now(self, source: str) -> Goal:
-        """Return the current position of the source as a goal. Raises Retriable while it is unavailable, UsageError if
-        it is polled."""
+        """Return the current position of the source as a goal.
+
+        Raises Retriable while the source is unavailable, UsageError if it is polled."""
         binlog_source(self.topology, source)
         return Goal(source=source, position=log_end(self.topology.sources[source])())
 
     def goal(self, source: str, position: str) -> Goal:
-        """Return the goal for a GTID set, or the LSN of a commit on PostgreSQL. Raises UsageError for any other
+        """Return the goal for a GTID set, or on PostgreSQL for the LSN of a commit. Raises UsageError for other
         text."""
         binlog_source(self.topology, source)
         named = self.topology.sources[source]
@@ -92,11 +92,10 @@ class Waiter:
     def wait(
         self, goal: Goal, *, until: Until = "index", table: str | None = None, timeout: float = 60.0
     ) -> ReachedGoal:
-        """Return when the log, the tables (or `table`) or the indexes show all of a goal. Raises NotYet after
-        `timeout`.
+        """Return when the log, the tables (or only `table`) or the indexes show everything up to the goal.
 
-        A server that is unavailable is polled again. After the timeout, its last error is raised instead of NotYet.
-        """
+        Raises NotYet after `timeout` seconds. An unavailable server is polled again; if it stays unavailable, its
+        last error is raised instead."""
         begun = time.monotonic()
         left = list(targets(self.topology, goal.source, until, table))
         captured: CapturedPosition | None = None
