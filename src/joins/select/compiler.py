@@ -32,10 +32,9 @@ _MOST_NUMBERS = 0x7F
 
 
 def compile_plan(topology: Topology, table: Table, schemas: Mapping[TableId, TableSchema]) -> Plan:
-    """Return the plan of a table's query. Raises TopologyError for errors in the query or its row key.
+    """Return the plan of a table's query, whose row key is proved to be unique (`joins.select.rowkey`).
 
-    `schemas` must have every table that `joins.select.parser.tables_of` returns. The row key is proved to identify
-    the rows of the result (`joins.select.rowkey`)."""
+    `schemas` must have every table of `joins.select.parser.tables_of`. Raises TopologyError for errors in the query."""
     bound = Binder(topology, schemas).query(parse_query(topology, table))
     return _Planner(topology, table, schemas).plan(bound)
 
@@ -51,7 +50,7 @@ def ties_of(topology: Topology, table: Table, schemas: Mapping[TableId, TableSch
 
 
 class _Planner:
-    """Stage 4: makes fragments of bound queries. A fragment is added before the fragment that reads its rows."""
+    """Stage 4: makes fragments of bound queries. Each fragment is added before the one that reads its rows."""
 
     def __init__(self, topology: Topology, table: Table, schemas: Mapping[TableId, TableSchema]) -> None:
         self.topology, self.table, self.schemas = topology, table, schemas
@@ -97,7 +96,7 @@ class _Planner:
     # -- captured tables
 
     def _sources(self, bound: BoundTree) -> dict[TableId, PlanSource]:
-        """Return the captured tables that the query reads anywhere, with the union of the used columns of each."""
+        """Return the captured tables that the query reads anywhere, each with the columns that it uses."""
         used: dict[TableId, set[str]] = {}
         places: dict[TableId, Place] = {}
         for tree in _trees(bound):
