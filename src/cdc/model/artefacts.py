@@ -1,9 +1,5 @@
-"""Folders of the published artefacts of the local stack: names only, without any disk access.
-
-`tailorbird.devtools` downloads the bundles and `joins` reads one of them (Spark's Kafka connector). Neither may import
-the other, so they share the naming here. The folder of a bundle contains its version, so that versions never mix. The
-folder exists only when it is complete, because it is renamed into place.
-"""
+"""Cache folders of downloaded files (Kafka, HBase, Solr, Spark's connector, Java): their paths, without any disk
+access."""
 
 from __future__ import annotations
 

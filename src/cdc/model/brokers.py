@@ -46,8 +46,8 @@ class KafkaSecurity:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Brokers:
-    """Addresses of a cluster, `host:port,…`, and the login. Its text is the addresses, so that no message has a
-    secret."""
+    """Addresses of a Kafka cluster, `host:port,…`, and the credentials. `str()` and `repr()` contain only the
+    addresses."""
 
     servers: str
     security: KafkaSecurity | None = None
@@ -86,8 +86,10 @@ class Brokers:
         return found
 
     def java_secrets(self, certificates: str = "", key: str = "") -> dict[str, str]:
-        """Return the secret properties for that file. `certificates` and `key` (PKCS #8, not encrypted) are PEM
-        texts."""
+        """Return the properties with secrets, for the file that `java` refers to.
+
+        `certificates` (trusted) and `key` (PKCS #8, not encrypted) are PEM texts.
+        """
         one = self.security
         values = {"ssl.keystore.certificate.chain": certificates, "ssl.keystore.key": key}
         if one is not None and one.mechanism is not None:
@@ -97,7 +99,7 @@ class Brokers:
         return {name: values[name] for name in self._secret_names()}
 
     def _secured(self, names: Mapping[str, str]) -> dict[str, Any]:
-        """Return the values of `security` under a client's own names."""
+        """Return the fields of `security` that are set, under a client's own names; `names` maps field → name."""
         found = {} if self.security is None else asdict(self.security)
         return {names[name]: value for name, value in found.items() if value is not None}
 
@@ -111,11 +113,11 @@ class Brokers:
 
 
 def refuses(name: str, message: str) -> bool:
-    """Return whether an error of librdkafka, by its name and message, means that either side rejects the other's
-    credentials.
+    """Return whether an error of librdkafka, by its name and message, means that credentials were rejected, on either
+    side.
 
-    In TLS 1.3 a broker verifies a client's certificate after the handshake, so its alert ends a connection that seemed
-    open.
+    In TLS 1.3 a broker verifies a client's certificate after the handshake. So its alert closes a connection that
+    seemed established, and librdkafka reports a transport error.
     """
     return name in ("_AUTHENTICATION", "_SSL") or (name == "_TRANSPORT" and "SSL alert" in message)
 

@@ -1,8 +1,4 @@
-"""Differences that a collation of MySQL or MariaDB ignores, by its name.
-
-Sources: MySQL's reference manual, "Collation Naming Conventions" and "Trailing Space Handling in Comparisons":
-collations of UCA 9.0.0, `…_0900_…`, are NO PAD, and so are MariaDB's `…_nopad_…`; all others compare as if padded.
-"""
+"""Differences between texts (case, accents, trailing spaces) that a MySQL or MariaDB collation ignores, by its name."""
 
 from __future__ import annotations
 
@@ -31,13 +27,14 @@ def folds(collation: str | None) -> tuple[Fold, ...]:
 
 
 def listed(found: tuple[Fold, ...]) -> str:
-    """Return them as text: `case, accents and trailing spaces`."""
+    """Join differences into a text for people: `case, accents and trailing spaces`."""
     *most, last = found
     return f"{', '.join(most)} and {last}" if most else last
 
 
 def exact_collation(collation: str) -> str:
-    """Return the collation of the same character set that compares code points."""
+    """Return the collation of the same character set that compares texts by code points (`utf8mb4_bin` for
+    `utf8mb4_…`)."""
     charset = collation.lower().partition("_")[0]
     if charset == "uca1400":  # MariaDB's, which is valid for several character sets
         charset = "utf8mb4"

@@ -15,10 +15,11 @@ Row = Mapping[str, Canonical]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """The next event to read in a source's log.
+    """Position in a source's log: the next event to read.
 
-    `gtid_set` contains what has been read completely; `file` and `pos` name the next event. `sequence` is the number of
-    the last published row change: a 64-bit counter per source that orders its changes and survives a fail-over.
+    `gtid_set` contains the transactions that were read completely; `file` and `pos` name the next event. `sequence` is
+    the number of the last published row change: a 64-bit counter per source that orders its changes and survives a
+    fail-over. `row` counts the published changes of a transaction that has not ended; 0 between transactions.
     """
 
     file: str
@@ -32,11 +33,11 @@ class Position:
 class SourceInfo:
     """The envelope's `source` block: Debezium's field names, and `sequence`, which orders all changes of a source.
 
-    `ts_ms` is the time of the commit at the source (milliseconds since 1970, UTC); `row` is the row's index in its
-    transaction; `snapshot` is "true" for rows that a snapshot read, "false" for rows from the log. `last_update_only`:
-    the row was polled, so earlier versions, and deletes, may be missing in the topic. `partial`: the topic did not
-    contain the history of the whole table when this was published, because a snapshot was running or none was ever
-    taken. So this may be the first published change of its row, whatever its op.
+    `ts_ms` is the time of the commit at the source (milliseconds since 1970, UTC). `row` is the row's index in its
+    transaction. `snapshot` is "true" for rows that a snapshot read, "false" for rows from the log. `last_update_only`:
+    the row was polled, so earlier versions of it, and its delete, may be missing in the topic. `partial`: when the
+    event was published, the topic did not yet contain all rows of the table, because a snapshot was running or none was
+    ever taken. So even an update or a delete may be the first event of its row.
     """
 
     table_id: TableId
@@ -55,7 +56,10 @@ class SourceInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionInfo:
-    """Position of a change in its source transaction. Both orders count from 1."""
+    """Place of a change in its transaction at the source.
+
+    `total_order` counts all changes of the transaction, `data_collection_order` those of the same table, both from 1.
+    """
 
     id: str
     total_order: int

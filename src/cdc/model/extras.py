@@ -1,4 +1,4 @@
-"""Extras of the distribution: the capture side is installed alone, the rest by name."""
+"""Optional dependencies (extras) of the package: a missing one becomes an error that says what to install."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ MODULES = frozenset(
 
 @contextmanager
 def extras_named(extra: str) -> Iterator[None]:
-    """Turn a missing module within the block into a UsageError that names the extra to install: `extra`, which provides
-    everything used within, even if other extras provide the module, too."""
+    """Turn ModuleNotFoundError within the block into a UsageError that says `pip install 'tailorbird[extra]'`.
+
+    `extra` provides everything that the block imports. Modules outside of `MODULES` raise ModuleNotFoundError as usual.
+    """
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,8 +1,8 @@
-"""Filters of a source: tables and columns that leave it, and masks. They apply before any other stage sees a row.
+"""Filters of a source: tables and columns that are not captured, and masks for values. Capture applies them first.
 
-They work like a packet filter's policy. `drop` captures only the listed tables. `accept` captures every table of the
-source's databases, except for tables listed without options; a listed table with ignored columns loses only those
-columns.
+The policy is the default for tables without an own rule. `drop` captures only the listed tables. `accept` captures
+every table of the source's databases, except for tables listed without options. A table listed with ignored columns
+loses only those columns.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _MASK = re.compile(r"sha256\((.+)\)|truncate\((\d+)\)|redact", re.DOTALL)
 class TableRule:
     """Options of one table: ignored columns, masks by column, a condition for snapshots.
 
-    `message_key_columns` identify a row instead of the table's own key, if it has none or another is wanted.
-    `append_only`: rows are inserted and never change, and arrive at most `watermark` seconds later than others with
-    similar times (joins by time, docs/queries.md). Capture treats every table alike. `only_columns`: if it is not None,
-    no other column is captured, including columns that are added later. Column names match in any case, as in MySQL:
-    `Mail` hides `mail`. `exact_case`: the server distinguishes columns by case (PostgreSQL), and so does the rule.
+    `only_columns`: if it is not None, no other column is captured, not even one that is added later.
+    `message_key_columns` are the columns of the record key, in place of the primary key. `append_only`: the application
+    only inserts rows. A row arrives at most `watermark` seconds later than others with similar times (joins by time,
+    docs/queries.md). Capture ignores both. Column names match in any case, as in MySQL: `Mail` hides `mail`. With
+    `exact_case` they match exactly (PostgreSQL).
     """
 
     ignored_columns: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class TableRule:
 
     @property
     def empty(self) -> bool:
-        """Return whether the table is listed without options."""
+        """Return whether no option is set: the table is only listed."""
         options = self.ignored_columns or self.masks or self.where or self.message_key_columns or self.append_only
         return not options and self.only_columns is None
 
@@ -61,14 +61,17 @@ class TableRule:
 
     @property
     def _same(self) -> Callable[[str], str]:
-        """Return a function that maps equivalent column names to the same text."""
+        """Return the function that normalizes a column name: equal results mean the same column."""
         return str if self.exact_case else str.lower
 
 
 def is_captured(
     policy: FilterPolicy, rules: Mapping[TableId, TableRule], databases: frozenset[str], t: TableId
 ) -> bool:
-    """Return whether a table's rows are captured; `databases` are those of the source."""
+    """Return whether a table's rows are captured, by the policy and the rules of its source.
+
+    `rules` are those of the listed tables, `databases` the databases of the source.
+    """
     rule = rules.get(t)
     if policy == "drop":
         return rule is not None
@@ -76,9 +79,10 @@ def is_captured(
 
 
 def mask(text: str) -> Callable[[object], object]:
-    """Return the function that `sha256(salt)`, `truncate(n)` or `redact` names. Raises ValueError for anything else.
+    """Return the masking function for `sha256(salt)`, `truncate(n)` or `redact`. Raises ValueError for any other text.
 
-    It takes a canonical value that is not NULL; NULL stays NULL. `truncate` keeps the first n characters.
+    The function takes a canonical value that is not NULL, and returns a string: the hash in hexadecimal, the first n
+    characters, or `***`.
     """
     match = _MASK.fullmatch(text.strip())
     if match is None:
@@ -93,7 +97,7 @@ def mask(text: str) -> Callable[[object], object]:
 
 
 class Shape:
-    """Removes the ignored columns from a row and masks others, in place."""
+    """Function that changes a row in place: it removes the ignored columns of one table and masks others."""
 
     def __init__(self, rule: TableRule) -> None:
         self._rule = rule
@@ -124,8 +128,7 @@ class Shape:
 
 
 def shape_of(rule: TableRule) -> Shape | None:
-    """Return the function that removes the ignored columns from a row and masks others; None if there is nothing to
-    do."""
+    """Return the function that applies a rule to a row in place; None if the rule neither hides nor masks a column."""
     if not rule.ignored_columns and not rule.masks and rule.only_columns is None:
         return None
     return Shape(rule)

@@ -35,11 +35,14 @@ _EWKT_POINT = re.compile(r"(?:SRID=(\d+);)?POINT\((\S+) (\S+)\)")
 
 
 class NoGeometry(ValueError):
-    """Bytes or a struct without a geometry that can be written as text."""
+    """Raised for bytes or a struct that are not a geometry, or one that cannot be written as text."""
 
 
 def struct_of(stored: bytes, *, point: bool) -> Struct:
-    """Return the struct of a column's bytes; `point`: the column's type is POINT. Raises NoGeometry for other bytes."""
+    """Return the struct of a geometry as a column stores it. `point`: the column's type is POINT, so add `x` and `y`.
+
+    Raises NoGeometry for bytes that are no geometry.
+    """
     if len(stored) < 9:
         raise NoGeometry(f"{len(stored)} bytes are not a geometry")
     srid, wkb = _HEADER.unpack_from(stored)[0], stored[4:]
@@ -56,7 +59,8 @@ def point_of(x: float, y: float, srid: int = 0) -> Struct:
 
 
 def stored_of(value: Mapping[str, Any]) -> bytes:
-    """Return the column's bytes of a struct; inverse of `struct_of`. Raises NoGeometry if it is not a geometry."""
+    """Return the bytes that a column stores for a struct; inverse of `struct_of`. Raises NoGeometry if it is no
+    geometry."""
     srid, wkb = value.get("srid"), value.get("wkb")
     if not isinstance(wkb, str) or not (srid is None or (type(srid) is int and 0 <= srid < 1 << 32)):
         raise NoGeometry("no wkb, or no srid")
@@ -67,7 +71,7 @@ def stored_of(value: Mapping[str, Any]) -> bytes:
 
 
 def ewkt_of(value: Mapping[str, Any]) -> str:
-    """Return the text of a struct. Raises NoGeometry if it is not a geometry, or has more than two dimensions."""
+    """Return a struct's geometry as EWKT. Raises NoGeometry if it is no geometry, or has more than two dimensions."""
     stored = stored_of(value)
     srid = _HEADER.unpack_from(stored)[0]
     try:
@@ -81,13 +85,15 @@ def ewkt_of(value: Mapping[str, Any]) -> str:
 
 
 def wkt_of(ewkt: str) -> str:
-    """Return a geometry's text without its SRID."""
+    """Return the WKT of an EWKT: the text without its SRID."""
     return _SRID.sub("", ewkt, count=1)
 
 
 def location_of(ewkt: str) -> tuple[float, float] | None:
-    """Return latitude and longitude of a point on earth: its SRID is 4326 or missing, and it is within the bounds. None
-    for every other geometry, because coordinates of a plane are not locations."""
+    """Return (latitude, longitude) of an EWKT point on earth: its SRID is 4326 or missing, and it is within the bounds.
+
+    Returns None for every other geometry, because coordinates of a plane are not locations.
+    """
     found = _EWKT_POINT.fullmatch(ewkt)
     if found is None or int(found[1] or 0) not in (0, 4326):
         return None
@@ -96,7 +102,7 @@ def location_of(ewkt: str) -> tuple[float, float] | None:
 
 
 def _xy(wkb: bytes) -> tuple[float, float]:
-    """Return the coordinates of a point as servers store it. Raises NoGeometry for anything else."""
+    """Return the coordinates of a WKB point as servers store it. Raises NoGeometry for anything else."""
     if len(wkb) != _POINT.size or wkb[:5] != b"\1\1\0\0\0":
         raise NoGeometry("its wkb is not a point")
     _, _, x, y = _POINT.unpack(wkb)
@@ -150,8 +156,8 @@ def _line(data: bytes, at: int, order: str) -> tuple[str, int]:
 
 
 def number(value: float) -> str:
-    """Format a coordinate with the fewest digits that read back as the same number: `kernel/log/Wkt.java` writes the
-    same."""
+    """Format a coordinate with the fewest digits that read back as the same number, exactly as `kernel/log/Wkt.java`
+    does."""
     if not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
     sign = "-" if math.copysign(1, value) < 0 else ""

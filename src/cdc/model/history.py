@@ -1,14 +1,13 @@
 """Schema history of a source: the columns of each table at every position since capture started.
 
-The history is a fold: `History().record(change)` for each change in order. A schema change takes a number of the
-source's `sequence` like a row change. So one number orders both, regardless of the server of a fail-over that a
-position names. Changes that are read again fold to the same history. Later information (the log's metadata, an
-operator) amends a change that was not understood, at its own number. Rows that were quarantined since then can be
-decoded.
+`History().record(change)` for each change in order builds the history. A schema change takes the next number of the
+source's `sequence`, like a row change. So one number orders both, even if a fail-over changes the server and its log
+files. Recording a change again has no effect. A statement that was not understood can be amended later, under its own
+number, by metadata in the log or by an operator. Rows that were quarantined since then can then be decoded.
 
-It is stored in the compacted topic `…history` as small records, one per table and change. `checkpoint` replaces them by
-one record per table for everything before a position to which no reader returns. So start-up reads as many records as
-there are tables, not as there were changes. Records may be read in any order.
+The history is stored in the compacted topic `…history`, one record per table and change. `checkpoint` replaces all
+records before a position to which no reader returns by one record per table. So a start reads about one record per
+table, however many changes there were. Records may be read in any order.
 """
 
 from __future__ import annotations
@@ -30,11 +29,12 @@ Record = tuple[str, dict[str, Any] | None]  # key and value in the topic; the va
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableState:
-    """The state of one table after a change: a schema, or no table (`schema` None), or unknown columns with a reason.
+    """State of one table after a schema change: its columns, or no table, or columns that are not known.
 
-    A table in quarantine has no `schema`; `unknown` is the reason. `version` is the last one used. No version is used
-    twice, even if the table is dropped and created again. `detail` is what the DDL parser also needs (keys, default
-    character set); it is stored unchanged.
+    A dropped table has neither `schema` nor `unknown`. A table in quarantine has no `schema`, and `unknown` is the
+    reason why its columns are not known. `version` is the number of its last schema. Numbers are never reused, even if
+    the table is dropped and created again. `detail` is what the DDL parser also needs (keys, default character set),
+    stored as it is.
     """
 
     table_id: TableId
@@ -46,7 +46,7 @@ class TableState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseState:
-    """Default character set and collation of a database (None: unknown); `gone`: it was dropped."""
+    """Default character set and collation of a database (None: unknown). `gone`: the database was dropped."""
 
     source: str
     database: str
@@ -57,10 +57,10 @@ class DatabaseState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaChange:
-    """A statement, or metadata from the log or the server (`ddl` empty), and the resulting states of the tables
-    concerned.
+    """A schema change and the states of the tables and databases after it.
 
-    `position` is the one after it: the change is effective from that sequence number on.
+    `ddl` is the statement, or empty if metadata of the log or of the server told the columns. `position` is the one
+    after the change: rows from its sequence number on have the new columns.
     """
 
     position: Position
@@ -113,13 +113,16 @@ class History:
         return replace(self, _entries={**self._entries, name: (*before, (number, state))}), number
 
     def held(self, table_id: TableId, number: int) -> TableState | None:
-        """Return the state in the history of a table's change with exactly that number."""
+        """Return the state of a table that the change with exactly this sequence number recorded; None if there is no
+        such change."""
         entries = self._entries.get((table_id.source, table_id.database, table_id.table), ())
         return next((s for at, s in entries if at == number and isinstance(s, TableState)), None)
 
     def state_at(self, table_id: TableId, position: Position) -> TableState | None:
-        """Return the state of a table at a position; None if it did not exist. Raises Fatal before the history's
-        beginning."""
+        """Return the state of a table at a position; None if the table did not exist.
+
+        Raises Fatal for a position before the beginning of the history.
+        """
         found = self._at((table_id.source, table_id.database, table_id.table), position.sequence)
         return found if isinstance(found, TableState) else None
 
@@ -157,7 +160,8 @@ class History:
         return state if isinstance(state, TableState) else None
 
     def since(self, position: Position) -> History:
-        """Return the history without what is superseded at a position. It does not cover earlier positions any more."""
+        """Return the history from a position on, without states that were superseded before. It cannot answer for
+        earlier ones."""
         number = position.sequence
         entries: dict[_Name, tuple[_Entry, ...]] = {}
         for name, known in self._entries.items():
@@ -188,14 +192,17 @@ def _states(change: SchemaChange) -> Iterator[tuple[_Name, TableState | Database
 
 
 def records(change: SchemaChange) -> Iterator[Record]:
-    """Yield a change, or an amendment with the number of what it amends, as records: one per table or database."""
+    """Yield the records that store a change or an amendment, one per table or database.
+
+    An amendment is a change with the sequence number of the change that it amends; its record replaces that one.
+    """
     for name, state in _states(change):
         number = change.position.sequence
         yield _key("change", name, number), {**_value(state), "sequence": number, "ddl": change.ddl}
 
 
 def checkpoint(history: History, position: Position) -> Iterator[Record]:
-    """Yield records that make everything before `position` superfluous: one state per table, then tombstones for its
+    """Yield records that replace everything before `position`: one state per table, then tombstones for the table's
     changes.
 
     The caller writes them in this order, in one transaction, and never returns to an older position afterwards.
@@ -211,7 +218,7 @@ def checkpoint(history: History, position: Position) -> Iterator[Record]:
 
 
 def history_from_records(found: Iterable[Record], source: str) -> History:
-    """Return the history of a source from the records of the topic; the last record of each key counts.
+    """Return the history of a source from all records of the topic, in any order; the last record of each key counts.
 
     Raises ValueError for records of a format that this version cannot read.
     """

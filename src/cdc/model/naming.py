@@ -1,4 +1,5 @@
-"""Names that two stages must agree on, as pure functions of the topology's name."""
+"""Names of topics, tables, collections and peers on which several stages must agree, all derived from the topology's
+name."""
 
 from __future__ import annotations
 
@@ -23,13 +24,13 @@ def change_topic(topology: str, table: TableId) -> str:
 
 
 def escaped_table(table: TableId) -> str:
-    """Return `source.database.table` with database and table escaped, in any length: three parts without a dot in
-    them."""
+    """Return `source.database.table`, with database and table escaped so that neither contains a dot. The length is
+    unlimited."""
     return f"{table.source}.{escaped(table.database)}.{escaped(table.table)}"
 
 
 def file_name(table: TableId) -> str:
-    """Return `source.database.table` as a file name, escaped as in topics."""
+    """Return `source.database.table` as a file name without extension, escaped and shortened like a topic name."""
     return bounded(escaped_table(table), _LONGEST, of=str(table))
 
 
@@ -39,7 +40,10 @@ def exported_topic(prefix: str, table: TableId) -> str:
 
 
 def table_of(topology: str, topic: str) -> TableId | None:
-    """Return the table whose changes a topic contains; None for other topics, and for shortened names."""
+    """Return the table whose changes a topic contains; inverse of `change_topic`.
+
+    Returns None for every other topic, and for topics whose name `change_topic` shortened.
+    """
     parts = topic.removeprefix(f"{topology}.").split(".")
     if not topic.startswith(f"{topology}.") or len(parts) != 3:
         return None
@@ -72,7 +76,8 @@ def dead_letter_topic(topology: str) -> str:
 
 
 def signals_topic(topology: str) -> str:
-    """Return the topic of signals to running captures; key = `<topology>.<source>` (UTF-8)."""
+    """Return the topic of requests to running captures, such as "take a snapshot"; key = `<topology>.<source>`
+    (UTF-8)."""
     return f"{topology}.signals"
 
 
@@ -87,8 +92,10 @@ def checks_topic(topology: str) -> str:
 
 
 def fleet_topic(topology: str) -> str:
-    """Return the compacted topic of the desired and reported state of agents and gateways (`ingest.fleet.state`). It
-    has one partition, because the order of records decides."""
+    """Return the compacted topic of the desired and reported state of agents and gateways (`ingest.fleet.state`).
+
+    It has one partition: only there all readers see its records in the same order.
+    """
     return f"{topology}.fleet"
 
 
@@ -118,7 +125,8 @@ def is_topic(name: str) -> bool:
 
 
 def distinguished(topic: str) -> str:
-    """Return a topic's name as Kafka distinguishes it: Kafka refuses names that differ only in `.` and `_`."""
+    """Return a topic's name with `.` and `_` made equal: Kafka refuses a topic whose name differs only in them from
+    another's."""
     return topic.replace(".", "_")
 
 

@@ -1,7 +1,8 @@
-"""Files about the processes of a topology on this machine: the running ones, and how others ended.
+"""Files on this machine about the processes of a topology: which ones run, and which error ended the last one of a
+part.
 
-Every process writes a file when it starts, and an expected error that ends it; `status` and `run` read both. A killed
-process leaves its file, but its pid shows that it has ended.
+Every process writes a file when it starts and removes it when it ends. An expected error that ends it goes to a second
+file. `status` and `run` read both. A killed process leaves its file; its pid and start time show that it has ended.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from cdc.process.file_topology import home
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningPart:
-    """A process that has announced itself: its part (`capture shop`), and the port of `/health` (0: none).
+    """A process that has announced itself: its part (`capture shop`), its pid, and the port of `/health` (0: none).
 
-    `began_ms` is its start time. `stopped`: processes among it and its children (a join's JVM) that a signal (SIGSTOP)
-    has stopped. `dead`: it was killed before it could remove its file.
+    `began_ms` is its start time. `stopped` are the pids, among it and its children (a join's JVM), that SIGSTOP has
+    paused. `dead`: it was killed before it could remove its file.
     """
 
     part: str
@@ -38,7 +39,7 @@ class RunningPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartEnd:
-    """The last error that ended a process of a part: its class (`Fatal`, …), its message, and its time."""
+    """The last expected error that ended a process of a part: its class (`Fatal`, …), its text, and its time."""
 
     part: str
     kind: str
@@ -48,9 +49,9 @@ class PartEnd:
 
 @contextmanager
 def announced(topology: str, part: str, port: int) -> Iterator[None]:
-    """Announce this process as a part of a topology while the block runs; record an expected error that ends it.
+    """Announce this process as a part of a topology while the block runs, and record an expected error that ends it.
 
-    If the folder is not writable, the process continues, invisible to `status`, and logs it.
+    If the folder is not writable, the process continues and logs a warning, but `status` does not show it.
     """
     folder = folder_of(topology)
     reported = {
@@ -87,8 +88,10 @@ def running(topology: str, at: Path | None = None) -> list[RunningPart]:
 
 
 def ticks_of(pid: int) -> int:
-    """Return the start time of a process, in ticks since boot, which distinguishes it from a later process with its
-    pid; -1 if there is none."""
+    """Return the start time of a process in clock ticks since boot; -1 if no process has this pid.
+
+    A pid is reused after a process ends; pid and start time together identify one process.
+    """
     found = _stat(pid)
     return -1 if found.state in "ZX" else found.ticks
 
@@ -99,12 +102,13 @@ def ended(topology: str, at: Path | None = None) -> dict[str, PartEnd]:
 
 
 def folder_of(topology: str, at: Path | None = None) -> Path:
-    """Return the folder of a topology's process files; `at` is their TAILORBIRD_HOME if it is not this process's."""
+    """Return the folder of a topology's process files. `at` is the TAILORBIRD_HOME to use; None: that of this
+    process."""
     return (at or home()) / "run" / topology
 
 
 def _forget_dead(topology: str, part: str) -> None:
-    """Remove the files of killed processes of a part, when a new process replaces them."""
+    """Remove the files that killed processes of a part have left. A new process of the part calls it."""
     for one in running(topology):
         if one.part == part and one.dead:
             (folder_of(topology) / f"{_name(part)}.{one.pid}.json").unlink(missing_ok=True)
@@ -113,7 +117,7 @@ def _forget_dead(topology: str, part: str) -> None:
 def _read(folder: Path, pattern: str) -> list[dict[str, Any]]:
     found = []
     for file in sorted(folder.glob(pattern)):
-        with suppress(OSError, ValueError):  # it may end at this moment
+        with suppress(OSError, ValueError):  # another process may remove its file at this moment
             found.append(json.loads(file.read_text(encoding="utf-8")))
     return found
 

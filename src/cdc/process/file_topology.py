@@ -1,4 +1,5 @@
-"""External inputs of a process: its topology file, and the folder for its data."""
+"""Files that a process reads at its start: the topology, the versions of its tables, and the ports of the local
+stack."""
 
 from __future__ import annotations
 
@@ -15,15 +16,19 @@ PORTS = "ports.json"  # in the data folder of a local stack
 
 
 def load_topology(file: str) -> Topology:
-    """Return the running part of the topology in `file`: its tables in all their versions (`cdc.topology.versions`).
-    Raises the errors of `read_file`."""
+    """Return the topology in `file` with every table in all its running versions (`cdc.topology.versions`).
+
+    Raises the errors of `read_file`.
+    """
     topology = read_file(file)
     return in_versions(topology, kept_versions(topology.name))
 
 
 def load_serving(file: str) -> Topology:
-    """Return the part of the topology in `file` that queries see: without versions that are being built, or kept for a
-    rollback."""
+    """Return the topology in `file` with only the version of each table that queries see.
+
+    Versions that are being built, or kept for a rollback, are left out.
+    """
     topology = read_file(file)
     return in_versions(topology, kept_versions(topology.name), serving_only=True)
 
@@ -48,8 +53,10 @@ def read_file(file: str) -> Topology:
 
 
 def kept_versions(topology: str) -> Versions:
-    """Return the last known versions of a topology's tables on this machine; none if there were none. Raises Fatal if
-    its file cannot be read."""
+    """Return the versions of a topology's tables that `keep_versions` stored on this machine; empty if there are none.
+
+    Raises Fatal if the file cannot be read.
+    """
     file = _versions_file(topology)
     try:
         return load_versions(json.loads(file.read_text(encoding="utf-8")))
@@ -60,7 +67,7 @@ def kept_versions(topology: str) -> Versions:
 
 
 def keep_versions(topology: str, versions: Versions) -> None:
-    """Store the versions atomically for all commands of this machine."""
+    """Store the versions of a topology's tables in a file, atomically, for all commands on this machine."""
     file = _versions_file(topology)
     file.parent.mkdir(parents=True, exist_ok=True)
     fresh = file.with_suffix(".new")

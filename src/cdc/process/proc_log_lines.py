@@ -9,7 +9,8 @@ import structlog
 
 
 def log_lines(form: Literal["json", "logfmt"]) -> None:
-    """Configure logging, once per process: `json` for machines (capture's), `logfmt` also for people."""
+    """Configure logging once per process: JSON lines for machines (`json`), or `key=value` lines for people
+    (`logfmt`)."""
     in_logfmt: list[structlog.typing.Processor] = [
         structlog.processors.format_exc_info,
         structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"]),

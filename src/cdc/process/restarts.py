@@ -9,19 +9,19 @@ import re
 from dataclasses import dataclass, field
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
-_LONG_ENOUGH = 300.0  # after running so long, a new end is not counted with earlier ones
+_LONG_ENOUGH = 300.0  # seconds; a process that ran longer than that starts again after the shortest pause
 _CHANGING = re.compile(
     r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+"
-)  # an id of a start, or a position that has moved
+)  # parts of a reason that differ at each end: ids and positions
 _SAME_REASON = 3  # consecutive times
 
 
 @dataclass(slots=True, kw_only=True)
 class Restarts:
-    """After each end follows a pause that doubles from 0.5 s up to `longest`.
+    """Decides for each part of a topology when it starts again after it ended, and whether it stays down.
 
-    A part that ended three times in a row for the same Fatal reason stays `down`: a restart would fail again. Numbers
-    and ids in a reason may differ.
+    The pause before a start doubles from 0.5 s up to `longest`. A part that ended three times in a row for the same
+    Fatal reason is added to `down`: a restart would fail again. Numbers and ids in a reason may differ.
     """
 
     longest: float = _LONGEST_PAUSE
@@ -32,12 +32,15 @@ class Restarts:
     _ends: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     def began(self, name: str, now: float) -> None:
-        """Record a start."""
+        """Record the start of a part."""
         self._began[name] = now
         self._due.pop(name, None)
 
     def ended(self, name: str, now: float, *, fatal: str | None) -> bool:
-        """Record an end; `fatal` is its reason if it was Fatal. Return whether to restart."""
+        """Record the end of a part and plan its restart. `fatal` is the reason if it was a Fatal error.
+
+        Returns False if the part stays down.
+        """
         if now - self._began.get(name, now) > _LONG_ENOUGH:
             self._pauses.pop(name, None)
         if fatal is None:
@@ -55,14 +58,14 @@ class Restarts:
         return True
 
     def stays_down(self, name: str, reason: str) -> None:
-        """Record that it must not be restarted."""
+        """Record that a part must not be restarted."""
         self.down[name] = reason
         self._due.pop(name, None)
 
     def waits(self, name: str) -> bool:
-        """Return whether it has ended and waits for its restart."""
+        """Return whether a part has ended and waits for its restart."""
         return name in self._due
 
     def due(self, now: float) -> list[str]:
-        """Return the names to start now."""
+        """Return the names of the parts to start at time `now`."""
         return [name for name, at in self._due.items() if now >= at]

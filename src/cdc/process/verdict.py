@@ -1,4 +1,4 @@
-"""Health verdict of a process that waits for servers. Times are arguments."""
+"""Health of a process that depends on servers, for `/health`. Callers pass the time."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ class HealthVerdict:
 
     @property
     def healthy(self) -> bool:
-        """Return whether the answer is 200; else 503."""
+        """Return whether `/health` answers 200; otherwise it answers 503."""
         return self.status == "moving"
 
 
 @dataclass(slots=True, kw_only=True)
 class HealthTracker:
-    """Tracks whether a process makes progress. All times are seconds of one clock.
+    """Records what a process does and judges whether it makes progress. All times are seconds of one clock.
 
-    `settling`: how long a server may be unavailable without a fault. `longest`: how long one batch may take. Threads
-    may share it: each waits under its own `key`, so that it does not end another's wait.
+    `settling` is how long a server may be unavailable before the process counts as unhealthy. `longest` is the maximum
+    duration of one batch. Threads may share a tracker: each waits under its own `key`, so that it ends only its own
+    wait.
     """
 
     settling: float = 30.0
@@ -38,20 +39,20 @@ class HealthTracker:
     _waits: dict[Hashable, tuple[float, str]] = field(default_factory=dict, init=False)
 
     def ready(self) -> None:
-        """Record that the process has everything that it needs and processes input from now on."""
+        """Record that start-up is complete and that the process reads input from now on."""
         self._ready = True
 
     def down(self, why: str) -> None:
-        """Record that it needs a repair before it can continue."""
+        """Record that the process cannot continue before somebody repairs the cause; `why` becomes the reason."""
         self._down = why
 
     def waits(self, key: Hashable, why: str, now: float) -> None:
-        """Record that a server is unavailable; repeated while it is."""
+        """Record that a server is unavailable. Repeated calls with one `key` keep the time of the first."""
         since, _ = self._waits.get(key, (now, ""))
         self._waits[key] = since, why
 
     def resumes(self, key: Hashable) -> None:
-        """Record that the server of this key has answered."""
+        """End the wait of this key: its server has answered."""
         self._waits.pop(key, None)
 
     def begun(self, now: float) -> None:
@@ -59,11 +60,12 @@ class HealthTracker:
         self._begun = now
 
     def ended(self) -> None:
-        """Record the end of the batch."""
+        """Record the end of a batch."""
         self._begun = None
 
     def judge(self, now: float) -> HealthVerdict:
-        """Return whether data moves or could move, and why not."""
+        """Return the verdict at time `now`: stuck, away (a server is unavailable), starting or moving, with the
+        reason."""
         if self._down:
             return HealthVerdict(status="stuck", reason=self._down)
         waits = sorted(self._waits.values())

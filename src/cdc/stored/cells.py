@@ -46,13 +46,13 @@ class StoredRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Barrier:
-    """Record that all rows of `batch` and of every earlier batch in this salt bucket were written before it.
+    """Row that marks the end of a batch in one salt bucket: all rows up to `batch` were written before it.
 
-    `timestamp` is the batch's timestamp (ms), `buckets` the number of buckets, each with such a record. `positions` are
+    `timestamp` is the batch's timestamp (ms). `buckets` is the number of buckets, each with a barrier. `positions` are
     the source positions that the table reflects at least: source → {"sequence": n, "gtid_set": "…", "file": "…", "pos":
-    n, "exact": whether it reflects no later change of the source}. `ends` is where exactly the batch ends in the log:
-    topic → partition → offset, once per level of the plan that reads topics, the lowest first. `incomplete` is the
-    number of dead letters that the join has written since its run started: changes or rows that the table lacks.
+    n, "exact": true if it reflects no later change of the source}. `ends` is where the batch ends in the log: one
+    mapping topic → partition → offset per level of the plan that reads topics, the lowest level first. `incomplete` is
+    the number of dead letters that the join has written since its run started: the table lacks those changes or rows.
     `watermark` (ms): for a table that joins by time, the time up to which it expects no more rows.
     """
 
@@ -75,9 +75,9 @@ class Barrier:
 
 
 def load_barrier(stored: bytes) -> Barrier:
-    """Read a barrier's cell, also one of format 1, which had neither ends nor dead letters.
+    """Read the value of the cell `_barrier`. Format 1 had neither `ends` nor `incomplete`; both are then empty.
 
-    Raises KeyError, ValueError, TypeError or AttributeError if it is not one.
+    Raises KeyError, ValueError, TypeError or AttributeError if the bytes are no barrier.
     """
     value = json.loads(stored)
     if value["format"] not in (1, 2):
@@ -104,7 +104,7 @@ def barrier_key(bucket: int) -> bytes:
 
 
 def is_barrier(row_key: bytes) -> bool:
-    """Return whether a row of a joined table is a barrier."""
+    """Return whether a row key of a joined table is that of a barrier."""
     return row_key[1:] == BARRIER_SUFFIX
 
 

@@ -18,12 +18,12 @@ TIMESTAMP = "_stamp"  # barriers: the batch's timestamp (ms)
 BUCKETS = "_buckets"  # barriers: the number of buckets, each with a barrier
 POSITIONS = "_positions"  # barriers: JSON, source → position that the table reflects at least
 
-INCOMPLETE = "_incomplete"  # barriers: how many records and rows the join has refused since its run started
+INCOMPLETE = "_incomplete"  # barriers: number of dead letters that the join has written since its run started
 
 
 def query_field(column: str) -> str:
-    """Return the field to filter, sort and range over if the exact one is text: pdouble for decimal, pdate for
-    times."""
+    """Return the name of the field to filter, sort and range over; for decimals and times it is a copy beside the exact
+    text."""
     return f"_q_{column}"
 
 

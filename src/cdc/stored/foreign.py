@@ -15,8 +15,11 @@ Take = Literal["value", "qualifier"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignField:
-    """One field of the documents. A `qualifier` that ends in `*` matches all columns with that prefix and makes a field
-    of many values. `take` selects the column's value or the rest of its name. `family` is empty for the row key."""
+    """One field of the documents and the HBase cells that it comes from. `family` is empty for the row key.
+
+    A `qualifier` that ends in `*` matches all columns with that prefix, and makes a field of many values. `take`
+    selects the cell's value, or the part of the column's name after the prefix.
+    """
 
     name: str
     family: str
@@ -39,11 +42,11 @@ class ForeignField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignTable:
-    """An external table: `table` is its name in HBase, with its namespace.
+    """An external table, written by another system; `table` is its name in HBase, with its namespace.
 
-    `mapping` row makes one document of each row, column one of each cell that a field names. `read_row` dynamic
-    completes a write by reading the row; never treats the write as the whole row. Rows outside [`start_row`,
-    `stop_row`) are left out; None is no bound.
+    `mapping`: `row` makes one document of each row, `column` one of each cell that a field names. `read_row`: `dynamic`
+    reads the row from HBase to complete a write that contains only some cells; `never` treats a write as the whole row.
+    Rows outside [`start_row`, `stop_row`) are left out; None is no bound.
     """
 
     name: str

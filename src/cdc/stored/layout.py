@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 from cdc.model.types import Canonical, LogicalType, parse_type
 
-FORMATS = (1, 2)  # 2 if a column of the row key may be NULL; older programs refuse it and so misread no key
+FORMATS = (1, 2)  # 2 if a key column may be NULL: programs that know only format 1 refuse it
 LAYOUTS_FAMILY = b"f"
 LAYOUT_QUALIFIER = b"json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutColumn:
-    """One column: its name in the query's result, its type, and the source column it comes from (for people).
+    """One column: its name in the query's result, its type, and the source column it comes from (only shown to people).
 
-    `members`: its text is a comma-separated list (a SET), which an index counts and filters by member.
+    `members`: the value is a comma-separated list (a SET), which an index counts and filters by member.
     """
 
     name: str
@@ -50,22 +50,23 @@ class Layout:
 
     @property
     def format(self) -> int:
-        """Return the least format that can represent it, so that older programs can read all that they support."""
+        """Return the lowest format number that can represent this layout, so that the oldest possible programs can read
+        it."""
         return 2 if self.nullable_key else 1
 
     def may_hold(self, row_key: Sequence[Canonical]) -> bool:
-        """Return whether a row may have the key: NULL only in nullable columns."""
+        """Return whether a row may have this key: NULL only in nullable columns."""
         return None not in row_key or all(
             value is not None or name in self.nullable_key for name, value in zip(self.row_key, row_key, strict=True)
         )
 
     def same_shape(self, other: Layout) -> bool:
-        """Return whether rows written under either read alike, regardless of ids and of attributes for people."""
+        """Return whether rows written under either layout read alike; ids and source columns are not compared."""
         own, theirs = ([(column.name, column.type) for column in one.columns] for one in (self, other))
         return (own, self.same_keys(other), self.family) == (theirs, True, other.family)
 
     def same_keys(self, other: Layout) -> bool:
-        """Return whether a row has the same key in HBase under either."""
+        """Return whether a row has the same HBase row key under either layout."""
         return (self.row_key, self.nullable_key, self.salt_buckets) == (
             other.row_key,
             other.nullable_key,
@@ -74,7 +75,7 @@ class Layout:
 
 
 def layout_row(table: str, layout_id: int) -> bytes:
-    """Return the row key of a stored layout. Ids sort, so the last row of the prefix is the newest."""
+    """Return the row key of a stored layout. Keys sort by id, so the last row of the table's prefix is the newest."""
     return f"layout/{table}/{layout_id:06d}".encode()
 
 
@@ -84,7 +85,7 @@ def layout_rows_prefix(table: str) -> bytes:
 
 
 def timestamp_row(table: str, query_id: str, batch: int) -> bytes:
-    """Return the row key of a batch's timestamp: (query id, batch) → column `f:stamp`, 8 bytes big-endian,
+    """Return the row key under which a batch's timestamp is stored: column `f:stamp`, 8 bytes big-endian,
     milliseconds."""
     return f"stamp/{table}/{query_id}/{batch:012d}".encode()
 

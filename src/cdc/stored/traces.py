@@ -1,9 +1,10 @@
-"""Lineage of a stored row: for each source row that it shows, the record of the log that contained it.
+"""Lineage of a stored row: for each source row that it shows, the log record that contained it. A *trace* is its bytes.
 
-A trace is a sequence of 8-byte entries in arbitrary order; empty if unknown. The first byte of an entry is a node's
-number in the plan (`joins.query.plan.Plan.nodes`), 12 bits are the partition, 44 bits the offset of the record in the
-topic that the node reads. 255 instead of a node introduces the number of rows in a group: one byte for the group's
-number, 6 bytes for the count. For a group, a trace contains only the rows of its newest change.
+A trace is a sequence of 8-byte entries in arbitrary order; empty if unknown. The first byte of an entry is the number
+of a node (a source table) in the plan (`joins.query.plan.Plan.nodes`). 12 bits are the partition and 44 bits the offset
+of the record, in the topic that the node reads. If the first byte is 255, the entry is the number of rows in a group:
+one byte for the group's number, 6 bytes for the count. For a group, a trace contains only the rows of its newest
+change.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _ENTRY = struct.Struct(">Q")
 
 
 class Origin(NamedTuple):
-    """The record from which node number `node` has its row: partition and offset in the node's topic."""
+    """The record that contained the row of plan node `node`: partition and offset in the topic that the node reads."""
 
     node: int
     partition: int
@@ -29,26 +30,28 @@ class Origin(NamedTuple):
 
 
 class GroupCount(NamedTuple):
-    """Number of rows in a group when its row was written; `group` is its number in the plan."""
+    """Number of rows in a group when the row was written; `group` is the group's number in the plan."""
 
     group: int
     rows: int
 
 
 def place_of(partition: int, offset: int) -> int:
-    """Return a record's partition and offset as one number; NOWHERE if they do not fit."""
+    """Return a record's partition and offset as one number, or NOWHERE if one of them is too large."""
     fits = 0 <= partition < _PARTITIONS and 0 <= offset < _OFFSETS
     return partition << _OFFSET_BITS | offset if fits else NOWHERE
 
 
 def entry(node: int, place: int) -> bytes:
-    """Return the entry of a node's row; empty if the place is unknown, or the node is beyond those that have a
-    number."""
+    """Return the trace entry of a node's row; `place` is from `place_of`.
+
+    Empty if the place is NOWHERE, or if the node's number is too large for an entry.
+    """
     return _ENTRY.pack(node << 56 | place) if place >= 0 and node < MOST_NODES else b""
 
 
 def count_entry(group: int, rows: int) -> bytes:
-    """Return the entry with the number of rows in a group."""
+    """Return the trace entry with the number of rows in a group."""
     return _ENTRY.pack(_GROUP << 56 | group << _COUNT_BITS | min(rows, _COUNTS - 1))
 
 
