@@ -1,4 +1,4 @@
-"""Avro's object container files as parts: a header once, then blocks, each sent as soon as it is complete.
+"""Parts of Avro object container files: a header once, then blocks, so that rows can be streamed as blocks.
 
 The schema is MaxScale's (`cdc.formats.maxscale`). Needs fastavro (`tailorbird[formats]`). Source: Avro's specification,
 "Object Container Files".
@@ -27,7 +27,7 @@ _MAGIC = b"Obj\x01"
 
 
 class AvroRows:
-    """Rows of one table under one schema. Raises UsageError, with the name of the extra, if fastavro is not
+    """Encodes the rows of one table under one schema. Raises UsageError that names the extra if fastavro is not
     installed."""
 
     def __init__(self, schema: TableSchema) -> None:
@@ -47,8 +47,10 @@ class AvroRows:
         return _MAGIC + _long(len(reported)) + entries + _long(0) + self._sync
 
     def row(self, event: ChangeEvent) -> bytes:
-        """Return a change's rows, after their number (one digit); empty for a change that the format cannot
-        represent."""
+        """Return the row images of a change as Avro bytes, preceded by their number as one ASCII digit.
+
+        Returns empty bytes for a change that the format cannot represent.
+        """
         rows = self._rows.rows_of(event)
         if not rows:
             return b""
@@ -58,7 +60,7 @@ class AvroRows:
         return bytes([len(rows)]) + out.getvalue()
 
     def block(self, rows: Iterable[bytes]) -> bytes:
-        """Return rows as one block of the container."""
+        """Return one block of the container that contains the results of `row`."""
         found = list(rows)
         body = b"".join(row[1:] for row in found)
         return _long(sum(row[0] for row in found)) + _long(len(body)) + body + self._sync

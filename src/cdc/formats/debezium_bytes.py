@@ -1,7 +1,7 @@
-"""Write Debezium's envelope as bytes, around images that are already JSON: the path of every change.
+"""Write Debezium's envelope directly as bytes, from images that are already JSON. Nearly every change takes this path.
 
-`cdc.formats.debezium` defines the result, key for key and in which order. tests/data/envelopes contains examples of
-both, which every reader of Tailorbird has to read alike.
+`cdc.formats.debezium` defines the envelope: this module writes the same keys in the same order. tests/data/envelopes
+contains examples from both modules.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _PARTIAL = b'"partial":true,'
 
 
 class EnvelopeWriter:
-    """Writes the changes of one table. Images, names and GTIDs are JSON; a missing image is `NULL`.
+    """Writes the changes of one table. Images, names and GTIDs are JSON in bytes; a missing image is `NULL`.
 
-    All rows of an event of the log have the same source except for the row number. So it is written once (`logged`,
-    `read`) and passed to `change` and `alone` together with the number.
+    All rows of a log event have the same source block except for the row number. So callers create it once per event
+    (`logged`, or `read` for a snapshot), and pass it to `change` or `alone` with the row's number.
     """
 
     def __init__(self, topology: str, table: TableId, connector: str) -> None:
@@ -34,11 +34,14 @@ class EnvelopeWriter:
         ).encode()
 
     def logged(self, ts_ms: int, server_id: int, gtid: bytes, file: bytes, pos: int, *, partial: bool = False) -> bytes:
-        """Return the source block of an event of the log; `partial` as in `cdc.model.event.SourceInfo`."""
+        """Return the source block of an event of the log, to be completed with a row number.
+
+        `partial` is as in `cdc.model.event.SourceInfo`.
+        """
         return self._begins % (ts_ms, b"false", server_id, gtid, file, pos, _PARTIAL if partial else b"")
 
     def read(self, ts_ms: int, position: Position, *, partial: bool = False) -> bytes:
-        """Return the source block of rows that a snapshot reads."""
+        """Return the source block of rows that a snapshot reads, to be completed with a row number."""
         file, reported = orjson.dumps(position.file), _PARTIAL if partial else b""
         return self._begins % (ts_ms, b"true", 0, NULL, file, position.pos, reported)
 
@@ -47,13 +50,15 @@ class EnvelopeWriter:
         op: bytes, before: bytes, after: bytes, source: bytes, row: int, sequence: int, ts_ms: int,
         transaction: bytes, total_order: int, order: int,
     ) -> bytes:  # fmt: skip
-        """Return a change of the log in its transaction, with its number among all changes there, and among those of
-        the table."""
+        """Return the envelope of a change within a transaction of the log.
+
+        `total_order` is its number among all changes of the transaction, `order` that among the changes of its table.
+        """
         return _LOGGED % (before, after, source, row, sequence, op, ts_ms, transaction, total_order, order)
 
     @staticmethod
     def alone(op: bytes, before: bytes, after: bytes, source: bytes, row: int, sequence: int, ts_ms: int) -> bytes:
-        """Return a change outside of any transaction of the log: a row that a snapshot read, or a marker."""
+        """Return the envelope of a change that belongs to no transaction: a row that a snapshot read, or a marker."""
         return _ALONE % (before, after, source, row, sequence, op, ts_ms)
 
 

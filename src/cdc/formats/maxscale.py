@@ -61,7 +61,7 @@ def parse_number(text: str) -> TransactionNumber:
 
 
 def number_of(event: ChangeEvent) -> TransactionNumber:
-    """Return the transaction of a change."""
+    """Return the number of the transaction that a change belongs to."""
     source = event.source
     if source.gtid is not None and (match := _MARIA.fullmatch(source.gtid)):
         return TransactionNumber(*map(int, match.groups()))
@@ -72,7 +72,7 @@ def number_of(event: ChangeEvent) -> TransactionNumber:
 
 
 def schema_line(schema: TableSchema, gtid: TransactionNumber) -> dict[str, Any]:
-    """Return the schema of a table's rows from a transaction on, as JSON; it is also an Avro schema."""
+    """Return the schema line (JSON, also an Avro schema) for a table's rows from the transaction `gtid` on."""
     header: list[dict[str, Any]] = [
         {"name": "domain", "type": "int"},
         {"name": "server_id", "type": "long"},
@@ -119,7 +119,7 @@ def _named(schema: TableSchema) -> list[tuple[str, Column]]:
 
 
 class RowWriter:
-    """Rows of one table under one schema, for JSON, or for Avro if `binary`."""
+    """Writes the rows of one table under one schema, with values for JSON, or for Avro if `binary`."""
 
     def __init__(self, schema: TableSchema, *, binary: bool = False) -> None:
         self._columns = [
@@ -127,9 +127,9 @@ class RowWriter:
         ]  # fmt: skip
 
     def rows_of(self, event: ChangeEvent) -> list[dict[str, Any]]:
-        """Return the rows of a change. Within a transaction the numbers of events increase; they may have gaps.
+        """Return the row images of a change as JSON objects; none if the format cannot represent it.
 
-        A column that was not logged is NULL, because the format has no other representation.
+        Within a transaction `event_number` increases; it may have gaps. A column that was not logged is null.
         """
         first = 2 * event.transaction.total_order - 1 if event.transaction is not None else 1
         number, seconds = number_of(event), event.source.ts_ms // 1000
@@ -224,7 +224,7 @@ def columns_reported(fields: Sequence[Mapping[str, Any]]) -> list[tuple[str, str
         if real in ("decimal", "numeric", "enum", "set"):
             kind = (
                 "varchar(68)" if real in ("decimal", "numeric") else "longtext"
-            )  # the line does not contain scale and members
+            )  # a schema line contains neither the scale of a decimal nor the members of an ENUM
         if real in ("datetime", "timestamp", "time"):
             kind = f"{real}(6)"
         found.append((str(field["name"]), kind + (" unsigned" if field.get("unsigned") else "")))

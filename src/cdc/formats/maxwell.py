@@ -44,7 +44,7 @@ def maxwell_reader(kind: LogicalType) -> Callable[[Any], Any]:
 
 
 class MaxwellWriter:
-    """Changes of one table under one schema."""
+    """Writes the changes of one table under one schema in Maxwell's format."""
 
     def __init__(self, schema: TableSchema) -> None:
         self._key = schema.primary_key
@@ -60,8 +60,8 @@ class MaxwellWriter:
         return {**self._table, **{f"pk.{name}": reported.get(name) for name in self._key}}
 
     def value(self, event: ChangeEvent) -> dict[str, Any] | None:
-        """Return the record value; None for a change that the format cannot represent: a truncation, a delete without
-        the row."""
+        """Return the record value; None for a change that the format cannot represent: TRUNCATE, or a delete without
+        old values."""
         row = event.after if event.op != "d" else event.before
         if event.op not in _TYPES or row is None:
             return None

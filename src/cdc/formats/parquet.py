@@ -105,8 +105,8 @@ def _moment(value: dt.datetime) -> str:
 
 
 class ParquetRows:
-    """Converts changes of one table under one schema to the bytes of a file. Raises UsageError if pyarrow is not
-    installed."""
+    """Converts changes of one table under one schema to the bytes of Parquet files. Raises UsageError without
+    pyarrow."""
 
     def __init__(self, schema: TableSchema) -> None:
         from cdc.model.extras import extras_named
@@ -130,7 +130,7 @@ class ParquetRows:
         )
 
     def file(self, events: Sequence[ChangeEvent]) -> bytes:
-        """Return a whole file of these changes, in order."""
+        """Return the bytes of one Parquet file with these changes, in order."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 

@@ -19,9 +19,9 @@ the column's, not the value's: the database prints it so, and a row written befo
 it.
 
 The hash is the first half of SHA-256, 128 bits. Every server has it, and it costs hardly more than MD5, which MySQL 9.6
-removed and machines in FIPS mode refuse. Columns whose text differs between stores (FLOAT, DOUBLE, JSON, unusual
-character sets, masked ones) are left out; `left_out` returns the reason. A comparison of rows by value includes these
-columns.
+removed and machines in FIPS mode refuse. Columns whose text differs between servers (FLOAT, DOUBLE, JSON, unusual
+character sets, masked columns) are left out; `left_out` returns the reason. `verify` compares these columns by value
+instead.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ _DIGITS = re.compile(r"^(?:datetime|timestamp|time)\((\d)\)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """Format of the values of one column in a row's text. `digits` is the number of fractional digits, if any."""
+    """How the values of one column are written into a row's text. `digits` is the number of fractional digits, if
+    any."""
 
     name: str
     kind: FormKind
@@ -66,7 +67,7 @@ class Form:
     default_known: bool = False
 
     def part(self) -> Part:
-        """Return a function from a canonical value (not NULL) to its part of the row's text."""
+        """Return the function from a canonical value (not NULL) to its text within the row's text."""
         if self.kind == "number":
             return _number
         if self.kind in ("moment", "clock"):
@@ -78,9 +79,9 @@ class Form:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoveredColumns:
-    """Columns that the digest of a table covers, the columns of its key, and the reasons why others are left out.
+    """Columns that the digest of a table covers, its key columns, and why each other column is left out.
 
-    `without_grid` is the reason why the table has no digest at all, empty if it has one.
+    `without_grid` is the reason why the table has no digest at all; empty if it has one.
     """
 
     forms: tuple[Form, ...]
@@ -103,8 +104,8 @@ class CoveredColumns:
 
 
 def covered(schema: TableSchema, masked: Collection[str] = ()) -> CoveredColumns:
-    """Return the columns that a digest of a published table covers. The values of `masked` columns differ from those in
-    the database."""
+    """Return which columns a table's digest covers. `masked` columns are left out: the database has other values for
+    them."""
     forms, out = list[Form](), list[tuple[str, str]]()
     for column in schema.columns:
         why = "it is masked" if column.name in masked else left_out(column)
@@ -152,8 +153,7 @@ def hash_of(text: str) -> int:
 
 
 class RowText:
-    """Converts rows of one shape to their texts and hashes. A row maps column names to canonical values, as in the
-    envelope.
+    """Function from a row (column → canonical value) to its text and hash, for rows with these columns.
 
     A column that is missing in a row has its default value; `whole` returns whether all needed defaults are known.
     """
@@ -177,7 +177,7 @@ class RowText:
         return hash_of(self(row))
 
     def whole(self, row: Mapping[str, Canonical]) -> bool:
-        """Return whether the row contains everything that its hash needs."""
+        """Return whether the row's hash can be computed: every missing column has a known default."""
         return not any(name not in row for name in self._unknown)
 
 
@@ -227,7 +227,7 @@ def _decimal(scale: int) -> Part:
 
 
 def _padded(text: str, digits: int) -> str:
-    """Return a time whose fraction is padded to so many digits; further digits stay."""
+    """Pad the fraction of a time with zeros to `digits` digits. A longer fraction is not cut."""
     whole, dot, fraction = text.partition(".")
     fraction = fraction.ljust(digits, "0")
     return f"{whole}.{fraction}" if dot or digits else whole

@@ -1,16 +1,16 @@
-"""Assign the rows of a table to the leaves of its digest: a fixed grid over primary keys, the same for every process.
+"""Assign the rows of a table to the leaves of its digest tree, by a fixed function of the primary key.
 
-Processes that share a table, and the database, compute leaves from the key alone, without coordination.
+Every process and the database compute the same leaf from the key alone, without coordination.
 
     first column of the key     leaf                                        leaf as SQL can ask for it
     an integer                  1,024 neighbouring numbers                  a range of the key
     a date                      one day                                     a range of the key
     a date and time             1,024 seconds                               a range of the key
-    anything else               16 bits of the key's hash: 65,536 cells      one pass over the table
+    anything else               16 bits of the key's hash: 65,536 leaves    one pass over the table
 
-Leaves keep the order of the key, and sixteen neighbours are a node of the next level. So a node is a range, too. For a
-key of several columns, only the first column counts if it has one of these types: all rows of one order are in one
-leaf.
+Leaves have the order of the key, and sixteen neighbours form a node of the next level. So a node is a range of the key,
+too. If the first column of a longer key has one of these types, only that column counts: rows with equal values in it
+share a leaf.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ _SIGNED = {"int8", "int16", "int32", "int64"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """The grid of one table: its kind, and the column of its ranges (the first of the key)."""
+    """How keys of one table map to leaves: by ranges of the first key column `column`, or by the key's hash."""
 
     kind: GridKind
     column: str
 
     @property
     def ranged(self) -> bool:
-        """Return whether a leaf is a range of the key."""
+        """Return whether each leaf is a range of the key, rather than a hash value."""
         return self.kind != "hash"
 
     @property
     def last(self) -> int:
-        """Return the greatest leaf."""
+        """Return the greatest leaf number."""
         if self.kind == "hash":
             return (1 << HASH_BITS) - 1
         if self.kind in ("integer", "unsigned"):
@@ -57,7 +57,7 @@ class Grid:
 
 
 def grid_of(schema: TableSchema) -> Grid:
-    """Return the grid of a table that has one."""
+    """Return the grid of a table that has a digest."""
     column = schema.column(schema.primary_key[0])
     assert column is not None, "a key's columns are columns"
     kind: GridKind = "hash"
@@ -73,7 +73,7 @@ def grid_of(schema: TableSchema) -> Grid:
 
 
 class LeafOf:
-    """Maps rows, or keys, of one table to their leaves. The values are canonical."""
+    """Function from a row, or a key, of one table to the number of its leaf. Values are canonical."""
 
     def __init__(self, grid: Grid, covered: CoveredColumns) -> None:
         self._kind, self._column = grid.kind, grid.column
@@ -81,7 +81,7 @@ class LeafOf:
         self._key = RowText([forms[name] for name in covered.key])
 
     def __call__(self, row: Mapping[str, Canonical]) -> int:
-        """Return the leaf. Raises KeyError or ValueError if it is not a key of the table."""
+        """Return the leaf number. Raises KeyError or ValueError for a row without a valid key."""
         kind, value = self._kind, row[self._column]
         if kind == "hash":
             return self._key.hash(row) >> 128 - HASH_BITS

@@ -1,10 +1,10 @@
-"""Digests of sets of rows, and the tree of a table's leaves.
+"""Digests of sets of rows, and a tree of digests over the leaves of a table.
 
-A digest is the number of rows and the XOR of their hashes. So a row that is inserted, changed or deleted is one XOR in
-any order, shards of a table merge by XOR, and a node's digest is that of all its leaves. A row's hash covers its key:
-the same rows under other keys are other rows. The XOR is computed over the 32 hexadecimal characters of the hash,
-because servers return them, and its bytes would need another function. Two different sets of rows have the same digest
-with a probability of 2^-128: each character matches by chance with a probability of at most 1/16.
+A digest is the number of rows and the XOR of their hashes. So an insert, update or delete changes it by one XOR, in any
+order. Digests of parts of a table add up to that of the table, and a node's digest is that of all leaves below it. The
+hash of a row covers its key. The XOR is computed over the 32 hexadecimal characters of each hash, because SQL returns
+hashes in that form. Two different sets of rows have the same digest with a probability of 2^-128: each character
+matches by chance with a probability of at most 1/16.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ FAN = 4  # bits: sixteen children per node
 
 
 class Digest(NamedTuple):
-    """Number of rows, and the XOR of their hashes in hex. `+` adds rows or a digest of other rows, `-` subtracts.
+    """Number of rows, and the XOR of their hashes. `+` adds another set of rows, `-` removes one.
 
-    A tuple, because a ledger creates one for every change.
+    It is a tuple for speed: the ledger creates one for every change.
     """
 
     count: int = 0  # type: ignore[assignment]  # nobody counts a tuple's members
@@ -40,20 +40,22 @@ NOTHING = Digest()
 
 
 def delta(before: int | None, after: int | None) -> Digest:
-    """Return the digest that a row's change adds to its leaf: by its hash before and after; None if the row did not or
-    does not exist."""
+    """Return the digest to add to a leaf when one of its rows changes.
+
+    `before` and `after` are the row's hashes; None if the row did not, or does not, exist.
+    """
     bits = (0 if before is None else _written(before)) ^ (0 if after is None else _written(after))
     return Digest((after is not None) - (before is not None), bits)
 
 
 def _written(hash_: int) -> int:
-    """Return the 32 characters of a hash in hex, as a number."""
+    """Return the 32 hexadecimal characters of a hash, read as a number, so that numbers XOR like the characters."""
     return int.from_bytes(hash_.to_bytes(16, "big").hex().encode(), "big")
 
 
 @dataclass(slots=True)
 class Leaves:
-    """The non-empty leaves of a table, by number; the digests of the others are `NOTHING`."""
+    """The non-empty leaves of a table: leaf number → digest. Leaves that are missing have the digest `NOTHING`."""
 
     digests: dict[int, Digest] = field(default_factory=dict)
 
@@ -61,7 +63,7 @@ class Leaves:
         return self.digests.get(leaf, NOTHING)
 
     def add(self, leaf: int, change: Digest) -> None:
-        """Add a row's `delta`, or a shard's leaf."""
+        """Add a digest to a leaf: the `delta` of a row, or the same leaf of another part of the table."""
         found = self[leaf] + change
         if found:
             self.digests[leaf] = found
@@ -69,11 +71,11 @@ class Leaves:
             self.digests.pop(leaf, None)
 
     def take(self, leaf: int, change: Digest) -> None:
-        """Undo an `add`."""
+        """Subtract a digest from a leaf: the inverse of `add`."""
         self.add(leaf, NOTHING - change)
 
     def merge(self, other: Leaves) -> None:
-        """Add a shard that contains other rows."""
+        """Add all leaves of another part of the table. The parts must not share rows."""
         for leaf, digest in other.digests.items():
             self.add(leaf, digest)
 
@@ -83,9 +85,9 @@ class Leaves:
 
 
 class Nodes:
-    """The tree over the current leaves: level 0 are the leaves, each node above has sixteen children.
+    """The tree over the present leaves. Level 0 are the leaves; each node above has sixteen children.
 
-    It is built once, in one pass per level. `asked` counts the nodes that a comparison visited.
+    Each level is computed once, in one pass over the one below. `asked` counts the nodes that a comparison visited.
     """
 
     def __init__(self, leaves: Leaves, bits: int) -> None:
@@ -99,7 +101,7 @@ class Nodes:
         self.asked = 0
 
     def node(self, level: int, number: int) -> Digest:
-        """Return a node's digest: that of all rows below it."""
+        """Return the digest of a node: that of all rows below it."""
         self.asked += 1
         return self._levels[level].get(number, NOTHING)
 

@@ -22,7 +22,7 @@ INCOMPLETE = "_incomplete"  # barriers: number of dead letters that the join has
 
 
 def query_field(column: str) -> str:
-    """Return the name of the field to filter, sort and range over; for decimals and times it is a copy beside the exact
+    """Return the name of the field to filter, sort and range over. Decimals and times have one in addition to the exact
     text."""
     return f"_q_{column}"
 

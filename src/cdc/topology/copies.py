@@ -12,7 +12,7 @@ _LONGEST = 63  # characters of a table's name in a topology
 
 
 def copies_of(pattern: str, sources: Mapping[str, Source]) -> list[tuple[str, TableId]]:
-    """Return name and source table of each copy: `shop.*`, `shop.orders` or `shop.database.table`.
+    """Return (name of the copy, source table) for a pattern: `shop.*`, `shop.orders` or `shop.database.table`.
 
     A copy is called `<source>_<table>` in lower case, with `_` for `.` and `-`; other characters are escaped. Raises
     ValueError for a pattern that matches no captured table.

@@ -45,7 +45,8 @@ class PanelMeasure:
 
     @property
     def additive(self) -> bool:
-        """Return whether the figure of the remaining rows follows from those of all rows and of some rows."""
+        """Return whether the figure of a remainder can be computed by subtraction: that of all rows minus that of some
+        rows."""
         return self.function in ("count", "sum", "avg")
 
 
@@ -55,7 +56,8 @@ NUMBER_FORM = re.compile(r"[^0]*0(,0)?(\.0{1,6})?[^0]*")  # `0,0.00 €`: thousa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PanelFilter:
-    """Rows whose `field` compares so with `values`: one value, several for `in` and `not in`, none for null."""
+    """Condition on one column: `field operator values`, with several values for `in` and `not in`, and none for `is
+    null`."""
 
     field: str
     operator: FilterOperator
@@ -64,7 +66,7 @@ class PanelFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeRange:
-    """The last so many units until now; `count` 0: all times."""
+    """A range of time that ends now: the last `count` units. `count` 0 means all times."""
 
     count: int = 0
     unit: RangeUnit = "day"
@@ -75,9 +77,12 @@ class TimeRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """One panel. `fields`: the columns that group the rows in `terms`, `histogram`, `heatmap` and `table`, or the
-    columns of a table of rows without `measures`. `by` splits a series into `top` parts; `buckets` is a histogram's
-    number of bars."""
+    """One panel of a dashboard.
+
+    `fields` are the columns that group the rows in `terms`, `histogram`, `heatmap` and `table`. In a `table` without
+    `measures` they are the columns shown. `by` splits a series into the `top` most frequent values. `buckets` is the
+    number of bars of a histogram.
+    """
 
     type: PanelType
     title: str

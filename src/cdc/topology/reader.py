@@ -100,8 +100,11 @@ def read_topology(
 
 
 def read_source(text: str, *, name: str, file: str) -> Source:
-    """Return one source, like under `sources:`, from its own text without variables and files. Raises TopologyError for
-    the first mistake."""
+    """Return the one source that `text` declares, with the keys of an entry under `sources:`, but no variables or
+    files.
+
+    Raises TopologyError for the first mistake.
+    """
     reader = YamlFile(file, {}, _no_file)
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)

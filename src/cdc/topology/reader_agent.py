@@ -9,8 +9,10 @@ from cdc.topology.values import Section, Value
 
 
 def read_agent(s: Section, *, logged: bool) -> AgentChoice | None:
-    """Read `agent: {names: […] | labels: {…}, connection: …}` of a source; None if it is missing. `logged`: an agent
-    can capture the source."""
+    """Read `agent: {names: […] | labels: {…}, connection: …}` of a source; None if it is missing.
+
+    `logged`: the source's log can be read, so that an agent can capture it.
+    """
     if "agent" in s.pairs and not logged:
         s.pairs["agent"].fail("an agent", "a source of MySQL or MariaDB whose log is read: agents support no other")
     return s.take("agent", _choice, None)

@@ -26,7 +26,8 @@ def read_check(name: str, s: Section) -> Check:
 
 
 def check_checks(topology: Topology) -> None:
-    """Raise TopologyError for the first check that names a missing table, or that has nothing to compare."""
+    """Raise TopologyError for the first check that names a missing table, or that has no index or HBase table to
+    compare."""
     kept = [name for name, table in topology.tables.items() if table.sink == "hbase"]
     indexed = {index.table for index in topology.indexes.values()} & set(kept)
     for name, check in topology.checks.items():

@@ -1,4 +1,4 @@
-"""Read the options of topics that other systems write; part of `cdc.topology.reader`."""
+"""Read the options of sources of type kafka, whose topics other systems write; part of `cdc.topology.reader`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cdc.topology.values import Section, Value
 
 
 class MirrorReader:
-    """Reads a source of type kafka: `table` the options of each table, `read` the rest."""
+    """Reads a source of type kafka: `table` reads the options of one table, `read` those of the source."""
 
     def __init__(self, s: Section) -> None:
         self._section = s
@@ -24,7 +24,7 @@ class MirrorReader:
         self._columns: dict[TableId, Mapping[str, str]] = {}
 
     def table(self, table: TableId, s: Section) -> None:
-        """Read the table keys that only such a source has."""
+        """Read the options of a table that only this type of source has, such as its topic."""
         self._topics[table] = s.take("topic", Value.text)
         nothing: Mapping[str, str] = {}
         columns = s.take("columns", _columns, nothing)
@@ -32,7 +32,7 @@ class MirrorReader:
             self._columns[table] = columns
 
     def listed(self, item: Value) -> None:
-        """Refuse a table without options, because it has no topic."""
+        """Fail for a table that is listed by name only, because its topic is missing."""
         item.fail("a table without its topic", "a mapping `table: {topic: …}`")
 
     def read(self) -> dict[str, Any]:
@@ -48,13 +48,15 @@ class MirrorReader:
 
 
 def check_keys(s: Section, rules: Mapping[TableId, TableRule]) -> None:
-    """Raise TopologyError if a table of a MaxScale source lacks its key, which the stream does not contain."""
+    """Raise TopologyError for a table of a MaxScale source without `message_key_columns`: the stream contains no
+    keys."""
     if lacking := [table.table for table, rule in rules.items() if not rule.message_key_columns]:
         s.pairs["tables"].fail(f"table {lacking[0]} without its key", f"{lacking[0]}: {{message_key_columns: […]}}")
 
 
 def check_mirrors(topology: Topology) -> None:
-    """Raise TopologyError for exactly_once with an upsert topic, which contains no before images."""
+    """Raise TopologyError for `delivery: exactly_once` with a topic of upserts, whose records contain no before
+    images."""
     for source in topology.sources.values():
         if source.mirror is not None and source.mirror.form == "upsert" and source.delivery == "exactly_once":
             path = f"sources.{source.name}.delivery"

@@ -1,6 +1,6 @@
 """Refuse names that Kafka or HBase does not allow or cannot distinguish; part of `cdc.topology.reader`.
 
-Two topics or tables with one name are one for the server: rows of a table would mix with the positions of captures.
+A table whose topic had the name of a control topic would mix its rows with, for example, the positions of captures.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ def refuse_filters(s: Section, policy: str, rules: Mapping[TableId, TableRule]) 
 
 
 def check_capture(s: Section, kind: str, *, polled: bool) -> None:
-    """Check that a kind of source whose log cannot be read has `capture: poll`, and that one that is nothing but a log
-    has not."""
+    """Check `capture:` of a source: databases without a readable log need `capture: poll`, and pure streams do not
+    allow it."""
     if polled and kind == "postgresql":
         s.pairs["capture"].fail("a source of type postgresql that is polled", "type: sql, url: postgresql+psycopg://…")
     if polled and kind in ("kafka", "syslog", "maxscale"):

@@ -20,7 +20,8 @@ def read_postgres(s: Section) -> dict[str, Any]:
 
 
 def check_slots(topology: Topology) -> None:
-    """Raise TopologyError for two sources with the same slot, each of which would get a part of the changes."""
+    """Raise TopologyError if two sources read the same replication slot, because each would get only a part of the
+    changes."""
     seen: dict[tuple[str, int, str], str] = {}
     for source in topology.sources.values():
         if not source.slot_name:

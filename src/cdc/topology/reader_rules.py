@@ -9,10 +9,11 @@ from cdc.model.filters import TableRule, mask
 
 
 def read_rule(value: Any, also: Callable[[Any], None] = lambda section: None, *, exact_case: bool = False) -> TableRule:
-    """Return the rule of a table.
+    """Return the rule of one table, from nothing or from its options.
 
-    `{}` or `{ignored_columns: […], mask: {column: …}, where: …, message_key_columns: […], append_only: true, watermark:
-    …}`. `also` takes the keys that only some sources have; `exact_case`: its columns differ by case.
+    These are `ignored_columns: […], mask: {column: …}, where: …, message_key_columns: […], append_only: true,
+    watermark: …`. `also` reads the keys that only some kinds of source have. `exact_case`: the server's column names
+    are case-sensitive.
     """
     if value.node.tag == "tag:yaml.org,2002:null":
         return TableRule(exact_case=exact_case)

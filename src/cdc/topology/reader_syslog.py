@@ -17,7 +17,8 @@ def read_syslog(s: Section) -> dict[str, Any]:
 
 
 def messages_alone(s: Section, rules: Mapping[TableId, TableRule], table: TableId) -> Mapping[TableId, TableRule]:
-    """Return the rules of the one table, `messages`, from what is declared under `tables`."""
+    """Return the rule of the table `messages`, the only one of a syslog source. Any other table under `tables` is an
+    error."""
     if [one.table for one in rules] not in ([], [table.table]):
         s.pairs["tables"].fail(f"a table that is not {table.table}", f"{table.table}: the one that syslog has")
     return {table: next(iter(rules.values()), TableRule())}

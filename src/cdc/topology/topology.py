@@ -32,8 +32,9 @@ CheckStage = Literal["log", "table", "index"]
 class Poll:
     """Polling of a source: the column, the number of rows per query, and the `interval` in seconds.
 
-    `updated_at`: a timestamp that is set whenever a row changes; transactions of up to `lag` seconds are waited for.
-    `feed`: an increasing number, unique per row, that is assigned after the commit.
+    `mode` says what the column contains. `updated_at`: a timestamp that is set whenever a row changes. Rows younger
+    than `lag` seconds are read again at each poll, so that transactions of that duration are not missed. `feed`: an
+    increasing number, unique per row, that is assigned after the commit.
     """
 
     cursor: str
@@ -45,8 +46,11 @@ class Poll:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirror:
-    """Topics that other systems write, in any cluster: their format, the topic of each table, and its columns (name →
-    type as MySQL writes it) if there is no inline schema. `decimals` is their format in records without a schema."""
+    """Topics that other systems write, in any cluster: their format, and the topic of each table.
+
+    `columns` (name → type as MySQL writes it) are needed for a table whose records have no inline schema. `decimals` is
+    how such records represent decimals.
+    """
 
     brokers: Brokers
     form: TopicForm
@@ -57,8 +61,8 @@ class Mirror:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listen:
-    """Addresses for received syslog messages: (host, port) of UDP and of TCP, and the path of a unix socket; at least
-    one."""
+    """Addresses that receive syslog messages: (host, port) of UDP and of TCP, path of a unix socket. At least one is
+    set."""
 
     udp: tuple[str, int] | None = None
     tcp: tuple[str, int] | None = None
@@ -67,8 +71,11 @@ class Listen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentChoice:
-    """The agents of a fleet that may capture a source: by `names`, first choice first, or those that have all `labels`;
-    and the alias of its server in their policies."""
+    """The agents of a fleet that may capture a source: those in `names`, the preferred first, or all with these
+    `labels`.
+
+    `connection` is the alias of the source's server in the agents' policies.
+    """
 
     names: tuple[str, ...]
     labels: Mapping[str, str]
@@ -77,23 +84,25 @@ class AgentChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A database server to capture; `database` is the default database of two-part table names in queries.
+    """A source to capture: a database server, or a stream.
 
-    `tables` are the listed tables, and `rules` their options. Under `filter_policy` drop all of them are captured;
-    under accept every other table of `databases` is. `password` never appears in messages or logs (`repr` omits it).
-    `position_lost` is the action if the server's log does not continue a position. `cascades`: whether rows that
-    foreign keys change are read again, because the log does not contain them. `heartbeat_interval_ms`: how often an
-    idle capture commits its position (0: whenever it has moved). `poll` is set if the tables are polled, and None if
-    the log is read. `url` is the SQLAlchemy URL of a source of type `sql`, whose hostname, port, username and password
-    are empty. `dumps`: whether snapshots are allowed; a topology always allows them, but the owner of a database's host
-    may not. `conditions` then restricts the condition of a snapshot.
+    `database` is the default database of table names without one. `tables` are the listed tables, and `rules` their
+    options. With `filter_policy` drop, capture reads only the listed tables. With accept, it reads every table of
+    `databases` that is not listed without options. `position_lost` is what to do if the server's log does not contain
+    the stored position. `cascades`: whether to re-read rows that foreign keys change, because the log does not contain
+    them. `heartbeat_interval_ms` is how often an idle capture commits its position (0: whenever it has moved).
+    `unrepresentable` is what to publish for a value that has no canonical form: NULL, the server's text, or the row as
+    a dead letter.
 
-    For PostgreSQL, `database` is a schema of the database `dbname`. `slot_name` and `publication_name` are empty if
-    both are named after topology and source. `replica_identity` is full if every table logs whole rows before their
-    changes. `mirror` is set if external topics are the source, which has no server; `listen` is set for syslog
-    messages. `agent` is set if agents of a fleet capture it, and no local process. `unrepresentable` is the action for
-    a row with a value that has no canonical form: publish NULL, publish the server's text, or write a dead-letter
-    record.
+    `poll` is set if tables are polled, and None if the log is read. `url` is the SQLAlchemy URL of a source of type
+    `sql`; hostname, port, username and password are then empty. For PostgreSQL, `database` is a schema of the database
+    `dbname`. `slot_name` and `publication_name` are empty if both are derived from topology and source.
+    `replica_identity` full means that every table logs whole rows before their changes. `mirror` is set for topics of
+    other systems, `listen` for syslog.
+
+    `agent` is set if agents of a fleet capture the source, and not a local process. On the agent, `dumps` says whether
+    the policy of the host's owner allows snapshots, and `conditions` checks a snapshot's condition against that policy.
+    `repr` omits `password` and `url`, so that they appear in no message or log.
     """
 
     name: str
@@ -130,7 +139,7 @@ class Source:
 
     @property
     def databases(self) -> frozenset[str]:
-        """Return the databases that are inspected."""
+        """Return the names of the databases with captured tables."""
         return frozenset({table.database for table in self.tables} | {self.database})
 
     def captures(self, table: TableId) -> bool:
@@ -141,13 +150,15 @@ class Source:
 
     @property
     def is_only_reported(self) -> bool:
-        """Return whether an external system publishes its changes, and no database can be queried."""
+        """Return whether the source is only a stream of changes, without a database that can be queried."""
         return self.type in ("kafka", "syslog", "maxscale")
 
     @property
     def needs_latest(self) -> bool:
-        """Return whether its topics may repeat or reorder events, or lack before images, so that joins must order
-        them."""
+        """Return whether joins must order the source's events by `source.sequence` before they use them.
+
+        Its topics may repeat or reorder events, or lack before images.
+        """
         unknown = self.type == "postgresql" and self.replica_identity != "full"
         return unknown or self.delivery == "at_least_once" or self.poll is not None
 
@@ -169,10 +180,9 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HBase:
-    """Addresses `host:port` of HBase's Thrift server and ZooKeeper.
+    """Addresses (`host:port`) of HBase's Thrift server and ZooKeeper.
 
-    `advertised_host` is the name by which HBase's region servers reach the indexers, `bind` the address where those
-    listen.
+    Indexers listen at the address `bind`. HBase's region servers reach them under the name `advertised_host`.
     """
 
     thrift: str
@@ -196,11 +206,11 @@ class Solr:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A joined table: one SELECT, the columns of its result that form the row key, its family and salt buckets.
+    """A joined table: one SELECT, the columns of its result that form the row key, its column family and salt buckets.
 
-    `engine` runs its stateful steps in so many `state_partitions` (None: by the machine's cores), which stay the same
-    for a whole run. `max_changes_per_batch` limits a batch. `schema_change_behavior` is the action on the stored layout
-    when the query's result changes.
+    `engine` is what runs the stateful steps, in `state_partitions` partitions (None: one per core). That number stays
+    the same as long as the state exists. `max_changes_per_batch` limits a batch. `schema_change_behavior` is what to do
+    with the stored layout when the columns of the result change.
     """
 
     name: str
@@ -224,9 +234,10 @@ class Joins:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Index:
-    """A Solr collection for a joined table; `search` are the columns found by words, `commit_within` seconds.
+    """A Solr collection of a joined table. `search` are the columns that are searchable by words.
 
-    `stub_retention` (seconds) is the minimum time to keep a deleted row's tombstone.
+    `commit_within` is the delay (seconds) until a document is visible. `stub_retention` is the minimum time (seconds)
+    for which the tombstone of a deleted row is kept.
     """
 
     name: str
@@ -239,9 +250,10 @@ class Index:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dashboard:
-    """A live page for an index: facets, a histogram over `time`, the newest rows' `columns`; `refresh` seconds.
+    """A live page over an index: facets, a histogram over the column `time`, and `columns` of the newest rows.
 
-    With `panels` the page shows these, over the rows of `range` until the user selects another one.
+    `refresh` is the interval in seconds. `panels` replace the histogram; they show the rows of `range` until the user
+    selects another range.
     """
 
     name: str
@@ -257,8 +269,11 @@ class Dashboard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """A scheduled comparison of `tailorbird verify`: one stage (None: all of them) of some tables (none: all of them).
-    `sample`: one of so many rows of an index is compared by value, others at each run."""
+    """A scheduled comparison by `tailorbird verify`, `every` so many seconds: one stage of some tables.
+
+    `stage` None means all stages; empty `tables` means all tables. A check of an index compares one of `sample` rows by
+    value, other ones at each run.
+    """
 
     name: str
     every: float
@@ -267,13 +282,16 @@ class Check:
     sample: int = 1
 
     def covers(self, stage: CheckStage) -> bool:
-        """Return whether it compares that stage."""
+        """Return whether the check compares this stage."""
         return self.stage in (None, stage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """The declarations of one YAML file; every mapping is by name, in the file's order."""
+    """Everything that one YAML file declares. Every mapping is by name, in the order of the file.
+
+    `lines` maps the path of each value to its line, for error messages.
+    """
 
     name: str
     file: str
@@ -322,16 +340,16 @@ class Topology:
         return wanted if source.captures(wanted) else None
 
     def lateness(self, table: TableId) -> float | None:
-        """Return how many seconds late a row of an append-only table may arrive; None for a table whose rows may
+        """Return by how many seconds a row of an append-only table may be late; None for a table whose rows may
         change."""
         rule = self.sources[table.source].rules.get(table)
         return rule.watermark if rule is not None and rule.append_only else None
 
     def table_named(self, text: str) -> TableId | None:
-        """Return the captured table of `source.table` or `source.database.table`, whose names may contain dots; or
-        None.
+        """Return the captured table of `source.table` or `source.database.table`, whose names may contain dots; None if
+        none is.
 
-        An ambiguous name is the table of the source's own database.
+        If the text fits several tables, the one in the source's default database is returned.
         """
         name, _, rest = text.partition(".")
         if name not in self.sources:

@@ -1,4 +1,5 @@
-"""A topology's YAML as values with line and path. Readers request the expected type of each."""
+"""Nodes of a topology's YAML with line and path, for error messages. A reader calls the method of the type that it
+expects."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ REQUIRED: Any = object()
 
 
 class Value:
-    """A YAML node with its path. Readers request the type that they expect."""
+    """A YAML node with its path. `text`, `number`, `pairs`, … return its content, or fail with the line and the
+    expected type."""
 
     def __init__(self, node: yaml.Node, path: str, reader: YamlFile) -> None:
         self.node, self.path, self.reader = node, path, reader
@@ -110,7 +112,8 @@ class Value:
 
 
 class Section:
-    """A mapping whose keys are all known: `take` each, then `end` refuses unknown ones."""
+    """A mapping of which each key must be known: `take` reads one key, and `end` fails if there are keys that were not
+    taken."""
 
     def __init__(self, value: Value) -> None:
         self.value, self.pairs, self.known = value, value.pairs(), set[str]()
@@ -133,7 +136,7 @@ class Section:
 
 
 class YamlFile:
-    """A file that is being read. Readers report mistakes here."""
+    """The YAML file that is being read, with its variables. `fail` raises TopologyError with the file's name."""
 
     def __init__(self, file: str, environ: Mapping[str, str], content: Callable[[str], str]) -> None:
         self.file, self.environ, self.content, self.lines = file, environ, content, dict[str, int]()
@@ -142,7 +145,7 @@ class YamlFile:
         raise TopologyError(file=self.file, line=line, path=path or "(top)", what=what, expected=expected)
 
     def named(self, value: Value, read: Callable[[str, Section], T]) -> Mapping[str, T]:
-        """Read a mapping name → section, each with `read`, and close it."""
+        """Read a mapping name → section. Call `read` for each section, and fail if it leaves keys unread."""
         result: dict[str, T] = {}
         for name, item in value.pairs().items():
             if not NAME.fullmatch(name):

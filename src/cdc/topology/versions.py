@@ -1,8 +1,9 @@
-"""Versions of a topology's tables: the SELECT of each, the one that queries see, and the ones that run.
+"""Versions of a topology's tables: the declaration of each, which one queries see, and which ones run.
 
-A table whose query was changed is built next to the old one, under its own name (`orders_wide.v2`; names of files have
-no dot). The name applies to all its parts: HBase table, state, layouts, peer, collection. So every stage treats it like
-any other table. All versions run that are not being removed, regardless of the file.
+If the query of a table is changed, `apply` builds the new version next to the old one, under a name of its own
+(`orders_wide.v2`; names in the YAML file have no dot). HBase table, state, layouts, peer and collection have this name,
+too. So every stage treats a version like any other table. All versions run until they are retired, even if the YAML
+file has changed.
 """
 
 from __future__ import annotations
@@ -17,14 +18,17 @@ FORMAT = 1
 
 
 def version_name(name: str, number: int) -> str:
-    """Return the name of a version of a table or an index; the first has the file's."""
+    """Return the name of a version of a table or an index. Version 1 has the name in the YAML file."""
     return name if number == 1 else f"{name}.v{number}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableVersions:
-    """Versions of one table: `serving` is the version that queries see. `tables` and `indexes` contain the declaration
-    of each version by number, `indexes` also by the file's name of an index. `retiring` are being removed."""
+    """Versions of one table; `serving` is the number of the one that queries see.
+
+    `tables` maps the number of each version to its declaration. `indexes` does the same for each index, by the index's
+    name in the YAML file. Versions in `retiring` are being removed.
+    """
 
     serving: int
     tables: Mapping[int, Table]
@@ -38,14 +42,13 @@ class TableVersions:
 
     @property
     def newest(self) -> int:
-        """Return the greatest number that was ever assigned and is remembered."""
+        """Return the greatest version number that is stored, also of a version that is being removed."""
         return max(self.tables)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
-    """Versions of all tables, by the file's name; `epoch` grows with every change. Tables that were never applied have
-    none."""
+    """Versions of all applied tables, by their names in the YAML file. `epoch` grows with every change."""
 
     epoch: int = 0
     tables: Mapping[str, TableVersions] = field(default_factory=dict)
@@ -67,7 +70,7 @@ class Versions:
         return {"format": FORMAT, "epoch": self.epoch, "tables": reported}
 
     def with_table(self, name: str, one: TableVersions) -> Versions:
-        """Return the next epoch, with these versions of a table."""
+        """Return a copy with these versions of one table, and the next epoch."""
         return Versions(epoch=self.epoch + 1, tables={**self.tables, name: one})
 
 
@@ -101,10 +104,9 @@ def _index(value: Any) -> Index:
 
 
 def in_versions(topology: Topology, versions: Versions, *, serving_only: bool = False) -> Topology:
-    """Return the running parts of a topology: each table in all its live versions, dashboards and checks over those
-    that serve.
+    """Return the topology as it runs: each table in all its live versions; dashboards and checks use the serving ones.
 
-    `serving_only`: only what queries see.
+    `serving_only`: leave out all versions but the serving ones.
     """
     if not versions.tables:
         return topology
