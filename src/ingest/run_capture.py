@@ -50,9 +50,9 @@ def choose(topology: Topology, name: str | None) -> Source:
 def run(
     file: str, source_name: str | None, *, metrics_port: int = 0, gateways: Sequence[str] = (), identity: str = ""
 ) -> None:
-    """Capture until SIGTERM or SIGINT. It waits for unavailable servers, and raises all other errors.
+    """Capture one source until SIGTERM or SIGINT. Waits while a server is unavailable, and raises all other errors.
 
-    It writes to Kafka, or through one of `gateways` (host:port) as the agent whose certificate is in the folder
+    Writes to Kafka, or through one of `gateways` (host:port) as the agent whose certificate is in the folder
     `identity`. Delivery is exactly once for read_committed consumers, whenever and however the process ends
     (`capture.session.Session`).
     """
@@ -86,7 +86,8 @@ def _reports(topology: Topology, source: Source) -> Reports:
 
 
 def tables_of(source: Source) -> Callable[[ServerTables], Tables]:
-    """Return a function that creates the tables of a source from the server's catalog."""
+    """Return a function that creates the `Tables` of a source from the tables on its server, with the source's
+    filters."""
 
     def captured(database: str, table: str) -> bool:
         return source.captures(TableId(source=source.name, database=database, table=table))
@@ -102,39 +103,40 @@ def tables_of(source: Source) -> Callable[[ServerTables], Tables]:
 
 
 class Destination(Protocol):
-    """Destination of a capture. Each session opens its own log. Raises Retriable if it is unavailable."""
+    """Where a capture writes: Kafka or a gateway. `open` connects once per session, and raises Retriable if that
+    fails."""
 
     def open(self) -> tuple[OpenLog, ClosableSignals]: ...
 
 
 class ClosableSignals(Signals, Protocol):
-    """Signals over a connection that must be closed."""
+    """Signals read over a connection of their own, which must be closed."""
 
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class IntoKafka:
-    """A destination that writes to Kafka directly."""
+    """A destination that writes directly to Kafka."""
 
     topology: Topology
     source: Source
 
     def open(self) -> tuple[OpenLog, ClosableSignals]:
-        """See `Destination`."""
+        """Connect to Kafka, as in `Destination`."""
         topics = make_topics(self.topology, self.source)
         return KafkaLog(self.topology, self.source, topics), KafkaSignals(self.topology, self.source.name)
 
 
 @dataclass(frozen=True, slots=True)
 class ThroughGateway:
-    """A destination over a stream to a gateway, whose session handler writes to Kafka."""
+    """A destination that sends records to a gateway, which writes them to Kafka."""
 
     stream: Callable[[], SessionChannels]
     source: str
 
     def open(self) -> tuple[OpenLog, ClosableSignals]:
-        """See `Destination`."""
+        """Use the stream to the gateway, as in `Destination`."""
         from ingest.gateway_client.gateway_log import GatewayLog  # imported here, because gRPC is slow to load
 
         log = GatewayLog(self.stream(), self.source)
@@ -150,9 +152,10 @@ def capture(
     wait: Callable[[float], object],
     reports: Reports | None = None,
 ) -> None:
-    """Run one session after another until `stopped`.
+    """Run one capture session after another until `stopped` returns True. After a Retriable error, wait and start
+    again.
 
-    `wait` sleeps the given seconds unless stopped. `log` is the destination; the default is Kafka.
+    `wait` sleeps the given seconds, or less if stopped. `log` is where to write; the default is Kafka.
     """
     reports, log = reports or _reports(topology, source), log or IntoKafka(topology, source)
     pause = 0.0

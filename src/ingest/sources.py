@@ -10,7 +10,7 @@ from ingest.capture.session import ReadableSource
 
 
 def server_of(topology: str, source: Source) -> ReadableSource:
-    """Return the server of a source whose log is captured; `topology` is the topology's name."""
+    """Return the reader of a source's log and tables; `topology` is the topology's name."""
     if source.type == "postgresql":
         from ingest.postgres.pg_source import PgSource
 
@@ -33,7 +33,7 @@ def server_of(topology: str, source: Source) -> ReadableSource:
 
 
 def log_end(source: Source) -> Callable[[], Position]:
-    """Return a function that reads the end of a server's log, without side effects."""
+    """Return a function that returns the current end of a source's log, without side effects on the server."""
     if source.type == "postgresql":
         from ingest.postgres.pg_schema import end_of
 

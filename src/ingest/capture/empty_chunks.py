@@ -1,4 +1,4 @@
-"""Parts of sources that have only a stream and no tables to read: mirrored topics, received messages."""
+"""Default methods for sources that are only a stream, without tables to read: mirrored topics, syslog messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ingest.records.snapshots import Chunk, ChunkRequest
 
 
 class NoChunks:
-    """A reader that finds every table empty; implements `snapshots.ChunkReader`."""
+    """A chunk reader for which every table is empty; implements `snapshots.ChunkReader`."""
 
     def __init__(self) -> None:
         self._done: list[Chunk] = []
@@ -27,14 +27,14 @@ class NoChunks:
 
 
 class StreamOnlySource:
-    """Common methods of sources without tables; implements a part of `capture_interfaces.SourceServer`."""
+    """Base class of sources without tables; implements a part of `capture_interfaces.SourceServer`."""
 
     def holds(self, position: Position) -> bool:
-        """Return True. A lost position is only detected when the stream opens or is read."""
+        """Return True. The stream itself raises PositionLost when it opens, or while it is read."""
         return True
 
     def foreign_keys(self) -> ForeignKeys:
-        """Return no foreign keys: the stream contains all changes that it has."""
+        """Return no foreign keys: the stream contains every change."""
         return ForeignKeys()
 
     def release(self, position: Position) -> None:
@@ -42,5 +42,5 @@ class StreamOnlySource:
 
     @contextmanager
     def chunks(self) -> Iterator[NoChunks]:
-        """Return a reader without chunks."""
+        """Return a reader for which every table is empty."""
         yield NoChunks()

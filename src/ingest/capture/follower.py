@@ -1,4 +1,4 @@
-"""The loop of a session: turn the events of one stream into records, with snapshots and repairs in between."""
+"""The main loop of a session: turn the events of one stream into records; run snapshots and repairs in between."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from ingest.repair.repairing import RepairingTransactions
 from ingest.repair.repairs import name_of
 from ingest.repair.rounds import RepairRunner, SharedChunkReader
 
-# The state of a stream after an event; after any other event it is inside a transaction.
+# State of the stream after some types of event. After any other event it is inside a transaction.
 _STANDS: Mapping[type, Stand] = {TransactionEnded: "between", CaughtUp: "idle"}
 
 
 class Following(Protocol):
-    """Interface of a session for the loop."""
+    """The part of a session that the loop needs; `session.Session` implements it."""
 
     @property
     def source(self) -> SourceServer: ...
@@ -67,12 +67,14 @@ class Following(Protocol):
     def tidy(
         self, checkpoint: Checkpoint, found: Sequence[HistoryRecord], tables: Tables, repairs: RepairRunner
     ) -> Checkpoint:
-        """Rewrite the schema history if most of it is superfluous."""
+        """Rewrite the schema history if most of its records are no longer needed. Returns the checkpoint of that
+        commit."""
 
 
 class Follower:
-    """Follows one stream and groups its transactions into commits. A single transaction of an idle source is committed
-    at once.
+    """Follows one stream and groups its transactions into commits.
+
+    While the source is idle, a single transaction is committed at once.
     """
 
     def __init__(
@@ -90,14 +92,14 @@ class Follower:
         self._replayed: Position | None = None
 
     def follow(self, chunks: SharedChunkReader, checkpoint: Checkpoint) -> Checkpoint | None:
-        """Follow the stream until the session stops (returns None) or the stream must be reopened.
+        """Follow the stream until the session is stopped, or the stream must be reopened.
 
-        Returns the checkpoint at which to reopen it.
+        Returns the checkpoint at which to reopen it; None if the session is stopped.
         """
         try:
             return self._follow(chunks, checkpoint)
         except Fatal:
-            if self._transactions.clean and self._pace.group.size:  # earlier transactions are complete: publish them
+            if self._transactions.clean and self._pace.group.size:  # commit the transactions before the error
                 self._commit()
             raise
 
@@ -153,7 +155,7 @@ class Follower:
         return session.tidy(checkpoint, session.log.history(), tables, self._repairs)
 
     def _take_turn(self, chunks: SharedChunkReader, now: float, stand: Stand) -> None:
-        """Handle signals, publish chunks and request further ones, between transactions."""
+        """Execute signals, publish snapshot chunks and corrections, and request more. Runs between two transactions."""
         session, snapshots, caught_up = self._session, self._snapshots, stand == "idle"
         if self._replayed is not None and self._stream.reached(self._replayed):
             self._transactions.count_on(self._replayed.sequence)
@@ -183,7 +185,7 @@ class Follower:
             self._pace.progressed()
 
     def _settle(self, now: float) -> None:
-        """Update the tables that are left out. Unreadable tables are tried again, at growing intervals."""
+        """Update which tables are left out. Try tables that could not be read again, at growing intervals."""
         session, transactions = self._session, self._transactions
         transactions.tables.try_again(now)
         if transactions.tables.unsettled:
@@ -198,7 +200,8 @@ class Follower:
             self._pace.group.add(len(records), now)
 
     def _learn(self, now: float, *, caught_up: bool) -> None:
-        """Read the foreign keys: at once after the log has changed some, and again when no older log is unread."""
+        """Read the foreign keys from the server, if DDL may have changed them, and once more when all older log is
+        read."""
         repairs, source = self._repairs, self._session.source
         if repairs.asks:
             repairs.set_foreign_keys(source.foreign_keys(), exactly=False)
@@ -223,9 +226,9 @@ class Follower:
             self._session.observer.phase("signal", type=signal.type, tables=list(signal.tables), refused=why)
 
     def _describe(self, event: TableDescribed) -> str:
-        """Apply a given schema to a table, and publish its quarantined rows. Returns the reason of a refusal, or "".
+        """Apply a schema that an operator or the server supplied, and publish the table's quarantined rows.
 
-        The stream is then reopened, because its decoders were created without that schema.
+        Returns why the schema is refused, or "". The stream is then reopened, because its decoders use the old schema.
         """
         session, transactions, table = self._session, self._transactions, event.table
         name = table.name
@@ -250,10 +253,10 @@ class Follower:
         self._pace.group.add(len(records), now)
 
     def _check_schemas(self, now: float) -> None:
-        """Read the server's schemas of tables whose schema the log does not contain. The stream must be idle.
+        """Read from the server the schemas of tables in quarantine or left out. The stream must be idle.
 
-        The server's columns are those of the rows in quarantine. A table that is left out may be supported now. If only
-        such tables remain, the checks are rare, because an operator must act.
+        An idle stream means that the server's columns are those of the quarantined rows. If only tables are left that
+        an operator must repair, the checks become rare.
         """
         kept, transactions = self._transactions.kept, self._transactions
         tables = transactions.tables
@@ -270,7 +273,8 @@ class Follower:
         self._settling = ask if kept or any(news) else min(2 * self._settling, 12 * ask)
 
     def _adopt_shown(self, table: TableId, seen: ServerTables) -> bool:
-        """Adopt the server's schema of a table that the log did not contain. Returns True if it has changed."""
+        """Apply the server's schema to a table whose schema is not known from the log. Returns True if anything
+        changed."""
         transactions, name = self._transactions, (table.database, table.table)
         tables, found = transactions.tables, seen.catalog.tables.get(name)
         if found is None or not tables.captured(*name):
@@ -281,7 +285,7 @@ class Follower:
             self._session.observer.phase("quarantine", table=name_of(table), still=why)
             if tables.why_left_out(table) is not None:
                 transactions.kept.pop(name_of(table), None)
-            elif why:  # the quarantined rows have other columns
+            elif why:  # the columns do not fit the quarantined rows
                 transactions.kept.pop(name_of(table), None)
                 self._repairs.drop(table)
                 self._snapshots.start(table, where=tables.where(table), marker=transactions.number())

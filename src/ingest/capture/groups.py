@@ -1,4 +1,4 @@
-"""Group source transactions into commits of the log. The time is an argument."""
+"""Group source transactions into Kafka transactions (commits). Callers pass the time."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of a commit. It is made at the first transaction end after `rows` rows or `linger` seconds.
+    """When a group is committed. All times are seconds.
 
-    If a commit lags the source by more than `behind` seconds, the next one is larger: `catch_up` rows or `behind`
-    seconds. Until the capture has caught up, throughput matters more than freshness. A transaction of an idle source is
-    committed at once (see `IdleDetector`). A source transaction of more than `largest` records takes several commits.
-    In seconds: `idle_commit` is the interval of commits of the position alone while only other tables change.
-    `heartbeat` is that interval while nothing changes (0: never). `ask` is the interval of reading the columns of
-    tables in quarantine from an idle server.
+    A commit follows the first transaction end after `rows` records or `linger` seconds. If the last commit was more
+    than `behind` seconds later than its changes at the source, the next group is larger: `catch_up` records or `behind`
+    seconds, because throughput then matters more than freshness. A source transaction of more than `largest` records
+    takes several commits. `idle_commit` is the interval at which only the position is committed while other tables
+    change, `heartbeat` that while nothing changes (0: never). `ask` is the interval of reading the columns of
+    quarantined tables from an idle server.
     """
 
     rows: int = 5000
@@ -29,7 +29,7 @@ class Limits:
 
 
 class Group:
-    """The open commit: `size` records, the first of them appended at time `first`."""
+    """The records of the next commit."""
 
     def __init__(self, limits: Limits, now: float) -> None:
         self.limits, self.first = limits, now
@@ -37,7 +37,7 @@ class Group:
         self._rows, self._linger = limits.rows, limits.linger
 
     def begin(self) -> None:
-        """Mark the begin of a source transaction."""
+        """Note that a source transaction begins."""
         self._before = self.size
 
     def add(self, records: int, now: float) -> None:
@@ -47,16 +47,16 @@ class Group:
         self.size += records
 
     def due(self, now: float) -> bool:
-        """True if the group must be committed at the next transaction end."""
+        """Return whether to commit at the next transaction end."""
         return self.size >= self._rows or now - self.first >= self._linger
 
     @property
     def huge(self) -> bool:
-        """True if the open transaction alone has more records than a commit may contain."""
+        """Return whether the open source transaction alone has more records than a commit may contain."""
         return self.size - self._before >= self.limits.largest
 
     def committed(self, lag: float) -> None:
-        """Start the next group after a commit; `lag` is its delay in seconds after the source's last commit in it."""
+        """Start the next group. `lag` is how many seconds the commit was later than its last change at the source."""
         limits = self.limits
         self.size = self._before = 0
         catching_up = lag > limits.behind
@@ -65,11 +65,12 @@ class Group:
 
 
 class IdleDetector:
-    """Detects an idle source. `nothing_within(seconds)` returns True if its log stays silent for that time.
+    """Function that returns whether the source is idle. `nothing_within(seconds)` waits and returns True if no event
+    came.
 
-    It reports idleness at most once per `gap` seconds. Each report ends in a commit, and a hundred small commits a
-    second cost more than the capture itself. So a single transaction is published at once, and those that follow within
-    the gap share a commit.
+    It returns True at most once per `gap` seconds. Each True causes a commit, and a hundred small commits a second cost
+    more than the capture itself. So a single transaction is committed at once, and those that follow within the gap
+    share a commit.
     """
 
     def __init__(self, nothing_within: Callable[[float], bool], gap: float, clock: Callable[[], float]) -> None:
@@ -77,9 +78,9 @@ class IdleDetector:
         self._next = 0.0
 
     def __call__(self) -> bool:
-        """Return whether the source is idle. Waits until `gap` seconds after the last report, or for the next event.
+        """Return whether the source is idle: no event arrives until `gap` seconds after the last True.
 
-        Returns False at once if an event arrives first.
+        Returns False as soon as an event arrives.
         """
         idle = self._nothing_within(max(0.0, self._next - self._clock()))
         if idle:

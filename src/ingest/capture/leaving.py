@@ -1,8 +1,7 @@
-"""Leave out tables that cannot be captured, and capture them again when the cause is gone. It runs between
-transactions.
+"""Leave out tables that cannot be captured, and capture them again once the cause is gone. Runs between transactions.
 
-Each schema change in the log or on the server may make a table unsupported, or supported again. The first is logged
-once and stored in the checkpoint's state. So also after a restart, the second one starts a snapshot.
+A schema change in the log or on the server may make a table unsupported, or supported again. When it is left out, that
+is logged once and stored in the checkpoint. So even after a restart, a snapshot starts when it is supported again.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ def update_left_out(
     *,
     reads: bool = True,
 ) -> list[Record]:
-    """Record newly left-out tables, and start snapshots of tables that are supported again.
+    """Record tables that are newly left out, and start snapshots of tables that are supported again.
 
-    Returns the records to append. `number` returns the next sequence number; a call makes a commit necessary. Without
-    `reads`, tables are captured from now on, without a snapshot.
+    Returns the records to append. `number` takes the next sequence number. Without `reads`, tables are captured again
+    without a snapshot.
     """
     if not tables.unsettled:
         return []
@@ -76,7 +75,7 @@ def _is_same(held: LeftOutTable, why: Skippable) -> bool:
 
 
 def differs(known: TableDefinition | None, shown: TableDefinition, table: TableId) -> bool:
-    """True if the server's definition of a table differs from the known one, in engine, key or columns."""
+    """Return whether the server's definition (`shown`) differs from the known one in engine, key or columns."""
     if known is None or known.primary_key != shown.primary_key:
         return True
     if (known.engine or shown.engine).lower() != shown.engine.lower() or known.sequence != shown.sequence:

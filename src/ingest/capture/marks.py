@@ -1,11 +1,11 @@
-"""Marks: older positions that a capture can be set back to, each with its sequence number.
+"""Marks: stored checkpoints to which an operator can set a capture back (`tailorbird rewind`).
 
-A mark is a checkpoint in the topic of the schema history. After a rewind, the capture reads the log again and gives
-each change the same sequence number as before. So consumers that order by `source.sequence` drop the replay. Some
-numbers can differ: those of rows that were decoded late, or of a table that was added to the topology. After the
-previously reached position, numbers continue above all earlier ones (`REPLAYED`), so that a new change always wins.
+Marks are records in the topic of the schema history. After a rewind, capture reads the log again from the mark and
+gives each change the same sequence number as before. So consumers that order by `source.sequence` ignore the repeated
+changes. A few numbers may differ: of rows that were decoded late, or of a table that was added to the topology. After
+the position from before the rewind, all numbers are above those used earlier, so that a new change always wins.
 
-Marks are kept while the source's log can be read from them. The history contains all changes since the oldest mark.
+A mark is kept as long as the source's log can be read from it. The history contains all changes since the oldest mark.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ from ingest.records.capture_interfaces import Checkpoint
 from ingest.records.records import checkpoint_value, read_checkpoint
 
 KIND = "mark"
-MOST = 200  # marks of one source; above that, every second one of the older half is removed
-REPLAYED = "replayed"  # in a checkpoint's state: the position reached before the rewind
-SLACK = 500  # superfluous records of the history before it is rewritten
+MOST = 200  # maximum number of marks per source; above it, every second one of the older half is removed
+REPLAYED = "replayed"  # key in a checkpoint's state: the position reached before the rewind
+SLACK = 500  # superfluous records that cause a rewrite of the history
 
 
 @dataclass(slots=True, kw_only=True)
 class Marks:
-    """The marks of one source. A new one is due after `changes` changes, or after `seconds` with any change."""
+    """The marks of one source.
+
+    A new one is due after `changes` changes, or `seconds` after the last one if anything changed.
+    """
 
     source: str = ""
     changes: int = 100_000
@@ -94,10 +97,10 @@ def marks_of(found: Iterable[Record], source: str) -> list[Checkpoint]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewrittenHistory:
-    """A rewritten history.
+    """Records that replace the stored history of a source.
 
-    `records` are complete: readers may start at the first one. `gone` are tombstones that let Kafka's compaction remove
-    the older records; write them first, in the same commit.
+    `records` are the whole history: readers may start at the first one. `gone` are tombstones of older records, so that
+    compaction removes them; append them first, in the same commit.
     """
 
     gone: list[Record]
@@ -107,9 +110,9 @@ class RewrittenHistory:
 def rewrite_history(
     found: Iterable[Record], source: str, position: Position, marks: Iterable[Checkpoint]
 ) -> RewrittenHistory:
-    """Rewrite a history and its marks: the state of each table as of `position`, then all later changes.
+    """Return a compact history: the state of each table at `position`, all later changes, and the marks.
 
-    No capture can be set back to before `position` afterwards.
+    Afterwards no capture can be set back to before `position`.
     """
     records = {key: value for key, value in found if value is not None}
     history = history_from_records(records.items(), source)
@@ -137,10 +140,10 @@ class Rewind:
 
 
 def rewound(found: Iterable[Record], source: str, newest: Checkpoint, to: Checkpoint) -> Rewind:
-    """Return the rewind of a capture from `newest` to a mark. Later schema changes are applied again as the log is
-    read.
+    """Return the rewind of a capture from its `newest` checkpoint to the mark `to`.
 
-    Signals are not executed again. Raises UsageError if the mark is not older.
+    Schema changes after the mark are removed from the history; reading the log again applies them. Signals are not
+    executed again. Raises UsageError if the mark is not older than `newest`.
     """
     if to.position.sequence > newest.position.sequence:
         raise UsageError(
@@ -163,7 +166,7 @@ def rewound(found: Iterable[Record], source: str, newest: Checkpoint, to: Checkp
 
 
 def replayed(newest: Checkpoint) -> dict[str, Any]:
-    """Return the furthest position of a capture and its sequence number, in the form of a checkpoint's state."""
+    """Return the state that a checkpoint after a rewind contains: the furthest position ever reached."""
     known = newest.state.get(REPLAYED)
     if known is not None and known["sequence"] >= newest.position.sequence:
         return dict(known)
@@ -172,15 +175,16 @@ def replayed(newest: Checkpoint) -> dict[str, Any]:
 
 
 def reached_before(checkpoint: Checkpoint) -> Position | None:
-    """Return the position reached before a rewind; None once it is reached again."""
+    """Return the position that capture had reached before a rewind; None if it has been reached again."""
     known = checkpoint.state.get(REPLAYED)
     return None if known is None else Position(**known)
 
 
 def check_replay(checkpoint: Checkpoint, held: Callable[[Position], bool]) -> None:
-    """Raise Fatal if a capture that was set back can never reach its earlier position again.
+    """Raise Fatal if a capture that was set back can never reach its earlier position: the server's log does not
+    contain it.
 
-    The content of a log cannot cause this: an operator set the capture back, and then connected it to another server.
+    This happens only if an operator set the capture back, and then connected it to another server.
     """
     place = reached_before(checkpoint)
     if place is not None and not held(place):

@@ -1,4 +1,4 @@
-"""Interface through which a capture session reports to metrics, log lines and health."""
+"""Interface through which a capture session reports to metrics, log lines and `/health`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Observer:
         """Report that everything up to the checkpoint is committed."""
 
     def phase(self, what: str, **details: object) -> None:
-        """Report the begin of a phase, such as a snapshot or the stream."""
+        """Report the begin of a phase, such as the snapshot or the reading of the log."""
 
     def left_out(self, schemas: Iterable[TableSchema]) -> None:
-        """Report tables with columns of unsupported types, once for each table."""
+        """Report tables with columns that are left out because of their type, once per table."""
         for schema in schemas:
             names = [name for name, _ in schema.left_out]
             self.phase(
@@ -36,16 +36,16 @@ class Observer:
         """Count committed changes."""
 
     def refused(self, images: int, quarantined: int) -> None:
-        """Count row images that became dead letters, and rows that were quarantined as raw events."""
+        """Count row images that became dead letters, and events that were quarantined."""
 
     def unrepresentable(self, values: Mapping[tuple[str, str], int]) -> None:
-        """Count values, by table and column, that were published in another form (`unrepresentable`)."""
+        """Count values, by (table, column), that were published in another form."""
 
     def snapshot(self, rows: Mapping[str, int]) -> None:
-        """Report the rows read so far of each table whose snapshot runs."""
+        """Report the number of rows read so far of each table whose snapshot is running."""
 
     def repaired(self, counts: Mapping[str, int], waiting: int) -> None:
-        """Count changes missing from the log by kind, and repaired `rows`. `waiting` repairs are pending."""
+        """Count repairs by kind, and repaired rows under `rows`. `waiting` is the number of pending repairs."""
 
     def lag(self, seconds: float) -> None:
-        """Report the delay of the committed log after the source's commits; 0 when caught up."""
+        """Report how many seconds the last commit was later than its changes at the source; 0 when caught up."""

@@ -1,4 +1,4 @@
-"""Decide when the loop of a session commits, and when it reopens its stream. The time is an argument."""
+"""Decide when the main loop commits, and when it reopens its stream. Callers pass the time."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Literal, NamedTuple
 
 from ingest.capture.groups import Group, Limits
 
-BUSY = 10.0  # seconds after the last repair until the stream is reopened for normal load
-# The state of a stream: inside a transaction, between two, or idle at the end of the log.
+BUSY = 10.0  # seconds without repairs until the stream is reopened with `busy` False
+# State of the stream: inside a transaction, between two, or idle at the end of the log.
 Stand = Literal["inside", "between", "idle"]
 
 
 class Moment(NamedTuple):
-    """State of the loop at one event.
+    """State of the main loop after one event.
 
     `stopped`: the session must end. `moved`: the position has advanced. `repairs`: repairs are running. `reads`:
     repairs or snapshots are running.
@@ -27,7 +27,10 @@ class Moment(NamedTuple):
 
 
 class Pace:
-    """Pace of one stream. `group` is the open commit, `busy` means that the stream was opened for many table reads."""
+    """Commit and reopen decisions for one stream. `group` is the open commit.
+
+    `busy`: the stream was opened while many tables are read.
+    """
 
     def __init__(self, limits: Limits, now: float, *, busy: bool, repairs: bool) -> None:
         self.limits, self.group, self.busy = limits, Group(limits, now), busy
@@ -43,13 +46,13 @@ class Pace:
         self._reopen = True
 
     def reads_signals(self, stand: Stand, now: float) -> bool:
-        """True if signals should be read now; a busy source does not read them after every transaction."""
+        """Return whether to read signals now; for a busy source, not after every transaction."""
         return stand == "idle" or now - self._last > self.limits.idle_commit
 
     def due(self, moment: Moment) -> bool:
-        """True if the appended records, or the position alone, must be committed now.
+        """Return whether to commit now: the appended records, or only the position.
 
-        It is never called inside a transaction, unless that has more records than a commit may contain.
+        Call it between transactions, or inside one that has more records than a commit may contain.
         """
         if self.group.size:
             return moment.stopped or moment.stand != "between" or self.group.due(moment.now)
@@ -59,14 +62,14 @@ class Pace:
         return moment.moved and since >= self.limits.idle_commit
 
     def committed(self, now: float, lag: float, *, repairs: bool) -> None:
-        """Start the next group after a commit; `lag` is its delay in seconds after the source's last commit in it."""
+        """Start the next group after a commit; `lag` is as in `Group.committed`."""
         self._last, self._progressed = now, False
         self.group.committed(lag)
         if repairs:
             self._quiet = now + BUSY
 
     def must_reopen(self, moment: Moment) -> bool:
-        """True if the stream must be reopened after a commit, for another load or with new schemas."""
+        """Return whether to reopen the stream after a commit, because of other load or new schemas."""
         if moment.stopped or moment.stand == "inside":
             return False
         return self._reopen or self.busy != (moment.reads or moment.now < self._quiet)

@@ -1,4 +1,4 @@
-"""Read chunks of tables while the log is read, with one thread and connection per table."""
+"""Read chunks of tables while the log is followed, with one thread and one connection per table."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ from typing import Any, Protocol
 from cdc.model.errors import Skippable, TableChanged
 from ingest.records.snapshots import PASS, Chunk, ChunkRequest
 
-TIMEOUT = 5.0  # seconds for the log's reader to reach a change of the table, before the session restarts
+TIMEOUT = 5.0  # seconds within which the log should show the change of a table that a read has noticed
 _PAUSE = 0.2  # seconds between two attempts
 
 
 class TableReading(Protocol):
-    """Reads chunks of one table over a connection."""
+    """Reads chunks of one table over its own connection."""
 
     def read(self, request: ChunkRequest) -> Chunk:
-        """Read the requested chunk. It blocks until the server answers."""
+        """Read the requested chunk. Blocks until the server has answered."""
 
 
 Opened = Callable[[], AbstractContextManager[TableReading]]
 
 
 class ChunkThreads:
-    """Chunk reader over connections that `opened` creates; implements `snapshots.ChunkReader`. `close` ends its
-    threads.
-    """
+    """Chunk reader with one thread per table; implements `snapshots.ChunkReader`. `opened` opens a connection for a
+    thread."""
 
     def __init__(self, opened: Opened) -> None:
         self._opened = opened
@@ -90,14 +89,15 @@ class _Worker:
                                 return
                             request = self.asked.get()
                 except TableChanged:
-                    # The log contains the change. The session then requests the table again, or cancels it. If the
-                    # session ended here, it would request the same chunk at its start and never reach the change.
+                    # The log contains the change of the table. When the session reads it, it requests the chunk again
+                    # or cancels t. If the session ended here, the next one would request the same chunk before it
+                    # reaches the change.
                     deadline = deadline or time.monotonic() + TIMEOUT
                     if request is None or request.after == PASS or time.monotonic() > deadline:
                         raise
                     with suppress(queue.Empty):
                         request = self.asked.get(timeout=_PAUSE)
-        except Skippable as error:  # only this table fails
+        except Skippable as error:  # the other tables can still be read
             self.ended = True
             assert request is not None, "it was being read"
             failed = Chunk(request=request, images=[], after=None, last=None, high=request.position, failed=error)

@@ -1,7 +1,7 @@
-"""One session of capture: recover, then follow the log until it is stopped, with snapshots interleaved.
+"""One session of capture: read back the committed state, then follow the log and run snapshots until stopped.
 
-Delivery is exactly once: records and the position after them are one commit, and a session begins by reading back the
-committed state. So after any end of a session (an error, kill -9), the next one neither loses nor repeats records.
+Delivery is exactly once: records and the position after them are one commit, and a session begins at the committed
+position. So after any end of a session (an error, kill -9), the next one neither loses nor repeats records.
 """
 
 from __future__ import annotations
@@ -49,12 +49,13 @@ class ReadableSource(SourceServer, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """Configuration and parts of one session. `clock` returns seconds since 1970, `stopped` returns True to end.
+    """Parts and settings of one session. `clock` returns seconds since 1970; the session ends when `stopped` returns
+    True.
 
-    `position_lost` decides what happens if the source's log no longer contains the position: `fail`, or read all tables
-    again. `cascades` decides if rows changed by foreign-key actions are searched. `dumps`: an added table may be read;
-    otherwise it is captured from now on. `rereads`: tables can be read again after a signal, or after the log has lost
-    them. It is False for sources without tables, where an empty snapshot would delete all rows.
+    `position_lost`: if the source's log does not contain the position, `fail`, or read all tables again. `cascades`:
+    whether to repair rows that foreign keys change. `dumps`: whether a table that is added to the topology gets a
+    snapshot. `rereads`: whether tables can be read again, by a signal or after a loss of log. It is False for sources
+    without tables, where an empty snapshot would delete all rows.
     """
 
     source: ReadableSource
@@ -73,10 +74,11 @@ class Session:
     dumps: bool = True
     rereads: bool = True
     marks: Marks = field(default_factory=Marks)
-    committed: list[Checkpoint] = field(default_factory=list)  # the last checkpoint of this session
+    committed: list[Checkpoint] = field(default_factory=list)  # at most one: the last checkpoint of this session
 
     def run(self) -> None:
-        """Capture until stopped. Raises the errors of source and log; uncommitted records are then aborted."""
+        """Capture until stopped. Raises the errors of source and log; records that are not committed are then
+        discarded."""
         try:
             self._run()
         finally:
@@ -116,14 +118,14 @@ class Session:
                     damaged = isinstance(lost, LogDamaged)
                     if self.position_lost == "fail" and not damaged:
                         raise
-                    if self.committed != began:  # only a new session knows the next sequence numbers
+                    if self.committed != began:  # a new session reads the last sequence number back
                         raise Retriable(f"{lost.message}; the session restarts to read all tables again") from lost
                     what = "a part of the log cannot be read" if damaged else "position lost"
                     self.observer.phase(f"{what}: all tables are read again", why=str(lost))
                     checkpoint = self._begin_again(checkpoint, tables, repairs)
 
     def _look(self) -> tuple[ServerTables, Position]:
-        """Return the server's catalog, and a position in its log at which it is valid."""
+        """Return the server's tables, and a position in its log at which they are valid."""
         for _ in range(20):
             before, head, after = self.source.seen(), self.source.head(), self.source.seen()
             if before.catalog == after.catalog:
@@ -139,7 +141,7 @@ class Session:
         repairs: RepairRunner,
         seen: ServerTables,
     ) -> Checkpoint:
-        """Start the history with the server's catalog, and a snapshot of every table."""
+        """Begin the capture: store the server's tables as the schema history, and start the snapshot of every table."""
         change = tables.begin(seen.catalog)
         self.log.extend(self.recorder.history(change.history))
         self.log.extend(self.recorder.schema(s) for s in change.schemas if recovered.schemas.get(s.table_id) != s)
@@ -156,10 +158,10 @@ class Session:
     def _adopt(
         self, seen: ServerTables, checkpoint: Checkpoint, tables: Tables, repairs: RepairRunner, recovered: Recovered
     ) -> Checkpoint:
-        """Adopt the server's catalog for sources whose log contains a new schema only with the table's next rows.
+        """Apply the server's tables, for a source whose log contains a new schema only before the table's next rows.
 
-        A new table under a captured name is read again. So is one that came back under its name. The rows of a dropped
-        table are deleted.
+        A table that was dropped and created again is re-read. So is one that was missing for a time. The rows of a
+        dropped table are deleted.
         """
         known, shown = tables.catalog.tables, seen.catalog.tables
         names = [name for name in shown if tables.captured(*name) and known.get(name) != shown[name]]
@@ -192,13 +194,13 @@ class Session:
         return self.commit(checkpoint, repairs, checkpoint.state.get("signals"))
 
     def _end_rows(self, tables: Tables, repairs: RepairRunner, table: TableId, position: Position) -> None:
-        """Delete the rows of a dropped or renamed table, for all consumers of its topic."""
+        """Publish a truncation of a dropped or renamed table, so that all consumers delete its rows."""
         self.observer.phase("table is gone: its rows are deleted", table=str(table))
         repairs.drop(table)
         repairs.snapshots.gone(table)
         try:
             writer = self.recorder.writer(tables.schema(table))
-        except Skippable:  # none of its rows were published
+        except Skippable:  # no row of it was published
             return
         self.log.append(writer.marker(position, position.sequence, int(self.clock() * 1000)))
 
@@ -213,7 +215,7 @@ class Session:
         for schema in tables.schemas():
             table, where = schema.table_id, tables.where(schema.table_id)
             if table.name in tables.passed:
-                continue  # `update_left_out` reads it when it is supported again
+                continue  # `update_left_out` starts its snapshot when it is supported again
             if table not in recovered.schemas:
                 self.log.append(self.recorder.schema(schema))
                 if self.dumps:
@@ -232,7 +234,8 @@ class Session:
         return checkpoint
 
     def _begin_again(self, checkpoint: Checkpoint, tables: Tables, repairs: RepairRunner) -> Checkpoint:
-        """Restart at the end of the log. The marker that ends each snapshot deletes rows that are not in it."""
+        """Resume at the end of the log and re-read all tables. The marker at the end of each removes rows that no
+        longer exist."""
         seen, head = self._look()
         self.log.extend(self.recorder.history(self.marks.forget(lambda _: False)))
         repairs.clear()
@@ -258,7 +261,7 @@ class Session:
         oldest = known[0].position if known else checkpoint.position
         again = rewrite_history(found, tables.source, oldest, known)
         if len(found) <= 2 * len(again.records) + SLACK:
-            # commit at once: the next commit of an idle source may exceed Kafka's transaction timeout
+            # commit at once: an idle source might commit next after Kafka's transaction timeout
             return self.commit(checkpoint, repairs, checkpoint.state.get("signals")) if forgotten else checkpoint
         self.observer.phase("history rewritten", records=len(found), now=len(again.records))
         self.log.extend(self.recorder.history(again.gone))
@@ -267,7 +270,7 @@ class Session:
         return self.commit(checkpoint, repairs, checkpoint.state.get("signals"))
 
     def commit(self, checkpoint: Checkpoint, repairs: RepairRunner, signals: int | None = None) -> Checkpoint:
-        """Commit the appended records and the state of snapshots and repairs. Returns the checkpoint as written."""
+        """Commit the appended records with the state of snapshots and repairs. Returns the complete checkpoint."""
         partial = sorted(table.name for table in repairs.snapshots.partial)
         state: dict[str, Any] = {**checkpoint.state, "snapshots": repairs.snapshots.state, "partial": partial}
         state.pop("mends", None)
@@ -288,7 +291,7 @@ class Session:
         return checkpoint
 
     def _stream(self, checkpoint: Checkpoint, tables: Tables, repairs: RepairRunner, chunks: SharedChunkReader) -> None:
-        """Follow the log until stopped. The stream is reopened when table reads begin or end."""
+        """Follow the log until stopped. Reopen the stream when table reads begin or end."""
         going: Checkpoint | None = checkpoint
         snapshots = repairs.snapshots
         while going is not None:

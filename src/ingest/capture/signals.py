@@ -2,9 +2,9 @@
 
 A signal is a record of the topic `…signals`: key = `<topology>.<source>`, value = `{"type": …, "data": {…}}`. Types:
 `execute-snapshot`, `stop-snapshot` (data-collections: tables; additional-conditions: filters), `pause-snapshot`,
-`resume-snapshot`; and two that Tailorbird adds. `schema-set` (columns, primary-key) ends a quarantine. `mend-rows`
-(keys, as in records) reads rows of one table again and repairs them in its topic. The offset of the signals is
-committed with the position, so each signal is executed once.
+`resume-snapshot`, and two of Tailorbird's own. `schema-set` (columns, primary-key) supplies the schema of a table in
+quarantine. `mend-rows` (keys, as in records) re-reads rows of one table and corrects them in its topic. The offset of
+the last signal is committed with the position, so each signal is executed once.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from ingest.events.tables import Tables
 from ingest.records.snapshots import REPAIRS_ONLY, Snapshots
 
 TYPES = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "schema-set", "mend-rows")
-READS = ("execute-snapshot", "mend-rows")  # types that need readable tables
+READS = ("execute-snapshot", "mend-rows")  # types that read tables
 ONLY_REPORTED = "the source has no table that could be read again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signal:
-    """One signal. `tables` are `database.table`, `filters` are conditions by table."""
+    """One signal. `tables` are `database.table`; `filters` are SQL conditions by table; `keys` identify rows to
+    repair."""
 
     type: str
     tables: tuple[str, ...] = ()
@@ -35,11 +36,11 @@ class Signal:
     keys: tuple[Row, ...] = ()
 
     def described(self, tables: Tables) -> TableDescribed:
-        """Return the schema that a `schema-set` gives its one table."""
+        """Return the new schema that a `schema-set` contains for its one table."""
         return TableDescribed(tables.named(self.tables[0]), self.columns, self.primary_key)
 
     def execute(self, snapshots: Snapshots, tables: Tables, number: Callable[[], int]) -> str:
-        """Execute the signal. Returns the reason of a refusal, or "". `number` returns the next sequence number."""
+        """Execute the signal. Returns why it is refused, or "". `number` takes the next sequence number."""
         if self.type in ("pause-snapshot", "resume-snapshot"):
             snapshots.paused = self.type == "pause-snapshot"
             return ""
@@ -60,10 +61,10 @@ class Signal:
 
 
 class Signals(Protocol):
-    """The signals of one source."""
+    """Reader of the signals to one source."""
 
     def read(self, start: int | None) -> tuple[list[Signal], int | None]:
-        """Return signals from an offset (None: only new ones), and the next offset. Never blocks."""
+        """Return the signals since an offset (None: only new ones), and the next offset. Never blocks."""
 
 
 def signal_of(value: Mapping[str, Any]) -> Signal:
@@ -84,12 +85,13 @@ def signal_of(value: Mapping[str, Any]) -> Signal:
 
 
 def repair_value(table: str, keys: Sequence[Row]) -> dict[str, Any]:
-    """Return the value of a signal that repairs rows of a table (`database.table`)."""
+    """Return the value of a `mend-rows` signal: `table` is `database.table`, `keys` are the keys of its rows."""
     return {"type": "mend-rows", "data": {"data-collections": [table], "keys": list(keys)}}
 
 
 def signal_value(kind: str, tables: tuple[str, ...], where: str = "") -> dict[str, Any]:
-    """Return the value of a signal's record."""
+    """Return the value of a signal of a type (`kind`) for some tables. `where` is a condition for a snapshot, or
+    empty."""
     data: dict[str, Any] = {"data-collections": list(tables), "type": "incremental"}
     if where:
         data["additional-conditions"] = [{"data-collection": name, "filter": where} for name in tables]

@@ -1,1 +1,1 @@
-"""Decode what any source reports, in commit order: its log events, and its tables at each position of its log."""
+"""Log events of any kind of source, in commit order, and the source's tables at each position of its log."""

@@ -1,7 +1,7 @@
-"""Convert columns of a TABLE_MAP with full metadata to schema columns.
+"""Convert the columns of a TABLE_MAP event with full metadata to schema columns.
 
-The metadata in the log belongs to the rows that follow it, so it takes precedence; information_schema only shows the
-table's current state. Source: MySQL's Table_map_event with binlog_row_metadata=FULL.
+This metadata describes the rows that follow it in the log. information_schema shows only the table's current columns,
+so the metadata takes precedence. Source: MySQL's Table_map_event with binlog_row_metadata=FULL.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _CHARACTER = {
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether MySQL added a column for internal use."""
+    """Return whether a column name is one that MySQL gives to a column for a functional index."""
     return name.startswith(_HIDDEN) or bool(_HIDDEN_OLD.fullmatch(name))
 
 
 def described(table: TableMap, trim: Trim | None = None) -> tuple[tuple[Column, ...], tuple[str, ...]]:
-    """Return columns and primary key of a TABLE_MAP with full metadata, without what the server hides.
+    """Return columns and primary key of a TABLE_MAP with full metadata, without columns that `trim` removes.
 
-    MariaDB has the end of a row's validity in the primary key of system-versioned tables.
+    The primary key omits the period column that MariaDB adds to the key of a system-versioned table.
     """
     hidden, end = (trim.hidden, trim.end) if trim else (frozenset[str](), "")
     shown = [column for column in table.columns if not is_hidden(column.name) and column.name not in hidden]
@@ -55,7 +55,7 @@ def described(table: TableMap, trim: Trim | None = None) -> tuple[tuple[Column, 
 
 
 def same_columns(left: tuple[Column, ...], right: tuple[Column, ...]) -> bool:
-    """Return whether two lists of columns describe the same rows, however their types are printed."""
+    """Return whether two lists of columns describe the same rows, even if their types are printed differently."""
     return [_meaning(column) for column in left] == [_meaning(column) for column in right]
 
 
@@ -65,7 +65,7 @@ def _meaning(column: Column) -> tuple[str, str, bool, str | None]:
 
 
 def _normal(column_type: str) -> str:
-    """Return a column type without what the log lacks: display widths and zerofill."""
+    """Return a column type without display width and zerofill, which the log does not contain."""
     text = column_type.lower() if "'" not in column_type else column_type
     text = _COMPRESSED.sub("", text.replace(" zerofill", ""))
     text = text.replace("geomcollection", "geometrycollection")
@@ -78,9 +78,9 @@ def _column(column: LoggedColumn) -> Column:
 
 
 def _type(column: LoggedColumn) -> str:
-    """Return the type as information_schema prints it, without display width."""
+    """Return a column's type as information_schema prints it, without display width."""
     kind, unsigned = column.type, " unsigned" if column.unsigned else ""
-    if column.declared in _DECLARED:  # logged as BINARY
+    if column.declared in _DECLARED:  # the log contains it as BINARY
         return column.declared
     if kind in _INTEGERS:
         return _INTEGERS[kind] + unsigned

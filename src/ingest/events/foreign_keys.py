@@ -1,7 +1,8 @@
-"""Track foreign keys by which a server changes rows without logging them: ON UPDATE or ON DELETE CASCADE or SET NULL.
+"""Track foreign keys that change rows without events in the log: ON UPDATE or ON DELETE with CASCADE or SET NULL.
 
-InnoDB applies them below the log: the log contains the parent's change but not the children's. These keys show which
-children a parent's change may have changed. A superfluous foreign key costs one search without results.
+InnoDB executes these actions itself, so the log contains the parent's change but not those of its child rows. From the
+foreign keys and the parent's change follows which child rows may have changed. A foreign key that no longer exists
+costs only a search without results.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ CHANGING = ("CASCADE", "SET NULL")
 
 
 class ForeignKey(NamedTuple):
-    """One foreign key that changes its child: `columns` of `child` reference the `referenced` columns of `parent`."""
+    """One foreign key: `columns` of table `child` reference the columns `referenced` of table `parent`.
+
+    `on_delete` and `on_update` are its actions, such as `CASCADE`.
+    """
 
     child: TableId
     columns: tuple[str, ...]
@@ -28,14 +32,14 @@ class ForeignKey(NamedTuple):
 
     @property
     def silent(self) -> bool:
-        """Return whether it changes rows; other foreign keys only refuse changes."""
+        """Return whether the foreign key changes child rows. Other ones only reject changes of the parent."""
         return self.on_delete in CHANGING or self.on_update in CHANGING
 
 
 class ChangedChildren(NamedTuple):
-    """Rows of a child whose `columns` had the values `old`, as JSON.
+    """Child rows that a parent's change has changed: before it, their `columns` had the values `old` (as in JSON).
 
-    `new`: their current values, or None if unknown.
+    `new` are the values after it; None if the rows were deleted, or the columns set to NULL.
     """
 
     columns: tuple[str, ...]
@@ -43,18 +47,18 @@ class ChangedChildren(NamedTuple):
     new: tuple[Any, ...] | None
 
     def to_json(self) -> list[Any]:
-        """Inverse of `changed_children_from`."""
+        """Return the entry of a checkpoint's state; inverse of `changed_children_from`."""
         return [self.columns, self.old, self.new]
 
 
 def changed_children_from(stored: list[Any]) -> ChangedChildren:
-    """Decode an entry of a checkpoint's state."""
+    """Decode `ChangedChildren` from an entry of a checkpoint's state."""
     columns, old, new = stored
     return ChangedChildren(tuple(columns), tuple(old), None if new is None else tuple(new))
 
 
 class ForeignKeys:
-    """Foreign keys of a source that change rows, including those of tables that are not captured."""
+    """All foreign keys of a source that change child rows, including those between tables that are not captured."""
 
     def __init__(self, found: Iterable[ForeignKey] = ()) -> None:
         self.known = frozenset(each for each in found if each.silent)
@@ -70,7 +74,7 @@ class ForeignKeys:
         ]
 
     def below(self, tables: Iterable[TableId]) -> list[TableId]:
-        """Return these tables and all tables whose rows may change with theirs, in order."""
+        """Return these tables and all tables to which a change of their rows may cascade."""
         found, waiting = list[TableId](), list(tables)
         while waiting:
             table = waiting.pop(0)
@@ -82,9 +86,9 @@ class ForeignKeys:
     def affected(
         self, table: TableId, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
     ) -> Iterator[tuple[TableId, ChangedChildren]]:
-        """Yield the children that a parent's change changes.
+        """Yield the child rows that one changed row of a parent table affects, with their table.
 
-        Columns that the image lacks, and NULLs, reference no rows.
+        `before` None is an insert, `after` None a delete. Values that are missing or NULL reference no rows.
         """
         for each in self.by_parent.get(table, ()):
             if before is None or not all(name in before for name in each.referenced):
@@ -102,7 +106,7 @@ class ForeignKeys:
                     yield each.child, ChangedChildren(each.columns, old, reported)
 
     def followed(self, event: RowsLogged) -> Iterator[tuple[TableId, ChangedChildren]]:
-        """Yield the children that all rows of an event change."""
+        """Yield the child rows that all changed rows of an event affect, with their table."""
         if event.operation == "insert":
             return
         for change in event.rows:
@@ -110,13 +114,13 @@ class ForeignKeys:
             yield from self.affected(event.table, _values(before), None if after is None else _values(after))
 
     def unsure(self, table: TableId, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-        """Return whether an update sets columns that children reference, and lacks their old values."""
+        """Return whether an update sets columns that children reference, but its image lacks their old values."""
         hidden = set(after) - set(before)
         return any(hidden & set(each.referenced) for each in self.by_parent.get(table, ()))
 
 
 def foreign_keys_from(stored: Iterable[list[Any]], source: str) -> ForeignKeys:
-    """Decode a checkpoint's state."""
+    """Decode foreign keys from a checkpoint's state."""
     return ForeignKeys(
         ForeignKey(
             TableId(source=source, database=entry[0], table=entry[1]), tuple(entry[2]),
@@ -127,7 +131,8 @@ def foreign_keys_from(stored: Iterable[list[Any]], source: str) -> ForeignKeys:
 
 
 def alike(value: Any) -> Any:
-    """Return one value for all values that a server may treat as equal: without case, accents and trailing blanks."""
+    """Return a common form of all values that a server may treat as equal: without case, accents and trailing
+    blanks."""
     if not isinstance(value, str):
         return value
     plain = "".join(c for c in unicodedata.normalize("NFKD", value) if not unicodedata.combining(c))

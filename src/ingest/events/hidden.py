@@ -1,8 +1,9 @@
-"""Handle columns that a server hides but logs: MariaDB's hashes of unique texts, and periods of row history.
+"""Remove columns that a server logs but hides from SELECTs: hashes for unique indexes, and periods of row history.
 
-A hidden column follows all others. A system-versioned table of MariaDB has two columns for the period in which a row is
-valid, hidden or not. Its history is rows of the same table: an UPDATE logs the new row and inserts the old one with its
-end, a DELETE is an update that sets the end. Readers receive the current rows only, as a SELECT shows them.
+Hidden columns come after all others. In MariaDB, a system-versioned table has two columns for the period in which a row
+is valid; they may be hidden. Past rows are stored in the same table: an UPDATE logs the new row and inserts the old one
+with the end of its period, and a DELETE is logged as an update that sets the end. Consumers receive only the current
+rows, as a SELECT shows them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ingest.ddl.dialect import Dialect
 from ingest.events.log_events import Image, Operation, RefusedImage, Row
 
 _HASHES = re.compile(r"DB_ROW_HASH_\d+")
-# The end of a current row: the last TIMESTAMP, of 31 bits and (from MariaDB 11.5 on) of 32.
+# Value of the end column in current rows: the greatest TIMESTAMP of 31 bits, from MariaDB 11.5 on of 32 bits.
 _NEVER = ("2038-01-19", "2106-02-07")
 _LAST = ".999999"
 Rows = Sequence[Any]
@@ -27,13 +28,13 @@ Rows = Sequence[Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trim:
-    """Removes columns that the server hides, and rows of the past according to column `end`, from a table's rows."""
+    """Removes the `hidden` columns from rows of one table, and past rows, which the period column `end` identifies."""
 
     hidden: frozenset[str]
     end: str = ""
 
     def rows(self, operation: Operation, rows: Rows) -> list[tuple[Operation, Rows]]:
-        """Convert the rows that an event changed to changes of the current rows, in their order."""
+        """Return the changes of current rows that an event's changes amount to, in order."""
         if not self.end:
             for row in rows:
                 for image in row if operation == "update" else (row,):
@@ -64,7 +65,7 @@ class Trim:
 
 
 def trim_of(definition: TableDefinition | None, columns: Sequence[LoggedColumn]) -> Trim | None:
-    """Return the trim for a table with this definition, logged with these columns; None if nothing is to be removed."""
+    """Return the trim of a table whose rows are logged with these columns; None if there is nothing to remove."""
     known = {column.name for column in definition.columns} if definition else set()
     versioned = (definition.versioned if definition else None) or ("", "")
     names = [column.name for column in columns]
@@ -76,10 +77,10 @@ def trim_of(definition: TableDefinition | None, columns: Sequence[LoggedColumn])
 
 
 def hints_of(definition: TableDefinition, dialect: Dialect) -> list[ColumnHint]:
-    """Return a table's columns as its rows are logged: those that every SELECT shows, then those that the server hides.
+    """Return the columns of a table's rows in the log: the visible columns, then those that the server hides.
 
-    The log determines how many columns for unique texts (MariaDB) or functional indexes (MySQL 8.0.13 to 8.0.17) it
-    has: at most one for each such key.
+    A table has at most one hidden column per unique text key (MariaDB) or functional index (MySQL 8.0.13 to 8.0.17).
+    The log decides how many of them are present.
     """
     hints = [ColumnHint(name=c.name, type=c.column_type, charset=c.charset) for c in definition.columns]
     known = {column.name for column in definition.columns}

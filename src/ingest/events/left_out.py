@@ -1,7 +1,6 @@
-"""Describe tables that are not captured although the topology lists them: reason, remedy, and state in a position.
+"""Tables that cannot be captured although the topology names them: why, the remedy, and their entry in a checkpoint.
 
-Only that table is left out: the rest of its source continues. Its rows are skipped until the cause is gone; then the
-table is read.
+The rest of the source is captured. Rows of such a table are skipped until the cause is gone; then a snapshot starts.
 """
 
 from __future__ import annotations
@@ -17,8 +16,10 @@ _INSTEAD = "leave it out of `tables:` (under `filter_policy: accept`, list it th
 
 
 class LeftOutTable(TypedDict):
-    """State of a table that is left out: commit time at its source (or the clock's) since when, skipped rows since
-    then, reason and remedy.
+    """State of a table that is left out.
+
+    `since_ms` is the commit time, at the source, of the first skipped row, or the time when the cause was found. `rows`
+    is the number of skipped rows. `why` and `remedy` are as in an error message.
     """
 
     since_ms: int
@@ -28,7 +29,7 @@ class LeftOutTable(TypedDict):
 
 
 def left_out_of(state: Mapping[str, Any]) -> dict[str, LeftOutTable]:
-    """Return the tables that are left out, by `database.table`, from a position's state."""
+    """Return the tables that are left out, by `database.table`, from a checkpoint's state."""
     return {
         name: LeftOutTable(
             since_ms=found.get("since_ms", 0), rows=found.get("rows", 0), why=found["why"], remedy=found["remedy"]
@@ -38,7 +39,7 @@ def left_out_of(state: Mapping[str, Any]) -> dict[str, LeftOutTable]:
 
 
 def refused_kind(table: TableId, engine: str, *, sequence: bool) -> Skippable | None:
-    """Return why rows of a table of this kind are not captured, or None if they are.
+    """Return the reason why tables of an engine, or sequences, are not captured; None if they are.
 
     An unknown engine counts as InnoDB.
     """
@@ -53,7 +54,8 @@ def refused_kind(table: TableId, engine: str, *, sequence: bool) -> Skippable | 
 
 
 def absent(table: TableId, kind: Kind | None, user: str = "") -> Skippable:
-    """Return why a table that the topology lists is not among the server's tables."""
+    """Return the reason why a listed table is not among the server's captured tables. `kind` None: it does not
+    exist."""
     if kind is not None and "VIEW" in kind[0].upper():
         return Skippable(
             f"table {table} is a view: the log contains no rows of it",

@@ -1,8 +1,8 @@
-"""Log events of a source in commit order: sources yield them, and `transactions` turns them into records.
+"""Log events of a source in commit order. Sources yield them; `ingest.records.transactions` turns them into records.
 
-Per transaction, a source yields one TransactionBegan, any number of the others, and one TransactionEnded; or one
-TransactionLogged for all of these. CaughtUp is yielded between transactions whenever no more events are waiting. An
-interrupted transaction (a lost connection) never gets its TransactionEnded: the reader drops its events.
+A transaction is one TransactionBegan, any number of other events, and one TransactionEnded; or one TransactionLogged
+that stands for all of these. CaughtUp comes between transactions, whenever no more events are waiting. A transaction
+that the stream breaks off has no TransactionEnded: its events are discarded.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Row = dict[str, Canonical]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedImage:
-    """A row image with a value that has no canonical form, such as the date 0000-00-00, or an invalid row.
+    """A row image with a value that has no canonical form, such as the date 0000-00-00, or an image of no valid row.
 
-    `values` are its columns in canonical form; those in `columns` cannot be represented, and are as the server prints
-    them. `columns` maps each of these to the reason. `why` is the reason if the row as a whole is refused. It is empty
-    if only columns are: then the source's `unrepresentable` setting decides (`ingest.records.images`).
+    `values` are its columns. Those in `columns` have the server's text instead of a canonical value; `columns` maps
+    each to the reason. Then the source's `unrepresentable` setting decides what is published (`ingest.records.images`).
+    `why` is set if the whole row is refused, and empty otherwise.
     """
 
     values: dict[str, Any]
@@ -33,7 +33,7 @@ class RefusedImage:
 
     @property
     def reason(self) -> str:
-        """Return the reason for the refusal, with the names of the columns."""
+        """Return the reason for the refusal, with the names of the columns, for people."""
         return self.why or "; ".join(f"column {name}: {why}" for name, why in self.columns.items())
 
 
@@ -43,7 +43,10 @@ NotLoggedReason = Literal["statement", "incident", "xa", "rollback"]
 
 
 class TransactionBegan(NamedTuple):
-    """A source transaction. `gtid` is empty without GTIDs; `commit_us` is its commit time at the source (UTC)."""
+    """Begin of a source transaction at `file` and `pos`.
+
+    `gtid` is empty without GTIDs. `commit_us` is the commit time at the source (microseconds since 1970, UTC).
+    """
 
     gtid: str
     commit_us: int
@@ -53,7 +56,10 @@ class TransactionBegan(NamedTuple):
 
 
 class StatementLogged(NamedTuple):
-    """A statement that may change whole tables. `session` owns temporary tables; `sql_mode` is the mode's bits."""
+    """An SQL statement that may change whole tables, with its default `database`.
+
+    `session` identifies the connection, which owns temporary tables. `sql_mode` is the bit mask of the SQL mode.
+    """
 
     database: str
     sql: str
@@ -62,7 +68,7 @@ class StatementLogged(NamedTuple):
 
 
 class TableDescribed(NamedTuple):
-    """Columns that the log itself states for the rows that follow, and the primary key (empty: none)."""
+    """Columns and primary key (empty: none) of the rows that follow, according to the log itself or an operator."""
 
     table: TableId
     columns: tuple[Column, ...]
@@ -70,16 +76,16 @@ class TableDescribed(NamedTuple):
 
 
 class TableAltered(NamedTuple):
-    """A table's definition from here on, as its server reports it; used if statements are not logged."""
+    """The definition of a table from here on, as its server describes it. For sources whose log contains no DDL."""
 
     table: TableId
     definition: TableDefinition
 
 
 class TableEmptied(NamedTuple):
-    """All rows of a table were deleted.
+    """A TRUNCATE of a table that the log contains as an event.
 
-    It counts as a row of its transaction, part of which may have been published.
+    It counts as one row of its transaction, which may be published in parts.
     """
 
     table: TableId
@@ -88,10 +94,10 @@ class TableEmptied(NamedTuple):
 
 
 class RowsLogged(NamedTuple):
-    """Rows of one table that one event changed: images, or (before, after) pairs for an update.
+    """Rows of one table that one event of the log changed: images, or (before, after) pairs for an update.
 
-    An update's `before` is None if it was not logged; a delete's image may be the key alone. `plain`: no image is
-    refused. `file` and `pos` are the event's start in the source's log.
+    `before` is None if it was not logged. A delete's image may have only the key columns. `plain`: no image is refused.
+    `file` and `pos` are where the event begins.
     """
 
     table: TableId
@@ -103,7 +109,10 @@ class RowsLogged(NamedTuple):
 
 
 class RowsQuarantined(NamedTuple):
-    """Rows that cannot be decoded (yet): the event and its TABLE_MAP as the `server` (a version) sent them."""
+    """An event whose rows cannot be decoded yet. `event` and `table_map` are its raw bytes and those of its TABLE_MAP.
+
+    `server` is the version of the server that sent them.
+    """
 
     table: TableId
     why: str
@@ -115,7 +124,8 @@ class RowsQuarantined(NamedTuple):
 
 
 class RowsPartial(NamedTuple):
-    """Rows of one table whose images lack columns, in the form of RowsLogged: they hold the keys and what was set."""
+    """Rows of one table whose images lack columns, in the form of RowsLogged. Images have key columns and changed
+    columns."""
 
     table: TableId
     operation: Operation
@@ -125,11 +135,12 @@ class RowsPartial(NamedTuple):
 
 
 class RowsNotLogged(NamedTuple):
-    """Changed rows that the log does not contain. `tables` are (database, table) in lower case; None means any table.
+    """Rows of some tables have changed, but the log does not contain the changes.
 
-    `why`: a `statement` was logged as text; the log has a gap (`incident`); the rows of a prepared `xa` transaction are
-    no longer in the log; a partly published transaction was undone (`rollback`). `sql` is the statement, or what
-    happened and where.
+    `tables` are (database, table) in lower case; None means any table. `why` is one of four. `statement`: the log
+    contains only the text of a DML statement. `incident`: the log has a gap. `xa`: the rows of a prepared XA
+    transaction are no longer in the log. `rollback`: a partly published transaction was rolled back. `sql` is the
+    statement, or says what happened and where.
     """
 
     tables: tuple[tuple[str, str], ...] | None
@@ -138,21 +149,21 @@ class RowsNotLogged(NamedTuple):
 
 
 class TableInvalidated(NamedTuple):
-    """The rows of one table differ from what the log contains, for the given reason: the table must be re-read."""
+    """The rows of one table differ from those in the log, for the reason `why`: the table must be re-read."""
 
     table: TableId
     why: str
 
 
 class TransactionEnded(NamedTuple):
-    """The transaction is committed at the source. `file` and `pos` are the place of the event after it."""
+    """Commit of a source transaction. `file` and `pos` are where the next event begins."""
 
     file: str
     pos: int
 
 
 class TransactionLogged(NamedTuple):
-    """A whole transaction with one rows event; equivalent to its three events."""
+    """A whole transaction with only one rows event; it stands for its three events."""
 
     began: TransactionBegan
     rows: RowsLogged
@@ -160,7 +171,7 @@ class TransactionLogged(NamedTuple):
 
 
 class CaughtUp(NamedTuple):
-    """No more events are waiting: what has been read may be committed at once. Repeated while the source is idle."""
+    """No more events are waiting, so what was read may be committed at once. Repeated while the source is idle."""
 
 
 CAUGHT_UP = CaughtUp()
@@ -182,5 +193,5 @@ LogEvent = (
 
 
 def one_by_one(log_event: LogEvent) -> tuple[LogEvent, ...]:
-    """Return the log events that an event consists of."""
+    """Return the three events of a TransactionLogged; every other event alone."""
     return log_event if isinstance(log_event, TransactionLogged) else (log_event,)

@@ -1,10 +1,10 @@
 """Turn raw events of a binary log into log events, in commit order. The reader supplies the raw events.
 
-Rows are withheld until their transaction is committed: at its end, or at XA COMMIT if it was prepared. What cannot be
-decoded is kept as bytes. Changes without complete images are reported, and the tables concerned are repaired: images
-that lack columns (RowsPartial); else (RowsNotLogged) a statement logged as text, an incident of the server, an event of
-an unknown type, an XA transaction whose rows are no longer in the log, and the published part of a transaction that is
-rolled back.
+Rows are withheld until their transaction is committed: at its end, or at XA COMMIT if it was prepared. Rows that cannot
+be decoded become RowsQuarantined. Changes without complete images are yielded, too, so that the tables are repaired.
+Images that lack columns are RowsPartial. RowsNotLogged stands for a statement logged as text, an incident of the
+server, an event of unknown type, an XA transaction whose rows are no longer in the log, or the published part of a
+transaction that is rolled back.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from ingest.events.withheld import WithheldRows
 
 __all__ = ["ENVELOPE", "BinlogEvents"]
 T = EventType
-# Files of LOAD DATA in a log of statements; the statement itself follows.
+# Contents of LOAD DATA files in a statement-based log; the statement follows.
 _FILE_PARTS = frozenset({int(T.BEGIN_LOAD_QUERY), int(T.APPEND_BLOCK), int(T.DELETE_FILE)})
 _QUERIES = frozenset({int(T.QUERY), int(T.MARIA_QUERY_COMPRESSED)})
 _PREPARED_XA = 64  # flag of MariaDB's GTID event: the group is a prepared XA transaction
@@ -54,10 +54,10 @@ ReadAgain = Callable[[PreparedTransaction, AnyGtidSet | None], AbstractContextMa
 
 
 class BinlogEvents:
-    """Log events of one reader; iterate it once. `idle` returns whether the next event would have to be waited for.
+    """Iterator over the log events of one reader. `idle` returns whether the next event would have to be waited for.
 
-    `state` is the checkpoint's, with the prepared XA transactions. `read_again` opens the log at the group of one of
-    them. Without it, or if that fails, the tables are re-read.
+    `state` is that of the checkpoint: it contains the prepared XA transactions. `read_again` opens the log at the begin
+    of one of them. Without it, or if that fails, the tables are re-read.
     """
 
     def __init__(
@@ -78,13 +78,13 @@ class BinlogEvents:
         self._done: tuple[str, int] | None = self.place
         self._began_at = TransactionBegan("", 0, 0, "", 0)
         self._before: AnyGtidSet | None = None
-        # Open transaction: whether there is one, whether it is XA, and whether some of its rows are not in memory.
+        # Open transaction: whether there is one, whether it is XA, and whether rows of it are missing in memory.
         self._open = self._xa = self._spilled = self._releasing = False
-        self._texts: list[RowsNotLogged] = []  # of a transaction that may be prepared
+        self._texts: list[RowsNotLogged] = []  # statements in a transaction that may be prepared
 
     @property
     def gtid_set(self) -> str:
-        """Return all transactions that ended, without one whose rows are being released; empty without GTIDs."""
+        """Return the transactions that ended, without one whose rows are being yielded; empty without GTIDs."""
         known = self._before if self._releasing else self._stream.progress.gtids
         return str(known) if known is not None else ""
 
@@ -95,7 +95,7 @@ class BinlogEvents:
 
     @property
     def state(self) -> dict[str, Any]:
-        """See `interfaces.Stream`: the prepared XA transactions."""
+        """Return the prepared XA transactions for a checkpoint, as in `capture_interfaces.Stream`."""
         return self._prepared.state
 
     def reached(self, position: Position) -> bool:
@@ -162,9 +162,9 @@ class BinlogEvents:
         yield TransactionEnded(self._stream.progress.file, self._stream.progress.position)
 
     def _withhold(self, event: RowsEvent) -> bool:
-        """Withhold an event. Returns whether the transaction must be published in parts from here on.
+        """Withhold an event until commit. Returns True if the transaction is too large and must be published in parts.
 
-        If one that may be prepared does not fit into memory, it is read again from the log at its commit instead.
+        A large XA transaction is not published in parts, but read again from the log at XA COMMIT.
         """
         if not self._withheld.add(event) and not self._xa:
             return False
@@ -174,18 +174,18 @@ class BinlogEvents:
         return not self._xa
 
     def _committed(self) -> Iterator[LogEvent]:
-        """Yield the rows of the open transaction, which is committed."""
+        """Yield the rows of the open transaction at its commit."""
         self._releasing = True
         yield from chain.from_iterable(map(self._rows.log_events, self._withheld.take()))
         self._releasing = False
 
     def _rolled_back(self) -> Iterator[LogEvent]:
-        """Drop the rows of the rolled-back transaction; report tables of rows that were already published."""
+        """Drop the rows of the open transaction; report the tables of which rows were already published."""
         if tables := self._withheld.undo():
             yield _again(tables, "rollback", f"a transaction of {self._began_at.file}:{self._began_at.pos}")
 
     def _transactions(self) -> Iterator[LogEvent]:
-        """Yield buffered transactions of one rows event each: the same as event by event, but much faster."""
+        """Yield buffered transactions of one rows event each, much faster than event by event."""
         buffer = self._reader.whole_buffer()
         if buffer is None:
             return
@@ -230,7 +230,7 @@ class BinlogEvents:
         elif not self._tables.concerns(query.database, sql):
             pass
         elif changes_rows(sql) and self._xa:
-            self._texts.append(self._unknown(query.database, sql))  # its rows must not be read before XA COMMIT
+            self._texts.append(self._unknown(query.database, sql))  # a re-read before XA COMMIT would not see its rows
         elif changes_rows(sql):
             yield self._unknown(query.database, sql)
         else:
@@ -242,7 +242,7 @@ class BinlogEvents:
             yield from self._ended()
 
     def _control(self, sql: str, first: str, raw: RawEvent) -> Iterator[LogEvent]:
-        """Handle a statement about the transaction: its end, a savepoint, or the end of a prepared one."""
+        """Handle a statement that controls transactions: COMMIT, ROLLBACK, SAVEPOINT or XA."""
         if first.startswith("ROLLBACK") and not self._stream.progress.in_transaction:
             yield from self._rolled_back()
         elif first.startswith("XA "):
@@ -281,7 +281,7 @@ class BinlogEvents:
         self._releasing = False
 
     def _changed(self, tables: tuple[TableId, ...]) -> tuple[TableId, ...]:
-        """Return these tables, and those that statements logged as text changed."""
+        """Return these tables together with those changed by statements that were logged as text."""
         if not self._texts:
             return tables
         named = {name for text in self._texts for name in text.tables or ()}
@@ -301,7 +301,7 @@ class BinlogEvents:
         self._releasing = False
 
     def _facts_of(self, transaction: PreparedTransaction, raw: RawEvent) -> Iterator[LogEvent]:
-        """Yield the rows of an XA transaction, placed at its commit: from memory, or read again from the log."""
+        """Yield the rows of a prepared XA transaction at its commit: from memory, or read again from the log."""
         if transaction.events is not None:
             for event in transaction.events:
                 for log_event in self._rows.log_events(event):
@@ -324,8 +324,9 @@ class BinlogEvents:
             yield _again(transaction.tables, "xa", f"{why}{where} ({error.reason})")
 
     def group(self, transaction: PreparedTransaction) -> Iterator[Any]:
-        """Yield the rows of a prepared transaction whose group is here. Raises BinlogError if it is not."""
-        self._xa = False  # the rows are committed: WithheldRows alone decides how long they are kept
+        """Yield the rows of a prepared transaction at the log's current position. Raises BinlogError if it is not
+        there."""
+        self._xa = False  # the rows are committed, so they are only withheld as long as WithheldRows needs
         for raw in self._reader.raw_events():
             code = raw[0]
             if code in ROWS_EVENTS:
@@ -376,7 +377,7 @@ class BinlogEvents:
                 yield from self._lost(raw, f"{event_name(raw.code)} is an unknown event type that may contain rows")
 
     def _lost(self, raw: RawEvent, why: str) -> Iterator[LogEvent]:
-        """Report a possible loss of rows, as a transaction if none is open. All tables are re-read."""
+        """Yield a possible loss of rows, as a transaction of its own if none is open. All tables are then re-read."""
         alone = not self._open
         if alone:
             if self._done is not None and (raw.file, raw.offset) < self._done:
@@ -394,6 +395,6 @@ def _again(tables: tuple[TableId, ...] | None, why: NotLoggedReason, what: str) 
 
 
 def _sql_mode(status: bytes) -> int:
-    """Return the sql_mode from a query's status variables: flags (0), then sql_mode (1). 0 without it."""
+    """Return the sql_mode bits of a Query event's status variables: flags (0), then sql_mode (1). 0 if missing."""
     at = 5 if status[:1] == b"\0" else 0
     return int(U64(status, at + 1)[0]) if status[at : at + 1] == b"\1" and len(status) >= at + 9 else 0

@@ -1,8 +1,8 @@
-"""Track XA transactions that are prepared and neither committed nor rolled back yet.
+"""Track XA transactions that are prepared, but neither committed nor rolled back.
 
-Their rows are published at XA COMMIT. Until then they are kept in memory as logged, up to `MOST` bytes in total. The
-rows of other transactions are read again from the log at XA COMMIT, at the place that the checkpoint keeps. If that
-part of the log is gone by then, the tables are re-read instead.
+Their rows are published at XA COMMIT. Until then they stay in memory as raw events, up to `MOST` bytes in total. Rows
+above that limit are read again from the log at XA COMMIT, from the position in the checkpoint on. If the log no longer
+contains them, the tables are re-read instead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ingest.events.row_events import RowsEvent
 
 STATE = "prepared"  # key of the prepared transactions in a checkpoint's state
 MOST = 32 << 20
-MANY = 500  # transactions that a checkpoint keeps; if an older one is committed, all tables are re-read
+MANY = 500  # maximum number in a checkpoint; at the commit of one that is missing, all tables are re-read
 _NAME = re.compile(
     r"\s*XA\s+(COMMIT|ROLLBACK|START|BEGIN)\s+(X?)'([^']*)'(?:\s*,\s*(X?)'([^']*)')?(?:\s*,\s*(\d+))?", re.IGNORECASE
 )
@@ -28,10 +28,10 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedTransaction:
-    """A prepared transaction. `file` and `pos` are where its group begins in the log, `gtid` is the group's own GTID.
+    """A prepared transaction. It begins at `file` and `pos` in the log; `gtid` is that of its XA PREPARE.
 
-    `tables` are the captured tables that it changed; `events` its rows, or None if they must be read again; `unknown`
-    the changes of its statements that were logged as text.
+    `tables` are the captured tables that it changed. `events` are its rows events, or None if they must be read again.
+    `unknown` are its statements that were logged as text.
     """
 
     xid: str
@@ -45,7 +45,7 @@ class PreparedTransaction:
 
 
 class PreparedTransactions:
-    """Prepared transactions of a source by XID, initialised from a checkpoint's state."""
+    """The prepared transactions of a source by XID, loaded from a checkpoint's state."""
 
     def __init__(self, state: Mapping[str, Any], source: str) -> None:
         self._known: dict[str, PreparedTransaction] = {}
@@ -62,7 +62,7 @@ class PreparedTransactions:
 
     @property
     def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint; empty if nothing is prepared and nothing is stored."""
+        """Return the state for a checkpoint; empty if nothing is prepared and the loaded state was empty."""
         if not self._known and not self._stored:
             return {}
         self._stored = True
@@ -74,11 +74,11 @@ class PreparedTransactions:
         }
 
     def room(self, size: int) -> bool:
-        """Return whether the rows of one more transaction, with so many bytes, may be kept in memory."""
+        """Return whether the rows of one more transaction, of `size` bytes, may be kept in memory."""
         return self._bytes + size <= MOST
 
     def add(self, transaction: PreparedTransaction) -> None:
-        """Add a prepared transaction. An older one with the same XID has ended."""
+        """Add a prepared transaction. It replaces an older one with the same XID, which must have ended."""
         self.remove(transaction.xid)
         self._known[transaction.xid] = transaction
         self._bytes += _size(transaction)
@@ -90,7 +90,7 @@ class PreparedTransactions:
         return self._known.get(xid)
 
     def remove(self, xid: str) -> None:
-        """Remove a transaction that has ended."""
+        """Remove a transaction that is committed or rolled back."""
         known = self._known.pop(xid, None)
         if known is not None:
             self._bytes -= _size(known)
@@ -101,8 +101,9 @@ def _size(transaction: PreparedTransaction) -> int:
 
 
 def xid_of_statement(statement: str) -> tuple[str, str] | None:
-    """Return (COMMIT, ROLLBACK, START or BEGIN; XID) of an XA statement as servers log it, or None for other
-    statements.
+    """Return (keyword, XID) of a logged XA statement; None for other statements.
+
+    The keyword is COMMIT, ROLLBACK, START or BEGIN.
     """
     found = _NAME.match(statement)
     if found is None:
@@ -115,10 +116,7 @@ def xid_of_statement(statement: str) -> tuple[str, str] | None:
 
 
 def xid_of_event(data: bytes) -> tuple[bool, str]:
-    """Return (whether it is committed at once, in one phase; XID) of an XA_PREPARE event.
-
-    ValueError if it is truncated.
-    """
+    """Return (committed in one phase, XID) of an XA_PREPARE event. Raises ValueError if the event is truncated."""
     at = HEADER_SIZE
     first, following = take(data, at + 13, U32(data, at + 5)[0])
     second, _ = take(data, following, U32(data, at + 9)[0])

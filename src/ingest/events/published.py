@@ -1,6 +1,6 @@
-"""Derive the published schema of a table from its server's schema: its key, and its columns as published.
+"""Derive the published schema of a table from its schema on the server: the record key and the published columns.
 
-Capture publishes with it, and `doctor` uses it to predict what capture would refuse.
+Capture uses it to publish, and `doctor` to predict which tables capture would leave out.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _NO_KEY = ("list", *SPATIAL)
 
 
 def published(schema: TableSchema, keys: Iterable[Key], rule: TableRule | None) -> TableSchema:
-    """Return the schema of a table's records, given the table's keys and the topology's `rule` for it.
+    """Return the schema of a table's records. `keys` are the table's keys on the server, `rule` its options.
 
-    Columns whose type is not captured are left out, and listed in `left_out` unless the topology ignores them. Raises
-    Skippable, with reason and remedy, if the rows cannot be published: no column identifies a row, the type of a key
-    column is not captured, or the topology hides a key column.
+    Columns whose type is not captured are omitted, and listed in `left_out` unless `rule` ignores them. Raises
+    Skippable if the rows cannot be published: no column identifies a row, the type of a key column is not captured, or
+    `rule` hides or masks a key column.
     """
     key = (rule.message_key_columns if rule else ()) or schema.primary_key or _unique_key(schema, keys)
     if not key:
@@ -64,7 +64,7 @@ def published(schema: TableSchema, keys: Iterable[Key], rule: TableRule | None) 
 
 
 def not_captured(schema: TableSchema) -> list[Column]:
-    """Return the columns whose type has no logical type, such as types of a newer server."""
+    """Return the columns whose type is not supported, such as types of a newer server."""
     found = []
     for column in schema.columns:
         try:
@@ -84,7 +84,7 @@ def _unique_key(schema: TableSchema, keys: Iterable[Key]) -> tuple[str, ...]:
 
 
 def _shaped(schema: TableSchema, rule: TableRule) -> Iterator[Column]:
-    """Yield the published columns: without ignored ones, and masked ones as texts."""
+    """Yield the published columns: without ignored ones; masked ones have type text."""
     for column in schema.columns:
         if rule.leaves_out(column.name):
             continue

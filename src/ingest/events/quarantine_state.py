@@ -1,4 +1,4 @@
-"""Decode a position's state of the tables in quarantine."""
+"""Tables in quarantine, as a checkpoint's state contains them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any, TypedDict
 
 
 class QuarantinedTable(TypedDict):
-    """State of a table in quarantine: sequence of its first event, number of events, commit time of the first event at
-    its source, and why the last one could not be decoded.
+    """State of a table in quarantine.
+
+    `sequence` is the sequence number of its first quarantined event, `since_ms` that event's commit time at the source.
+    `events` is the number of quarantined events, `why` the reason why the last one could not be decoded.
     """
 
     sequence: int
@@ -18,9 +20,9 @@ class QuarantinedTable(TypedDict):
 
 
 def quarantined_tables(state: Mapping[str, Any]) -> dict[str, QuarantinedTable]:
-    """Return the tables in quarantine, by `database.table`, of a position's state.
+    """Return the tables in quarantine, by `database.table`, from a checkpoint's state.
 
-    Older states only have the sequence.
+    In states of older versions only the sequence number is known.
     """
     return {
         name: QuarantinedTable(sequence=found, events=0, since_ms=0, why="") if isinstance(found, int) else found

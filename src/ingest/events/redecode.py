@@ -1,8 +1,7 @@
-"""Decode rows that were kept as raw events, once their columns are known.
+"""Decode quarantined rows, which were stored as raw events, once their columns are known.
 
-All rows of a table that cannot be decoded are kept in the quarantine topic until its columns are known: from the server
-if the table has not changed since, or from a user. Then they are published in order, with new sequence numbers, before
-any later row of the table.
+The columns come from the server, if the table has not changed since, or from an operator. The rows are then published
+in order, with new sequence numbers, before any later row of the table.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from ingest.events.row_events import ENVELOPE, OPERATION, judged_rows
 
 
 def decoded(dead_letter: Mapping[str, Any], columns: Sequence[Column]) -> tuple[TransactionBegan, RowsLogged]:
-    """Decode a quarantine record to its log events. Raises Skippable if the columns do not fit."""
+    """Decode the log events of a quarantine record. Raises Skippable if the columns do not fit its rows."""
     table = TableId(source=dead_letter["source"], database=dead_letter["database"], table=dead_letter["table"])
     event, mapped = base64.b64decode(dead_letter["event"]), base64.b64decode(dead_letter["table_map"])
     hints = [ColumnHint(name=c.name, type=c.column_type, charset=c.charset) for c in columns]
@@ -58,7 +57,7 @@ def _fields(table: Any) -> dict[str, Any]:
 
 
 def waiting(dead_letters: Iterable[Mapping[str, Any]], table: TableId, first: int) -> list[Mapping[str, Any]]:
-    """Return the quarantine records of a table from a sequence number on, in order."""
+    """Return the quarantine records of a table, in order, that have this or a later sequence number."""
     mine = (
         dead_letter
         for dead_letter in dead_letters

@@ -1,7 +1,6 @@
-"""Decode table maps and rows events of a binary log.
+"""Decode TABLE_MAP and rows events of a binary log.
 
-The rows of an event are decoded only when its log events are requested. So the rows of an open transaction can be
-withheld as logged bytes.
+A rows event is decoded only when its transaction is committed. Until then only its bytes are kept.
 """
 
 from __future__ import annotations
@@ -40,9 +39,10 @@ _PARTIAL = int(EventType.PARTIAL_UPDATE_ROWS)
 
 
 class RowsEvent(NamedTuple):
-    """One rows event of a captured table. `decoder` is None if the table's columns are not known: `why` is the reason.
+    """One undecoded rows event of a captured table. `decoder` is None if the columns are not known, for the reason
+    `why`.
 
-    `width` is the number of columns of a whole row; `map` is the TABLE_MAP event.
+    `width` is the number of columns of a whole row. `map` are the bytes of the TABLE_MAP event.
     """
 
     raw: RawEvent
@@ -54,19 +54,19 @@ class RowsEvent(NamedTuple):
 
 
 class RowEvents:
-    """The table maps of one stream, and the rows events that refer to them."""
+    """Decoder of the rows events in one stream. It remembers the TABLE_MAP events to which they refer."""
 
     def __init__(self, stream: EventStream, tables: Tables) -> None:
         self._stream, self._tables = stream, tables
         self._described: dict[tuple[str, str], TableDecoder] = {}
-        # Decoders of captured tables: the table of each, and the number of columns of a whole row.
+        # For the decoder of each captured table: the table, and the number of columns of a whole row.
         self.known: dict[TableDecoder, tuple[TableId, int]] = {}
         self._trims: dict[TableDecoder, Trim] = {}
         self._kept: dict[bytes, tuple[TableId, str]] = {}
         self._maps: dict[bytes, bytes] = {}
 
     def map(self, raw: RawEvent) -> TableDescribed | None:
-        """Register a TABLE_MAP. Returns a log event if it defines a captured table's columns for the first time."""
+        """Register a TABLE_MAP event. Returns an event if its metadata is new for a captured table."""
         data, size = raw.data, self._stream.id_size
         key = data[HEADER_SIZE : HEADER_SIZE + size]
         table = _table_named(data, HEADER_SIZE + size + 2)
@@ -93,7 +93,7 @@ class RowEvents:
             return None
         self._kept.pop(key, None)
         if before is not None:
-            # report each change from one to the other
+            # compare with the previous metadata only
             before.whole = False
             self.known.pop(before, None)
         decoder.whole = trim is None
@@ -108,9 +108,9 @@ class RowEvents:
         return self._tables.id_of(table)
 
     def event(self, raw: RawEvent) -> RowsEvent | None:
-        """Return an undecoded rows event of a captured table, None for other tables.
+        """Return the undecoded rows event of a captured table; None for other tables.
 
-        Raises MissingTableMap without a map.
+        Raises MissingTableMap if the log did not contain its TABLE_MAP.
         """
         key = raw.data[HEADER_SIZE : HEADER_SIZE + self._stream.id_size]
         if self._kept and key in self._kept:
@@ -123,7 +123,7 @@ class RowEvents:
         return RowsEvent(raw, table, decoder, width, "", self._maps[key])
 
     def log_events(self, event: RowsEvent) -> Iterator[RowsLogged | RowsPartial | RowsQuarantined]:
-        """Yield the log events of an event: its rows if they can be decoded, else its bytes."""
+        """Yield the log events of a rows event: decoded rows, or RowsQuarantined with its bytes."""
         raw, table, decoder, width, why, _ = event
         if decoder is None:
             yield self._keep(event, why)
@@ -150,7 +150,7 @@ class RowEvents:
 
 
 def judged_rows(decoder: TableDecoder, event: bytes, id_size: int) -> list[Any]:
-    """Return the rows of an event in which a value has no canonical form."""
+    """Decode the rows of an event in which a value has no canonical form. Such images become RefusedImage."""
     shown = TableDecoder(decoder.table, _SHOWN).decode(event[4], event, id_size)
     columns = decoder.table.columns
     if OPERATION[event[4]] == "update":
@@ -163,7 +163,7 @@ def _reported(image: Image) -> dict[str, Any]:
 
 
 def _table_named(data: bytes, at: int) -> tuple[str, str]:
-    """Return database and table of a TABLE_MAP whose names begin at `at`."""
+    """Return database and table of a TABLE_MAP event, whose names begin at byte `at`."""
     size = data[at]
     database = data[at + 1 : at + 1 + size].decode(errors="replace")
     at += size + 2

@@ -1,6 +1,6 @@
-"""Replace values that their column's type cannot represent by NULL or by the server's text.
+"""Replace values that cannot be published in their column's type: by NULL, or by the server's text.
 
-Capture and `verify` share it, so both sides of a comparison have the same value.
+Capture and `verify` share this module, so that both compare the same values.
 """
 
 from __future__ import annotations
@@ -16,16 +16,19 @@ from ingest.events.log_events import Image, RefusedImage, Row
 
 
 def stand_in(image: Image, schema: TableSchema, setting: Unrepresentable) -> Image:
-    """Apply a source's `unrepresentable` setting to an image. The image stays refused if no row can be published."""
+    """Apply a source's `unrepresentable` setting to an image.
+
+    Returns a row, or a RefusedImage if the row cannot be published.
+    """
     if not isinstance(image, RefusedImage) or image.why or setting == "dead_letter":
         return image
     if not image.columns.keys().isdisjoint(schema.primary_key):
-        return image  # a key is never replaced: rows would be mistaken for one another
+        return image  # values of a key are never replaced, because rows would be confused with one another
     return replaced(image.values, image.columns, schema, setting)
 
 
 def replaced(values: Row, columns: Mapping[str, str], schema: TableSchema, setting: Unrepresentable) -> Row:
-    """Return the values with replacements for those of `columns`."""
+    """Return a copy of the values, with those of `columns` replaced according to the setting."""
     found = dict(values)
     for name in columns:
         found[name] = _text(schema.column(name), values[name]) if setting == "text" else None
@@ -33,7 +36,7 @@ def replaced(values: Row, columns: Mapping[str, str], schema: TableSchema, setti
 
 
 def _text(column: Column | None, shown: object) -> Canonical:
-    """Return a value's text if the column's published type is textual, else NULL."""
+    """Return the server's text of a value if the column is published as text; otherwise NULL."""
     if column is not None and column.type.kind == "json":
         return orjson.dumps(str(shown)).decode()
     return str(shown) if column is not None and column.type.kind == "string" else None

@@ -1,6 +1,6 @@
-"""Track a source's tables and their schema history up to the position at which its log is being read.
+"""Track the tables of a source and their schema history up to the current position in its log.
 
-The decoder asks for columns that the log does not name, the publisher for schemas and keys.
+Decoders look up columns that the log does not name; the publisher looks up schemas and keys.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _BEGINNING = Position(file="", pos=0, gtid_set="", sequence=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablesChanged:
-    """Result of a statement or of metadata: history records, schemas to publish, effects on whole tables.
+    """Result of a schema change: history records, schemas to publish, effects on whole tables such as TRUNCATE.
 
     `numbered`: it took a sequence number. `refused` maps captured tables that are in quarantine from here on to the
-    reason. `rewritten`: captured tables whose rows the statement changed in a way that only the server knows.
+    reason. `rewritten` are captured tables whose rows must be re-read, because only the server knows their new values.
     """
 
     history: tuple[HistoryRecord, ...] = ()
@@ -51,11 +51,11 @@ class TablesChanged:
 
 
 class Tables:
-    """Tables of one source. `captured` returns whether a table's rows are captured; `databases` are those it follows.
+    """Tables of one source at its current log position. `captured(database, table)` applies the topology's filters.
 
-    `listed`: tables in the topology, whether they exist or not. `kinds`: the server's current relations, if its log
-    lacks them. `refused`: tables that its capture leaves out, and why. `passed`: tables that are left out, by
-    `database.table`; `reported`: those of them that were reported. `unsettled`: the set may have changed.
+    `listed`: tables in the topology, existing or not. `kinds`: type and engine of the server's relations. `refused`:
+    tables that cannot be captured → (reason, remedy). `passed`: tables that are left out, by `database.table`;
+    `reported`: those already logged. `unsettled`: the set of tables that are left out may have changed.
     """
 
     def __init__(
@@ -77,19 +77,19 @@ class Tables:
         self._pause = self._again = 0.0
         self.source, self._captured = source, captured
         self.databases = frozenset(database.lower() for database in databases)
-        # names that are not plain words, as they appear in quotes
+        # database names that are not plain words, as they appear in quotes
         self._odd = [name.replace(q, 2 * q) for name in self.databases if not _WORD.fullmatch(name) for q in '`"']
         self._dialect, self._default_charset = dialect, default_charset
         self.history, self.catalog = History(), Catalog(default_charset=default_charset)
-        self.written = 0  # history records since the last read or restatement
+        self.written = 0  # history records since the history was last rewritten
         self._unknown, self._shown = True, dict[TableId, tuple[str, ...]]()
 
     def captured(self, database: str, table: str) -> bool:
-        """Return whether a table's rows are captured. Names are as in the log, a statement or the topology."""
+        """Return whether a table is captured. Names are as in the log, a statement or the topology."""
         return self._captured(*self._dialect.table_name(database, table))
 
     def effects(self, event: StatementLogged) -> list[TableEffect]:
-        """Return a statement's effects on whole tables, under their names here."""
+        """Return a statement's effects on whole tables, with names as the server stores them."""
         name = self._dialect.table_name
         found: list[TableEffect] = []
         for effect in effects(event.database, event.sql):
@@ -98,23 +98,23 @@ class Tables:
         return found
 
     def begin(self, catalog: Catalog) -> TablesChanged:
-        """Start the history with the server's current catalog."""
+        """Start the schema history with the tables in the server's catalog."""
         change = begun(catalog, self.source, _BEGINNING)
         self.history, self.catalog = History().record(change), catalog
         return self._changed(change)
 
     def restore(self, found: Iterable[HistoryRecord], position: Position) -> None:
-        """Load the history from a log, and move to the position."""
+        """Load the schema history from its records, and move to a position."""
         self.history = history_from_records(found, self.source)
         self.catalog = catalog_at(self.history, self.source, position, self._default_charset)
         self._unknown = self.unsettled = True
 
     def forget(self, position: Position) -> None:
-        """Drop the history before the position: no reader returns there."""
+        """Drop the history before a position. No reader returns to before it."""
         self.history, self.written = self.history.since(position), 0
 
     def concerns(self, database: str, sql: str) -> bool:
-        """Return whether a statement may concern a followed database."""
+        """Return whether a statement may affect a database with captured tables. It may return True for others."""
         low = sql[:100_000].lower()
         return (
             database.lower() in self.databases
@@ -123,18 +123,18 @@ class Tables:
         )
 
     def schema_at(self, table: tuple[str, str], position: Any) -> Sequence[ColumnHint] | None:
-        """Return a table's columns at the current log position (`ingest.binlog.SchemaSource`)."""
+        """Return a table's columns at the current position, or None. Implements `ingest.binlog.SchemaSource`."""
         known = self.catalog.tables.get(self._dialect.table_name(*table)) if self.captured(*table) else None
         if known is None:
             return None
         return hints_of(known, self._dialect)
 
     def trim(self, table: TableId, columns: Sequence[LoggedColumn]) -> Trim | None:
-        """Return the trim for rows of a table that are logged with these columns; None if nothing is to be removed."""
+        """Return what to remove from rows of a table that are logged with these columns; None if nothing."""
         return trim_of(self.catalog.tables.get((table.database, table.table)), columns)
 
     def schema(self, table: TableId) -> TableSchema:
-        """Return the schema of rows here. Raises Skippable, with the reason, if they cannot be published."""
+        """Return the published schema of a table now. Raises Skippable with the reason if it cannot be published."""
         state = self.history.last_state(table)
         if state is None or state.schema is None:
             why = state.unknown if state and state.unknown else "it is not known"
@@ -145,7 +145,8 @@ class Tables:
         return self._published(state.schema)
 
     def why_left_out(self, table: TableId) -> Skippable | None:
-        """Return why no row of a table can be published; None if rows are published or await their columns."""
+        """Return why a table is left out; None if its rows are published, or quarantined until its columns are
+        known."""
         name = (table.database, table.table)
         if name in self._refused:
             return Skippable(*self._refused[name])
@@ -159,7 +160,7 @@ class Tables:
         return self._unread.get(table)
 
     def left_out(self) -> dict[TableId, Skippable]:
-        """Return all tables that are left out here, with the reasons; sequences only if the topology lists them."""
+        """Return all tables that are left out, with the reasons; sequences only if the topology lists them."""
         known = [self.id_of(name) for name in (*self.catalog.tables, *self._refused) if self.captured(*name)]
         found: dict[TableId, Skippable] = {}
         for table in sorted({*known, *self._listed}, key=str):
@@ -169,7 +170,7 @@ class Tables:
         return found
 
     def pass_over(self, table: TableId, why: Skippable, rows: int, ms: int) -> None:
-        """Count skipped rows of a table that is left out: it must be read when it is captured again."""
+        """Count skipped rows of a table that is left out. `ms` is their commit time at the source."""
         if self._is_sequence(table) and table not in self._listed:
             return
         name = table.name
@@ -179,24 +180,24 @@ class Tables:
         self.unsettled = self.unsettled or held is None
 
     def cannot_read(self, tables: Mapping[TableId, Skippable], now: float, ask: float) -> None:
-        """Leave out tables that could not be read during capture, for a while that grows each time."""
+        """Leave out tables that a snapshot could not read. They are retried after a pause that grows each time."""
         self._unread |= tables
         self._pause = min(max(6 * ask, 2 * self._pause), _LONGEST_PAUSE)
         self._again, self.unsettled = now + self._pause, True
 
     def try_again(self, now: float) -> None:
-        """Retry tables that could not be read, if it is time."""
+        """Stop leaving out tables that could not be read, if their pause is over."""
         if self._unread and now >= self._again:
             self._unread.clear()
             self.unsettled = True
 
     def show_kinds(self, kinds: Mapping[tuple[str, str], Kind]) -> None:
-        """Set the server's current relations."""
+        """Set type and engine of the server's relations, by (database, name)."""
         self.unsettled, self._kinds = self.unsettled or self._kinds != kinds, dict(kinds)
 
     @property
     def asks(self) -> list[TableId]:
-        """Captured tables of which the server may know more: columns, the engine, or that a listed table exists."""
+        """Return the captured tables to look up on the server: left out, or with unknown columns or engine."""
         unknown = [name for name in self.catalog.unknown if self.captured(*name)]
         unkind = [
             name
@@ -217,7 +218,7 @@ class Tables:
             raise why
 
     def _without_topic(self, table: TableId) -> Skippable | None:
-        """Return why Kafka refuses the table's topic: a listed or earlier table's differs only in `.` and `_`."""
+        """Return why Kafka refuses the table's topic: another table's topic differs from it only in `.` and `_`."""
         if len(self.databases) < 2:
             return None
         topic, own = distinguished(escaped_table(table)), (table not in self._listed, table.name)
@@ -231,13 +232,13 @@ class Tables:
         return None
 
     def read_schema(self, table: TableId) -> TableSchema:
-        """Return `schema` with the types of masked columns, for a snapshot, which reads before masking."""
+        """Return `schema` with the server's types of masked columns, for snapshots, which mask after reading."""
         published = self.schema(table)
         kept = {column.name for column in published.columns}
         return replace(published, columns=tuple(c for c in self.catalog_columns(table) if c.name in kept))
 
     def catalog_columns(self, table: TableId) -> tuple[Column, ...]:
-        """Return all columns of a table here, including ignored ones. Skippable as `schema`."""
+        """Return all columns of a table, including ignored ones. Raises Skippable as `schema` does."""
         self.schema(table)
         state = self.history.last_state(table)
         assert state is not None, "it has a schema"
@@ -245,9 +246,9 @@ class Tables:
         return state.schema.columns
 
     def named(self, name: str) -> TableId:
-        """Return the table that `database.table` means in signals and states.
+        """Return the table that `database.table` means in signals and checkpoints.
 
-        A dot may be in either name, so the captured table is chosen; without one, the first dot separates them.
+        If both names may contain dots, a split that gives a captured table is chosen; otherwise that at the first dot.
         """
         whole, *splits = meanings(name, "")
         splits = splits or [whole]
@@ -259,14 +260,14 @@ class Tables:
         return TableId(source=self.source, database=database, table=table)
 
     def exists(self, table: TableId) -> bool:
-        """Return whether the table exists here, its columns known or not."""
+        """Return whether a table exists at the current position, even if its columns are not known."""
         name = (table.database, table.table)
         return name in self.catalog.tables or name in self.catalog.unknown
 
     def shape(self, table: TableId) -> Callable[[Row], None] | None:
-        """Return the function that masks an image in place, or None if there is nothing to do.
+        """Return the function that removes and masks columns of an image, in place; None if there is nothing to do.
 
-        It also removes ignored columns and those whose type is not captured.
+        It removes ignored columns and those whose type is not captured.
         """
         rule = self._rules.get(table) or TableRule(exact_case=True)
         state = self.history.last_state(table)
@@ -281,18 +282,18 @@ class Tables:
         return rule is not None and shape_of(rule) is not None
 
     def where(self, table: TableId) -> str:
-        """Return the condition that limits a first snapshot's rows; empty if there is none."""
+        """Return the condition that limits the rows of a table's first snapshot; empty if there is none."""
         rule = self._rules.get(table)
         return rule.where if rule else ""
 
     def adopt(self, catalog: Catalog, position: Position) -> TablesChanged:
-        """Replace the known catalog by the server's, from a position on."""
+        """Replace all known tables by those of the server's catalog, from a position on."""
         change = adopted(self.history, self.catalog, catalog, source=self.source, position=position)
         self.history, self.catalog = self.history.record(change), catalog
         return self._changed(change)
 
     def publishable(self, table: TableId) -> Iterator[TableSchema]:
-        """Yield the schema of one table, if it is captured and can be published."""
+        """Yield the schema of a table if it is captured and can be published; otherwise nothing."""
         if self.captured(table.database, table.table):
             try:
                 yield self.schema(table)
@@ -301,7 +302,7 @@ class Tables:
 
     @property
     def can_be_read(self) -> bool:
-        """Return whether the server has tables to read: other sources have their rows in topics or messages only."""
+        """Return whether the source is a database with tables to read, and not a stream of messages."""
         return self._dialect.server in ("mysql", "mariadb", "postgresql")
 
     def schemas(self) -> Iterator[TableSchema]:
@@ -311,7 +312,7 @@ class Tables:
                 yield from self.publishable(self.id_of((database, name)))
 
     def take_left_out(self) -> list[TableSchema]:
-        """Return each schema with columns of uncaptured types once, and again if these columns change."""
+        """Return schemas with columns of unsupported types, each only once until these columns change."""
         if not self._unknown:
             return []
         self._unknown = False
@@ -320,7 +321,8 @@ class Tables:
         return [s for s in schemas if s.left_out and self._shown[s.table_id] != before.get(s.table_id)]
 
     def statement(self, event: StatementLogged, position: Position) -> TablesChanged:
-        """Apply a statement. `position` is the place after it, with the number it takes if it changes anything."""
+        """Apply a statement. `position` is the one after it, with the sequence number that a change of a table
+        takes."""
         dialect = self._dialect.in_mode_bits(event.sql_mode)
         known = {name for name in (*self.catalog.tables, *self.catalog.unknown) if self.captured(*name)}
         followed = follow(
@@ -338,7 +340,8 @@ class Tables:
         return replace(self._took(followed), effects=touched, rewritten=tuple(map(self.id_of, rewritten)))
 
     def described(self, event: TableDescribed, position: Position) -> TablesChanged:
-        """Apply the log's metadata. It ends a quarantine, and changes nothing if it states what is known."""
+        """Apply columns and key that the log or an operator states. It ends a quarantine; known columns change
+        nothing."""
         known = self.catalog.tables.get((event.table.database, event.table.table))
         if known is not None and (known.primary_key == event.primary_key or not event.primary_key):
             held = known.schema(event.table, 0)
@@ -349,7 +352,7 @@ class Tables:
         )
 
     def altered(self, event: TableAltered, position: Position) -> TablesChanged:
-        """Apply a server's table definition from a position on. It changes nothing if the definition is known."""
+        """Apply a server's definition of a table from a position on. A known definition changes nothing."""
         name = (event.table.database, event.table.table)
         if self.catalog.tables.get(name) == event.definition:
             return TablesChanged()
@@ -384,7 +387,8 @@ class Tables:
         return published(schema, self._keys(schema), self._rules.get(schema.table_id))
 
     def is_unique(self, schema: TableSchema) -> bool:
-        """Return whether no two rows share the key that a table is captured under, so a walk along it misses no row."""
+        """Return whether no two rows of a table can have equal record keys. Otherwise reading along the key may miss
+        rows."""
         nullable = {column.name for column in schema.columns if column.nullable}
         return not nullable & set(schema.primary_key) and any(
             key.kind in ("primary", "unique") and set(key.columns) == set(schema.primary_key)

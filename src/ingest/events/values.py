@@ -1,6 +1,6 @@
-"""Convert texts that servers print, in SELECTs and for refused rows, to values in canonical form (`cdc.model.types`).
+"""Convert the texts of SELECT results and refused rows to canonical values (`cdc.model.types`).
 
-The log's decoder makes canonical values itself (`ingest.binlog.format.canonical`); both share its functions.
+The binlog decoder creates canonical values itself (`ingest.binlog.format.canonical`).
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _TEXTS: dict[str, Callable[[str], Canonical]] = {
 
 
 def from_text(column: Column) -> FromText:
-    """Return a function from a SELECT's value (session in UTC; FLOAT selected as DOUBLE) to a canonical value, never
-    NULL.
+    """Return the function from a column's value in a SELECT result to its canonical value; not called for NULL.
 
-    Text arrives as str, binary strings and BIT as bytes.
+    The session's time zone must be UTC, and FLOAT selected as DOUBLE (`select_expression`). Texts arrive as str, binary
+    strings and BIT as bytes. The function raises Unrepresentable for a value without a canonical form.
     """
     kind, is_bit = column.type.kind, column.column_type.startswith("bit")
     packed = canonical.PACKED.get("vector" if kind == "list" else kind)
@@ -66,10 +66,10 @@ def from_text(column: Column) -> FromText:
 
 
 def select_expression(column: Column, quoted: str) -> str:
-    """Return the SELECT expression of a column for a snapshot.
+    """Return the SELECT expression that a snapshot uses for a column; `quoted` is the column's name in quotes.
 
-    FLOAT is selected as DOUBLE, since MySQL prints FLOAT with only six digits. A VECTOR is selected in hexadecimal,
-    since clients treat it as text.
+    FLOAT is selected as DOUBLE, because MySQL prints FLOAT with only six digits. A VECTOR is selected in hexadecimal,
+    because clients treat it as text.
     """
     if column.type.kind == "list":
         return f"HEX({quoted})"
@@ -77,7 +77,10 @@ def select_expression(column: Column, quoted: str) -> str:
 
 
 def judged(columns: Sequence[LoggedColumn], row: Row) -> Image:
-    """Convert a row whose dates and times are the server's texts. Those without a canonical form keep their text."""
+    """Convert the dates and times of a row from the server's texts to canonical values.
+
+    A row with a value that has no canonical form becomes a RefusedImage, which keeps the server's text of it.
+    """
     values, refused = dict(row), dict[str, str]()
     for column in columns:
         value = row.get(column.name)

@@ -1,8 +1,8 @@
-"""Withhold the rows events of an open transaction until they can no longer be rolled back.
+"""Withhold the rows events of an open transaction until it is committed.
 
-A server may log changes and roll them back: MariaDB does so if a transaction creates or drops a temporary table. So the
-rows of a transaction are published when it is committed. A transaction of more than `MOST` bytes is published in parts.
-If it is rolled back after that, the tables concerned are re-read.
+A server may log changes and then roll them back: MariaDB does so if a transaction creates or drops a temporary table. A
+transaction of more than `MOST` bytes is published in parts before its commit. If it is then rolled back, its tables are
+re-read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ _ROLLBACK_TO = re.compile(r"\s*ROLLBACK\s+(?:WORK\s+)?TO\s+(?:SAVEPOINT\s+)?(.+?
 
 
 class WithheldRows:
-    """Rows events of one transaction. `bytes` is their size; `released` are tables of which events were handed out."""
+    """The rows events of one transaction. `bytes` is their size. `released` are tables whose events were already
+    yielded."""
 
     def __init__(self) -> None:
         self.events: list[RowsEvent] = []
@@ -28,18 +29,18 @@ class WithheldRows:
         self._savepoints: dict[str, int] = {}
 
     def add(self, event: RowsEvent) -> bool:
-        """Withhold one more event. Returns whether so many are withheld that they must be handed out."""
+        """Withhold one more event. Returns True if the limit is reached, so that `take` must be called."""
         self.events.append(event)
         self.bytes += len(event.raw.data)
         return self.bytes > MOST
 
     @property
     def tables(self) -> tuple[TableId, ...]:
-        """Return the tables of all events, including those that were handed out."""
+        """Return the tables of all events, including those that were already taken."""
         return tuple({**self.released, **{event.table: None for event in self.events}})
 
     def take(self) -> list[RowsEvent]:
-        """Hand out the events: their published records cannot be undone."""
+        """Return and remove the withheld events, for publication."""
         found, self.events = self.events, []
         self.released.update((event.table, None) for event in found)
         self._before += len(found)
@@ -47,22 +48,18 @@ class WithheldRows:
         return found
 
     def control(self, statement: str) -> tuple[TableId, ...]:
-        """Execute SAVEPOINT or ROLLBACK TO.
-
-        Returns the tables to re-read, because undone events were handed out before.
-        """
+        """Apply SAVEPOINT or ROLLBACK TO. Returns the tables to re-read, because events that are now undone were
+        already taken."""
         if found := _SAVEPOINT.fullmatch(statement):
             self._savepoints[_name(found[1])] = self._before + len(self.events)
         elif found := _ROLLBACK_TO.fullmatch(statement):
-            # an unknown savepoint precedes all logged events of the transaction
+            # an unknown savepoint was set before the first event of the transaction
             return self.undo(self._savepoints.get(_name(found[1]), 0))
         return ()
 
     def undo(self, mark: int = 0) -> tuple[TableId, ...]:
-        """Drop the events from the mark on.
-
-        Returns the tables to re-read, because some events were handed out before.
-        """
+        """Drop the events after the first `mark` ones. Returns the tables to re-read, because some were already
+        taken."""
         kept = max(0, mark - self._before)
         self.bytes -= sum(len(event.raw.data) for event in self.events[kept:])
         del self.events[kept:]
@@ -70,7 +67,7 @@ class WithheldRows:
 
 
 def _name(text: str) -> str:
-    """Return a savepoint's name in lower case, because servers compare names without regard to case."""
+    """Return a savepoint's name in lower case, because servers ignore the case of these names."""
     if text[:1] == "`" and text[-1:] == "`":
         text = text[1:-1].replace("``", "`")
     return text.lower()

@@ -1,1 +1,1 @@
-"""Turn log events into records: numbered, grouped by transaction, and interleaved with snapshot chunks."""
+"""Turn log events into Kafka records: numbered, with their transaction, and interleaved with snapshot chunks."""

@@ -1,4 +1,5 @@
-"""Process tables whose columns the log does not define: altered per their server, or in quarantine."""
+"""Publish changes of tables whose columns are not known from DDL in the log: described by their server, or in
+quarantine."""
 
 from __future__ import annotations
 
@@ -18,10 +19,10 @@ from ingest.records.transactions import Transactions
 
 
 class AlteringTransactions(Transactions):
-    """Transactions in which tables are altered between rows.
+    """Transactions of sources whose log describes a table, instead of its DDL, before the table's rows (PostgreSQL).
 
-    After a restart, the source sends a partly published transaction again. An emptied table counts as a row, and is
-    skipped like the rows that were published. Where the transaction alters tables is then known from the history.
+    After a restart, the source sends a partly published transaction again. A truncation then counts as one row, and is
+    skipped like the rows that were published. The schemas are known from the history.
     """
 
     def _other(self, event: LogEvent, now_ms: int) -> list[Record]:
@@ -42,7 +43,7 @@ class AlteringTransactions(Transactions):
         if known is None or known.identity == event.definition.identity:
             self._read_again(rekeyed({} if before is None else {table: before.schema}, change))
             return records
-        # another table under the same name: the old one's rows are gone, and the log may lack rows of the new one
+        # The table was dropped and created again: the old rows are gone, and the log may lack rows of the new table.
         if before is not None:
             records += self._truncated(table, before, now_ms)
         if self._watcher is not None:
@@ -64,7 +65,7 @@ class AlteringTransactions(Transactions):
     def _known(self, table: TableId) -> TableWriter | None:
         try:
             return self._recorder.writer(self.tables.schema(table))
-        except Skippable:  # no error: none of its rows was published
+        except Skippable:  # not an error: no row of the table was published
             return None
 
     def _kept(self, event: RowsQuarantined) -> list[Record]:
@@ -83,7 +84,8 @@ class AlteringTransactions(Transactions):
         before = self.kept.get(name) or QuarantinedTable(sequence=self._sequence, events=0, since_ms=commit_ms, why="")
         self.kept[name] = {**before, "events": before["events"] + 1, "why": event.why}
         if self.tables.hides(event.table):
-            self._row += 1  # ignored or masked columns must not be stored: the table is re-read once that is possible
+            # A raw event would store ignored or masked columns. Re-read the table instead, once its columns are known.
+            self._row += 1
             self._missing([event.table])
             return []
         record = self._recorder.kept(event, position, self._open.gtid, commit_ms, self._open.server_id, self._row)
@@ -91,7 +93,11 @@ class AlteringTransactions(Transactions):
         return [record]
 
     def replay(self, dead_letters: list[Mapping[str, Any]], table: TableId, now_ms: int) -> list[Record]:
-        """Publish quarantined rows whose columns are known now. Raises Skippable if the columns do not fit them."""
+        """Return the records of quarantined rows whose columns are known now. Raises Skippable if the columns do not
+        fit them.
+
+        `dead_letters` are records of the quarantine topic, in order, all of one table.
+        """
         columns = self.tables.catalog_columns(table)
         log_events = [(decoded(dead_letter, columns), dead_letter["row"]) for dead_letter in dead_letters]
         records: list[Record] = []

@@ -1,4 +1,4 @@
-"""Interfaces at both ends of capture: the source that changes come from, and the log that they go to."""
+"""Interfaces of capture: the source from which it reads changes, and the log to which it writes them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,12 @@ Snapshot = Literal["running", "done"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Progress of the capture of a source. Committed with the records that it covers, or alone when idle."""
+    """Progress of the capture of a source, committed with the records that it covers, or alone while the source is
+    idle.
+
+    `open` is the published part of a transaction that has not ended (`ingest.records.parts`). `state` is further state
+    by name, such as the progress of snapshots and repairs.
+    """
 
     position: Position
     snapshot: Snapshot
@@ -34,9 +39,9 @@ class Checkpoint:
 
 
 class Record(NamedTuple):
-    """One record of a topic.
+    """One record to write to a topic.
 
-    `value` None is a tombstone. `partition` None means the key decides, -1 every partition.
+    `value` None is a tombstone. `partition` None: the key's hash selects one; -1: write the record to every partition.
     """
 
     topic: str
@@ -50,11 +55,10 @@ EVERY_PARTITION = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """State of a source in the log: its newest checkpoint (None before the first), its schema history, and the newest
-    published table schemas.
+    """Committed state of a source: its newest checkpoint (None before the first), its schema history and table schemas.
 
-    `behind`: topics of captured tables that lack records covered by the checkpoint because they were deleted and
-    created again, or that the checkpoint does not list because their tables were not captured at the time.
+    `behind` are topics of captured tables that lack records from before the checkpoint. Either the topic was deleted
+    and created again, or the table was not captured for a time.
     """
 
     checkpoint: Checkpoint | None = None
@@ -65,12 +69,12 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerTables:
-    """Snapshot of a server's tables and of its SQL dialect at one moment.
+    """The tables of a server at one moment, and the server's SQL dialect.
 
-    `decides`: the log has no statements, so these tables are authoritative where a session begins. `complete`: a table
-    neither in `catalog` nor in `left_out` no longer exists. `left_out` maps existing tables that are not captured to
-    (reason, remedy). `kinds`: TABLE_TYPE and ENGINE of all relations, by (database, name), if the server has them.
-    `reads`: tables can be read during capture.
+    `decides`: the log contains no DDL, so these tables replace the known ones when a session begins. `complete`: every
+    existing table is in `catalog` or in `left_out`. `left_out` maps existing tables that cannot be captured to (reason,
+    remedy). `kinds` is TABLE_TYPE and ENGINE of all relations, by (database, name), if the server has them. `reads`:
+    tables can be read by SELECT during capture.
     """
 
     catalog: Catalog
@@ -83,7 +87,7 @@ class ServerTables:
 
 
 class PositionLost(Fatal):
-    """The source's log does not continue from the position: it was purged or reset, or it belongs to another server."""
+    """The source's log does not contain the position: it was purged or reset, or it belongs to another server."""
 
 
 class LogDamaged(PositionLost):
@@ -91,7 +95,8 @@ class LogDamaged(PositionLost):
 
 
 class Stream(Protocol):
-    """Endless stream of a source's log events. `gtid_set`: all transactions that ended, empty without GTIDs."""
+    """Endless iterator over a source's log events. `gtid_set` contains the transactions that ended; empty without
+    GTIDs."""
 
     def __iter__(self) -> Iterator[LogEvent]: ...
 
@@ -100,17 +105,18 @@ class Stream(Protocol):
 
     @property
     def place(self) -> tuple[str, int]:
-        """Return the file and position after what was read.
+        """Return the file and the position in it up to which the log has been read. Valid between transactions.
 
-        Valid between transactions; it may move on to the next file.
+        It may already name the begin of the next file.
         """
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """Return further state of the read position for a checkpoint. Valid between transactions."""
+        """Return what a checkpoint needs to resume the stream, in addition to the position. Valid between
+        transactions."""
 
     def reached(self, position: Position) -> bool:
-        """Return whether everything up to a position has been read."""
+        """Return whether everything before a position has been read."""
 
 
 class SourceServer(Protocol):
@@ -120,31 +126,31 @@ class SourceServer(Protocol):
     """
 
     def head(self) -> Position:
-        """Return the log's current end. A snapshot that begins later sees everything up to it. Its `sequence` is 0."""
+        """Return the log's current end; its `sequence` is 0. A snapshot that begins later contains everything before
+        it."""
 
     def seen(self) -> ServerTables:
-        """Return all tables of the captured databases now.
+        """Return all tables of the captured databases as they are now.
 
         Raises UsageError if the server or a table cannot be captured.
         """
 
     def holds(self, position: Position) -> bool:
-        """Return whether the log can still be read from a position on."""
+        """Return whether the server's log still contains everything from a position on."""
 
     def foreign_keys(self) -> ForeignKeys:
-        """Return the foreign keys to or from tables of the captured databases now."""
+        """Return the foreign keys from or to tables of the captured databases, as they are now."""
 
     def release(self, position: Position) -> None:
-        """Confirm that records up to a position are committed.
-
-        A server that retains its log for this capture may free it.
-        """
+        """Confirm to the server that records before a position are committed, so that it may free the log that it
+        keeps."""
 
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> AbstractContextManager[Stream]:
         """Open the stream of log events from a checkpoint's position on.
 
-        The stream asks `tables` for columns; the reader of the events keeps `tables` up to date. `busy` requests
-        CaughtUp many times a second, so that snapshots make progress between log events.
+        The stream reads columns from `tables`; the caller applies schema changes to `tables` as it processes the
+        events. `busy` requests the event CaughtUp many times a second, so that snapshots make progress between log
+        events.
         """
 
 
@@ -156,35 +162,37 @@ class ChangeLog(Protocol):
     """
 
     def recover(self) -> Recovered:
-        """Fence every predecessor, then return what is committed. Called once, before anything else."""
+        """Fence all earlier writers of this source, then return what they committed. Call it once, before anything
+        else."""
 
     def append(self, record: Record) -> None:
-        """Add a record to the next commit. May block while too much is in flight."""
+        """Add a record to the next commit. May block while too many records are in flight."""
 
     def extend(self, records: Iterable[Record]) -> None:
-        """Add many records."""
+        """Append several records."""
 
     def commit(self, checkpoint: Checkpoint) -> None:
-        """Make everything appended since the last commit visible, together with the checkpoint."""
+        """Commit all appended records together with the checkpoint; read_committed consumers see all of them or
+        none."""
 
     def kept(self) -> list[Mapping[str, Any]]:
-        """Return everything committed in the quarantine of this source, in order."""
+        """Return all committed records of this source in the quarantine topic, in order."""
 
     def history(self) -> tuple[HistoryRecord, ...]:
-        """Return the committed schema history of this source since its last restatement, in order."""
+        """Return the committed schema history of this source, in order, since the last `restate`."""
 
     def restate(self, records: Iterable[Record]) -> None:
-        """Add records that hold the whole history. After the next commit, no earlier ones are read."""
+        """Append records that contain the whole history. After the next commit, readers ignore all earlier ones."""
 
     def search(self, search: Search) -> None:
-        """Start to show a search everything committed in its topic from its begin offsets on. Does not block."""
+        """Pass all committed records of a search's topic to it, from its `begin` offsets on, in the background."""
 
     def abort(self) -> None:
         """Discard what was appended since the last commit. Never raises."""
 
 
 class OpenLog(ChangeLog, Protocol):
-    """A ChangeLog that the session owns: it creates topics, and is closed after the session."""
+    """A ChangeLog that also creates topics, and that its owner closes after the session."""
 
     def ensure_topic(self, name: str) -> None:
         """Create the topic of a table's changes if it does not exist."""
@@ -194,19 +202,26 @@ class OpenLog(ChangeLog, Protocol):
 
 
 class Watcher(Protocol):
-    """Is notified of what the log does to tables that are being read; implemented by `snapshots.Snapshots`."""
+    """Receives events about tables that are being read; `snapshots.Snapshots` implements it.
+
+    `windows` are the keys that the log changed while a chunk is read, by table. `partial` are tables whose topic does
+    not contain all rows.
+    """
 
     windows: dict[TableId, set[bytes]]
     partial: set[TableId]
 
     def void(self, table: TableId) -> None:
-        """Handle a change of the table as a whole."""
+        """Discard what is being read of a table, and read it again, because the table changed as a whole."""
 
     def restart(self, table: TableId) -> None:
-        """Handle a change of the table's key."""
+        """Read a table again from its beginning, because its primary key changed."""
 
     def start(self, table: TableId, *, marker: int | None = None) -> None:
-        """Read the table: rows arrived that the log does not contain, by a rename or a partition."""
+        """Read a table: a rename or a partition brought rows that the log does not contain.
+
+        `marker` is as in `Snapshots.start`.
+        """
 
     def gone(self, table: TableId) -> None:
-        """Handle the drop of the table."""
+        """Forget a table that was dropped."""

@@ -1,7 +1,8 @@
-"""Build the SELECTs of a chunked snapshot, and decide which keys can be walked in chunks.
+"""Build the SELECTs of a snapshot in chunks, and decide which tables can be read in chunks.
 
-A key can be walked if the server orders its values as it compares them with literals: integers, decimals, dates, texts
-and bytes. Tables with other keys (floating-point numbers, ENUM, JSON) are read in one pass.
+A chunk is a range of the primary key. That works if the server orders key values exactly as it compares them with
+literals: integers, decimals, dates, texts and bytes. Tables with other keys (floating-point numbers, ENUM, JSON), or
+without a key, are read in one pass.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def quoted(name: str) -> str:
 
 
 def walkable(schema: TableSchema) -> bool:
-    """Return whether the table can be read in chunks along its key."""
+    """Return whether a table can be read in chunks along its primary key."""
     columns = [schema.column(name) for name in schema.primary_key]
     return bool(columns) and all(
         column is not None and column.type.kind in _WALKABLE
@@ -37,7 +38,7 @@ def walkable(schema: TableSchema) -> bool:
 
 
 def literal(column: Column, value: Any) -> str:
-    """Return a key value, in the form of `stored`, as an SQL literal. Raises ValueError for an invalid number."""
+    """Return a key value in the form of `stored` as an SQL literal. Raises ValueError for an invalid number."""
     if isinstance(value, dict):
         return f"x'{bytes.fromhex(value['hex']).hex()}'"
     if column.type.kind in _NUMERIC:
@@ -49,12 +50,17 @@ def literal(column: Column, value: Any) -> str:
 
 
 def stored(value: str | bytes) -> Any:
-    """Return a key value of a SELECT's result, as JSON."""
+    """Return a key value of a SELECT's result in the form that a checkpoint stores as JSON: bytes as `{"hex": …}`."""
     return {"hex": value.hex()} if isinstance(value, bytes) else value
 
 
 def select_rows(schema: TableSchema, after: list[Any] | None, last: list[Any] | None, where: str, limit: int) -> str:
-    """Return the SELECT of the next rows: the columns, then the raw key."""
+    """Return the SELECT of the next chunk: up to `limit` rows with keys above `after` and not above `last`, in key
+    order.
+
+    Its columns are those of the table, then the key columns without conversion. `after` and `last` are keys in the form
+    of `stored`; None is no bound. `where` is an additional condition, or empty.
+    """
     shown = [select_expression(column, quoted(column.name)) for column in schema.columns]
     shown += [quoted(name) for name in schema.primary_key]
     conditions = [f"({where})"] if where else []
@@ -68,7 +74,7 @@ def select_rows(schema: TableSchema, after: list[Any] | None, last: list[Any] | 
 
 
 def select_last(schema: TableSchema, where: str) -> str:
-    """Return the SELECT of the greatest key."""
+    """Return the SELECT of the greatest key; `where` is a condition, or empty."""
     keys = [quoted(name) for name in schema.primary_key]
     condition = f" WHERE ({where})" if where else ""
     order = ", ".join(f"{key} DESC" for key in keys)
@@ -76,13 +82,13 @@ def select_last(schema: TableSchema, where: str) -> str:
 
 
 def select_keys(schema: TableSchema, keys: Iterable[Row]) -> str:
-    """Return the SELECT of the rows with some keys, given by their columns' canonical values."""
+    """Return the SELECT of the rows with these keys: mappings key column → canonical value."""
     shown = ", ".join(select_expression(column, quoted(column.name)) for column in schema.columns)
     return f"SELECT {shown} FROM {_name(schema)} WHERE {where_keys(schema, keys)}"
 
 
 def where_keys(schema: TableSchema, keys: Iterable[Row]) -> str:
-    """Return the condition for the rows with some keys, given by their columns' canonical values.
+    """Return the SQL condition for the rows with these keys: mappings key column → canonical value.
 
     Raises ValueError for a value that its column cannot have.
     """
@@ -90,7 +96,7 @@ def where_keys(schema: TableSchema, keys: Iterable[Row]) -> str:
     if len(names) == 1:
         values = ", ".join(literal(_key_column(schema, names[0]), _reported(schema, names[0], key)) for key in keys)
         return f"{quoted(names[0])} IN ({values})"
-    # not (a, b) IN (…): MariaDB would read the whole table for it
+    # Not `(a, b) IN (…)`, for which MariaDB reads the whole table.
     return " OR ".join(
         "("
         + " AND ".join(f"{quoted(n)} = {literal(_key_column(schema, n), _reported(schema, n, key))}" for n in names)
@@ -106,7 +112,7 @@ def _key_column(schema: TableSchema, name: str) -> Column:
 
 
 def _reported(schema: TableSchema, name: str, key: Row) -> Any:
-    """Return a canonical value in the form in which `stored` keeps a SELECT's result."""
+    """Return the canonical value of a key column in the form of `stored`."""
     kind, value = _key_column(schema, name).type.kind, key[name]
     if kind == "bytes":
         return {"hex": base64.b64decode(str(value)).hex()}
@@ -128,7 +134,10 @@ def _name(schema: TableSchema) -> str:
 
 
 def _compared(schema: TableSchema, key: list[Any], sign: str, *, or_equal: bool) -> str:
-    """Compare the key with values, column by column, so that an index on it is used."""
+    """Return the condition that the key is above or below a key value, written so that the server uses the key's index.
+
+    `sign` is `>` or `<`. The tuple comparison is spelled out column by column.
+    """
     text = ""
     for name, value in reversed(list(zip(schema.primary_key, key, strict=True))):
         this, right = quoted(name), literal(_key_column(schema, name), value)

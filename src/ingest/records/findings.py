@@ -1,7 +1,7 @@
-"""Collect a change topic's images of some rows: the newest of each, and older ones that were never retracted.
+"""Search a change topic for the images of some rows: the current image of each, and images that were never retracted.
 
-Readers that store rows by image retract an image when the next record of the row has it as its before image. An image
-that no record retracted is stale: readers keep it until a record does.
+A consumer that stores rows by image, such as a group, removes an image when a later record of the row has it as its
+`before`. If no record did so, the image is *stale*: the consumer keeps it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ def same(image: Mapping[str, Any]) -> bytes:
 
 @dataclass(slots=True)
 class KeyImages:
-    """Images of one key. `live` is the row in the log (None: no row), `number` its sequence.
+    """Images of one key in a topic. `live` is the current image (None: no row), `number` its sequence number.
 
-    `ended`: a row that a marker ended, and its sequence; no delete was published for it.
+    `ended` is an image that a marker removed without a delete, and its sequence number. `images` are all images that no
+    record retracted yet.
     """
 
     partition: int
@@ -38,7 +39,7 @@ class KeyImages:
     images: dict[bytes, Image] = field(default_factory=dict)
 
     def see(self, change: Mapping[str, Any]) -> None:
-        """Add a record of the key."""
+        """Process the next record of the key."""
         before, after = change["before"], change["after"]
         if before is not None:
             self.images.pop(same(before), None)
@@ -47,7 +48,7 @@ class KeyImages:
         self.live, self.number = after, change["source"]["sequence"]
 
     def marked(self, number: int) -> None:
-        """Apply a marker: rows of smaller sequence are gone, and with them all images but the newest."""
+        """Process a marker: it removes rows with a smaller sequence number, and all stale images."""
         if self.number < number:
             if self.live is not None:
                 self.ended = self.live, self.number
@@ -56,14 +57,14 @@ class KeyImages:
 
     @property
     def stale(self) -> list[Image]:
-        """Return the images that no record retracted."""
+        """Return the images that are not current and that no record retracted."""
         live = None if self.live is None else same(self.live)
         return [image for known, image in self.images.items() if known != live]
 
 
 class EndedRow(NamedTuple):
-    """A searched child row that a marker ended: its image, its image after the parent's change (None: deleted), its
-    sequence.
+    """A child row that a marker removed: its image, its image after the parent's change (None: deleted), its sequence
+    number.
 
     No delete was published for it, and the change may have cascaded to other tables.
     """
@@ -74,10 +75,12 @@ class EndedRow(NamedTuple):
 
 
 class Search:
-    """Searches a topic from `begin` on for keys, and for the keys of rows with images of wanted values.
+    """A search through a topic for some keys, and for rows that have, or had, wanted values.
 
-    The topic's reader shows every record to `see`, in each partition's order. Then it sets `begin` to its end offsets
-    and `done`, or it sets `failed`. `most` limits the keys: beyond it, `full` is set and nothing more is kept.
+    `wanted` are child rows of changed parents: columns and their values before the change. The topic's reader calls
+    `see` for every record from the offsets `begin` on, in the order of each partition. At the end it sets `begin` to
+    the end offsets and `done` to True, or it sets `failed`. `found` is the result by key. If more than `most` keys
+    match, `full` is set, and the result is incomplete.
     """
 
     def __init__(self, topic: str, keys: Iterable[bytes], wanted: Iterable[ChangedChildren], most: int) -> None:
@@ -92,7 +95,7 @@ class Search:
             self._wanted.setdefault(one.columns, {}).setdefault(tuple(map(alike, one.old)), []).append(one)
 
     def again(self, keys: Iterable[bytes]) -> None:
-        """Continue after the last end offsets, with these keys only."""
+        """Prepare another pass from the previous end offsets on, for these keys only."""
         self._keys, self._wanted, self.done = frozenset(keys), {}, False
 
     def see(self, partition: int, key: bytes, value: bytes | None) -> None:
@@ -134,7 +137,7 @@ class Search:
             self.vanished.append(EndedRow(found.live, after, found.number))
 
     def _forget(self, key: bytes) -> None:
-        """Drop a key that is not searched for and has no wanted image."""
+        """Drop a key that is not searched for, if none of its images has wanted values."""
         if key not in self._keys and not any(
             one for image in self.found[key].images.values() for one in self._matching(image)
         ):
@@ -145,7 +148,10 @@ class Search:
             yield from values.get(tuple(alike(image.get(name)) for name in columns), ())
 
     def concerned(self, key_columns: tuple[str, ...]) -> dict[bytes, Image]:
-        """Return the keys of all rows with a wanted image, and their current keys if the change affects key columns."""
+        """Return the keys of all rows that have an image with wanted values: key as JSON → key.
+
+        If the parent's change alters key columns of a row, its new key is returned, too.
+        """
         keys: dict[bytes, Image] = {}
         for key, found in self.found.items():
             waiting = [image for image in found.images.values() if any(self._matching(image))]

@@ -1,4 +1,5 @@
-"""Prepare row images for records: mask, measure and check them. Also build the records of a snapshot's rows."""
+"""Prepare row images for publication: mask them, check their values and size, and build the records of snapshot
+rows."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ _dumps = orjson.dumps
 def snapshot_records(
     recorder: Recorder, writer: TableWriter, images: list[Image], low: Position, now_ms: int
 ) -> list[Record]:
-    """Return the records of a snapshot's rows. They have the low watermark's sequence, so every logged change wins."""
+    """Return the records of rows that a snapshot has read up to the position `low`.
+
+    They have the sequence number of `low`, so that every change of the row in the log is newer.
+    """
     source = writer.format.read(now_ms, low)
     records: list[Record] = []
     if writer.shape:
@@ -39,7 +43,7 @@ def snapshot_records(
 
 
 def shaped(shape: Callable[[Row], None], event: RowsLogged) -> None:
-    """Remove and mask columns of all images, before any other step sees them."""
+    """Apply `shape` to all images of an event, in place: it removes ignored columns and masks others."""
     for change in event.rows:
         for image in change if event.operation == "update" else (change,):
             if image is None:  # not logged
@@ -48,12 +52,11 @@ def shaped(shape: Callable[[Row], None], event: RowsLogged) -> None:
 
 
 def represented(image: Image, writer: TableWriter, *, counted: bool = True) -> Image:
-    """Apply the source's `unrepresentable` setting to a shaped image. The image stays refused if no row can be
-    published.
+    """Apply the source's `unrepresentable` setting to an image whose columns were already removed and masked.
 
-    Columns that are not published have no effect and are not mentioned in refusals. For masked columns, the mask of the
-    server's text is published. A key value is never replaced, because rows would be mistaken for one another. `counted`
-    is False for images that are not the newest.
+    Returns a row, or a RefusedImage if the row cannot be published. Columns that are not published have no effect, and
+    are not named in the reason. A masked column gets the mask of the server's text. A value of a key column is never
+    replaced, because rows would be confused with one another. `counted` False does not count replaced values again.
     """
     if not isinstance(image, RefusedImage):
         return image
@@ -73,7 +76,7 @@ def represented(image: Image, writer: TableWriter, *, counted: bool = True) -> I
 
 
 def _withheld(image: RefusedImage, writer: TableWriter) -> RefusedImage:
-    """Return a wholly refused row without values that may contain a column that must not be published."""
+    """Return a refused image, without its values if one of them might belong to a column that must not be published."""
     if image.values.keys() <= {column.name for column in writer.schema.columns}:
         return image
     why = "not a valid row; its content is withheld because columns of its table are ignored or masked"
@@ -81,9 +84,9 @@ def _withheld(image: RefusedImage, writer: TableWriter) -> RefusedImage:
 
 
 def tellable(image: Image) -> Image:
-    """Return the image, or its refusal if no record can hold it.
+    """Return the image, or a RefusedImage if it is too large for a record.
 
-    Only its size decides, for before and after images alike.
+    Before and after images have the same limit.
     """
     if isinstance(image, RefusedImage):
         return image
@@ -97,9 +100,9 @@ def tellable(image: Image) -> Image:
 def events(
     writer: TableWriter, before: Row | None, after: Row | None, *, unknown: bool = False
 ) -> list[tuple[bytes, Row | None, Row | None]]:
-    """Return the events of one changed row: none if both images are refused.
+    """Return the events (op, before, after) of one changed row; none if both images are refused.
 
-    `unknown`: the row existed before, although the log lacks its old image.
+    `unknown`: the row existed before the change, although the log does not contain its old image.
     """
     if before is None:
         return [] if after is None else [(b"u" if unknown else b"c", None, after)]
@@ -111,10 +114,10 @@ def events(
 
 
 class CheckedImages(NamedTuple):
-    """Images of one change as they are published.
+    """The images of one change after all checks.
 
-    `refused`: the new image if it cannot be published. `unknown`: the log lacks the old image. `settled`: settlements
-    of dead-letter records for the old key.
+    `refused` is the new image if it cannot be published. `unknown`: the log does not contain the old image. `settled`
+    are records that settle dead letters of the old key.
     """
 
     before: Row | None
@@ -125,7 +128,7 @@ class CheckedImages(NamedTuple):
 
 
 def check_images(writer: TableWriter, before: Image | None, after: Image | None) -> CheckedImages:
-    """Check both images of one change. A refused old image was never published, so it is not retracted."""
+    """Check both images of one change. An old image that is refused was never published, so it needs no retraction."""
     old = None if before is None else tellable(represented(before, writer, counted=False))
     new = None if after is None else tellable(represented(after, writer))
     settled: list[Record] = []
@@ -135,7 +138,7 @@ def check_images(writer: TableWriter, before: Image | None, after: Image | None)
             settled = writer.refused.published(writer.topic, key)
         return CheckedImages(None, _row(new), _refused(new), False, settled)
     if old is not None and isinstance(new, dict) and len(old) < len(new) and writer.key(old) == writer.key(new):
-        old = None  # contains only the key: the log lacks the old row
+        old = None  # the old image has only the key
     return CheckedImages(old, _row(new), _refused(new), old is None, settled)
 
 

@@ -1,7 +1,7 @@
-"""Encode changes, schemas, checkpoints, dead letters and the quarantine as records of a topology's topics.
+"""Encode changes, schemas, checkpoints, dead letters and quarantined events as records of a topology's topics.
 
-The topic's format (`cdc.formats.debezium_bytes`) writes a change as bytes around its images, without building the
-envelope first. `Recorder.change` builds the envelope; a test compares both.
+Nearly all changes are written by `TableWriter.format`, directly as bytes. `Recorder.change` builds the envelope as a
+dict; a test compares both.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ def _text(value: object) -> str:
 
 
 def image_size(row: Row) -> int:
-    """Return the bytes of a row image inside an envelope."""
+    """Return the size of a row image in bytes, as JSON in an envelope."""
     return len(_dumps(row))
 
 
 class TableWriter:
-    """Writes the records of one table under one schema, with changes in the `format` of its topic.
+    """Writes the records of one table under one schema.
 
-    `shape` removes and masks columns of an image, in place. `unrepresentable` and `refused` are those of its recorder.
+    `format` writes changes as envelopes. `shape` removes and masks columns of an image, in place. `unrepresentable` and
+    `refused` are as in `Recorder`.
     """
 
     def __init__(
@@ -60,22 +61,28 @@ class TableWriter:
         self.format = EnvelopeWriter(topology, schema.table_id, connector)
 
     def masks(self, column: str) -> bool:
-        """Return whether only masks of a column's values are published."""
+        """Return whether a column is masked, so that its real values must not be published."""
         masks: Callable[[str], bool] | None = getattr(self.shape, "masks", None)
         return masks is not None and masks(column)
 
     def shown_key(self, values: Mapping[str, Any]) -> bytes | None:
-        """Return the key of a row that may be refused, or None if a key column is missing."""
+        """Return the record key of a row, even of a refused one; None if the table has no key or `values` lacks a key
+        column."""
         if not self.schema.primary_key or any(name not in values for name in self.schema.primary_key):
             return None
         return _dumps({name: values[name] for name in self.schema.primary_key}, default=_text)
 
     def truncated(self, value: bytes) -> Record:
-        """Return a TRUNCATE marker, for every partition: all rows of smaller sequence are gone."""
+        """Return a truncate record for every partition, with an envelope of op `t`. Rows of smaller sequence numbers
+        are gone."""
         return Record(self.topic, naming.TRUNCATE_KEY, value, EVERY_PARTITION)
 
     def marker(self, position: Position, number: int, ts_ms: int) -> Record:
-        """Return a snapshot's end marker: rows of smaller sequence that it did not contain are gone."""
+        """Return the record that ends a repeated snapshot: rows that it did not contain, of smaller sequence numbers,
+        are gone.
+
+        `position` is where the snapshot's last chunk was requested, `number` the marker's sequence number.
+        """
         source = self.format.read(ts_ms, position)
         return self.truncated(self.format.alone(b"t", NULL, NULL, source, 0, number, ts_ms))
 
@@ -88,9 +95,10 @@ def _key_function(names: tuple[str, ...]) -> Callable[[Row], bytes]:
 
 
 class Recorder:
-    """Writes the records of one topology other than changes. Calls `ensure_topic` with each change topic first.
+    """Builds all records of one topology that are not changes, and creates the writers of tables.
 
-    `unrepresentable` is the source's setting. `refused` records what could not be published unchanged.
+    Calls `ensure_topic` before the first record of a change topic. `unrepresentable` is the source's setting. `refused`
+    tracks rows and values that could not be published unchanged.
     """
 
     def __init__(
@@ -107,7 +115,7 @@ class Recorder:
         self.refused = RefusedRows(self.dead_letters)
 
     def writer(self, schema: TableSchema, shape: Callable[[Row], None] | None = None) -> TableWriter:
-        """Return the writer of a table's changes."""
+        """Return the writer of a table's changes; `shape` removes and masks columns."""
         writer = TableWriter(
             self.topology, schema, self.connector, shape,
             unrepresentable=self.unrepresentable, refused=self.refused,
@@ -116,10 +124,7 @@ class Recorder:
         return writer
 
     def change(self, event: ChangeEvent, schema: TableSchema) -> list[Record]:
-        """Build the records of a change through its envelope.
-
-        A tombstone follows a delete, so compaction drops the key.
-        """
+        """Return the records of one change. A delete is followed by a tombstone, so that compaction drops the key."""
         row = event.before if event.after is None else event.after
         assert row is not None, "a row change has an image"
         topic = naming.change_topic(self.topology, schema.table_id)
@@ -128,20 +133,20 @@ class Recorder:
         return [*records, Record(topic, key, None)] if event.op == "d" else records
 
     def schema(self, schema: TableSchema) -> Record:
-        """Return the record of a table's schema. Append it before the first row of its version."""
+        """Return the record with a table's schema. It must be appended before the first row with that schema."""
         self._ensure_topic(naming.change_topic(self.topology, schema.table_id))
         return Record(naming.schemas_topic(self.topology), str(schema.table_id).encode(), _dumps(schema.to_json()))
 
     def history(self, found: Iterable[HistoryRecord]) -> list[Record]:
-        """Return records of the schema history."""
+        """Return the Kafka records for records of the schema history."""
         topic = naming.history_topic(self.topology)
         return [Record(topic, key.encode(), None if value is None else _dumps(value)) for key, value in found]
 
     def dead_letter(self, image: RefusedImage, writer: TableWriter, info: SourceInfo, ts_ms: int) -> Record:
-        """Return the dead-letter record of a refused row image: its place, its values as far as they can be shown, the
-        reason.
+        """Return the dead-letter record of a row image that cannot be published: its position, publishable values and
+        the reason.
 
-        Its key settles it when the row is published later (`ingest.records.refused`).
+        A later change of the same key settles it (`ingest.records.refused`).
         """
         self.refused.made()
         key = writer.shown_key(image.values)
@@ -163,7 +168,7 @@ class Recorder:
         return Record(self.dead_letters, str(info.table_id).encode(), _dumps(dead_letter_record, default=_text))
 
     def unread(self, image: RefusedImage, writer: TableWriter, place: Position, ts_ms: int) -> Record:
-        """Return the dead-letter record of a row that was read from its table, up to a position in the log."""
+        """Return the dead-letter record of a row that a SELECT returned, valid at a position of the log."""
         info = SourceInfo(
             table_id=writer.schema.table_id, ts_ms=ts_ms, server_id=0, gtid=None, file=place.file, pos=place.pos, row=0,
             sequence=place.sequence, snapshot="true",
@@ -173,7 +178,11 @@ class Recorder:
     def kept(
         self, log_event: RowsQuarantined, position: Position, gtid: str, commit_ms: int, server_id: int, row: int
     ) -> Record:
-        """Return the record of rows that cannot be decoded: the raw events, their place, and the reason."""
+        """Return the quarantine record of an event whose rows cannot be decoded: its raw bytes, position and the
+        reason.
+
+        `row` is the number of the event's first row in its transaction.
+        """
         return Record(
             self.quarantine,
             str(log_event.table).encode(),
@@ -202,10 +211,10 @@ class Recorder:
 def checkpoint_value(
     checkpoint: Checkpoint, source: str, end_offsets: dict[str, dict[int, int]], history: int = 0
 ) -> bytes:
-    """Return the value of a record of `…positions`. `end_offsets`: topic → partition → offset after the checkpoint's
-    records.
+    """Return the value of a record of the topic `…positions`.
 
-    `history` is the offset in `…history` from which on the whole schema history can be read.
+    `end_offsets` maps topic → partition → offset after the records of the checkpoint. `history` is the offset in
+    `…history` from which on the whole schema history can be read.
     """
     position = checkpoint.position
     return _dumps(
@@ -230,12 +239,14 @@ def checkpoint_value(
 
 
 def history_start(value: bytes | None) -> int:
-    """Return the offset where the schema history starts, from the newest record of `…positions`."""
+    """Return the offset in `…history` at which to start reading; `value` is the newest record of `…positions`, or
+    None."""
     return int(orjson.loads(value).get("history", 0)) if value is not None else 0
 
 
 def read_checkpoint(value: bytes) -> tuple[Checkpoint, dict[str, dict[int, int]]]:
-    """Decode a value of `checkpoint_value`. Raises Fatal for another format: a newer Tailorbird wrote it."""
+    """Decode a value of `checkpoint_value` into checkpoint and end offsets. Raises Fatal for a format of a newer
+    version."""
     stored: dict[str, Any] = orjson.loads(value)
     if stored["format"] != FORMAT:
         raise Fatal(

@@ -1,8 +1,8 @@
-"""Track values and rows of a capture that could not be published unchanged: count them, and settle them later.
+"""Track what a capture could not publish unchanged: count values, and remember rows with open dead letters.
 
-Values are counted by table and column, for `tailorbird status`. A row with an open dead-letter record is kept by its
-key, so that a later change of the same key settles the record. Both are stored with each position of the source
-(`load`, `state`), so they survive a restart, and the records never have to be read again.
+Values are counted by table and column, for `tailorbird status`. The keys of rows with open dead letters are remembered,
+so that a later change of such a key settles its dead letter. Both are stored in each checkpoint (`load`, `state`), so
+that a restart need not read the dead-letter topic.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ COUNTS, OPEN = "unrepresentable", "refused"
 
 
 class RefusedRows:
-    """Refused rows of one source. `counts`: `database.table` → column → values published in another form."""
+    """Refused rows and replaced values of one source. `dead_letters` is the dead-letter topic.
+
+    `counts` maps `database.table` → column → number of values that were published in another form.
+    """
 
     def __init__(self, dead_letters: str) -> None:
         self._dead_letters = dead_letters
@@ -35,7 +38,7 @@ class RefusedRows:
         self.reported: dict[tuple[str, str], int] = {}  # counted since `take_reported`
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Load the state of a position."""
+        """Load the counts and keys from a checkpoint's state."""
         self.counts = {table: dict(columns) for table, columns in state.get(COUNTS, {}).items()}
         self._open = {(topic, digest): table for topic, (table, digests) in state.get(OPEN, {}).items()
                       for digest in digests}  # fmt: skip
@@ -43,7 +46,7 @@ class RefusedRows:
         self._made = False
 
     def state(self, before: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a position's state with the current counts and keys."""
+        """Return a checkpoint's state (`before`) with the current counts and keys."""
         state = {name: value for name, value in before.items() if name not in (COUNTS, OPEN)}
         if self.counts:
             state[COUNTS] = {table: dict(columns) for table, columns in self.counts.items()}
@@ -66,7 +69,7 @@ class RefusedRows:
         return reported
 
     def made(self) -> None:
-        """Note that a dead-letter record was written: `follow` reads it."""
+        """Note that a dead-letter record was created, so that `follow` looks for it among the next records."""
         self._made = True
 
     def open(self, topic: str) -> bool:
@@ -74,9 +77,10 @@ class RefusedRows:
         return topic in self._topics
 
     def follow(self, records: list[Record]) -> list[Record]:
-        """Return the settlements for rows with open dead-letter records that these records, in their order, publish.
+        """Return the records that settle dead letters of rows that these records publish, and remember new dead
+        letters.
 
-        It costs two attribute look-ups while nothing is open and nothing was refused.
+        It costs two attribute look-ups while there are no dead letters.
         """
         if not self._made and not self._open:
             return []
@@ -92,7 +96,8 @@ class RefusedRows:
         return found
 
     def published(self, topic: str, key: bytes) -> list[Record]:
-        """Return the settlement of a published or deleted row; nothing if it has no open dead-letter record."""
+        """Return the record that settles the dead letter of a row that is now published or deleted; nothing if it has
+        none."""
         table = self._open.pop((topic, _digest(key)), None)
         if table is None:
             return []
@@ -102,7 +107,7 @@ class RefusedRows:
         ]
 
     def forget(self, topic: str) -> None:
-        """Forget a table whose rows are all settled in another way."""
+        """Forget the open dead letters of a table's topic, because all of them are settled in another way."""
         self._open = {place: table for place, table in self._open.items() if place[0] != topic}
         self._topics.discard(topic)
 

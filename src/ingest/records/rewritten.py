@@ -1,8 +1,8 @@
-"""Decide which tables must be re-read because their rows changed without log entries.
+"""Decide which tables must be re-read because their rows changed without events in the log.
 
-Rows arrive by a rename or a partition. ALTER TABLE rewrites values (`ingest.ddl.rewrites`). A table gets another
-primary key, and readers hold its rows under the old one. A statement that could not be parsed may have done any of
-this. The tables are re-read, and a marker ends the rows that the server no longer has.
+There are four causes. A rename or an exchanged partition brings rows. ALTER TABLE rewrites values
+(`ingest.ddl.rewrites`). A changed primary key leaves rows under old keys in the topic. A statement that could not be
+parsed may have done any of this. At the end of the re-read, a marker removes the rows that the server does not have.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ingest.events.tables import Tables, TablesChanged
 
 
 def rekeyed(before: Mapping[TableId, TableSchema], change: TablesChanged) -> set[TableId]:
-    """Return the tables whose key changed."""
+    """Return the tables whose primary key differs between `before` and the schema change."""
     return {
         schema.table_id
         for schema in change.schemas
@@ -24,7 +24,8 @@ def rekeyed(before: Mapping[TableId, TableSchema], change: TablesChanged) -> set
 
 
 def by_statement(tables: Tables, before: Mapping[TableId, TableSchema], change: TablesChanged) -> set[TableId]:
-    """Return the tables that a statement requires to be re-read. `before`: the schemas published before it."""
+    """Return the tables that must be re-read after a statement. `before` are the schemas published before the
+    statement."""
     refilled = {e.to if e.kind == "rename" else (e.database, e.table) for e in change.effects
                 if e.kind in ("rename", "partition")}  # fmt: skip
     arrived = {tables.id_of(name) for name in refilled if name and tables.captured(*name)}
@@ -32,5 +33,5 @@ def by_statement(tables: Tables, before: Mapping[TableId, TableSchema], change: 
 
 
 def doubted(tables: Tables, event: TableDescribed) -> bool:
-    """Return whether a statement that could not be parsed named the table that is now described."""
+    """Return whether the described table was unknown because it was part of a statement that could not be parsed."""
     return (event.table.database, event.table.table) in tables.catalog.unknown

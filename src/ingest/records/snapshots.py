@@ -1,10 +1,10 @@
-"""Run snapshots in chunks, interleaved with the log: live changes win, without locks and without writes.
+"""Take snapshots of tables in chunks while the log is followed, without locks on the source and without writes to it.
 
-While a chunk is read, the keys that the log changes are collected: the chunk's window. A chunk contains everything in
-the log up to its request (`ChunkReader` waits for that) and nothing later than its `high`. When the log has been
-published up to `high`, the rows whose keys are not in the window are published; for all others the log has newer
-images. DDL or TRUNCATE in the window voids the chunk, and it is read again. Progress is committed with the rows, so a
-snapshot resumes at the chunk after any crash. Source: DBLog (Andreakis, Papapanagiotou), with positions as watermarks.
+While a chunk is read, the keys that the log changes are collected in the chunk's *window*. A chunk shows everything up
+to the position of its request (`ChunkReader` waits for that), and nothing later than its position `high`. Once the log
+has been published up to `high`, the chunk's rows are published, except for keys in the window, of which the log has
+newer images. DDL or TRUNCATE discards the chunk, and it is read again. Progress is committed with the rows, so after a
+crash a snapshot resumes at its next chunk. Source: DBLog (Andreakis, Papapanagiotou), with positions as watermarks.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from ingest.records.capture_interfaces import Record
 from ingest.records.images import snapshot_records
 from ingest.records.records import Recorder
 
-# Stored in place of a key for tables that are read in one ordered pass. All chunks show the state at the pass's
-# beginning, so the window lasts from there, and an interrupted pass starts again.
+# Stored as `after` for a table that is read in one ordered pass. All its chunks show the state at the beginning of the
+# ass. So the window lasts from there on, and an interrupted pass starts again.
 PASS = ["pass"]
-# In place of a marker's number: it ends no rows.
+# Used as a marker's number for a snapshot whose marker must not remove rows.
 REPAIRS_ONLY = -1
 Key = list[Any]  # values of key columns as the reader wrote them: JSON, opaque here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkRequest:
-    """Request for the next rows of a table: after `after` (None: from the beginning), up to `last` (None: not known
-    yet).
+    """Request for the next rows of a table, with keys above `after` (None: from the beginning) up to `last` (None:
+    unknown).
 
-    `where` limits the rows. `unique`: no two rows share a key. The rows must include everything up to `position`. If
-    `keys` is set, only their rows are read, all at once; a key is given by its columns' values.
+    The rows must include every change before `position`. `where` is a condition, or empty. `unique`: no two rows have
+    equal keys. If `keys` is set, only the rows with these keys are read, all in one chunk.
     """
 
     number: int
@@ -51,10 +51,10 @@ class ChunkRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Rows that were read for a request. `high` is a position later than everything that they show.
+    """Rows that were read for a request. They show nothing later than the position `high`.
 
-    `after` is where the next chunk begins, None at the table's end. `last` is the table's last key. `total` is the
-    approximate row count, set on a table's first chunk. `failed`: the reason why the table cannot be read.
+    `after` is where the next chunk begins; None at the end of the table. `last` is the greatest key at the first chunk.
+    `total` is the approximate number of rows, set on a table's first chunk. `failed` is why the table cannot be read.
     """
 
     request: ChunkRequest
@@ -67,20 +67,21 @@ class Chunk:
 
 
 class ChunkReader(Protocol):
-    """Reads chunks of several tables at a time during capture. `ready` raises its errors."""
+    """Reads chunks of several tables in the background. `ready` raises the errors of reading."""
 
     def request(self, request: ChunkRequest) -> None:
-        """Start to read."""
+        """Start to read a chunk. Does not block."""
 
     def ready(self) -> list[Chunk]:
-        """Return the chunks that were read since the last call. Never waits."""
+        """Return the chunks that were read since the last call. Does not block."""
 
 
 class Snapshots:
-    """Open snapshots of one source. `state` is their progress as JSON, by `database.table`.
+    """The running snapshots of one source. `state` is their progress as JSON, by `database.table`.
 
-    `partial`: tables whose topic does not hold their whole history (`cdc.model.event.SourceInfo.partial`). A table is
-    partial until a snapshot of it is complete, and for good if a condition excludes rows.
+    `partial` are the tables whose topic does not contain all rows (`cdc.model.event.SourceInfo.partial`). A table is
+    partial until its snapshot is complete, and forever if a condition excludes rows. `parallel` is the maximum number
+    of tables read at the same time. `reads`: the source's tables can be read.
     """
 
     def __init__(
@@ -119,18 +120,19 @@ class Snapshots:
 
     @property
     def initial(self) -> bool:
-        """Return whether a table of the first snapshot is incomplete."""
+        """Return whether a table's first snapshot is still running."""
         return any(entry.get("initial") for entry in self._state.values())
 
     def __bool__(self) -> bool:
         return bool(self._state)
 
     def start(self, table: TableId, *, initial: bool = False, where: str = "", marker: int | None = None) -> None:
-        """Start a table's snapshot, from its beginning if one is running.
+        """Start the snapshot of a table, or restart one that is running.
 
-        `marker` is a sequence number: at the end, a truncate marker removes rows that the snapshot did not contain
-        (`joins.steps.truncation`), and repairs follow; -1 repairs only. A running snapshot of all rows is not limited
-        by a later `where`. If tables cannot be read (not `reads`), the table becomes partial instead.
+        `marker` is a sequence number. At the end, a marker with that number removes rows that the snapshot did not
+        contain (`joins.steps.truncation`); then repairs of the table restart. With REPAIRS_ONLY no row is removed.
+        `where` is ignored if a snapshot of all rows is running. If the source's tables cannot be read, the table only
+        becomes partial.
         """
         self.void(table)
         if not self.reads and not initial:
@@ -154,17 +156,17 @@ class Snapshots:
             self._state[name]["marker"] = marker
 
     def stop(self, table: TableId) -> None:
-        """Stop a table's snapshot. Rows already published stay."""
+        """Stop a table's snapshot. Rows that are already published stay."""
         self.void(table)
         self._state.pop(table.name, None)
 
     def gone(self, table: TableId) -> None:
-        """Forget a dropped table: a later one of the same name begins empty."""
+        """Forget a dropped table: a new table of the same name begins empty."""
         self.stop(table)
         self.partial.discard(table)
 
     def void(self, table: TableId) -> None:
-        """Read again what is being read of a table, because the table was changed as a whole."""
+        """Discard the current chunk of a table and read it again, because the table changed as a whole."""
         self._requested.pop(table, None)
         self._waiting.pop(table, None)
         self.windows.pop(table, None)
@@ -173,7 +175,7 @@ class Snapshots:
             del entry["after"]
 
     def restart(self, table: TableId) -> None:
-        """Read a table from its beginning, because its key changed."""
+        """Restart a running snapshot of a table from its beginning, because the primary key changed."""
         entry = self._state.get(table.name)
         if entry is not None:
             self.void(table)
@@ -187,10 +189,11 @@ class Snapshots:
         reached: Callable[[Position], bool],
         now_ms: int,
     ) -> list[Record]:
-        """Publish the chunks that are ready and request more. Called between two transactions of the log.
+        """Return the records of chunks that can be published, and request more chunks. Call it between two
+        transactions.
 
-        `position` returns the place after the first of them; `reached` whether the log has been read up to a position.
-        Sets `moved` if there is progress to commit.
+        `position` returns the current position in the log; `reached` returns whether the log has been read up to a
+        position. Sets `moved` if there is progress to commit.
         """
         for chunk in reader.ready():
             table = chunk.request.schema.table_id
@@ -215,7 +218,7 @@ class Snapshots:
             try:
                 schema = self._tables.read_schema(table)
             except Skippable:
-                continue  # in quarantine: its snapshot continues once its columns are known
+                continue  # The table is in quarantine. Its snapshot continues once its columns are known.
             self._number += 1
             request = ChunkRequest(
                 number=self._number,
@@ -232,7 +235,8 @@ class Snapshots:
             reader.request(request)
 
     def _publish(self, table: TableId, chunk: Chunk, now_ms: int) -> list[Record]:
-        """Return the chunk's rows whose keys did not change in its window, and record the progress."""
+        """Return the records of a chunk's rows, without those whose keys changed in its window, and record the
+        progress."""
         touched = self.windows.get(table, set())
         writer = self._recorder.writer(self._tables.schema(table), self._tables.shape(table))
         made = snapshot_records(self._recorder, writer, chunk.images, chunk.request.position, now_ms)
@@ -265,10 +269,11 @@ class Snapshots:
         return self._tables.named(name)
 
     def under_way(self, table: TableId) -> int | None:
-        """Return the number of a table's chunk that is requested and not published; for one pass, always the same."""
+        """Return the number of a table's chunk that is being read; None if there is none, -1 for all chunks of one
+        pass."""
         request = self._requested.get(table)
         return None if request is None else -1 if request.after == PASS else request.number
 
     def progress(self) -> Mapping[str, int]:
-        """Return the rows read so far, by table."""
+        """Return the number of rows read so far, by `database.table`."""
         return {name: entry["rows"] for name, entry in self._state.items()}

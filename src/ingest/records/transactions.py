@@ -1,9 +1,9 @@
-"""Turn log events into records: number every change, assign it to its source transaction, and track the position.
+"""Turn log events into records: number every change, assign it to its transaction, and track the position.
 
-Rules, each defended by a law: sequence numbers grow by one per change and never repeat. An interrupted transaction
-moves nothing. A huge transaction may be published in parts, and the next part begins at the next row. A row whose key
-changed is deleted under the old key and created under the new one. A refused image counts as no row, so that no stale
-row stays downstream.
+Tests check these rules. Sequence numbers grow by one per change and never repeat. The position moves only when a
+transaction ends. A large transaction may be published in parts; the next part begins at the next row. A row whose key
+changed is deleted under the old key and created under the new one. If the new image of a row is refused, the row is
+deleted, so that consumers do not keep an outdated one.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Transactions:
         self._ts_ms = start.ts_ms
         self._open: TransactionBegan | None = None
         self._row = self._total = self._skip = 0
-        # As JSON: the open transaction's GTID, its name, and the last file name.
+        # JSON texts: GTID and name of the open transaction, and the last file name.
         self._gtid = self._id = self._file_json = NULL
         self._file_named = ""
         self._touched = False
@@ -66,24 +66,26 @@ class Transactions:
         self._resumed = start.open
         self._writers: dict[TableId, TableWriter] = {}
         self.changes = 0
-        self.refused = self.quarantined = 0  # images, one dead letter each; rows kept as raw events
+        self.refused = self.quarantined = (
+            0  # row images that became dead letters; rows that were quarantined as raw events
+        )
         self.kept = quarantined_tables(start.state)
         self.moved = False
 
     @property
     def whole(self) -> bool:
-        """Return whether all events so far belong to ended transactions."""
+        """Return whether no transaction is open."""
         return self._open is None
 
     @property
     def clean(self) -> bool:
-        """Return whether no record was made for a transaction that has not ended."""
+        """Return whether no record of the open transaction was created yet."""
         return self._open is None or not self._touched
 
     def checkpoint(self, stream: Stream) -> Checkpoint:
-        """Return how far the stream has been read, and reset `moved`.
+        """Return the checkpoint after the records so far, and reset `moved`.
 
-        Inside a transaction it counts the published changes.
+        Inside a transaction, it contains how many of its changes are published.
         """
         self.moved = False
         row, counted = (self._start.position.row, self._resumed) if self._resumed else (0, None)
@@ -95,21 +97,21 @@ class Transactions:
         return replace(self._start, position=place, ts_ms=self._ts_ms, open=counted, state=state)
 
     def rest(self, stream: Stream) -> None:
-        """Move an idle source's position to the log's end, so that earlier files may be purged."""
+        """Move the position of an idle source to the end of its log, so that the server may purge earlier files."""
         awaited = self._resumed is not None  # published in part; the server may take long to decode the rest
         if self._open is None and not awaited and (place := stream.place) != (self._file, self._pos):
             (self._file, self._pos), self.moved = place, True
 
     def count_on(self, number: int) -> None:
-        """Number the next change above this number: a replay has reached the end of the earlier capture."""
+        """Use only numbers above this one from now on: a replay has reached the position from before the rewind."""
         self._sequence, self.moved = max(number, self._sequence), True
 
     def place(self, stream: Stream, row: int = 0) -> Position:
-        """Return the position after the last transaction that ended."""
+        """Return the position after the last transaction that ended. `row` counts published changes of the open one."""
         return Position(file=self._file, pos=self._pos, gtid_set=stream.gtid_set, sequence=self._sequence, row=row)
 
     def records(self, event: LogEvent, now_ms: int) -> list[Record]:
-        """Return the records to append for a log event. `now_ms` becomes the events' publication time."""
+        """Return the records to append for a log event. `now_ms` becomes `ts_ms` of the envelopes."""
         if isinstance(event, TransactionLogged):
             self._begin(event.began)
             records = self._changes(event.rows, now_ms)
@@ -131,7 +133,7 @@ class Transactions:
         return []
 
     def _other(self, event: LogEvent, now_ms: int) -> list[Record]:
-        """Handle log events that only `ingest.records.altered` and `ingest.repair.repairing` know."""
+        """Return the records of a kind of log event that a subclass handles."""
         return []
 
     def _changes(self, event: RowsLogged, now_ms: int) -> list[Record]:
@@ -140,12 +142,12 @@ class Transactions:
         return self._rows(event, now_ms)
 
     def _tend(self, event: RowsLogged, now_ms: int) -> list[Record]:
-        """Handle rows of a table whose foreign keys are followed, or of which some are held back."""
+        """Return the records of rows of a table with child tables, or with rows under repair."""
         raise NotImplementedError
 
     def _begin(self, event: TransactionBegan) -> None:
         if self._open is not None and self._orders:
-            self._missing(self._orders)  # the log ended inside a transaction that was published in part
+            self._missing(self._orders)  # the previous transaction, published in part, has no end in the log
         self._open, self._touched = event, False
         self._row = self._total = self._skip = 0
         self._orders.clear()
@@ -158,25 +160,25 @@ class Transactions:
         resumed, self._resumed = self._resumed, None
         orders = orders_of(resumed, self.tables.source)
         if name_of(event) != resumed["id"]:
-            self._missing(orders)  # a server that took over lacks the transaction, part of which was published
+            self._missing(orders)  # after a fail-over the server lacks a transaction that was published in part
             return
         self._skip, self._total, self._orders = self._start.position.row, resumed["total_order"], orders
         self._touched = True
 
     def _end(self, event: TransactionEnded) -> None:
         assert self._open is not None, "a transaction ended that had not begun"
-        if self._skip:  # rolled back, or its rows are no longer in the log
+        if self._skip:  # the transaction now has fewer rows than were published
             self._skip = 0
             self._missing(self._orders)
         self._file, self._pos = event.file, event.pos
         self._open, self.moved = None, True
 
     def _missing(self, tables: Iterable[TableId]) -> None:
-        """Re-read tables of which rows were published that the source may not have."""
+        """Re-read tables of which rows were published that the source may not have committed."""
         raise NotImplementedError
 
     def _next(self) -> Position:
-        """Return the position after a change that takes the next number."""
+        """Return the position after a change with the next sequence number."""
         return Position(file=self._file, pos=self._pos, gtid_set="", sequence=self._sequence + 1)
 
     def _statement(self, event: StatementLogged, now_ms: int) -> list[Record]:
@@ -200,7 +202,7 @@ class Transactions:
                 self._watcher.start(table, marker=self.number())
 
     def number(self) -> int:
-        """Return the next sequence number and reserve it: everything older has a smaller one."""
+        """Take the next sequence number and return it. All earlier changes have smaller ones."""
         self._sequence, self.moved = self._sequence + 1, True
         return self._sequence
 
@@ -214,7 +216,7 @@ class Transactions:
         return [writer.truncated(writer.format.change(b"t", NULL, NULL, *place))]
 
     def _counted(self, table: TableId) -> int:
-        """Number one more change of a table, and return its order within the transaction."""
+        """Number the next change of a table, and return its number among the table's changes in the transaction."""
         assert self._open is not None, "a change outside a transaction"
         self._touched = True
         self._sequence += 1
@@ -240,7 +242,7 @@ class Transactions:
         return [*self._recorder.history(change.history), *(self._recorder.schema(s) for s in change.schemas)]
 
     def report(self, event: TableDescribed | TableAltered) -> list[Record]:
-        """Apply a table description from the log, the server or a user."""
+        """Return the records of a table's new description, which comes from the log, the server or an operator."""
         if isinstance(event, TableAltered):
             return self._changed(self.tables.altered(event, self._next()))
         before = {schema.table_id: schema for schema in self.tables.publishable(event.table)}
@@ -251,18 +253,19 @@ class Transactions:
         return records
 
     def _writer(self, table: TableId) -> TableWriter | Skippable:
-        """Return the writer of a table's records, or the reason why the table is left out."""
+        """Return the writer of a table's records, or why the table is left out."""
         writer = self._writers.get(table)
         if writer is None:
             try:
                 writer = self._recorder.writer(self.tables.schema(table), self.tables.shape(table))
                 self._writers[table] = writer
-            except Skippable as error:  # reported with the other tables that are left out
+            except Skippable as error:  # the caller adds the table to those that are left out
                 return error
         return writer
 
     def _passed_over(self, table: TableId, rows: int, why: Skippable) -> list[Record]:
-        """Skip rows of a table that is left out. They count in their transaction, part of which may be published."""
+        """Skip rows of a table that is left out. They count as rows of their transaction, which may be published in
+        parts."""
         assert self._open is not None, "rows outside a transaction"
         self._touched, self.moved = True, True
         self._row += rows
@@ -270,14 +273,15 @@ class Transactions:
         return []
 
     def _not_skipped(self, rows: Sequence[Any]) -> Sequence[Any]:
-        """Return the rows of an event that were not published before."""
+        """Return the rows of an event without those that were published before a restart."""
         skipped = min(self._skip, len(rows))
         self._skip -= skipped
         self._row += skipped
         return rows[skipped:]
 
     def _rows(self, event: RowsLogged, now_ms: int) -> list[Record]:
-        """Return the records of complete images, as bytes around their JSON: the path of nearly all changes."""
+        """Return the records of an event's rows: the fast path of nearly all changes, with complete images of normal
+        size."""
         rows = self._not_skipped(event.rows) if self._skip else event.rows
         if not rows:
             return []
@@ -311,7 +315,7 @@ class Transactions:
                 op, old, new = b"d", image, NULL
             else:
                 op, old, new = b"u", NULL if before is None else _dumps(before), image
-                # a different row for readers by key: the old one is deleted, the new one created
+                # the key changed: delete the row under the old key, create it under the new one
                 if before is not None and (old_key := key_of(before)) != key:
                     value = write(b"d", old, NULL, source, row, sequence, now_ms, name, total, order)
                     out.append(_new(Record, (topic, old_key, value, None)))
@@ -336,7 +340,7 @@ class Transactions:
         return out
 
     def _one_by_one(self, event: RowsLogged, rows: Iterable[Any], writer: TableWriter, now_ms: int) -> list[Record]:
-        """Return the records of an event with refused or very large images, row by row."""
+        """Return the records of an event's rows, checking each image: some are refused or very large."""
         assert self._open is not None, "rows outside a transaction"
         self._touched = True
         records: list[Record] = []

@@ -1,1 +1,1 @@
-"""Repair rows that changed without a complete log entry: find them, read them again, publish corrections."""
+"""Repair rows in topics whose changes the log contains only in part or not at all, by reading the rows again."""

@@ -1,7 +1,7 @@
-"""Compute the records that repair one row, from the changes logged while it was read.
+"""Compute the records that repair one row, from its re-read and from the changes that were logged during the read.
 
-A logged change of a row holds absolute values. So these changes can be applied, in order, to a row that was read at any
-point among them: a value that a change already set is set again, and a value that no change set stays as read.
+A logged change contains the new values themselves, not differences. So all changes since the request can be applied, in
+order, to a row that was read at any point among them: setting a value twice does no harm.
 """
 
 from __future__ import annotations
@@ -17,29 +17,33 @@ Kind = Literal["set", "whole", "unknown"]
 
 
 class RowPatch(NamedTuple):
-    """Logged changes of a row since its read was requested: columns that were set, the whole row, or too little."""
+    """Changes of one row that were logged since its re-read was requested.
+
+    `kind` set: `row` are the changed columns. `whole`: `row` is the complete row (None: deleted). `unknown`: the log
+    does not contain enough, so the row must be read once more.
+    """
 
     kind: Kind = "set"
     row: Row | None = {}  # noqa: RUF012  # never modified in place
 
     def replace(self, row: Row | None) -> RowPatch:
-        """Replace the row by the logged one; None if the log shows a delete."""
+        """Return the patch after a change with a complete image; None is a delete."""
         return RowPatch("whole", row)
 
     def merge(self, operation: Operation, reported: Row) -> RowPatch:
-        """Merge the columns that the log shows for this change."""
+        """Return the patch after a change of which the log contains only the columns `reported`."""
         if operation == "delete":
             return RowPatch("whole", None)
         if operation == "insert":
             return RowPatch("unknown", None)
         if self.row is None:
-            return self  # an update cannot create a row that is known not to exist
+            return self  # the row does not exist, and an update does not create it
         return RowPatch(self.kind, {**self.row, **reported})
 
     def apply_to(self, read: Image | None) -> tuple[bool, Image | None]:
-        """Apply the patch to a row that was read somewhere among these changes.
+        """Return (True, current row) from a row that was read since the request; None: there is no row.
 
-        Returns whether the row is known, and the row.
+        Returns (False, None) if the current row cannot be determined, so that it must be read once more.
         """
         if self.kind == "unknown":
             return False, None
@@ -53,9 +57,9 @@ class RowPatch(NamedTuple):
 
 
 class Correction(NamedTuple):
-    """One corrective record: it retracts `before` and publishes `after` (None: deleted).
+    """One record that corrects a row in a topic: it retracts `before` and publishes `after` (None: delete).
 
-    `stale`: other images may have followed `before`.
+    `stale`: `before` is not the newest image of the row in the topic.
     """
 
     op: bytes
@@ -65,9 +69,9 @@ class Correction(NamedTuple):
 
 
 def corrections(found: KeyImages | None, row: Row | None, *, anyway: bool) -> Iterator[Correction]:
-    """Yield the records that lead from the images in the log to the current row.
+    """Yield the corrections that turn a row's images in the topic into its current row.
 
-    `anyway`: publish the row even if it is unchanged.
+    `found` are the images, None if the topic has none. `anyway`: publish the row even if it is unchanged.
     """
     live = found.live if found is not None else None
     stale = found.stale if found is not None else []

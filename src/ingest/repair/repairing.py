@@ -1,4 +1,5 @@
-"""Process transactions of a log with gaps: pass hidden changes to the repairs, and hold back records of held keys."""
+"""Process transactions of a log with gaps: start repairs for incomplete changes, and hold back changes of rows in
+repair."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ _DEFINES = re.compile(r"\b(CREATE|ALTER|DROP|RENAME)\b", re.IGNORECASE)
 
 
 class RepairWatcher:
-    """Forwards to the snapshots and the repairs what `Transactions` reports about tables."""
+    """Passes what `Transactions` finds out about tables to both the snapshots and the repairs."""
 
     def __init__(self, snapshots: Snapshots, repairs: OpenRepairs, tables: Tables) -> None:
         self.windows, self.partial = snapshots.windows, snapshots.partial
@@ -59,7 +60,7 @@ class RepairWatcher:
 
 
 class RepairingTransactions(AlteringTransactions):
-    """Transactions whose incompletely logged rows are repaired."""
+    """Transactions that start a repair for each row whose change the log contains only in part or not at all."""
 
     def __init__(
         self, recorder: Recorder, tables: Tables, start: Checkpoint, snapshots: Snapshots, repairs: OpenRepairs
@@ -73,7 +74,7 @@ class RepairingTransactions(AlteringTransactions):
             self._reported_in_part(event)
         elif isinstance(event, RowsNotLogged):
             self._touched = True
-            about = "" if event.why == "statement" else event.sql  # a statement's text may hold values
+            about = "" if event.why == "statement" else event.sql  # a statement's text may contain values
             self._repairs.reread(self._named(event.tables), event.why, self.number(), about)
         elif isinstance(event, TableInvalidated):
             self._repairs.reread([event.table], "catalog", self.number(), event.why)
@@ -134,7 +135,8 @@ class RepairingTransactions(AlteringTransactions):
         return records
 
     def _named(self, tables: tuple[tuple[str, str], ...] | None) -> list[TableId]:
-        """Return the captured tables among these, and tables with child rows. `None` means all of them."""
+        """Return those of the given tables (lower case) that are captured or have child tables; None stands for all
+        tables."""
         known = {name for name in self.tables.catalog.tables if self.tables.captured(*name)}
         known |= {name for name in self.tables.catalog.unknown if self.tables.captured(*name)}
         known |= {(table.database, table.table) for table in self._repairs.foreign_keys.by_parent}

@@ -1,16 +1,15 @@
-"""Repair rows that changed without a complete log entry: find them in the topic, re-read them by key, correct them.
+"""Repair rows whose changes the log contains only in part or not at all: search, re-read and correct them.
 
-Two things start a repair: images that lack columns, which hold their rows' keys, and a parent's change that cascades,
-which holds values of its children. From then on the keys under repair are held: their logged changes are not published,
-so the topic does not change for them. After a commit records this, the topic is searched for their images, and the rows
-are read under a watermark, like a snapshot's chunk. Changes that were logged during the read are applied to its result.
-Then records lead from the image in the topic to the current row, and the key is released. Readers never receive a
-retraction for a row version they did not see. Rows that a cascade changed are held as soon as they are found. Changes
-published before that may leave an image that no record retracted; the repair retracts it, too.
+A repair starts in two cases. A row image lacks columns: its key is known. Or a parent's change cascades to child rows:
+values of their foreign keys are known, and a search of the topic finds their keys. From then on the keys are *held*:
+changes of these rows are not published. After this is committed, the topic is searched for the images of the rows. The
+rows are read by key under a watermark, like a snapshot's chunk, and changes logged during the read are applied to the
+result. Then corrections are published that lead from the images in the topic to the current row, and the key is
+released. So no reader receives a retraction of an image that the topic does not contain. A change that was published
+before its key was held may leave an image that no record retracts; the repair retracts it, too.
 
-A repair is kept in the checkpoint's state until its records are committed. The results of searches and reads are not
-kept; after a crash they are repeated. If there are too many keys, or rows without a usable key, the whole table is
-re-read.
+The checkpoint contains a repair until its corrections are committed. Results of searches and reads are not stored; they
+are repeated after a crash. If there are too many keys, or rows without a usable key, the whole table is re-read.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from ingest.records.records import Recorder
 from ingest.records.snapshots import Chunk, ChunkRequest, Snapshots
 from ingest.repair.patches import Row, RowPatch, key_of
 
-# keys of one table. Beyond it the table is re-read: checkpoints store the keys, and a topic is searched once.
+# keys in repair per table; above it, the whole table is re-read, because checkpoints contain all keys
 MOST = 5000
 _dumps = orjson.dumps
 _NULL = b"null"
@@ -45,11 +44,11 @@ _KINDS = (*get_args(Kind), "named", "rows")
 
 @dataclass(slots=True)
 class TableRepair:
-    """Repair of one table. `keys` are held; `lost` describes child rows whose keys are not known yet.
+    """The repair of one table. `keys` are held; `lost` are child rows whose keys are not known yet.
 
-    `fresh`: the newest change of this repair is not committed. `round_keys` and `round_children` are the subject of
-    the current round. `after_chunk`: a snapshot chunk not yet published, which may show rows as they were before their
-    unlogged change.
+    `fresh`: the repair has changed since the last commit. A repair proceeds in rounds; `round_keys` and
+    `round_children` are what the current round repairs. `patches` are changes logged during the read. `after_chunk` is
+    the number of a snapshot chunk that must be published first, because it may show rows before their change.
     """
 
     keys: dict[bytes, Row] = field(default_factory=dict)
@@ -67,7 +66,7 @@ class TableRepair:
     after_chunk: int | None = None
 
     def restart(self) -> None:
-        """Discard the results of searches and reads."""
+        """Discard the results of searches and reads, and start the round again."""
         if self.search is not None:
             self.search.given_up = True
         self.stage, self.search, self.request, self.chunk, self.fresh = "waiting", None, None, None, True
@@ -75,7 +74,10 @@ class TableRepair:
 
 
 class OpenRepairs:
-    """Open repairs of one source, run next to its snapshots. `number` returns the next sequence number."""
+    """The open repairs of one source; they run next to its snapshots. `number` returns the next sequence number.
+
+    `state` is their state in a checkpoint. `follow`: also repair rows that foreign keys change.
+    """
 
     def __init__(
         self, recorder: Recorder, tables: Tables, snapshots: Snapshots, state: Mapping[str, Any], *, follow: bool = True
@@ -92,13 +94,13 @@ class OpenRepairs:
         }
         self.again: dict[str, int] = dict(state.get("again", {}))
         self.foreign_keys = foreign_keys_from(state.get("relations", ()) if follow else (), tables.source)
-        self.parents = set(self.foreign_keys.by_parent)  # this set object is shared: it is updated in place
+        self.parents = set(self.foreign_keys.by_parent)  # shared with `RepairingTransactions`: change it in place
         self.asks, self.unsure = False, follow
         self.number: Callable[[], int] = lambda: 0
         self.moved = False
         self.counts: dict[str, int] = dict.fromkeys(_KINDS, 0)
         self._news: list[tuple[str, str]] = []
-        self._chased: set[tuple[TableId, ChangedChildren, int]] = set()  # children of rows that a marker ended
+        self._chased: set[tuple[TableId, ChangedChildren, int]] = set()  # children of rows that a marker removed
 
     def take_moved(self) -> bool:
         """Return whether there was something to commit since the last call."""
@@ -109,7 +111,7 @@ class OpenRepairs:
         return bool(self.repairs or self.again)
 
     def held(self, table: TableId) -> Mapping[bytes, Row]:
-        """Return the held keys of a table."""
+        """Return the held keys of a table, by their JSON text. Changes of these rows are not published."""
         repair = self.repairs.get(table)
         return repair.keys if repair is not None else {}
 
@@ -120,7 +122,7 @@ class OpenRepairs:
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """Return the state to commit with the records; empty if there is none."""
+        """Return the state to store in a checkpoint; empty if there is nothing to repair."""
         tables = {
             name_of(table): {"keys": list(repair.keys.values()), "lost": [one.to_json() for one in repair.lost]}
             for table, repair in self.repairs.items()
@@ -135,19 +137,20 @@ class OpenRepairs:
             repair.fresh = False
 
     def clear(self) -> None:
-        """Drop all repairs, because all tables are re-read."""
+        """Drop all repairs, because all tables are re-read anyway."""
         for table in list(self.repairs):
             self.drop(table)
         self.again.clear()
 
     def drop(self, table: TableId) -> None:
-        """Drop a table's repair: the marker of its re-read retracts stale rows."""
+        """Drop the repair of a table that is re-read: the marker at the end removes outdated rows."""
         repair = self.repairs.pop(table, None)
         if repair is not None:
             repair.restart()
 
     def void(self, table: TableId) -> None:
-        """Restart a table's repair, because the table changed as a whole or a marker followed its rows."""
+        """Restart the repair of a table, because the table changed as a whole, or a marker was published in its
+        topic."""
         repair = self.repairs.get(table)
         if repair is not None:
             repair.restart()
@@ -160,29 +163,30 @@ class OpenRepairs:
 
     @property
     def waiting(self) -> int:
-        """Return the number of held keys and of child values to search for."""
+        """Return the number of held keys, and of child rows whose keys are not known yet."""
         return sum(len(repair.keys) + len(repair.lost) for repair in self.repairs.values())
 
     def take_counts(self) -> Mapping[str, int]:
-        """Return the counts since the last call, by kind."""
+        """Return how often each kind of repair started, and how many rows were repaired, since the last call."""
         found, self.counts = self.counts, dict.fromkeys(self.counts, 0)
         return found
 
     def take_rereads(self) -> list[tuple[str, str]]:
-        """Return (reason, table) of the tables whose re-read started since the last call."""
+        """Return (reason, table) of each table whose re-read started since the last call."""
         found, self._news = self._news, []
         return found
 
     def key_changed(self, table: TableId, key: tuple[str, ...]) -> None:
-        """Adapt to a possible change of a table's key."""
+        """Restart the repair of a table whose schema changed. If its primary key changed, re-read the whole table."""
         if any(set(known) != set(key) for known in self.held(table).values()):
             self.reread([table], "partial", self.number())
         else:
             self.void(table)
 
     def set_foreign_keys(self, foreign_keys: ForeignKeys, *, exactly: bool) -> None:
-        """Store the server's foreign keys: exactly these, or, while older log is still to be read, in addition to the
-        known ones.
+        """Store the foreign keys that the server has now.
+
+        If not `exactly`, events from before are still to be read, so the previously known foreign keys are kept, too.
         """
         if not self._follow:
             return
@@ -194,13 +198,13 @@ class OpenRepairs:
         self.asks, self.unsure = False, not exactly
 
     def doubt_foreign_keys(self) -> None:
-        """Record that foreign keys may have changed: the server is queried before anything else is read."""
+        """Record that foreign keys may have changed, so that the server is asked for them before the next event."""
         self.asks = self.unsure = self._follow
 
     def reread(self, tables: Iterable[TableId], kind: Kind, number: int, about: str = "") -> None:
-        """Re-read whole tables with changed rows that cannot be identified, and the tables they cascade to.
+        """Re-read whole tables, and the tables to which their changes cascade: the changed rows cannot be identified.
 
-        `about`: what happened, for log lines.
+        `number` is the sequence number of the marker that ends the re-read. `about` says what happened, for log lines.
         """
         for table in self.foreign_keys.below(tables):
             if not self.tables.captured(table.database, table.table) or not self.tables.exists(table):
@@ -212,7 +216,7 @@ class OpenRepairs:
             name = name_of(table)
             self.counts[kind] += 1
             if not self.snapshots.reads and table in self.snapshots.partial:
-                continue  # cannot be read; already reported
+                continue  # the table cannot be read, which was already reported
             why = f"{kind}: {about}" if about else kind
             self._news.append((why if self.snapshots.reads else f"{why}; it cannot be read: it is partial", name))
             if "after" in self.snapshots.state.get(name, {}):
@@ -221,9 +225,9 @@ class OpenRepairs:
                 self.snapshots.start(table, marker=number)
 
     def hold_partial(self, event: RowsPartial, key: tuple[str, ...], number: int, *, sure: bool) -> None:
-        """Hold the keys of rows whose images lack columns. Re-read the table if the images lack keys.
+        """Start the repair of rows whose images lack columns. Re-read the whole table if the images lack key columns.
 
-        `sure`: the images identify the rows of other tables that changed with them.
+        `key` is the primary key. `sure`: the images are enough to identify child rows that changed with them.
         """
         table, operation = event.table, event.operation
         reported: list[tuple[Row, str, Row]] = []
@@ -238,7 +242,7 @@ class OpenRepairs:
             if first != last:
                 reported += [(first, "delete", {}), (last, "insert", {})]
             else:
-                # the values in a refused image are unknown: the row is read again
+                # A refused image lacks values, so the row is read once more.
                 reported.append((first, "insert" if isinstance(after, RefusedImage) else operation, new))
             for child, wanted in self.foreign_keys.affected(table, first, None if operation == "delete" else last):
                 self.follow_children(child, wanted)
@@ -253,7 +257,8 @@ class OpenRepairs:
         self._bounded(table, repair)
 
     def request_rows(self, table: TableId, keys: Iterable[Row]) -> str:
-        """Repair rows at a user's request. Returns the reason why this is impossible, or an empty text."""
+        """Start the repair of rows by their keys, at a user's request. Returns why this is impossible, or an empty
+        text."""
         if not self.tables.captured(table.database, table.table) or not self.tables.exists(table):
             return f"{name_of(table)} is not captured"
         try:
@@ -272,7 +277,7 @@ class OpenRepairs:
         return ""
 
     def follow(self, event: RowsLogged) -> None:
-        """Search for the children that a parent's changes cascaded to."""
+        """Start the repair of the child rows to which the changes of these parent rows cascade."""
         for child, wanted in self.foreign_keys.followed(event):
             self.follow_children(child, wanted)
 
@@ -300,7 +305,7 @@ class OpenRepairs:
         self._bounded(table, repair)
 
     def _beneath(self, table: TableId) -> None:
-        """Re-read the tables below a changed table that is not captured: their affected rows cannot be identified."""
+        """Re-read the tables below a changed table that is not captured, because its changed rows are not known."""
         below = [found for found in self.foreign_keys.below([table]) if found != table]
         if any(self.tables.captured(found.database, found.table) for found in below):
             self.reread(below, "cascade", self.number())
@@ -317,7 +322,7 @@ class OpenRepairs:
             self.reread([table], "partial" if repair.keys else "cascade", self.number())
 
     def hold_back(self, table: TableId, records: list[Record]) -> list[Record]:
-        """Return the records without those of held keys, whose newest images are kept until their rows are read."""
+        """Return the records without those of held keys. Remember the changes of held keys as patches."""
         repair = self.repairs[table]
         topic = self.topic(table)
         free: list[Record] = []
@@ -338,10 +343,10 @@ class OpenRepairs:
 
 
 def name_of(table: TableId) -> str:
-    """Return `database.table`, as used in states and log lines."""
+    """Return `database.table`, the name of a table in checkpoints and log lines."""
     return table.name
 
 
 def values_of(image: Image) -> Row:
-    """Return an image's values, refused or not."""
+    """Return the column values of an image, also of a refused one."""
     return image.values if isinstance(image, RefusedImage) else image

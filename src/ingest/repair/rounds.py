@@ -1,4 +1,4 @@
-"""Run open repairs in rounds: search, read and correct, one step per turn between two transactions."""
+"""Run the open repairs in rounds: search, re-read and correct, one step at a time between two transactions."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _NULL = b"null"
 
 
 class SearchableLog(Protocol):
-    """The part of `interfaces.ChangeLog` that repairs need."""
+    """The part of `capture_interfaces.ChangeLog` that repairs need."""
 
     def search(self, search: Search) -> None:
-        """Start to show the search everything committed in its topic. Does not block."""
+        """Pass all committed records of a search's topic to it, in the background."""
 
 
 class RepairRunner(OpenRepairs):
-    """Runs each table's repair in rounds. A round covers everything that was opened before it."""
+    """Runs the repair of each table in rounds. A round repairs the rows that were known when it began."""
 
     def turn(
         self,
@@ -42,9 +42,10 @@ class RepairRunner(OpenRepairs):
         reached: Callable[[Position], bool],
         now_ms: int,
     ) -> list[Record]:
-        """Advance all repairs by one step. Called between two transactions of the log, before the snapshots' turn.
+        """Return the corrections that are ready, and advance every repair by one step. Sets `moved` if there is news to
+        commit.
 
-        Sets `moved` if there is something to commit.
+        Call it between two transactions, before `Snapshots.turn`. `position` and `reached` are as there.
         """
         for chunk in reader.keyed():
             for repair in self.repairs.values():
@@ -62,7 +63,7 @@ class RepairRunner(OpenRepairs):
             if self.repairs.get(table) is repair:
                 records += self._advance(table, repair, reader, log, position, reached, now_ms)
         for table, repair in self.repairs.items():
-            if table in self.snapshots.windows:  # a chunk published now must not include held rows
+            if table in self.snapshots.windows:  # the repair publishes these rows, not the snapshot
                 self.snapshots.windows[table].update(repair.keys)
         return records
 
@@ -109,7 +110,7 @@ class RepairRunner(OpenRepairs):
         try:
             schema = self.tables.read_schema(table)
         except Skippable:
-            return  # in quarantine: continues once its columns are known
+            return  # The table is in quarantine. Its repair continues once its columns are known.
         if not walkable(schema) or not self.tables.is_unique(schema):
             self.reread([table], "partial", self.number())
             return
@@ -119,7 +120,7 @@ class RepairRunner(OpenRepairs):
         log.search(repair.search)
 
     def _find(self, table: TableId, repair: TableRepair) -> None:
-        """Hold the rows that the search found, and search again for images of them published since."""
+        """Hold the keys that the search found, and search again for images of them that were published since."""
         search = repair.search
         assert search is not None, "the round began with a search"
         if not search.done:
@@ -163,11 +164,12 @@ class RepairRunner(OpenRepairs):
         writer = self.recorder.writer(self.tables.schema(table), self.tables.shape(table))
         records: list[Record] = []
         read = _by_key(writer, chunk.images)
-        anyway = name_of(table) in self.snapshots.state  # the snapshot's marker ends all rows published before it
+        # The marker of a running snapshot will remove rows that were published before it: publish them again.
+        anyway = name_of(table) in self.snapshots.state
         for at in repair.round_keys:
             known, row = repair.patches.get(at, RowPatch()).apply_to(read.get(at))
             if not known:
-                continue  # stays held, and is read again
+                continue  # the key stays held, and the row is read once more
             image = None if row is None else tellable(row)
             if isinstance(image, RefusedImage):
                 records.append(self.recorder.unread(image, writer, chunk.request.position, now_ms))
@@ -195,7 +197,8 @@ class RepairRunner(OpenRepairs):
         return records
 
     def _chase(self, table: TableId, before: Row, after: Row | None, number: int) -> None:
-        """Follow the children of a row that a marker ended, each once: rows may refer to each other."""
+        """Start the repair of the child rows of a row that a marker removed. Does it once per row, because references
+        may loop."""
         for child, wanted in self.foreign_keys.affected(table, before, after):
             if (child, wanted, number) not in self._chased:
                 self._chased.add((child, wanted, number))
@@ -208,7 +211,7 @@ class RepairRunner(OpenRepairs):
 
 
 class SharedChunkReader:
-    """Splits one chunk reader in two: snapshot chunks are in `ready`, rows read by key in `keyed`."""
+    """Shares one chunk reader between snapshots (`ready`) and repairs, which read rows by key (`keyed`)."""
 
     def __init__(self, reader: ChunkReader) -> None:
         self._reader = reader
@@ -220,11 +223,11 @@ class SharedChunkReader:
         """See `snapshots.ChunkReader`."""
         try:
             self._reader.request(request)
-        except Skippable as error:  # reported by `failed`
+        except Skippable as error:  # the caller takes it from `failed`
             self._failed[request.schema.table_id] = error
 
     def failed(self) -> dict[TableId, Skippable]:
-        """Return the tables that could not be read since the last call."""
+        """Return the tables of keyed requests that could not be read since the last call, with the reason."""
         found, self._failed = self._failed, {}
         return found
 
@@ -235,7 +238,7 @@ class SharedChunkReader:
         return found
 
     def keyed(self) -> list[Chunk]:
-        """Return the chunks of requests with keys."""
+        """Return the chunks of requests with keys that were read since the last call."""
         self._take()
         found, self._keyed = self._keyed, []
         return found
@@ -249,7 +252,7 @@ class SharedChunkReader:
 
 
 def _by_key(writer: TableWriter, images: Iterable[Image]) -> dict[bytes, Image]:
-    """Return images by key, in their published shape."""
+    """Return images by record key, after the table's filters and masks."""
     found: dict[bytes, Image] = {}
     for image in images:
         values = values_of(image)
